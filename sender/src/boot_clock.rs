@@ -1,5 +1,5 @@
-//! The time since the machine's start, suspensions included. It never steps, so a lease that another process
-//! may have taken over is over by this clock too.
+//! The time since the machine's start, suspensions included. It never steps, so a lease that another process took
+//! over is over by this clock too.
 
 use std::sync::LazyLock;
 
@@ -14,30 +14,27 @@ const CLOCK: rustix::time::ClockId = rustix::time::ClockId::Boottime;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const CLOCK: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
 
-/// Nanoseconds since the machine's start. Not comparable across machines or restarts: see [`Moment`].
+/// Nanoseconds. Not comparable across machines or restarts: see [`Moment`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BootTime(pub u64);
 
 impl BootTime {
-    /// The time `length` later, saturating.
     #[must_use]
     pub const fn after(self, length: Nanos) -> Self {
         Self(self.0.saturating_add(length.0))
     }
 
-    /// The time since `earlier`; zero if that is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
     }
 }
 
-/// A clock. All copies show the same time.
 #[derive(Clone, Copy, Debug)]
 pub struct BootClock(fn() -> BootTime);
 
 impl BootClock {
-    /// A clock that calls `read`, for tests that simulate a suspension.
+    /// Tests simulate a suspension with it.
     #[must_use]
     pub const fn new(read: fn() -> BootTime) -> Self {
         Self(read)

@@ -1,10 +1,9 @@
-//! Public ids of deliveries: `dlv_…`. An endpoint may receive from several stores, so the id combines the
-//! time of receipt, the store's identity, and the store's own number. It is stored nowhere.
+//! Public ids of deliveries: `dlv_…`. An endpoint may receive from several stores, so the id combines the time of
+//! receipt, the store's identity, and the store's own number.
 
 use crate::engine::{DeliveryId, StoreTime};
 use crate::event::{Kind, PublicId};
 
-/// Converts the delivery ids of one store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeliveryIds {
     store: [u8; 2],
@@ -18,7 +17,7 @@ impl DeliveryIds {
         Self { store: [high, low] }
     }
 
-    /// The same for all attempts. `received` is when the event was received.
+    /// The same for all attempts.
     #[must_use]
     pub fn name(self, received: StoreTime, delivery: DeliveryId) -> PublicId {
         let mut unique = [0; PublicId::RANDOM_BYTES];

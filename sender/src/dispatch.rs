@@ -8,15 +8,10 @@ use crate::engine::{self, LaneId, Nanos};
 use crate::event::{Limits, Shaping};
 use crate::roster::{self, Roster};
 
-/// All decisions of one process.
 pub type Dispatcher = hookproof_engine::dispatch::Dispatcher<Roster>;
-/// Something to do.
 pub type Effect = hookproof_engine::dispatch::Effect<Roster>;
-/// Something that happened.
 pub type Event = hookproof_engine::dispatch::Event<Roster>;
-/// An attempt to make.
 pub type NewAttempt = hookproof_engine::dispatch::NewAttempt<Roster>;
-/// What a dispatcher begins with.
 pub type Settings = hookproof_engine::dispatch::Settings<Roster>;
 
 const _: () = assert!(

@@ -5,15 +5,12 @@
 //!            limits, JSON        per subscriber            once per shape      once per shape
 //! ```
 //!
-//! - [`json`]: checks JSON and keeps its bytes. Data reaches the endpoint byte for byte: numbers, escapes,
-//!   the order of keys and repeated keys stay.
-//! - [`offer`]: one event or a batch; [`refusal`]: why it is not accepted; `limits`: its size and depth.
-//! - [`event_type`], [`public_id`]: identifiers, and patterns of the types that a subscriber wants.
+//! - [`json`]: checks JSON and keeps its bytes. Data reaches the endpoint byte for byte: numbers, escapes, the order
+//!   of keys and repeated keys stay.
 //! - [`shape`]: the fields that a subscriber receives; [`coalesce`]: events replaced by newer ones.
-//! - `body`: the bytes that every attempt sends; [`timestamp`]: its format of times.
 //!
-//! Pure: times and random bytes are arguments. No input makes it panic, recurse without bound or allocate
-//! more than a small multiple of its size, or with pseudonyms, of the longest event.
+//! Pure: times and random bytes are arguments. No input makes it panic, recurse without bound or allocate more than a
+//! small multiple of its size, or with pseudonyms, of the longest event.
 
 pub mod coalesce;
 pub mod json;

@@ -1,7 +1,5 @@
-//! Turns an event into deliveries, and a delivery into an attempt's headers.
-//!
-//! A delivery gets its body, its time to live and, for some profiles, its signature here. Subscribers with
-//! the same shape share one body.
+//! Turns an event into deliveries, and a delivery into an attempt's headers. Subscribers with the same shape share
+//! one body.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,18 +11,17 @@ use crate::sign::{Attempt, Headers, Tag};
 use crate::store::command::{Body, Coalesce, Emit, Target};
 use crate::store::reply::ClaimedRow;
 
-/// As much as two commits take. An event of 20 kB, which receivers must accept, still fits for a thousand
-/// subscribers with pseudonyms of their own.
+/// As much as two commits take. An event of 20 kB, which receivers must accept, fits for a thousand subscribers with
+/// pseudonyms of their own.
 pub(crate) const SHAPED_BYTES_MAX: usize = 32 << 20;
 
-/// Creates a delivery for each subscriber that wants the event's type.
+/// A delivery for each subscriber that wants the event's type.
 ///
-/// Shapes that make the data too long leave their lanes out; [`left_out`] lists them. Shaping stops at the
-/// limit, and all shaped bodies share `SHAPED_BYTES_MAX`, of which each is guaranteed an equal part.
+/// Shapes that make the data too long leave their lanes out; [`left_out`] lists them. All shaped bodies share
+/// `SHAPED_BYTES_MAX`, of which each is guaranteed an equal part.
 ///
-/// `id` is the event's own, or a new one. `now` is the steady time, for order and expiry. `wall` is the real
-/// time, for the body and for the retirement of secrets. Deliveries are due at once; the store delays
-/// coalesced ones.
+/// `id` is the event's own, or a new one. `now` is the steady time, for order and expiry. `wall` is the real time,
+/// for the body and for the retirement of secrets. The store delays coalesced deliveries.
 #[must_use]
 pub fn fan_out(roster: &Roster, offer: &Offer<'_>, id: &PublicId, now: StoreTime, wall: StoreTime) -> Emit {
     debug_assert!(offer.id.as_ref().is_none_or(|own| own == id), "an event that has an id keeps it");
@@ -40,7 +37,6 @@ pub fn fan_out(roster: &Roster, offer: &Offer<'_>, id: &PublicId, now: StoreTime
         };
         let slot = agreement.coalescing.slot(&offer.event_type, offer.key.as_ref());
         let coalesce = slot.map(|(key, window)| {
-            // All subscribers share an event's slot.
             let name = slot_name.get_or_insert_with(|| Arc::from(hex(&key.0)));
             Coalesce { key: Arc::clone(name), window }
         });
@@ -70,7 +66,6 @@ pub fn left_out(roster: &Roster, offer: &Offer<'_>, emit: &Emit) -> Vec<LaneId> 
     if !emit.withheld {
         return Vec::new();
     }
-    // Both are ordered by lane.
     let mut targets = emit.targets.iter().map(|target| target.lane).peekable();
     let lanes = roster.matching(&offer.event_type).into_iter().map(|(lane, _)| lane);
     lanes.filter(|lane| targets.next_if_eq(lane).is_none()).collect()
@@ -100,8 +95,8 @@ impl<'a> Bodies<'a> {
         let data_bytes_max = longest.saturating_add(Shaping::GROWTH_BYTES_MAX);
         let part = data_bytes_max.min(SHAPED_BYTES_MAX / distinct.len().max(1));
         let larger: Vec<_> = distinct.into_iter().filter(|shaping| !bodies.make(shaping, part)).collect();
-        // Spends the rest on larger shapes, in the order of lanes. `in_vain` bounds the work on shapes that
-        // turn out too long.
+        // The rest goes to larger shapes, in the order of lanes. `in_vain` bounds the work on shapes that turn out
+        // too long.
         let mut in_vain = SHAPED_BYTES_MAX;
         for shaping in larger {
             let bytes_max = data_bytes_max.min(bodies.left).min(in_vain);
@@ -145,7 +140,6 @@ pub fn sign_attempt(
     Ok(headers)
 }
 
-/// The stored delivery is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnusableRow {
     /// The type is invalid.

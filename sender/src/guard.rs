@@ -1,11 +1,8 @@
-//! Prevents server-side request forgery: a subscriber's URL must not reach the network that the sender runs
-//! in.
+//! Prevents server-side request forgery: a subscriber's URL must not reach the network that the sender runs in.
 //!
-//! A URL is checked when it is set ([`Target`]), for a clear answer. Names may resolve differently later, so
-//! each connection's address is checked after DNS ([`Guard::check`]).
-//!
-//! An IPv6 address that carries an IPv4 one (mapped, compatible, translated, NAT64, 6to4, Teredo) is judged
-//! by the IPv4 address. Pure: no resolver and no socket.
+//! A URL is checked when it is set ([`Target`]). Names may resolve differently later, so each connection's address is
+//! checked after DNS ([`Guard::check`]). An IPv6 address that carries an IPv4 one (mapped, compatible, translated,
+//! NAT64, 6to4, Teredo) is judged by the IPv4 address.
 
 mod network;
 mod ranges;
@@ -17,14 +14,12 @@ pub use network::{Network, NetworkError, NetworkProblem};
 pub use ranges::Range;
 pub use target::{Parts, Target, TargetError};
 
-/// The addresses that may be connected to.
 #[derive(Clone, Debug, Default)]
 pub struct Guard {
     allow_private: bool,
     allowed: Vec<Network>,
 }
 
-/// An address that must not be connected to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("will not connect to {address}: {judged} is {range}; if it is meant, {}", self.remedy())]
 pub struct Refused {
@@ -32,7 +27,6 @@ pub struct Refused {
     pub address: IpAddr,
     /// The address, or one that it carries.
     pub judged: IpAddr,
-    /// The range of the judged address.
     pub range: Range,
 }
 
@@ -43,29 +37,26 @@ impl Refused {
 }
 
 impl Guard {
-    /// Allows only public addresses.
+    /// Only public addresses.
     #[must_use]
     pub const fn strict() -> Self {
         Self { allow_private: false, allowed: Vec::new() }
     }
 
-    /// Also allows private addresses ([`Range::is_private`]). Metadata services, which give out cloud
-    /// credentials, and the local link (169.254.0.0/16 and fe80::/10), where most of them are, must be
-    /// allowed by network.
+    /// See [`Range::is_private`]. Metadata services, which give out cloud credentials, and the local link
+    /// (169.254.0.0/16 and fe80::/10) must be allowed by network.
     #[must_use]
     pub fn allow_private_targets(mut self) -> Self {
         self.allow_private = true;
         self
     }
 
-    /// Also allows every address in this network.
     #[must_use]
     pub fn allow_network(mut self, network: Network) -> Self {
         self.allowed.push(network);
         self
     }
 
-    /// Checks whether this address may be connected to.
     pub fn check(&self, address: IpAddr) -> Result<(), Refused> {
         for judged in reached_by(address).into_iter().flatten() {
             if let Some(range) = Range::of(judged)
@@ -83,8 +74,7 @@ impl Guard {
     }
 }
 
-/// An address, or the addresses that a tunnel or a translation carries. Teredo carries the client's and the
-/// server's.
+/// Teredo carries the client's and the server's.
 fn reached_by(address: IpAddr) -> [Option<IpAddr>; 2] {
     let IpAddr::V6(v6) = address else { return [Some(address), None] };
     match v6.segments() {

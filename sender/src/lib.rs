@@ -7,11 +7,10 @@
 //! - [`event`]: offers of emitters, and the bytes that are sent.
 //! - [`guard`]: the addresses that deliveries may be sent to.
 //! - [`sign`]: signatures for endpoints.
-//! - [`subscriber`]: a subscriber's settings, as written and as validated.
-//! - [`roster`]: all subscribers at one version.
+//! - [`subscriber`]: a subscriber's settings; [`roster`]: all subscribers at one version.
 //! - [`fanout`]: from an event to deliveries; [`delivery_ids`]: their public ids.
-//! - `operate`: functions for operators, shared by the API and the command line.
-//! - [`dispatch`], of the same crate: decisions around the engine: leases of lanes, claims and records.
+//! - `operate`: decisions for operators, shared by the API and the command line.
+//! - [`dispatch`]: decisions around the engine: leases of lanes, claims and records.
 //! - [`runtime`]: carries out these decisions over sockets and disks.
 //! - [`cli`]: the commands.
 //! - [`boot_clock`]: the machine's clock; [`units`]: durations, rates and sizes as text.

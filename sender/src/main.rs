@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use mimalloc::MiMalloc;
 
-/// Deliveries are freed on another thread than allocated, which the system's allocator does under locks.
+/// Deliveries are freed on another thread than allocated, which is slow in the system's allocator.
 #[global_allocator]
 static MEMORY: MiMalloc = MiMalloc;
 

@@ -1,11 +1,8 @@
-//! All subscribers at one version of the store.
+//! All subscribers at one version of the store. The store refuses an event if one of its subscribers changed after
+//! the selection.
 //!
-//! A [`Roster`] is immutable. The store refuses an event if one of its subscribers changed after the
-//! selection. [`RosterKeeper`] builds the next version from the changes.
-//!
-//! A subscriber with an unreadable row stays with its [`Fault`], visible to operators, and is sent nothing.
-//! An event that it matches cannot be shaped for it, and is refused for all ([`Roster::in_the_way`]), so that
-//! it is not lost.
+//! A subscriber with an unreadable row stays with its [`Fault`], and is sent nothing. An event that it matches cannot
+//! be shaped for it, and is refused for all ([`Roster::in_the_way`]), so that it is not lost.
 //!
 //! `Debug` shows neither keys nor URLs, which may hold tokens.
 
@@ -30,7 +27,6 @@ use crate::transport::Destination;
 #[cfg(test)]
 mod tests;
 
-/// All subscribers at one version.
 #[derive(Clone, Debug, Default)]
 pub struct Roster {
     version: u64,
@@ -40,17 +36,14 @@ pub struct Roster {
     unrecorded: BTreeSet<LaneId>,
 }
 
-/// A subscriber as stored.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// The subscriber.
     pub subscriber: read::Subscriber,
-    /// Its secrets, the newest first.
     pub secrets: Vec<LiveSecret>,
 }
 
 impl Roster {
-    /// The store's version of the subscribers.
     #[must_use]
     pub const fn version(&self) -> u64 {
         self.version
@@ -77,29 +70,24 @@ impl Roster {
         lanes.filter_map(|lane| Some((lane, self.subscribers.get(&lane)?.ready().ok()?))).collect()
     }
 
-    /// One subscriber.
     #[must_use]
     pub fn get(&self, lane: LaneId) -> Option<&Arc<Subscriber>> {
         self.subscribers.get(&lane)
     }
 
-    /// All subscribers, ordered by lane.
     pub fn subscribers(&self) -> impl Iterator<Item = &Arc<Subscriber>> {
         self.subscribers.values()
     }
 
-    /// All lanes, in order.
     pub fn lanes(&self) -> impl Iterator<Item = LaneId> {
         self.subscribers.keys().copied()
     }
 
-    /// The broken subscribers with their faults.
     pub fn broken(&self) -> impl Iterator<Item = (&Arc<Subscriber>, &Fault)> {
         self.subscribers().filter_map(|subscriber| Some((subscriber, subscriber.ready().err()?)))
     }
 
-    /// A broken subscriber that matches, and so blocks the event. The cost depends on the number of broken
-    /// ones.
+    /// A broken subscriber that matches blocks the event. The cost depends on the number of broken ones.
     #[must_use]
     pub fn in_the_way(&self, event_type: &EventType) -> Option<(&Arc<Subscriber>, &Fault)> {
         let broken = self.unrecorded.iter().filter_map(|lane| self.subscribers.get(lane));
@@ -130,7 +118,6 @@ impl Roster {
     }
 }
 
-/// One subscriber.
 pub struct Subscriber {
     lane: LaneId,
     id: Arc<str>,
@@ -138,7 +125,7 @@ pub struct Subscriber {
     state: LaneState,
     settings: Arc<Settings>,
     ready: Result<Ready, Fault>,
-    /// The patterns of a broken subscriber, if readable.
+    /// Kept of a broken subscriber, if readable.
     wants: Option<EventPatterns>,
 }
 
@@ -179,25 +166,21 @@ impl Subscriber {
         }
     }
 
-    /// Its lane.
     #[must_use]
     pub const fn lane(&self) -> LaneId {
         self.lane
     }
 
-    /// Its public id.
     #[must_use]
     pub const fn id(&self) -> &Arc<str> {
         &self.id
     }
 
-    /// Its name for people.
     #[must_use]
     pub const fn name(&self) -> &Arc<str> {
         &self.name
     }
 
-    /// Its state.
     #[must_use]
     pub const fn state(&self) -> LaneState {
         self.state
@@ -209,19 +192,17 @@ impl Subscriber {
         &self.settings
     }
 
-    /// The time limit of an attempt; for a broken subscriber, the longest possible one.
+    /// The longest possible one for a broken subscriber.
     #[must_use]
     pub fn deadline(&self) -> Nanos {
         self.ready.as_ref().map_or(*SettingsText::TIMEOUT.end(), |ready| ready.agreement().timeouts.total)
     }
 
-    /// Whether attempts may be made.
     #[must_use]
     pub const fn is_sendable(&self) -> bool {
         matches!(self.state, LaneState::Active) && self.ready.is_ok()
     }
 
-    /// The data for events and attempts, or the fault.
     pub const fn ready(&self) -> Result<&Ready, &Fault> {
         self.ready.as_ref()
     }
@@ -241,9 +222,9 @@ impl fmt::Debug for Subscriber {
     }
 }
 
-// Finds the lanes that match a type without checking every subscriber.
+// Finds matching lanes without checking every subscriber.
 
-/// The lanes of each pattern, in order. Clones share lists until one changes.
+/// Lanes are in order. Clones share lists until one changes.
 #[derive(Clone, Debug, Default)]
 struct Index {
     all: Lanes,
@@ -307,7 +288,6 @@ fn drop_lane(list: &mut Lanes, lane: LaneId) {
     }
 }
 
-/// Holds the newest version, and builds the next.
 #[derive(Clone, Debug, Default)]
 pub struct RosterKeeper {
     regions: Arc<RegionSecrets>,
@@ -317,16 +297,12 @@ pub struct RosterKeeper {
 impl RosterKeeper {
     const ROWS_MAX: u32 = 1_000;
 
-    /// Starts without subscribers.
     #[must_use]
     pub fn new(regions: RegionSecrets) -> Self {
         Self { regions: Arc::new(regions), present: Arc::default() }
     }
 
-    /// Starts with the stored subscribers. `now` is the real time.
-    ///
-    /// # Errors
-    /// If the store cannot be read.
+    /// `now` is the real time.
     pub fn caught_up(
         regions: RegionSecrets,
         reader: &dyn Reader,
@@ -337,7 +313,6 @@ impl RosterKeeper {
         Ok(keeper)
     }
 
-    /// The newest version.
     #[must_use]
     pub const fn present(&self) -> &Arc<Roster> {
         &self.present
@@ -349,10 +324,7 @@ impl RosterKeeper {
         &self.regions
     }
 
-    /// Reads the changes. `now` is the real time, by which secrets retire.
-    ///
-    /// # Errors
-    /// When the store cannot be read. The pages read so far count.
+    /// `now` is the real time, by which secrets retire. After an error, the pages read so far count.
     pub fn catch_up(&mut self, reader: &dyn Reader, now: StoreTime) -> Result<&Arc<Roster>, StoreError> {
         loop {
             let since = self.present.version();
@@ -372,8 +344,8 @@ impl RosterKeeper {
         }
     }
 
-    /// Sets the version that the store had before [`Self::catch_up`]. Perhaps no row carries it, because the
-    /// last changed subscriber was deleted.
+    /// The version before [`Self::catch_up`]. Perhaps no row carries it, because the last changed subscriber was
+    /// deleted.
     pub fn reach(&mut self, version: u64) -> &Arc<Roster> {
         if self.present.version() < version {
             self.present = Arc::new(self.present.at(version));
@@ -382,7 +354,6 @@ impl RosterKeeper {
     }
 }
 
-/// The parsed data of a subscriber.
 pub struct Ready {
     id: PublicId,
     target: Destination,
@@ -399,15 +370,14 @@ impl Ready {
             .map_err(|error| Fault::Patterns { problem: error.to_string().into() })?;
         let agreement = SettingsText::from_json(&subscriber.settings)?.validate(&id, regions)?;
         let signer = Signer::new(agreement.profile, &keys(secrets)?)?;
-        // The guard is asked when a subscriber is written and for each connection. If it refuses the host
-        // today, events are still recorded, and attempts fail.
+        // The guard is asked when a subscriber is written and for each connection. If it refuses the host today,
+        // events are still recorded.
         let url = Target::stored(&subscriber.url)?;
         let lateness = agreement.lane.lateness();
         let target = Destination { url, late_max: lateness.doubt().min(lateness.quarantine()) };
         Ok(Self { id, target, patterns, agreement, signer })
     }
 
-    /// Its public id.
     #[must_use]
     pub const fn id(&self) -> &PublicId {
         &self.id
@@ -419,13 +389,11 @@ impl Ready {
         &self.target
     }
 
-    /// The events that it wants.
     #[must_use]
     pub const fn patterns(&self) -> &EventPatterns {
         &self.patterns
     }
 
-    /// Its validated settings.
     #[must_use]
     pub const fn agreement(&self) -> &Agreement {
         &self.agreement
@@ -454,25 +422,21 @@ fn keys(secrets: &[LiveSecret]) -> Result<Keys, Fault> {
     Ok(Keys::from_parts(read(newest)?, retiring.collect::<Result<_, SecretError>>()?)?)
 }
 
-/// Why it cannot be sent to. Holds no secret and no URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// Its id is invalid.
     #[error("its id cannot be read: {0}")]
     Id(#[from] PublicIdError),
-    /// Its patterns are invalid.
     #[error("its event patterns cannot be read: {problem}")]
     Patterns {
         /// The cause.
         problem: Box<str>,
     },
-    /// Its settings are invalid.
     #[error("its settings do not hold: {0}")]
     Settings(#[from] SettingsError),
     /// A secret is invalid.
     #[error("{0}")]
     Secret(#[from] SecretError),
-    /// Its secrets do not fit together.
     #[error("{0}")]
     Keys(#[from] KeysError),
     /// It has no secret.

@@ -1,11 +1,8 @@
-//! Signs bodies, so that an endpoint can verify their origin and integrity.
+//! Signs bodies, so that an endpoint can verify their origin and integrity. A [`Profile`] defines the signed content
+//! and the headers. [`Keys`] are the current key, and during a rotation the retiring ones. A [`Signer`], built once
+//! per subscriber, writes each attempt's headers.
 //!
-//! A [`Profile`] defines the signed content and the headers. [`Keys`] are the current key, and during a
-//! rotation the retiring ones. A [`Signer`], built once per subscriber, writes each attempt's headers into
-//! reusable [`Headers`].
-//!
-//! Pure: times and random bytes are arguments. Only [`Secret::reveal`] exposes a secret; no error, `Debug` or
-//! `Display` does.
+//! Only [`Secret::reveal`] exposes a secret; no error, `Debug` or `Display` does.
 
 mod headers;
 mod keys;
@@ -19,7 +16,6 @@ pub use profile::{AcrossRetries, KeyForm, Profile, SignatureCount, UnknownProfil
 use crate::engine::time::{Nanos, StoreTime};
 use crate::event::{EventType, PublicId};
 
-/// Signs one subscriber's attempts.
 #[derive(Clone, Debug)]
 pub struct Signer {
     profile: Profile,
@@ -28,10 +24,9 @@ pub struct Signer {
     retiring: Vec<(Mac, StoreTime)>,
 }
 
-/// The input of a signature and its headers.
 #[derive(Clone, Copy, Debug)]
 pub struct Attempt<'a> {
-    /// The id by which the endpoint recognises retries.
+    /// The endpoint recognises retries by it.
     pub id: &'a PublicId,
     /// The event's type.
     pub event_type: &'a EventType,
@@ -39,14 +34,13 @@ pub struct Attempt<'a> {
     pub subscriber: &'a PublicId,
     /// The attempt number, from 1.
     pub number: u32,
-    /// The signature from the emission, if the profile freezes it.
+    /// Made at emission, if the profile freezes it.
     pub frozen: Option<Tag>,
     /// The body.
     pub body: &'a [u8],
 }
 
 impl Signer {
-    /// Prepares the keys for a profile.
     pub fn new(profile: Profile, keys: &Keys) -> Result<Self, SecretError> {
         let ready = |secret: &Secret| Ok(Mac::new(&secret.key(profile.key_form())?));
         let retiring = keys.retiring().iter().map(|key| Ok((ready(key.secret())?, key.until())));
@@ -63,14 +57,13 @@ impl Signer {
         self.profile
     }
 
-    /// The signature to store at emission; `None` for profiles that sign each attempt.
+    /// Stored at emission; `None` for profiles that sign each attempt.
     #[must_use]
     pub fn freeze(&self, at: StoreTime, body: &[u8]) -> Option<Tag> {
         (self.profile == Profile::VvvFrozen).then(|| self.only(at).tag(&[body]))
     }
 
-    /// Replaces the content of `headers`. Hashes the body once for each key. Allocates nothing once `headers`
-    /// has grown.
+    /// Replaces the content of `headers`. Hashes the body once for each key.
     pub fn sign(&self, at: StoreTime, attempt: &Attempt<'_>, headers: &mut Headers) {
         let seconds = at.0 / Nanos::SECOND.0;
         let (id, body) = (attempt.id.as_str(), attempt.body);
@@ -118,14 +111,12 @@ impl Signer {
         }
     }
 
-    /// The current one first.
     fn all(&self, at: StoreTime) -> impl Iterator<Item = &Mac> {
         let retiring = self.retiring.iter().filter(move |(_, until)| at < *until);
         std::iter::once(&self.current).chain(retiring.map(|(mac, _)| mac))
     }
 
-    /// Of the keys that have not retired, the oldest: the endpoint knows it, and has until its retirement to
-    /// learn the new one.
+    /// The oldest that has not retired: the endpoint knows it, and has until its retirement to learn the new one.
     fn only(&self, at: StoreTime) -> &Mac {
         self.all(at).last().unwrap_or(&self.current)
     }

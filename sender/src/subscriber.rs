@@ -6,11 +6,7 @@
 //!                 name and form
 //! ```
 //!
-//! - [`text`]: the settings with their defaults. Read it before you write any.
-//! - [`agreement`]: the validated settings.
-//! - `description`: a setting's documentation; `reference`: all of it as `docs/settings.md`,
-//!   `hookproof-sender settings` and JSON Schema.
-//! - [`error`]: why settings are refused.
+//! Read [`text`] before you write any setting.
 //!
 //! The store keeps settings as written, so missing ones follow the default of the program that reads them.
 
@@ -32,7 +28,7 @@ use crate::excerpt::{Excerpt, is_hidden};
 /// In bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 100;
 
-/// People must be able to read and type the name, and it must fit in a path.
+/// Typed by people, and part of a path.
 pub(crate) fn checked_name(name: &str) -> Result<&str, String> {
     let problem = if name.trim() != name || name.is_empty() {
         "is empty, or begins or ends with a blank"

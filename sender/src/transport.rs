@@ -2,23 +2,20 @@
 //!
 //! Invariants:
 //!
-//! - **"Unsent" is proven.** [`AttemptResult::Unsent`] means that no byte of the request was handed to a
-//!   connection. In doubt, the result is [`AttemptResult::Silent`].
-//! - **One attempt is one request.** No redirect is followed, nothing is retried. A kept connection that is
-//!   dead *before* anything was written is replaced.
-//! - **A request that was given up does not arrive later**, as far as this machine decides it. Its connection
-//!   is reset, which drops unsent bytes. A shared HTTP/2 connection is reset with its last request, or after
-//!   `late_max`. Requests that this cuts off are in doubt, and do not count against the endpoint.
+//! - **"Unsent" is proven.** [`AttemptResult::Unsent`] means that no byte of the request was handed to a connection.
+//!   In doubt, the result is [`AttemptResult::Silent`].
+//! - **One attempt is one request.** No redirect is followed, nothing is retried. A kept connection that is dead
+//!   *before* anything was written is replaced.
+//! - **A request that was given up does not arrive later**, as far as this machine decides it. Its connection is
+//!   reset, which drops unsent bytes. A shared HTTP/2 connection is reset with its last request, or after `late_max`:
+//!   requests that this cuts off are in doubt, and do not count against the endpoint.
 //! - **The guard judges the address that is connected to**, after DNS, for each connection.
-//! - **Lanes share nothing** except the bounds on all sockets (see `sockets`) and name lookups. At its own
-//!   bound of `connections_max`, idle ones included, a lane's attempt waits until its deadline, and is then
-//!   unsent.
-//! - **Nothing leaves after its time.** The first write checks the deadline, the lane's consent and its
-//!   lease, on a clock that counts suspended time ([`SendPermit`]). Later writes check the deadline and the
-//!   lease.
-//! - **Everything ends.** Limits apply to the attempt, to connecting, to the bytes of an answer, and to the
-//!   traffic beside answers (`traffic`). Timers run for a second at most, so that late attempts end soon
-//!   after a suspension.
+//! - **Lanes share nothing** except the bounds on all sockets (see `sockets`) and name lookups. At its own bound of
+//!   `connections_max`, a lane's attempt waits until its deadline, and is then unsent.
+//! - **Nothing leaves after its time.** The first write checks the deadline, the lane's consent and its lease, on a
+//!   clock that counts suspended time ([`SendPermit`]). Later writes check the deadline and the lease.
+//! - **Everything ends.** Limits apply to the attempt, to connecting, to the bytes of an answer, and to the traffic
+//!   beside answers (`traffic`). Timers run for a second at most, so that late attempts end soon after a suspension.
 //! - The environment is ignored: no proxies, no system root list, no compression.
 
 mod answer_reader;
@@ -68,25 +65,22 @@ use crate::boot_clock::BootClock;
 use crate::engine::LaneId;
 use crate::guard::Guard;
 
-/// Makes attempts, and keeps connections between them.
+/// Keeps connections between attempts.
 pub struct Transport {
     shared: Arc<Shared>,
     tending: JoinHandle<()>,
 }
 
-/// Settings shared by all attempts.
 #[derive(Clone)]
 pub struct Settings {
-    /// How long an idle connection is kept. Shorter than the keep-alive of common servers (5 s, some 2 s),
-    /// because a request that meets the endpoint's close is lost.
+    /// Shorter than the keep-alive of common servers (5 s, some 2 s): a request that meets the endpoint's close is
+    /// lost.
     pub idle_max: Duration,
-    /// The trusted certificate roots.
     pub roots: Roots,
-    /// Resolves names.
     pub resolver: Arc<dyn Resolve>,
-    /// The most connections of all lanes. Default: the share that the limit on open files leaves.
+    /// Default: the share that the limit on open files leaves.
     pub connections_max: Option<NonZeroU32>,
-    /// The clock that judges deadlines and leases.
+    /// Judges deadlines and leases.
     pub clock: BootClock,
 }
 
@@ -103,8 +97,6 @@ impl Default for Settings {
 }
 
 impl Transport {
-    /// Starts without connections.
-    ///
     /// # Errors
     /// When TLS cannot be set up.
     ///
@@ -122,7 +114,7 @@ impl Transport {
         Ok(Self { shared, tending })
     }
 
-    /// Makes one attempt, by its deadline. A caller that drops the future must count it as silent.
+    /// A caller that drops the future must count the attempt as silent.
     pub async fn attempt(&self, request: &Request<'_>) -> AttemptResult {
         let lane = self.shared.lanes.lane(request.lane);
         match lane.route(&request.target.url) {
@@ -131,12 +123,11 @@ impl Transport {
         }
     }
 
-    /// Closes a lane's idle connections. Attempts under way go on.
+    /// Closes a lane's idle connections only.
     pub fn close(&self, lane: LaneId) {
         self.shared.lanes.close(lane);
     }
 
-    /// A lane's connections, idle ones included.
     #[must_use]
     pub fn connections(&self, lane: LaneId) -> u32 {
         self.shared.lanes.open(lane)

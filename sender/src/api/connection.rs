@@ -14,11 +14,10 @@ use tokio::sync::Notify;
 
 /// Bytes between two checks, which is one second.
 const BODY_RATE: u64 = 16 << 10;
-/// A body that lags further behind is refused: ten seconds' worth.
+/// Ten seconds' worth: a body that lags further behind is refused.
 const BEHIND_MAX: u64 = 10 * BODY_RATE;
 /// A body that lags further behind may lose its place to another connection.
 const SLOW: u64 = BODY_RATE;
-/// The most checks of one body, however fast it comes.
 const BODY_LOOKS_MAX: u32 = 25;
 
 #[derive(Clone, Copy, Debug, thiserror::Error)]
@@ -30,22 +29,17 @@ pub(super) struct TooSlow;
 
 #[derive(Default)]
 pub(super) struct State {
-    /// Requests with a complete head.
     begun: AtomicU64,
-    /// Requests without a full answer yet.
     under_way: AtomicU32,
-    /// Answers not written to the last byte.
     unwritten: AtomicU32,
-    /// Pieces that the client has not read.
     pieces: AtomicU32,
-    /// Consecutive checks without progress.
     looks: AtomicU32,
     coming: Coming,
     /// Whether it was told to close, and the requests begun before.
     is_told: AtomicBool,
     begun_before: AtomicU64,
     close: Notify,
-    /// Notified when this connection is at rest, or does not close as told.
+    /// Notified at rest, or when it does not close as told.
     rested: Arc<Notify>,
 }
 
@@ -81,7 +75,6 @@ impl State {
             && (or_unread || self.unwritten.load(Ordering::Acquire) == 0)
     }
 
-    /// True after `looks_max` checks without progress.
     pub(super) fn is_unread(&self, looks_max: u32) -> bool {
         let waits = self.pieces.load(Ordering::Relaxed) > 0 && self.under_way.load(Ordering::Relaxed) == 0;
         waits && self.looks.fetch_add(1, Ordering::Relaxed) + 1 >= looks_max
@@ -97,7 +90,6 @@ impl State {
         }
     }
 
-    /// Zero without a body.
     pub(super) fn behind(&self) -> u64 {
         if !self.coming.is_open.load(Ordering::Acquire) {
             return 0;
@@ -110,7 +102,6 @@ impl State {
         self.behind() > SLOW
     }
 
-    /// Returns whether the connection was at rest, and so was told.
     pub(super) fn tell_to_close(&self, or_unread: bool) -> bool {
         self.tell_to_close_if(|state| state.is_at_rest(or_unread))
     }
@@ -120,7 +111,7 @@ impl State {
     }
 
     fn tell_to_close_if(&self, closes: impl FnOnce(&Self) -> bool) -> bool {
-        // First, so that later requests are noticed before it closes.
+        // Later requests are then noticed before it closes.
         let begun = self.begun.load(Ordering::Acquire);
         let is_told = closes(self);
         if is_told {
@@ -139,7 +130,7 @@ impl State {
         self.close.notified().await;
     }
 
-    /// False if a request has begun or the body has arrived since. Another connection then has to make room.
+    /// False if a request has begun or the body has arrived since.
     pub(super) fn closes_at_once(&self) -> bool {
         let at_once = self.begun_before.load(Ordering::Acquire) == self.begun.load(Ordering::Acquire)
             && (self.is_at_rest(true) || self.is_slow());
@@ -251,7 +242,6 @@ pub(super) struct Answer {
     writing: Arc<Counted>,
 }
 
-/// Lives until its last byte is written.
 pub(super) struct Piece {
     bytes: Bytes,
     waits: Counted,

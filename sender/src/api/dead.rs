@@ -14,7 +14,6 @@ use crate::operate::shown;
 use crate::store::Reply;
 use crate::store::command::{Command, Dead, Forget, Redrive, Shed};
 
-/// The answer says whether to ask again.
 const STEPS_MAX: u32 = 200;
 const IDS_MAX: usize = 10_000;
 /// An analysis covers at most the time for which dead letters are kept.
@@ -107,7 +106,7 @@ pub(super) async fn purge(State(app): State<App>, request: Request) -> Result<Re
     Ok(ok(&json!({ "purged": purged, "more": after.is_some() })))
 }
 
-/// Requires exactly one of the three, so that no letter is affected by oversight.
+/// Exactly one of the three, so that no letter is affected by oversight.
 async fn which(app: &App, mut object: Map<String, Value>) -> Result<Dead, Problem> {
     const FIELDS: [&str; 3] = ["all", "subscriber", "ids"];
     let unclear = || {
@@ -151,7 +150,6 @@ fn place(after: &Value) -> Result<DeliveryId, Problem> {
     })
 }
 
-/// The answer says whether to ask again.
 const WITHIN: Nanos = Nanos::from_secs(10);
 
 struct Asked {
@@ -177,7 +175,7 @@ pub(super) async fn shed(
     Ok(ok(&json!({ "shed": shed, "more": more })))
 }
 
-/// Returns how many were shed, and whether more may be left.
+/// Returns the number of shed deliveries, and whether more may be left.
 async fn in_steps(app: &App, lane: LaneId, max: u64) -> Result<(u64, bool), Problem> {
     let clock = app.sender().clock();
     let (began, mut shed) = (clock.now(), 0);
@@ -210,7 +208,7 @@ async fn claimed_here(app: &App, lane: LaneId) -> u64 {
 }
 
 impl Asked {
-    /// Requires exactly one of the two, so that nothing is shed by oversight.
+    /// Exactly one of the two, so that nothing is shed by oversight.
     fn take(mut object: Map<String, Value>) -> Result<Self, Problem> {
         let (all, max, plan) = (object.remove("all"), object.remove("max"), object.remove("plan"));
         nothing_left(&object, &["all", "max", "plan"])?;

@@ -87,7 +87,7 @@ impl Names {
         Ok(Self { roster: app.sender().roster(), ids: app.delivery_ids().await? })
     }
 
-    /// Decodes an id. Does not check that the delivery exists.
+    /// The delivery need not exist.
     pub(super) fn find(&self, id: &str) -> Option<DeliveryId> {
         let found = self.ids.find(&id.parse::<PublicId>().ok()?)?;
         // The store uses signed numbers.
@@ -95,7 +95,6 @@ impl Names {
     }
 }
 
-/// Deliveries of removed subscribers have no `subscriber`.
 pub(super) fn shown(delivery: &Delivery, names: &Names) -> Value {
     let place = PLACES.iter().find(|(_, place)| *place == delivery.place).map(|(word, _)| *word);
     let waits = delivery.place == Place::Waiting;
@@ -133,8 +132,6 @@ fn attempt(attempted: &Attempted) -> Value {
         "body_hash": format!("{:016x}", attempt.body_hash),
     })
 }
-
-// Attempts sent in each second, against the contract's limits.
 
 const SECONDS_MAX: u32 = 10_000;
 const SPAN_MAX: Nanos = Nanos::DAY;

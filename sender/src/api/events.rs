@@ -43,8 +43,7 @@ async fn one(app: &App, request: Request) -> Result<Response, Problem> {
     Ok(response)
 }
 
-/// The answer has a line for each event, in order. Its status is 202 if all subscribers took all events, or
-/// else 207. Bounded refusal lists keep it below about 10 MB.
+/// A line for each event, in order. The status is 202 if all subscribers took all events, or else 207.
 async fn many(app: &App, request: Request) -> Result<Response, Problem> {
     let limits = *app.sender().limits();
     let events = app.room().read(request.into_body(), limits.batch_bytes_max).await?;
@@ -58,7 +57,7 @@ async fn many(app: &App, request: Request) -> Result<Response, Problem> {
     Ok(lines_shown(app, lines, results))
 }
 
-/// A store that has failed for a while will not recover within this request.
+/// Such a store will not recover within this request.
 fn refuse_if_failing(app: &App) -> Result<(), Problem> {
     match app.sender().health().failing {
         Some((since, error)) if app.sender().clock().now().since(since) > FAILING_MAX => {
@@ -83,7 +82,6 @@ fn lines_shown(
                 results.next().unwrap_or_else(|| Err(EmitError::Store("the sender is stopping".to_owned())))
             }
         };
-        // Writing to a string cannot fail.
         let _ = match result {
             Ok(accepted) => {
                 let shown = Shown::of(app, &accepted, Some(number));
@@ -113,7 +111,7 @@ fn say_when(response: &mut Response, retry_after_secs: Option<u32>) {
     }
 }
 
-/// Formatted by hand, since a batch has thousands.
+/// A batch has thousands, so they are formatted by hand.
 struct Shown<'a> {
     accepted: &'a Accepted,
     refused: Vec<Value>,
@@ -160,7 +158,6 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// Clients do not know lanes.
 fn explain(app: &App, error: EmitError) -> Problem {
     let first = match &error {
         EmitError::Full(refused) | EmitError::NeverFits(refused) => refused.listed().first().copied(),

@@ -1,5 +1,5 @@
-//! Metrics in the Prometheus text format (version 0.0.4). The body is written while the client reads it, so
-//! that a slow client does not make the process hold all of it.
+//! Metrics in the Prometheus text format (version 0.0.4), written while the client reads: a slow client does not make
+//! the process hold all of it.
 
 use std::convert::Infallible;
 use std::fmt::{self, Write};
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use tokio::sync::mpsc;
 
-/// At most two pieces are in memory: one that waits and one being written.
+/// One piece waits while one is being written.
 const PIECE_BYTES: usize = 64 << 10;
 /// Room for one more sample.
 const SAMPLE_BYTES: usize = 1 << 10;
@@ -31,7 +31,6 @@ pub(super) struct Exposition {
 impl Exposition {
     pub(super) const CONTENT_TYPE: &'static str = "text/plain; version=0.0.4; charset=utf-8";
 
-    /// `write` runs while the client reads.
     pub(super) fn body<W: Future<Output = Self> + Send + 'static>(write: impl FnOnce(Self) -> W) -> Body {
         let (sender, pieces) = mpsc::channel(1);
         let text = Self { text: String::with_capacity(PIECE_BYTES + SAMPLE_BYTES), pieces: sender };
@@ -54,7 +53,6 @@ impl Exposition {
     }
 
     fn line(&mut self, line: fmt::Arguments<'_>) {
-        // Writing to a string cannot fail.
         let _ = writeln!(self.text, "{line}");
     }
 
@@ -68,7 +66,7 @@ impl Exposition {
 }
 
 struct Reading {
-    /// `None` once finished. If it panics, the answer breaks off.
+    /// `None` once finished; a panic breaks the answer off.
     writer: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     pieces: mpsc::Receiver<Bytes>,
 }
@@ -96,7 +94,6 @@ impl Family<'_> {
         self.with_suffix("", labels, value);
     }
 
-    /// The suffix is `_bucket`, `_sum` or `_count`.
     pub(super) fn with_suffix(&mut self, suffix: &str, labels: &[(&str, &str)], value: impl Into<Value>) {
         let (name, labels, value) = (self.name, Labels(labels), value.into());
         self.text.line(format_args!("{name}{suffix}{labels} {value}"));

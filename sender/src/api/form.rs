@@ -24,7 +24,6 @@ pub(super) struct Written {
     pub(super) name: Option<Arc<str>>,
     pub(super) url: Option<Arc<str>>,
     pub(super) events: Option<EventPatterns>,
-    /// All other fields.
     pub(super) settings: Value,
 }
 

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::App;
 use super::problem::Problem;
 
-/// Paths that need no token: health checks, and the console's page, which holds no data.
+/// Health checks, and the console's page, which holds no data.
 const OPEN: [&str; 3] = ["/", "/healthz", "/readyz"];
 
 pub(super) async fn gate(State(app): State<App>, request: Request, next: Next) -> Response {
@@ -39,7 +39,7 @@ pub(super) async fn gate(State(app): State<App>, request: Request, next: Next) -
     }
 }
 
-/// Judges the head alone, so that a refused body is not read.
+/// A refused body is not read.
 fn admit(app: &App, request: &Request) -> Result<(), Problem> {
     let authority = authority(request)?;
     match &app.config().token {
@@ -51,7 +51,7 @@ fn admit(app: &App, request: &Request) -> Result<(), Problem> {
     refuse_codings(request.headers())
 }
 
-/// The request's host (RFC 9112, 3.2): the target's goes before the header's; only HTTP/1.0 may omit both.
+/// RFC 9112, 3.2: the target's goes before the header's; only HTTP/1.0 may omit both.
 fn authority(request: &Request) -> Result<Option<Authority>, Problem> {
     let bad = |found: &str| {
         let message =
@@ -75,13 +75,12 @@ fn authority(request: &Request) -> Result<Option<Authority>, Problem> {
     let after = authority.as_str().strip_prefix(authority.host());
     let is_plain = match after.map(|after| after.strip_prefix(':').unwrap_or(after)) {
         Some(port) => port.is_empty() || authority.port_u16().is_some(),
-        // User information stands before the host.
         None => false,
     };
     if is_plain { Ok(Some(authority)) } else { Err(bad("a host that is none")) }
 }
 
-/// Refuses encodings, because bodies are not decoded.
+/// Bodies are not decoded.
 fn refuse_codings(headers: &HeaderMap) -> Result<(), Problem> {
     let is_only = |name, coding: &[u8]| {
         headers.get_all(name).iter().all(|found| found.as_bytes().eq_ignore_ascii_case(coding))
@@ -109,8 +108,8 @@ fn unauthorized() -> Problem {
     Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", message).field("authorization")
 }
 
-/// Without a token, any client on this machine is trusted. A web page in its browser must not reach the API,
-/// neither from another origin (it sends `Origin`) nor through DNS rebinding (its `Host` is foreign).
+/// Without a token, any client on this machine is trusted. A web page in its browser must not reach the API, neither
+/// from another origin (`Origin`) nor through DNS rebinding (a foreign `Host`).
 fn refuse_web_pages(host: Option<&Authority>, headers: &HeaderMap) -> Result<(), Problem> {
     let refused = |status, code, what, field| {
         let message = format!(
@@ -137,22 +136,16 @@ fn refuse_web_pages(host: Option<&Authority>, headers: &HeaderMap) -> Result<(),
     Ok(())
 }
 
-// Authentication by a bearer token.
-
-/// The token of `Authorization: Bearer …`. Holds only its digest.
+/// Holds only the digest.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token([u8; 32]);
 
 impl Token {
-    /// The fewest bytes; a shorter token could be guessed.
+    /// A shorter token could be guessed.
     pub const BYTES_MIN: usize = 16;
     /// The most bytes.
     pub const BYTES_MAX: usize = 1_024;
 
-    /// Parses a token.
-    ///
-    /// # Errors
-    /// When the text is too short or too long, or is not visible ASCII.
     pub fn new(text: &str) -> Result<Self, TokenError> {
         if !(Self::BYTES_MIN..=Self::BYTES_MAX).contains(&text.len()) {
             return Err(TokenError::Length { bytes: text.len() });
@@ -163,7 +156,7 @@ impl Token {
         }
     }
 
-    /// Compares digests in constant time.
+    /// Digests are compared in constant time.
     #[must_use]
     pub fn is(&self, shown: &[u8]) -> bool {
         let shown: [u8; 32] = Sha256::digest(shown).into();

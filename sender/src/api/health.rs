@@ -20,7 +20,7 @@ pub(super) async fn works(State(app): State<App>) -> Result<Response, Problem> {
         let details: Vec<_> = reasons.into_iter().map(|reason| reason.detail).collect();
         return Err(Problem::unavailable("not_ready", details.join("; ")));
     }
-    // Still ready: other subscribers are served. No names, since no token is needed.
+    // Other subscribers are served. No names, since no token is needed.
     let mut answer = json!({ "status": "ready" });
     let mut details = Vec::new();
     let broken = app.sender().roster().broken().count();
@@ -117,7 +117,7 @@ mod tests {
         let (go_on, goes_on) = channel::<()>();
         let goes_on = Arc::new(Mutex::new(goes_on));
         let mut asked = JoinSet::new();
-        // Ends once a query is refused: all threads are busy and the queue is full.
+        // A refused query means that all threads are busy and the queue is full.
         loop {
             let (sender, goes_on) = (sender.clone(), Arc::clone(&goes_on));
             asked.spawn(async move { sender.read(move |_| goes_on.lock().unwrap().recv().is_ok()).await });

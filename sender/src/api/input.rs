@@ -40,7 +40,6 @@ impl FromRequestParts<App> for Segment {
     }
 }
 
-/// Finds a subscriber by its public id or its name.
 pub(super) async fn subscriber(app: &App, whom: &str) -> Result<Subscriber, Problem> {
     let (id, name): (Arc<str>, Arc<str>) = (whom.into(), whom.into());
     let found = app.sender().read(move |reader| match reader.subscriber(&Whom::Id(id))? {
@@ -57,7 +56,7 @@ pub(super) async fn subscriber(app: &App, whom: &str) -> Result<Subscriber, Prob
 pub(super) struct Query(BTreeMap<String, String>);
 
 impl Query {
-    /// Refuses unknown and repeated parameters, since the client expects an effect.
+    /// The client of an unknown or repeated parameter expects an effect.
     pub(super) fn read(text: Option<&str>, known: &[&str]) -> Result<Self, Problem> {
         let mut all = BTreeMap::new();
         for (name, value) in url::form_urlencoded::parse(text.unwrap_or_default().as_bytes()) {
@@ -119,8 +118,7 @@ pub(super) fn media_type(headers: &HeaderMap) -> Option<String> {
     Some(text.split(';').next().unwrap_or(text).trim().to_ascii_lowercase())
 }
 
-/// The type is required, because it protects a visitor's own machine from web pages: a browser sends it only
-/// after a preflight.
+/// A browser sends this type only after a preflight, which protects a visitor's machine from web pages.
 pub(super) fn unsupported(expected: &str) -> Problem {
     let message = format!("the body's kind is not known; set the header content-type: {expected}");
     Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message).field("content-type")
@@ -143,7 +141,7 @@ fn cut(error: &(dyn std::error::Error + Send + Sync + 'static), max: usize) -> P
     Problem::bad_request("body_cut", "the body ended before it was complete")
 }
 
-/// For events being read or recorded. Requests beyond it must retry.
+/// Requests beyond it must retry.
 #[derive(Debug)]
 pub(super) struct Room(Arc<Semaphore>);
 
@@ -159,13 +157,11 @@ impl Room {
         Self(Arc::new(Semaphore::new(bytes)))
     }
 
-    /// Reserves room as bytes arrive, not as announced. Copies the parts, because a short part would hold far
-    /// more memory than its bytes.
+    /// Reserves room as bytes arrive. Copies the parts: a short part would hold far more memory than its bytes.
     pub(super) async fn read(&self, body: Body, max: usize) -> Result<Events, Problem> {
         let mut body = Limited::new(body, max);
         let (mut whole, mut room) = (Vec::new(), self.take(0)?);
         while let Some(frame) = body.frame().await {
-            // Trailers are ignored.
             if let Ok(part) = frame.map_err(|error| cut(&*error, max))?.into_data() {
                 room.merge(self.take(part.len())?);
                 whole.extend_from_slice(&part);
@@ -232,7 +228,6 @@ pub(super) fn take_text(object: &mut Map<String, Value>, name: &str) -> Result<O
     }
 }
 
-/// Refuses unknown fields.
 pub(super) fn nothing_left(object: &Map<String, Value>, known: &[&str]) -> Result<(), Problem> {
     let Some(name) = object.keys().next() else { return Ok(()) };
     let shown = Excerpt::of(name);
@@ -332,7 +327,6 @@ mod moment_tests {
 
     #[test]
     fn moments_are_read_in_both_forms() {
-        // Expected values from Python's datetime.
         let rows = [
             ("0", Some(0)),
             ("1674087231", Some(1_674_087_231_000)),

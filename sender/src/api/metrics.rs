@@ -25,8 +25,7 @@ const PAGE: u32 = 1_000;
 const PAGES_MAX: u32 = 100;
 const SHARE_OVER: Nanos = Nanos::from_secs(15);
 
-/// Bounds as text and in milliseconds. They include the alerts' thresholds (0.5 s, 2 s), which then need no
-/// interpolation.
+/// Text and milliseconds. They include the alerts' thresholds (0.5 s, 2 s).
 const LATENCY_BOUNDS: [(&str, u64); 14] = [
     ("0.005", 5),
     ("0.01", 10),
@@ -44,7 +43,7 @@ const LATENCY_BOUNDS: [(&str, u64); 14] = [
     ("30", 30_000),
 ];
 
-/// Lanes shown by default: first those that [need attention](Need).
+/// First those that [need attention](Need).
 const LANES_MAX: usize = 100;
 
 /// `GET /metrics`
@@ -71,16 +70,15 @@ pub(super) async fn metrics(State(app): State<App>, uri: Uri) -> Result<Response
     Ok((StatusCode::OK, kind, body).into_response())
 }
 
-/// Why a lane is shown, the most urgent first. Covers everything that holds a lane back, so an omitted lane
-/// is in steady state.
+/// The most urgent first. Covers everything that holds a lane back, so an omitted lane is in steady state.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Need {
     BreakerOpen,
-    /// Its endpoint answered 410.
+    /// It answered 410.
     Disabled,
     /// Its oldest delivery has been due for a minute.
     Behind,
-    /// It works below its contract, its endpoint asked for a pause, or it answers 429.
+    /// Below its contract, its endpoint asked for a pause, or it answers 429.
     Throttled,
     /// Its queue is 80 % full.
     NearlyFull,
@@ -101,7 +99,6 @@ impl Need {
     ];
 }
 
-/// The lanes as their owner sees them.
 struct Known<'a> {
     views: BTreeMap<LaneId, &'a LaneView>,
     roster: &'a Roster,
@@ -143,7 +140,7 @@ impl<'a> Known<'a> {
         }
     }
 
-    /// The most urgent `max` lanes, the largest backlog first, in their order.
+    /// The largest backlog first, in their order.
     fn choose(&self, lanes: Vec<LaneStatus>, limited: &[Limited], max: usize) -> Chosen {
         let limited: BTreeMap<LaneId, &Limited> = limited.iter().map(|it| (it.lane, it)).collect();
         let mut needs = [0; Need::ALL.len()];
@@ -168,7 +165,6 @@ impl<'a> Known<'a> {
 
 struct Chosen {
     shown: Vec<LaneStatus>,
-    /// Over all lanes.
     needs: [u64; Need::ALL.len()],
     /// Omitted lanes with needs, and the others.
     left_out: [u64; 2],
@@ -180,18 +176,15 @@ fn burst(roster: &Roster, lane: LaneId) -> u64 {
 
 struct Figures {
     status: Status,
-    /// Only the selected lanes.
     lanes: Vec<LaneStatus>,
     needs: [u64; Need::ALL.len()],
     left_out: [u64; 2],
     limited: Vec<Limited>,
-    /// Over all lanes, by [`LENGTHS`].
     all_lengths: [Lengths; LENGTHS.len()],
-    /// By lane, then by [`LENGTHS`].
     lengths: Vec<(LaneId, [Lengths; LENGTHS.len()])>,
 }
 
-/// The exported part, several times smaller than a histogram.
+/// Several times smaller than a histogram.
 #[derive(Clone, Copy, Default)]
 struct Lengths {
     within: [u64; LATENCY_BOUNDS.len()],
@@ -241,7 +234,7 @@ impl Figures {
                 break;
             }
         }
-        // Removed lanes count in the totals, which must not fall.
+        // The totals include removed lanes, and must not fall.
         let ids: Vec<_> = lanes.iter().map(|lane| lane.lane).collect();
         lanes.retain(|lane| lane.state != LaneState::Removed);
         let since = StoreTime(now.0.saturating_sub(SHARE_OVER.0));
@@ -302,7 +295,6 @@ fn totals(text: &mut Exposition, status: &Status) {
     }
 }
 
-/// Totals over all lanes, shown or not.
 fn of_all_lanes(text: &mut Exposition, figures: &Figures) {
     let counts = &figures.status.counts;
     let mut one = |name, kind, help, value: u64| text.family(name, kind, help).sample(&[], value);
@@ -407,7 +399,6 @@ async fn lengths(mut family: Family<'_>, figures: &Figures, place: usize) {
     }
 }
 
-/// Counts all lanes, with or without metrics of their own.
 fn under_way(text: &mut Exposition, requests: &UnderWay) {
     let mut one = |name, help, value: u64| text.family(name, Type::Gauge, help).sample(&[], value);
     let help = "Attempts of this process whose request may yet arrive, of all subscribers.";
@@ -416,7 +407,6 @@ fn under_way(text: &mut Exposition, requests: &UnderWay) {
     one("hookproof_attempts_in_doubt", help, requests.in_doubt);
 }
 
-/// Metrics that only a lane's owner knows.
 const OF_OWNED: [OfLane<LaneView, Value>; 6] = [
     ("hookproof_in_flight", Type::Gauge, "Attempts whose request may yet arrive.", |view| {
         u64::from(view.in_flight).into()

@@ -6,14 +6,12 @@
 //!              time       time
 //! ```
 //!
-//! - [`server`]: listener and limits; `connection`: the state of each; `token`: authentication.
+//! - [`server`]: listener and limits; `connection`: the state of each.
 //! - `gate`: checks every request; `routes`: the table; `openapi.json`: its description for machines.
-//! - `problem`: refusals; `input`: paths, queries and bodies.
-//! - `events`, `subscribers`, `plan`, `shed`, `deliveries`, `dead`, `status`, `nodes`, `audit`, `metrics`,
-//!   `health`: the resources; `console`: a page for people.
+//! - `problem`: refusals; `input`: paths, queries and bodies; one file for each noun.
 //!
-//! Refusals are `{"error": {"code", "message", "field"}}`, except for malformed HTTP, which the HTTP library
-//! answers with a bare 400 or 431. Only the answers to a creation or a rotation hold a secret.
+//! Refusals are `{"error": {"code", "message", "field"}}`, except for malformed HTTP. Only the answers to a creation
+//! or a rotation hold a secret.
 
 mod connection;
 mod dead;
@@ -46,21 +44,18 @@ use crate::runtime::Sender;
 use crate::store::StoreError;
 use crate::subscriber::RegionSecrets;
 
-/// The API's configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The addresses that a subscriber's URL may name.
     pub guard: Guard,
-    /// For the validation of settings.
     pub regions: RegionSecrets,
     /// The required token, if any.
     pub token: Option<Token>,
-    /// The time limit of a request, its body included.
+    /// Includes the body.
     pub request_time_max: Duration,
 }
 
 impl Config {
-    /// The default limit: longer than a commit should wait for a locked database.
+    /// Longer than a commit should wait for a locked database.
     pub const REQUEST_TIME_MAX: Duration = Duration::from_secs(30);
 }
 

@@ -1,5 +1,3 @@
-//! Previews the effect of a subscriber's change.
-
 use axum::extract::{Request, State};
 use axum::response::Response;
 use serde_json::{Value, json};

@@ -75,7 +75,6 @@ impl Problem {
         self
     }
 
-    /// Names the first affected subscriber.
     pub(super) fn about(mut self, subscriber: &str) -> Self {
         self.message = format!("{}; the first of them is {subscriber:?}", self.message);
         self

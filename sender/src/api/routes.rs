@@ -78,9 +78,8 @@ async fn wrong_method(method: Method, uri: Uri) -> Problem {
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
 }
 
-// The console: one self-contained page that uses this API. It holds no data, so it needs no token; its
-// requests send the token that the user enters. Its policy allows only its own style and script, by hash,
-// and this API.
+// The console's page holds no data, so it needs no token; its requests send the token that the user enters. Its
+// policy allows only its own style and script, by hash, and this API.
 
 const PAGE: &str = include_str!("../../console/index.html");
 
@@ -102,7 +101,7 @@ fn inside(tag: &str) -> &'static str {
 
 /// `GET /`
 pub(super) async fn page() -> Response {
-    // A test ensures that the policy is a valid header value.
+    // A test ensures that the policy is valid.
     let policy = HeaderValue::from_str(&POLICY).unwrap_or(HeaderValue::from_static("default-src 'none'"));
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),

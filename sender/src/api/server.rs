@@ -21,23 +21,21 @@ use tracing::{debug, warn};
 use super::Token;
 use super::connection::State;
 
-/// At the bound, a new connection replaces the oldest at rest, or else the one with the slowest body among
-/// those that lag too far, or else the oldest with an unread answer, or else the first that comes to rest. A
-/// request whose body has arrived is still answered. With a token set, no body is read without it, so a
-/// stranger's connection is always at rest.
+/// At the bound, a new connection replaces the oldest at rest, or else the one with the slowest body that lags too
+/// far, or else the oldest with an unread answer, or else the first at rest. A request whose body has arrived is
+/// still answered. With a token set, no body is read without it, so a stranger's connection is always at rest.
 const CONNECTIONS_MAX: usize = 1_024;
 const HEAD_BYTES_MAX: usize = 32 << 10;
 const HEADERS_MAX: usize = 64;
-/// The time limit of a head, and of rest between two requests.
+/// Limits a head, and rest between two requests.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
-/// Checks for slow bodies and unread answers. An answer is given up after this many checks without progress.
+/// An answer is given up after so many checks without progress.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOKS_MAX: u32 = 30;
 const LOOKS_MAX_AT_STOP: u32 = 2;
-/// The pause after a failed accept, most likely for lack of file descriptors.
+/// File descriptors may be short.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
-/// Why the server cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     /// Other machines could reach it without a token.
@@ -58,10 +56,6 @@ pub enum BindError {
     },
 }
 
-/// Listens on loopback, or anywhere if a token is set.
-///
-/// # Errors
-/// When other machines could reach it without a token, or the system refuses.
 pub async fn bind(address: SocketAddr, token: Option<&Token>) -> Result<TcpListener, BindError> {
     if token.is_none() && !address.ip().to_canonical().is_loopback() {
         return Err(BindError::Open { address });
@@ -69,8 +63,7 @@ pub async fn bind(address: SocketAddr, token: Option<&Token>) -> Result<TcpListe
     TcpListener::bind(address).await.map_err(|error| BindError::Io { address, error })
 }
 
-/// Finishes open requests after `stop`, for `within` at most; false if that was too short. Gives up unread
-/// answers.
+/// Finishes open requests after `stop`, for `within` at most; false if that was too short.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
@@ -118,7 +111,7 @@ async fn answer_all(
             accepted = accept => match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    // Logs once for each series of failures.
+                    // One line for each series of failures.
                     if !failing {
                         warn!(%error, "can't accept connections; trying on");
                     }
@@ -149,7 +142,7 @@ async fn answer_all(
     timeout(within, stopping.closed()).await.is_ok()
 }
 
-/// Once told to close, or when the server stops, it accepts no further request.
+/// Accepts no further request once told to close.
 async fn answer_one(
     connection: impl GracefulConnection<Error = hyper::Error>,
     state: &State,
@@ -159,7 +152,7 @@ async fn answer_one(
     let mut is_last = false;
     loop {
         tokio::select! {
-            // Input first, so that no request is dropped unread.
+            // No request is dropped unread.
             biased;
             ended = &mut connection => {
                 if let Err(error) = ended {
@@ -187,7 +180,6 @@ fn bounded_server() -> http1::Builder {
 
 #[derive(Default)]
 struct Open {
-    /// How many there have been, and the open ones by number.
     connections: Mutex<(u64, BTreeMap<u64, Arc<State>>)>,
     is_stopping: AtomicBool,
     rested: Arc<Notify>,
@@ -207,8 +199,7 @@ impl Open {
         Entry { open: Arc::clone(self), number, state }
     }
 
-    /// At the bound, one connection makes room (see [`CONNECTIONS_MAX`]), so that busy ones cannot lock out
-    /// new ones.
+    /// Busy connections cannot lock out new ones (see [`CONNECTIONS_MAX`]).
     async fn permit(
         &self,
         connections: &Arc<Semaphore>,
@@ -226,7 +217,6 @@ impl Open {
         loop {
             tokio::select! {
                 biased;
-                // Never closed.
                 permit = &mut permit => return permit.ok(),
                 _ = looks.tick() => self.close_the_oldest_idle(true),
                 () = self.rested.notified() => self.close_the_oldest_idle(false),
@@ -234,15 +224,15 @@ impl Open {
         }
     }
 
-    /// Endless heads, slow bodies and, if `or_unread`, unread answers must not lock out others, such as
-    /// health checks. Closes one at a time.
+    /// Endless heads, slow bodies and, if `or_unread`, unread answers must not lock out others, such as health
+    /// checks.
     fn close_the_oldest_idle(&self, or_unread: bool) {
         let open = self.lock();
         let mut states = open.1.values();
         let is_one_told = states.clone().any(|state| state.is_told())
             || states.clone().any(|state| state.tell_to_close(false));
         if or_unread && !is_one_told {
-            // Of equals, `max_by_key` takes the last; reversed, that is the oldest.
+            // `max_by_key` takes the last of equals: reversed, the oldest.
             let slowest =
                 states.clone().rev().filter(|state| state.is_slow()).max_by_key(|state| state.behind());
             if !slowest.is_some_and(|state| state.tell_to_close_if_slow()) {
@@ -251,7 +241,7 @@ impl Open {
         }
     }
 
-    /// Ends slow bodies and unread answers, which would stay for ever and hold up a stop.
+    /// Slow bodies and unread answers would stay for ever and hold up a stop.
     async fn look_around(&self, look_every: Duration) {
         let mut looks = interval(look_every);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -322,7 +312,6 @@ mod tests {
         let mut answer = String::new();
         late.read_to_string(&mut answer).await.unwrap();
         assert!(answer.ends_with("well"), "{answer}");
-        // After a time limit, all halves would be gone.
         let mut oldest = halves.remove(0);
         assert!(matches!(oldest.read(&mut [0; 100]).await, Ok(0) | Err(_)), "it is closed");
         for mut half in halves {
@@ -504,7 +493,7 @@ mod tests {
         let router = Router::new().route("/", get(|| async { Bytes::from(vec![b'x'; LENGTH]) }));
         let (stop, stopped) = oneshot::channel::<()>();
         let stopped = async { drop(stopped.await) };
-        // Shorter than the usual limit for unread answers.
+        // Shorter than the limit for unread answers.
         let within = LOOK_EVERY * (LOOKS_MAX / 2);
         let server = tokio::spawn(serve_bounded(listener, router, stopped, within, 2, LOOK_EVERY));
         let unread = ask_without_reading(address).await;

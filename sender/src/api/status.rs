@@ -1,5 +1,3 @@
-//! The overall state, and each lane's state page by page.
-
 use std::collections::BTreeMap;
 
 use axum::extract::{Request, State};
@@ -60,7 +58,6 @@ struct Figures {
     page: Page<LaneStatus>,
     latencies: BTreeMap<LaneId, Measured>,
     hours: BTreeMap<LaneId, LastHour>,
-    /// Lanes of any owner with an open breaker.
     kept: Vec<Checkpoint>,
 }
 

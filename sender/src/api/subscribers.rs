@@ -25,9 +25,8 @@ use crate::store::read::{self, Over, Whom};
 use crate::store::{Refusal, Reply};
 use crate::subscriber::{Agreement, SettingsText};
 
-/// Retries after concurrent changes.
 const CHANGES_MAX: u32 = 8;
-/// How long an answer waits for this process to apply a change: milliseconds, unless the store is locked.
+/// This process applies a change within milliseconds, unless the store is locked.
 const KNOWN_WITHIN: Duration = Duration::from_secs(5);
 
 /// Less than a request's time limit.
@@ -180,7 +179,7 @@ async fn turn(app: &App, whom: &str, request: Request, state: LaneState) -> Resu
     nothing_left(&object_or_nothing(request).await?, &["no field at all"])?;
     let before = subscriber(app, whom).await?;
     if (before.state, state) == (LaneState::Disabled, LaneState::Paused) {
-        // It would record events again, which its endpoint refused.
+        // It would record events that its endpoint refused.
         return Err(Problem::conflict(
             "disabled",
             "the endpoint answered 410 and is disabled; resume it first",
@@ -218,7 +217,7 @@ pub(super) async fn rotate(
     })))
 }
 
-/// `POST /v1/subscribers/{id}/test`: reports the first attempt if it comes soon, or else where to ask.
+/// `POST /v1/subscribers/{id}/test` reports the first attempt if it comes soon.
 pub(super) async fn test(
     State(app): State<App>,
     Segment(whom): Segment,
@@ -279,7 +278,7 @@ async fn carry_out(app: &App, command: Command, doing: &'static str) -> Result<(
     }
 }
 
-/// Waits until this process applies all changes so far, so that later requests see them.
+/// Later requests see all changes so far.
 async fn wait_until_known(app: &App) -> Result<(), Problem> {
     let glance = app.sender().read(|reader| reader.glance()).await??;
     let known = app.sender().wait_for_roster_after(glance.roster.saturating_sub(1));

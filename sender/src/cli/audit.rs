@@ -150,7 +150,6 @@ impl Audit {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Each subscriber's name, and the most attempts in one span.
     fn most(&self, look: &Look) -> Result<BTreeMap<LaneId, (String, Option<u64>)>, Failure> {
         let mut most = BTreeMap::new();
         each(

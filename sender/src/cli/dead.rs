@@ -198,7 +198,6 @@ impl Which {
         self.check_found(purged)
     }
 
-    /// Named ids must be dead letters.
     fn check_found(&self, found: u64) -> Result<(), Failure> {
         let named = u64::try_from(self.deliveries.len()).unwrap_or(u64::MAX);
         if found < named {

@@ -80,7 +80,7 @@ impl Doctor {
             }
             reader => reader?,
         };
-        // First, since it may set back the time of the others.
+        // It may set back the time of the others.
         let mut findings = vec![checked("clock", clock(database, self.mend))?];
         let now = match Look::open(database) {
             Ok(look) => look.now,
@@ -111,11 +111,10 @@ fn checked(check: &'static str, found: Result<Finding, Failure>) -> Result<Findi
     }
 }
 
-/// The store's time, or the wall clock if that is unreadable.
+/// The wall clock if the store's time is unreadable.
 type Looking<'a> = (&'a dyn Reader, StoreTime);
 
 fn writer(database: &Database) -> Result<Box<dyn Store>, StoreError> {
-    // The database exists, so its identity stays.
     database.parts().writer(Durability::default(), 0)
 }
 

@@ -64,11 +64,9 @@ impl Drain {
     }
 }
 
-/// Other delivering processes. Read before this process registers, since it learns of its own lanes with a
-/// delay.
+/// Read before this process registers, since it learns of its own lanes with a delay.
 struct Others {
     liveness: Arc<dyn Liveness>,
-    /// The ends of their leases at that time.
     before: BTreeMap<OwnerId, StoreTime>,
 }
 
@@ -80,7 +78,7 @@ impl Others {
         Self { liveness: database.parts().liveness(), before }
     }
 
-    /// A killed process does not renew its lease, so its subscribers can be taken once that ends.
+    /// A killed process does not renew its lease.
     fn living(&self, owners: &[Owner]) -> BTreeSet<OwnerId> {
         let lives = |owner: &&Owner| {
             let is_renewed = self.before.get(&owner.owner).is_some_and(|until| owner.until > *until);
@@ -124,7 +122,7 @@ async fn idle(sender: &Sender, until: StoreTime, others: &Arc<Others>) -> Result
     }
 }
 
-/// Whether a delivery is due before `until` for a subscriber without another living owner.
+/// Ignores subscribers with another living owner.
 fn has_work(
     reader: &dyn Reader,
     until: StoreTime,
@@ -148,7 +146,6 @@ fn has_work(
 #[derive(Debug, Default)]
 struct Left {
     waiting: u64,
-    /// Of these, for subscribers of other processes.
     others: u64,
     other_subscribers: u64,
 }

@@ -13,7 +13,7 @@ use super::session::{WriteSession, with_session};
 use crate::event::{Limits, Offer, Refusal};
 use crate::runtime::{Accepted, EmitError};
 
-/// Events in one batch, which also bounds the reading ahead.
+/// Also bounds the reading ahead.
 const BATCH_EVENTS: usize = 1_000;
 const BATCH_BYTES: usize = 4 << 20;
 
@@ -88,7 +88,6 @@ impl Emit {
                 return Err(Failure::usage(problem));
             }
         };
-        // One byte more than allowed, to detect excess length.
         let most = u64::try_from(limits.event_bytes_max).unwrap_or(u64::MAX).saturating_add(1);
         let mut data = Vec::new();
         open(path)?.take(most).read_to_end(&mut data).map_err(|error| unreadable(path, &error))?;
@@ -319,12 +318,9 @@ fn answer_line(
     }
 }
 
-// Bounded lines, so that one without an end cannot fill the memory.
-
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line {
     Whole(Vec<u8>),
-    /// Its rest was skipped.
     TooLong(usize),
 }
 

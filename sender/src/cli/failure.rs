@@ -19,7 +19,6 @@ pub(super) enum Failure {
     Refused(String),
     #[error("{0}")]
     Damaged(String),
-    /// The sender's own fault.
     #[error("{0}")]
     Ours(String),
 }
@@ -49,7 +48,6 @@ impl Failure {
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         match error {
-            // The wrong file was named.
             StoreError::OtherVersion { .. } | StoreError::Foreign { .. } | StoreError::InPart { .. } => {
                 Self::usage(error)
             }

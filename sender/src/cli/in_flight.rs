@@ -21,14 +21,12 @@ use crate::store::liveness::{Life, Liveness};
 use crate::store::node::{Node, Nodes};
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
-/// An answer lists only one subscriber.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 #[derive(Debug, Default)]
 pub(super) struct InFlight {
     sum: UnderWay,
     told: usize,
-    /// Nodes without an answer: name and reason.
     silent: Vec<(String, String)>,
 }
 
@@ -118,7 +116,7 @@ async fn ask(liveness: &dyn Liveness, node: &Node, token: Option<&str>) -> Resul
     }
 }
 
-/// A process that listens everywhere also listens on loopback. The answer shows whether it is this machine.
+/// A process that listens everywhere also listens on loopback.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),

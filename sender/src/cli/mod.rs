@@ -1,6 +1,5 @@
-//! The command line: `hookproof-sender …`, also `hookproof sender …`. `serve` and `drain` deliver; the other
-//! commands change the database, and running processes apply that. Data goes to stdout; logs and errors go to
-//! stderr.
+//! The command line: `hookproof-sender …`, also `hookproof sender …`. `serve` and `drain` deliver; other commands
+//! change the database, and running processes apply that. Logs and errors go to stderr.
 
 mod audit;
 mod dead;
@@ -106,7 +105,6 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(arguments) => run(arguments).unwrap_or_else(|failure| report(&name, &failure)),
         Err(error) if error.use_stderr() => report(&name, &Failure::Usage(in_one_line(&error))),
         Err(help) => {
-            // The reader may have closed the pipe.
             let _ = write!(std::io::stdout(), "{}", help.render());
             ExitCode::SUCCESS
         }
@@ -141,7 +139,6 @@ fn report(name: &str, failure: &Failure) -> ExitCode {
     failure.exit_code()
 }
 
-/// The error and its hint, without the paragraphs around them.
 fn in_one_line(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let told = text

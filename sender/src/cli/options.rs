@@ -20,7 +20,6 @@ use crate::store::{Database, Durability};
 use crate::subscriber::RegionSecrets;
 use crate::transport::{DnsResolver, Settings};
 
-/// Options of every command.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Common {
     /// The database: a file, or postgres://USER@HOST/DATABASE, with ?sslmode=verify-full for TLS, and &sslrootcert=FILE for an
@@ -78,7 +77,6 @@ pub(super) fn database_of(text: &OsStr, option: &str) -> Result<Database, Failur
     Ok(database)
 }
 
-/// The allowed targets and the secrets of regions.
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct Reach {
     /// Let deliveries reach loopback and private addresses too
@@ -112,7 +110,6 @@ impl Reach {
     }
 }
 
-/// How requests reach subscribers.
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct Requests {
     /// The name server to ask, over UDP and TCP; by default those of /etc/resolv.conf. /etc/hosts counts either way
@@ -183,7 +180,6 @@ impl FromStr for RegionSource {
     }
 }
 
-/// The durability of acknowledged events.
 #[derive(Args, Clone, Copy, Debug)]
 pub(super) struct Durable {
     /// The failure that an acknowledged event survives: a power cut, or only the end of the process, which is
@@ -255,7 +251,6 @@ pub(super) fn operating(
     })
 }
 
-/// Options of processes that deliver.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Delivering {
     #[command(flatten)]

@@ -19,14 +19,12 @@ pub(super) struct Printer {
 }
 
 impl Printer {
-    /// Coloured on a terminal, unless the user declines.
     pub(super) fn stdout(json: bool) -> Self {
         let out = io::stdout();
         let colour = out.is_terminal() && wants_colour();
         Self { out: Box::new(out), json, colour, closed: false }
     }
 
-    /// Whether the reader has closed the pipe.
     pub(super) const fn is_closed(&self) -> bool {
         self.closed
     }
@@ -117,7 +115,7 @@ impl Table {
     }
 }
 
-/// Replaces control characters, because strangers choose names and errors.
+/// Strangers choose names and errors.
 fn fit(text: &str) -> String {
     if text.is_empty() {
         return "-".to_owned();

@@ -21,12 +21,11 @@ use crate::api::{self, Config, Token, bind};
 use crate::runtime::{OpenError, Options, Sender};
 use crate::transport::Settings;
 
-/// The exit code after SIGINT, as shells report it.
 const EXIT_INTERRUPTED: u8 = 130;
-/// The exit code if attempts were cut off. The next start repeats them.
+/// The next start repeats cut-off attempts.
 const EXIT_CUT_OFF: u8 = 1;
 
-/// The pause before the database is opened again. Opening itself also waits.
+/// Opening itself also waits.
 const OPEN_AGAIN: Duration = Duration::from_millis(500);
 
 #[derive(Args, Debug)]
@@ -118,7 +117,7 @@ async fn serve(options: Options, door: ListenArgs, stop_within: Duration) -> Res
         // A supervisor must restart it.
         what = sender.breakdown() => return Err(Failure::ours(format_args!("{what}; this process ends, start it anew"))),
     }
-    // First, so that no attempt starts after the log line.
+    // No attempt starts after the log line.
     sender.start_nothing_more();
     info!(?stop_within, "stopping: finishing what is under way");
     drop(stop);
@@ -133,8 +132,7 @@ async fn serve(options: Options, door: ListenArgs, stop_within: Duration) -> Res
     }
 }
 
-/// Waits while the database is locked, unreachable or read-only, instead of restarting again and again.
-/// `None` if told to stop.
+/// Waits while the database is locked, unreachable or read-only. `None` if told to stop.
 async fn open(
     options: Options,
     requests: &Settings,

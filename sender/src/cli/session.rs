@@ -28,7 +28,6 @@ pub(super) fn runtime() -> Result<Runtime, Failure> {
     Ok(runtime)
 }
 
-/// A database open for changes.
 pub(super) struct WriteSession {
     runtime: Runtime,
     sender: Sender,
@@ -49,7 +48,6 @@ impl WriteSession {
         self.runtime.block_on(future)
     }
 
-    /// A refusal becomes a failure.
     pub(super) fn command(&self, command: Command) -> Result<Reply, Failure> {
         match self.wait(self.sender.command(command))? {
             Reply::Refused(refusal) => Err(refusal.into()),
@@ -57,7 +55,6 @@ impl WriteSession {
         }
     }
 
-    /// Repeats `step` with pauses, until it returns false.
     pub(super) fn in_steps(&self, step: impl FnMut() -> Result<bool, Failure>) -> Result<(), Failure> {
         let clock = self.sender.clock();
         in_steps(|| clock.now(), |length| self.wait(rest(length)), step)
@@ -82,7 +79,6 @@ fn in_steps(
     }
 }
 
-/// Runs `work`, and closes the database in any case.
 pub(super) fn with_session<T>(
     options: Options,
     work: impl FnOnce(&WriteSession) -> Result<T, Failure>,
@@ -93,7 +89,6 @@ pub(super) fn with_session<T>(
     result
 }
 
-/// A database open for reading.
 pub(super) struct Look {
     pub(super) reader: Box<dyn Reader>,
     pub(super) now: StoreTime,
@@ -114,7 +109,6 @@ impl Look {
         })
     }
 
-    /// Finds it by name or public id.
     pub(super) fn subscriber(&self, name: &str) -> Result<Subscriber, Failure> {
         for whom in [Whom::Name(name.into()), Whom::Id(name.into())] {
             if let Some(found) = self.reader.subscriber(&whom)? {

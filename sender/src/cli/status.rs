@@ -22,7 +22,6 @@ use crate::store::latency::Measured;
 use crate::store::read::{Nodes, Over, Status as Figures};
 use crate::subscriber::RegionSecrets;
 
-/// The sender is behind if a delivery has been due for longer.
 const BEHIND_AFTER: Nanos = Nanos::from_secs(60);
 const NAMES_MAX: usize = 10;
 
@@ -65,17 +64,14 @@ impl Status {
 
 struct Found {
     figures: Figures,
-    /// Processes that hold subscribers.
     senders: usize,
-    /// Living nodes, and those that drain.
     nodes: [usize; 2],
     in_flight: InFlight,
     overdue: Nanos,
     measured: Measured,
     slow: Vec<String>,
-    /// Those of all nodes, from checkpoints.
+    /// Breakers of all nodes, from checkpoints.
     breakers: Vec<OpenBreaker>,
-    /// The subscribers, with the regions known here.
     roster: Arc<Roster>,
     now: StoreTime,
     log_bytes: u64,

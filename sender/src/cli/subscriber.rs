@@ -19,7 +19,6 @@ use crate::store::lane::{self, LaneState};
 use crate::store::{Refusal, Reply, read};
 use crate::subscriber::{Agreement, SettingsError, SettingsText};
 
-/// Retries after concurrent changes.
 const CHANGES_MAX: u32 = 5;
 
 #[derive(Subcommand, Debug)]
@@ -233,7 +232,7 @@ pub(super) struct Resume {
 fn to_state(name: &str, state: LaneState, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
     on(name, common, |session, subscriber| {
         if (subscriber.state, state) == (LaneState::Disabled, LaneState::Paused) {
-            // It would record events again, which its endpoint refused.
+            // It would record events that its endpoint refused.
             let problem = "the endpoint answered 410 and is disabled; expected an active one; `subscriber resume` first";
             return Err(Failure::refused(problem));
         }
@@ -265,7 +264,6 @@ pub(super) struct RotateSecret {
 }
 
 impl RotateSecret {
-    /// The longest time that both secrets sign.
     const OVERLAP_MAX: Nanos = Nanos::DAY.times(30);
 
     fn run(&self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {

@@ -90,7 +90,7 @@ pub(super) struct Vacuum {}
 impl Vacuum {
     pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<ExitCode, Failure> {
         let database = common.existing_database()?;
-        // With the runtime's signal handler, a file size limit fails the write instead of ending the process.
+        // A file size limit then fails the write instead of ending the process.
         let _runtime = runtime()?;
         let (Space { bytes, free_bytes }, bytes_after) = database.vacuum().map_err(vacuum_failure)?;
         if printer.json {
@@ -114,7 +114,6 @@ fn vacuum_failure(error: VacuumError) -> Failure {
     }
 }
 
-/// How often a terminal is told how far a copy is.
 const TELL_EVERY: Nanos = Nanos::SECOND;
 
 #[derive(Args, Debug)]
@@ -138,7 +137,7 @@ pub(super) struct Backup {
 impl Backup {
     pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<ExitCode, Failure> {
         let database = common.existing_database()?;
-        // With the runtime's signal handler, a file size limit fails the write instead of ending the process.
+        // A file size limit then fails the write instead of ending the process.
         let _runtime = runtime()?;
         let (clock, shows) = (BootClock::default(), stderr().is_terminal());
         let began = clock.now();
@@ -146,7 +145,7 @@ impl Backup {
         let tell = move |copied, all| {
             if shows && clock.now().since(told) >= TELL_EVERY {
                 told = clock.now();
-                // Whoever does not read it does not miss the copy.
+                // A lost line does not fail the copy.
                 let _ = write!(stderr(), "\r{} of {}", mebibytes(copied), mebibytes(all));
             }
         };

@@ -30,12 +30,10 @@ documented! {
 pub struct Coalescing(Vec<CoalescingRule>);
 
 impl Coalescing {
-    /// The most rules of a subscriber.
     pub const RULES_MAX: usize = 16;
-    /// The longest window.
     pub const WINDOW_MAX: Nanos = Nanos::HOUR;
 
-    /// The slot in which the event replaces others, and the window. `None` without a key or a matching rule.
+    /// `None` without a key or a matching rule.
     #[must_use]
     pub fn slot(&self, event_type: &EventType, key: Option<&EventKey>) -> Option<(CoalescingKey, Nanos)> {
         let key = key?;
@@ -87,7 +85,6 @@ impl fmt::Debug for CoalescingKey {
     }
 }
 
-/// Invalid rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CoalescingError {
     /// More than [`Coalescing::RULES_MAX`].

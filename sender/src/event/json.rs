@@ -1,15 +1,11 @@
-//! JSON that is checked once and then kept as text.
-//!
-//! Content is found by walking the text ([`Json::fields`], [`Json::elements`]), because parsing into a value
-//! would lose digits, escapes and repeated keys. The depth is counted on the raw bytes before parsing,
-//! without recursion.
+//! JSON that is checked once and then kept as text: parsing into a value would lose digits, escapes and repeated
+//! keys. The depth is counted on the raw bytes before parsing, without recursion.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::IgnoredAny;
 
-/// A number of JSON levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Depth(usize);
 
@@ -19,12 +15,10 @@ impl Depth {
     /// Deeper than handwritten events.
     pub const DEFAULT: Self = Self(64);
 
-    /// From 1 to [`Depth::MAX`] levels.
     pub const fn new(levels: usize) -> Result<Self, DepthError> {
         if levels >= 1 && levels <= Self::MAX.0 { Ok(Self(levels)) } else { Err(DepthError { levels }) }
     }
 
-    /// The number of levels.
     #[must_use]
     pub const fn get(self) -> usize {
         self.0
@@ -37,7 +31,6 @@ impl fmt::Display for Depth {
     }
 }
 
-/// The number of levels is out of range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the limit on JSON's depth is {levels}; expected 1 to {}", Depth::MAX)]
 pub struct DepthError {
@@ -47,11 +40,10 @@ pub struct DepthError {
 #[cfg(test)]
 mod tests;
 
-/// The text of one JSON value, without surrounding blanks.
+/// The text of one value, without surrounding blanks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Json<'a>(&'a str);
 
-/// The kind of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JsonKind {
     /// `{…}`
@@ -85,7 +77,7 @@ impl<'a> Json<'a> {
     /// `null`.
     pub const NULL: Json<'static> = Json("null");
 
-    /// Checks for one JSON value in UTF-8 within the depth limit.
+    /// One JSON value in UTF-8 within the depth limit.
     pub fn parse(bytes: &'a [u8], depth_max: Depth) -> Result<Self, JsonError> {
         let text =
             std::str::from_utf8(bytes).map_err(|error| JsonError::NotUtf8 { at: error.valid_up_to() })?;
@@ -101,13 +93,11 @@ impl<'a> Json<'a> {
         Self(text.trim_matches(BLANKS))
     }
 
-    /// The original text.
     #[must_use]
     pub const fn text(self) -> &'a str {
         self.0
     }
 
-    /// Its kind.
     #[must_use]
     pub fn kind(self) -> JsonKind {
         match self.0.as_bytes().first() {
@@ -132,7 +122,7 @@ impl<'a> Json<'a> {
         Elements::of(self)
     }
 
-    /// Where the first lone surrogate escape begins. Other parsers refuse or replace it.
+    /// Other parsers refuse or replace lone surrogates.
     #[must_use]
     pub fn lone_surrogate(self) -> Option<usize> {
         lone_surrogate(self.0)
@@ -150,7 +140,6 @@ impl<'a> Json<'a> {
     }
 }
 
-/// The bytes are not one JSON value, or nested too deeply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
     /// Not UTF-8.
@@ -175,7 +164,7 @@ pub enum JsonError {
     },
 }
 
-// Walks over the text of a JSON value. It never panics or recurses: on invalid text it ends early.
+// It never panics or recurses: on invalid text it ends early.
 
 const BLANKS: [char; 4] = [' ', '\n', '\r', '\t'];
 
@@ -211,7 +200,6 @@ fn lone_surrogate(text: &str) -> Option<usize> {
     None
 }
 
-/// The fields of an object: key and value.
 #[derive(Clone, Debug)]
 pub struct Fields<'a>(Walk<'a>);
 
@@ -230,7 +218,6 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// The elements of an array.
 #[derive(Clone, Debug)]
 pub struct Elements<'a>(Walk<'a>);
 
@@ -248,8 +235,8 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
-/// Moves value by value, into containers or over them. In an object, keys and values alternate. The cost is
-/// linear, however deep the nesting.
+/// Moves value by value, into containers or over them. In an object, keys and values alternate. The cost is linear,
+/// however deep the nesting.
 #[derive(Clone, Debug)]
 pub(in crate::event) struct Walk<'a> {
     rest: &'a str,
@@ -260,7 +247,6 @@ impl<'a> Walk<'a> {
         Self { rest: json.0 }
     }
 
-    /// Inside a container of this kind; otherwise at its end.
     fn inside(json: Json<'a>, kind: JsonKind) -> Self {
         let mut walk = Self::before(json);
         if json.kind() == kind {
@@ -281,8 +267,7 @@ impl<'a> Walk<'a> {
         self.rest = self.rest.strip_prefix(['{', '[']).unwrap_or(self.rest);
     }
 
-    /// Leaves the container if it has no more values, and returns whether it did. The end of the text closes
-    /// everything.
+    /// Returns whether the container has no more values. The end of the text closes everything.
     pub(in crate::event) fn leave(&mut self) -> bool {
         self.skip_separators();
         match self.rest.strip_prefix(['}', ']']) {

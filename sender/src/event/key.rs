@@ -1,5 +1,3 @@
-//! Event keys, such as a video, an order or an account.
-
 use std::fmt;
 use std::str::FromStr;
 
@@ -9,15 +7,13 @@ use crate::excerpt::is_hidden;
 
 text_form!(EventKey, "an event key as text");
 
-/// Readable text, stored and never sent in a header.
+/// Stored, and never sent in a header.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventKey(Box<str>);
 
 impl EventKey {
-    /// The longest key in bytes.
     pub const BYTES_MAX: usize = 256;
 
-    /// The key as text; never empty.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -45,7 +41,6 @@ impl fmt::Display for EventKey {
     }
 }
 
-/// The text is not an event key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EventKeyError {
     /// Empty: it would equate all events without a key.

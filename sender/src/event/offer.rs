@@ -15,14 +15,12 @@ use crate::excerpt::Excerpt;
 #[cfg(test)]
 mod tests;
 
-/// One checked event: `{"type": "video.trending", "key": "v1", "data": {…}}`.
+/// `{"type": "video.trending", "key": "v1", "data": {…}}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer<'a> {
     /// Equal ids mean the same event.
     pub id: Option<PublicId>,
-    /// The type.
     pub event_type: EventType,
-    /// The key.
     pub key: Option<EventKey>,
     /// The data, kept byte for byte.
     pub data: Json<'a>,
@@ -123,7 +121,6 @@ pub struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// Checks the batch's limits, but not its events.
     pub fn new(bytes: &'a [u8], limits: &Limits) -> Result<Self, Refusal> {
         if bytes.len() > limits.batch_bytes_max {
             return Err(Refusal::BatchTooLarge { bytes: bytes.len(), max: limits.batch_bytes_max });
@@ -138,7 +135,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Each event with its line number, from 1.
+    /// Line numbers count from 1.
     pub fn offers(self) -> impl Iterator<Item = (usize, Result<Offer<'a>, Refusal>)> {
         self.lines().map(move |(number, line)| (number, Offer::parse(line, &self.limits)))
     }
@@ -149,9 +146,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-// The bytes that every attempt of a delivery sends.
-
-/// `{"id":…,"type":…,"timestamp":…,"data":…}`, built once per event.
+/// `{"id":…,"type":…,"timestamp":…,"data":…}`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Body(String);
 
@@ -174,31 +169,24 @@ impl Body {
         Self(text)
     }
 
-    /// The bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
     }
 
-    /// The bytes, owned.
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
         self.0.into_bytes()
     }
 }
 
-// Limits on events.
-
 /// The limits on offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// As offered, in bytes. The body is about 300 bytes longer at most. Pseudonyms may lengthen the data to
-    /// [`Limits::EVENT_BYTES`], or the offered length if more, plus
-    /// [`Shaping::GROWTH_BYTES_MAX`](super::Shaping::GROWTH_BYTES_MAX).
+    /// The body is about 300 bytes longer at most. Pseudonyms may lengthen the data to [`Limits::EVENT_BYTES`], or
+    /// the offered length if more, plus [`Shaping::GROWTH_BYTES_MAX`](super::Shaping::GROWTH_BYTES_MAX).
     pub event_bytes_max: usize,
-    /// The longest batch in bytes.
     pub batch_bytes_max: usize,
-    /// The most events in a batch.
     pub batch_events_max: usize,
     /// The event itself is the first level.
     pub depth_max: Depth,

@@ -1,5 +1,3 @@
-//! Why an event or a batch is not accepted.
-
 use super::event_type::EventTypeError;
 use super::json::{JsonError, JsonKind};
 use super::key::EventKeyError;
@@ -9,7 +7,6 @@ use crate::excerpt::Excerpt;
 /// A message, a [code](Self::code) for programs, and the [field](Self::field) that it concerns.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// The event is too long.
     #[error("the event has {bytes} bytes; at most {max} are accepted")]
     EventTooLarge {
         /// Its length.
@@ -17,7 +14,6 @@ pub enum Refusal {
         /// The limit.
         max: usize,
     },
-    /// The batch is too long.
     #[error("the batch has {bytes} bytes; at most {max} are accepted, so split it")]
     BatchTooLarge {
         /// Its length.
@@ -25,7 +21,6 @@ pub enum Refusal {
         /// The limit.
         max: usize,
     },
-    /// The batch has too many events.
     #[error("the batch has {events} events; at most {max} are accepted, so split it")]
     BatchTooMany {
         /// Their number.
@@ -33,7 +28,6 @@ pub enum Refusal {
         /// The limit.
         max: usize,
     },
-    /// The batch is empty.
     #[error("the batch holds no event; expected one JSON object a line")]
     BatchEmpty,
     /// Not JSON, or too deep.
@@ -45,7 +39,6 @@ pub enum Refusal {
         /// Its kind.
         found: JsonKind,
     },
-    /// An unknown field.
     #[error(
         "the event has a field {name}; expected id, type, key, data and atomic only, and anything else inside data"
     )]
@@ -59,13 +52,11 @@ pub enum Refusal {
         /// Its name.
         field: &'static str,
     },
-    /// A required field is missing.
     #[error("the event has no field {field}")]
     MissingField {
         /// Its name.
         field: &'static str,
     },
-    /// A field is not text.
     #[error("the field {field} is {found}; expected text")]
     NotText {
         /// Its name.
@@ -73,7 +64,6 @@ pub enum Refusal {
         /// Its kind.
         found: JsonKind,
     },
-    /// A field is not a boolean.
     #[error("the field {field} is {found}; expected true or false")]
     NotTruth {
         /// Its name.
@@ -101,7 +91,6 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// A stable code for machines.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {

@@ -1,15 +1,11 @@
-//! Selects the fields that a subscriber receives, so that partners get no personal data without a contract
-//! for it.
-//!
-//! [`ShapingRules`] allow fields, and replace fields by pseudonyms. Compiled into a [`Shaping`], they are
-//! applied once, at emit. Allowed data keeps its bytes; without rules, all data stays as it is.
+//! Selects the fields that a subscriber receives. [`ShapingRules`] allow fields, and replace fields by pseudonyms.
+//! Compiled into a [`Shaping`], they are applied once, at emit. Allowed data keeps its bytes.
 //!
 //! - A path with dots names a field: `stats.views`. Allowing a field allows everything inside it.
 //! - For an array, a rule applies to each element.
-//! - Data that no rule allows is dropped: plain values where a rule names something inside, also as array
-//!   elements, and data that is not an object, which becomes `null`.
-//! - Without an allow list, everything but the pseudonyms is allowed. Prefer a list: it also protects fields
-//!   that are added later.
+//! - Data that no rule allows is dropped: plain values where a rule names something inside, also as array elements,
+//!   and data that is not an object, which becomes `null`.
+//! - Without an allow list, everything but the pseudonyms is allowed. Prefer a list: it also protects later fields.
 //! - A pseudonym may be far longer than its value, so callers set a maximum length.
 //!
 //! Equal [`ShapeId`]s mean equal bytes, and one shared body.
@@ -39,7 +35,6 @@ const _: () = assert!(
     "one pseudonym for each rule must fit, with its new name"
 );
 
-/// Compiled rules, with pseudonyms if used.
 #[derive(Clone, Debug)]
 pub struct Shaping {
     root: Node,
@@ -48,17 +43,15 @@ pub struct Shaping {
 }
 
 impl Shaping {
-    /// Bytes that shaping may add to the longest event: at least one pseudonym for each rule, with its new
-    /// name.
+    /// Bytes that shaping may add to the longest event: at least one pseudonym for each rule.
     pub const GROWTH_BYTES_MAX: usize = 256 << 10;
 
-    /// Leaves all data as it is.
     #[must_use]
     pub fn verbatim() -> Self {
         Self { root: Node::everything(), pseudonyms: None, id: ShapeId::VERBATIM }
     }
 
-    /// Pseudonyms belong to one region and one subscriber; rules that need them are refused without.
+    /// Rules that need pseudonyms are refused without them.
     pub fn new(rules: &ShapingRules, pseudonyms: Option<Pseudonyms>) -> Result<Self, ShapingError> {
         let root = rules.compile()?;
         if root.lets_everything_through() {
@@ -73,7 +66,6 @@ impl Shaping {
         Ok(Self { root, pseudonyms, id })
     }
 
-    /// Equal ids produce equal bytes.
     #[must_use]
     pub const fn id(&self) -> ShapeId {
         self.id
@@ -94,7 +86,7 @@ impl Shaping {
         (!shaped.is_too_long()).then_some(Shaped(Cow::Owned(shaped.text)))
     }
 
-    /// The node allows the value. The JSON depth limit bounds the recursion.
+    /// The JSON depth limit bounds the recursion.
     fn write(&self, node: &Node, walk: &mut Walk<'_>, out: &mut Text) {
         if node.lets_everything_through() {
             out.text.extend(walk.value().map(Json::text));
@@ -151,7 +143,7 @@ impl Shaping {
     }
 }
 
-/// Stops once it is too long, one value beyond the limit at most.
+/// Stops one value beyond the limit at most.
 struct Text {
     text: String,
     bytes_max: usize,
@@ -175,7 +167,6 @@ impl Shaped<'_> {
     }
 }
 
-/// Subscribers with equal ids share their bodies.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShapeId(pub [u8; 16]);
 
@@ -200,13 +191,12 @@ impl fmt::Debug for ShapeId {
     }
 }
 
-// Pseudonyms for ids of persons. A partner can tell that two events concern the same person, but neither
-// which one, nor match pseudonyms with another partner.
+// A partner can tell that two events concern the same person, but not which one, nor match pseudonyms with another
+// partner.
 
 text_form!(Region, "a region, such as \"DE\"");
 
-/// HMAC-SHA256 with a key derived from the region's secret, for one subscriber. Equal values have equal
-/// pseudonyms only there.
+/// HMAC-SHA256 with a key derived from the region's secret, for one subscriber.
 #[derive(Clone, Debug)]
 pub struct Pseudonyms {
     mac: Mac,
@@ -216,7 +206,6 @@ impl Pseudonyms {
     /// Digits and quotes.
     const BYTES: usize = 66;
 
-    /// For a subscriber in a region.
     #[must_use]
     pub fn new(region: &Region, secret: &Secret, subscriber: &PublicId) -> Self {
         // Neither part contains NUL.
@@ -224,7 +213,7 @@ impl Pseudonyms {
         Self { mac: Mac::new(&secret.mac().tag(&parts).0) }
     }
 
-    /// As a JSON string of 64 hexadecimal digits. Strings are compared unescaped, other values by their text.
+    /// A JSON string of 64 hexadecimal digits. Strings are compared unescaped, other values by their text.
     fn write(&self, value: Json<'_>, out: &mut String) {
         let string = if value.kind() == JsonKind::String { value.string() } else { None };
         let tag = match &string {
@@ -236,21 +225,17 @@ impl Pseudonyms {
         out.push('"');
     }
 
-    /// Does not reveal the key.
     fn fingerprint(&self) -> Tag {
         self.mac.tag(&[b"fingerprint\0"])
     }
 }
 
-/// A region with its own secret, such as a country.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Region(Box<str>);
 
 impl Region {
-    /// The longest name in bytes.
     pub const BYTES_MAX: usize = 32;
 
-    /// The region as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -275,14 +260,11 @@ impl fmt::Display for Region {
     }
 }
 
-/// The text is not a region.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{given} is no region; expected 1 to {} letters, digits, '_' and '-'", Region::BYTES_MAX)]
 pub struct RegionError {
     given: Excerpt,
 }
-
-// Shaping rules, and their compiled tree.
 
 /// The fields of an event's data that a subscriber receives.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -311,11 +293,8 @@ documented! {
 }
 
 impl ShapingRules {
-    /// The most fields in rules.
     pub const FIELDS_MAX: usize = 128;
-    /// The longest path in bytes.
     pub const PATH_BYTES_MAX: usize = 256;
-    /// The most names in a path.
     pub const PATH_NAMES_MAX: usize = 16;
     /// As JSON in bytes: every byte escaped, plus quotes.
     const NEW_NAME_BYTES_MAX: usize = 6 * Self::PATH_BYTES_MAX + 2;
@@ -367,7 +346,6 @@ struct Node {
     kept: bool,
     replaced: Option<Replaced>,
     fields: BTreeMap<Box<str>, Node>,
-    /// Pseudonyms' names at this level.
     taken: BTreeSet<Box<str>>,
 }
 
@@ -390,7 +368,7 @@ impl Node {
         self.kept && self.replaced.is_none() && self.fields.is_empty()
     }
 
-    /// Whether any part of such a value is allowed. A container's existence always is.
+    /// A container's existence is always allowed.
     fn lets_through(&self, kind: JsonKind) -> bool {
         self.kept || self.replaced.is_some() || matches!(kind, JsonKind::Object | JsonKind::Array)
     }
@@ -403,7 +381,7 @@ impl Node {
         self.replaced.as_ref()?.new_name.as_deref()
     }
 
-    /// `None` if the field is dropped. A name that is not text matches no rule.
+    /// A name that is not text matches no rule.
     fn field(&self, name: Option<&str>) -> Option<&Self> {
         let known = name.and_then(|name| self.fields.get(name));
         match known {
@@ -435,7 +413,6 @@ impl Node {
         Ok(())
     }
 
-    /// Drops entries that an allowed parent implies.
     fn simplify(&mut self) {
         for field in self.fields.values_mut() {
             field.kept = (field.kept || self.kept) && !field.is_replaced();
@@ -445,7 +422,7 @@ impl Node {
         self.fields.retain(|_, field| !(kept && field.lets_everything_through()));
     }
 
-    /// Unambiguous, since it includes each name's length.
+    /// Unambiguous: it includes each name's length.
     fn describe(&self, tell: &mut impl FnMut(&[u8])) {
         let mut text = |text: &str| {
             tell(&text.len().to_be_bytes());
@@ -487,10 +464,8 @@ fn check_name(name: &str) -> Result<(), ShapingError> {
     Err(ShapingError::Field { field: Excerpt::of(name), problem })
 }
 
-/// The rules are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShapingError {
-    /// An invalid path or new name.
     #[error("the shaping rules name the field {field}: {problem}")]
     Field {
         /// The path or name.
@@ -504,7 +479,6 @@ pub enum ShapingError {
         /// Their number.
         count: usize,
     },
-    /// A rule inside a replaced field.
     #[error(
         "the shaping rules replace {name} by a pseudonym and name a field inside it; keep one of the two"
     )]
@@ -512,7 +486,6 @@ pub enum ShapingError {
         /// The last name of its path.
         name: Excerpt,
     },
-    /// Two pseudonyms for one field.
     #[error("the shaping rules replace {field} twice")]
     ReplacedTwice {
         /// Its path.
@@ -529,7 +502,6 @@ pub enum ShapingError {
     NoRegionSecret,
 }
 
-/// Why a path is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FieldProblem {
     /// An empty name before, between or after dots.

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::engine::time::Date;
 use crate::engine::time::StoreTime;
 
-/// Exactly 24 characters, so that it sorts as text.
+/// 24 characters, which sort as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timestamp(pub StoreTime);
 
@@ -26,7 +26,6 @@ mod tests {
 
     #[test]
     fn moments_print_as_known_dates() {
-        // Expected values from Python's datetime.
         let rows = [
             (0, "1970-01-01T00:00:00.000Z"),
             (951_782_399_999, "2000-02-28T23:59:59.999Z"),

@@ -137,7 +137,6 @@ fn lanes(roster: &Roster, offer: &str) -> (Emit, Vec<u64>, Vec<u64>) {
     (emit, targets, left_out)
 }
 
-/// Each zero becomes 67 bytes and costs an HMAC.
 #[test]
 fn an_event_that_pseudonyms_make_far_longer_than_events_may_be_leaves_out_whom_they_are_for() {
     let zeros = vec!["0"; 500_000].join(",");
@@ -159,7 +158,6 @@ fn the_longest_event_fits_with_its_pseudonyms_and_what_is_shaped_for_one_event_i
     let several = roster(&vec![pseudonymous(); 3]);
     let (emit, targets, left_out) = lanes(&several, &longest);
     assert_eq!((targets, left_out, emit.withheld), (vec![1, 2, 3], vec![], false));
-    // A verbatim body does not count as shaped.
     let many = roster(&[vec![pseudonymous(); 50], vec![json!({})]].concat());
     let (emit, targets, left_out) = lanes(&many, &longest);
     let fit = SHAPED_BYTES_MAX / longest.len() - 1;
@@ -227,7 +225,6 @@ fn a_frozen_signature_is_over_the_stored_body_and_the_same_on_every_attempt() {
     let row_of = claimed(&emit(&roster, OFFER), 0);
     let expected = hmac_hex(SECRET, &[&row_of.body.bytes]);
     assert_eq!(row_of.signature.as_deref(), Some(&*expected));
-    // The signing key has retired.
     let after = row(1, &json!(["*"]), &settings, &[(NEWER, None)]);
     let rotated = roster.with(&[after], &RegionSecrets::default());
     let id = DeliveryIds::new(0).name(row_of.received, row_of.delivery);

@@ -1,4 +1,4 @@
-//! Networks: `10.0.0.0/8`, `fd00::/8`; a bare address is a network of one.
+//! `10.0.0.0/8`, `fd00::/8`; a bare address is a network of one.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -9,7 +9,6 @@ use hookproof_words::text_form;
 
 text_form!(Network, "a network, such as \"10.0.0.0/8\" or \"fd00::/8\"");
 
-/// All addresses with the same leading bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Network {
     address: IpAddr,
@@ -41,7 +40,7 @@ impl Network {
         if network.address == address { Ok(network) } else { Err(NetworkProblem::HostBits { network }) }
     }
 
-    /// IPv4 addresses lie in no IPv6 network, nor the reverse.
+    /// IPv4 addresses lie in no IPv6 network.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         first_of(address, self.prefix) == self.address
@@ -92,7 +91,6 @@ impl FromStr for Network {
     }
 }
 
-/// The text is not a network.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot read {given} as a network: {problem}; expected a form such as 10.0.0.0/8 or fd00::/8")]
 pub struct NetworkError {
@@ -108,7 +106,6 @@ impl NetworkError {
     }
 }
 
-/// Why a network is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NetworkProblem {
     /// The part before the slash is not an address.

@@ -5,7 +5,6 @@ use std::net::IpAddr;
 
 use super::Network;
 
-/// The kind of a non-public address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Range {
     /// Reaches this machine.
@@ -32,7 +31,7 @@ pub enum Range {
     Broadcast,
     /// For examples in documents.
     Documentation,
-    /// Any other range that is not in public use.
+    /// Not in public use.
     Reserved,
 }
 
@@ -48,8 +47,7 @@ impl Range {
         }
     }
 
-    /// Whether allowing private targets allows this range. Not the local link: endpoints have no permanent
-    /// addresses there, and clouds place metadata services there, of which the table knows only some.
+    /// Not the local link: endpoints have no permanent addresses there, and clouds place metadata services there.
     #[must_use]
     pub const fn is_private(self) -> bool {
         match self {

@@ -1,5 +1,3 @@
-//! A subscriber's URL.
-
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -19,19 +17,17 @@ pub struct Target {
 /// A URL's parts in types of HTTP and TLS.
 #[derive(Clone, Debug)]
 pub struct Parts {
-    /// The host, and the port if it is not the default.
+    /// The port if it is not the default.
     pub authority: Authority,
-    /// The path with the query.
     pub path: PathAndQuery,
     /// The name that a certificate must have; `None` without TLS.
     pub server: Option<ServerName<'static>>,
 }
 
 impl Target {
-    /// The longest URL in bytes, as written and in its normal form.
+    /// Limits the URL as written and in its normal form.
     pub const BYTES_MAX: usize = 2_048;
 
-    /// Parses and checks a URL.
     pub fn parse(text: &str, guard: &Guard) -> Result<Self, TargetError> {
         check_length(text)?;
         let target = Self::stored(text)?;
@@ -42,7 +38,7 @@ impl Target {
         Ok(target)
     }
 
-    /// Does not check the length, nor whether the guard allows it today.
+    /// Checks neither the length nor the guard.
     pub fn stored(text: &str) -> Result<Self, TargetError> {
         // The URL parser would silently drop some of these.
         if let Some(at) = text.find(|letter: char| letter.is_whitespace() || letter.is_control()) {
@@ -86,13 +82,11 @@ impl Target {
         Ok(Parts { authority, path, server })
     }
 
-    /// The URL in its normal form.
     #[must_use]
     pub fn as_str(&self) -> &str {
         self.url.as_str()
     }
 
-    /// The parsed URL.
     #[must_use]
     pub const fn url(&self) -> &Url {
         &self.url
@@ -112,8 +106,8 @@ const fn check_length(text: &str) -> Result<(), TargetError> {
     }
 }
 
-/// The parser turns `0x7f.1` and `2130706433` into `127.0.0.1`. Names are judged once they are resolved,
-/// except for `localhost`.
+/// The parser turns `0x7f.1` and `2130706433` into `127.0.0.1`. Names are judged once they are resolved, except for
+/// `localhost`.
 fn check_host(host: Option<Host<&str>>, guard: &Guard) -> Result<(), TargetError> {
     match host {
         None => Err(TargetError::NoHost),
@@ -169,7 +163,6 @@ pub enum TargetError {
         /// The parser's error.
         problem: url::ParseError,
     },
-    /// A host that HTTP or TLS refuses.
     #[error(
         "the URL's host is {host}, which cannot be sent to: {problem}; expected letters, digits, hyphens and dots"
     )]
@@ -179,7 +172,6 @@ pub enum TargetError {
         /// The error.
         problem: Box<str>,
     },
-    /// A path or a query that HTTP refuses.
     #[error("the URL's path or query has a character that cannot be sent; percent-encode it")]
     Path,
     /// Neither http nor https.
@@ -191,7 +183,6 @@ pub enum TargetError {
     /// No host.
     #[error("the URL has no host")]
     NoHost,
-    /// A user name or password.
     #[error("the URL holds a user name or password; deliveries are signed instead, so leave it out")]
     UserInfo,
     /// A fragment.
@@ -200,7 +191,6 @@ pub enum TargetError {
     /// Port 0.
     #[error("the URL's port is 0; expected 1 to 65535")]
     Port,
-    /// A host that the guard refuses.
     #[error("the URL's host is refused: {0}")]
     Refused(#[from] Refused),
 }

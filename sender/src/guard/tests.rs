@@ -418,7 +418,6 @@ proptest! {
         prop_assert_eq!(inside.to_string().parse::<Network>(), Ok(inside));
     }
 
-    /// The normal form may be several times longer than the input.
     #[test]
     fn a_url_that_is_accepted_can_be_read_as_it_is_stored(
         host in "example\\.com|bücher\\.example|(ü\\.|㍿\\.){1,300}example",

@@ -8,7 +8,6 @@ use crate::store::latency::Histogram;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Clearing {
     length: Nanos,
-    /// The limiting setting.
     bound: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! Finds common causes of dead letters. Pure: groups in, findings out.
+//! Common causes of dead letters. Pure: groups in, findings out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,13 +9,13 @@ use crate::engine::{LaneId, Nanos, StoreTime};
 use crate::store::command::Reason;
 use crate::store::read::DeadGroup;
 
-/// This many in one hour for one endpoint are an outage.
+/// So many in one hour for one endpoint are an outage.
 const CLUSTER_ROWS: u64 = 50;
-/// This many with one kind of status are a pattern.
+/// So many with one kind of status are a pattern.
 const STATUS_ROWS: u64 = 5;
 /// Covers patterns that take days to show.
 pub(crate) const LOOK_BACK_DAYS: u64 = 7;
-/// A few on each of this many days mean an endpoint that mostly works.
+/// A few on each of so many days mean an endpoint that mostly works.
 const ACCUMULATION_DAYS: usize = 3;
 /// Failures over this many hours are more than one outage.
 const TRICKLE_HOURS: usize = 6;
@@ -90,7 +90,6 @@ pub(crate) struct Finding {
     pub(crate) last: StoreTime,
 }
 
-/// Equal reason, status and error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cause {
     pub(crate) reason: Reason,
@@ -98,7 +97,6 @@ pub(crate) struct Cause {
     pub(crate) error: Option<Box<str>>,
     pub(crate) rows: u64,
     pub(crate) attempts: u64,
-    /// In how many different hours.
     pub(crate) hours: usize,
     pub(crate) first: StoreTime,
     pub(crate) last: StoreTime,
@@ -265,7 +263,7 @@ fn clusters(groups: &[&DeadGroup]) -> Vec<Finding> {
     crowded.collect()
 }
 
-/// A few on each of several days, never many.
+/// A few on each of several days.
 fn slow_accumulation(groups: &[&DeadGroup]) -> Option<Finding> {
     let days = by(groups, |group| group.hour.0 / Nanos::DAY.0);
     let found = sum(days.values().flatten().copied())?;
@@ -274,7 +272,6 @@ fn slow_accumulation(groups: &[&DeadGroup]) -> Option<Finding> {
         .then_some(Finding { pattern: Pattern::SlowAccumulation, ..found })
 }
 
-/// The exhausted ones, by period.
 fn by<'a>(groups: &[&'a DeadGroup], span: impl Fn(&DeadGroup) -> u64) -> BTreeMap<u64, Vec<&'a DeadGroup>> {
     let mut spans: BTreeMap<u64, Vec<&DeadGroup>> = BTreeMap::new();
     for group in groups.iter().filter(|group| group.reason == Reason::Exhausted) {
@@ -287,7 +284,6 @@ fn rows(groups: &[&DeadGroup]) -> u64 {
     groups.iter().map(|group| group.rows).sum()
 }
 
-/// The caller sets the pattern.
 fn sum<'a>(groups: impl Iterator<Item = &'a DeadGroup>) -> Option<Finding> {
     let each = groups.map(|group| Finding {
         pattern: Pattern::Cluster,

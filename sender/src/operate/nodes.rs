@@ -1,5 +1,3 @@
-//! The nodes as operators see them: each with its share of the lanes.
-
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
@@ -15,16 +13,14 @@ const PAGE_ROWS: u32 = 1_000;
 #[derive(Debug)]
 pub(crate) struct NodeStatus {
     pub(crate) node: Node,
-    /// The time of this reading, by the clock that decides the end of its lease.
+    /// The time by the clock that decides the end of its lease.
     pub(crate) at: StoreTime,
-    /// Lanes that it owns now.
     pub(crate) lanes: u64,
     /// Lanes placed on it, with or without work.
     pub(crate) home_of: u64,
 }
 
 impl NodeStatus {
-    /// All living nodes. `now` is the store's time.
     pub(crate) fn all(reader: &dyn Reader, now: StoreTime) -> Result<Vec<Self>, ReadError> {
         let nodes = reader.nodes()?;
         let (at, homes) = (nodes.lease_time(now), Homes::of(nodes.living(now)));
@@ -67,13 +63,11 @@ impl NodeStatus {
         })
     }
 
-    /// The remaining time of its leases at `at`.
     pub(crate) fn lease(&self) -> Nanos {
         self.node.until.since(self.at)
     }
 }
 
-/// Why a name or an id does not identify a node.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum WhichNode {
     #[error("there is no node with that name or id that lives; `nodes` shows them")]
@@ -82,7 +76,7 @@ pub(crate) enum WhichNode {
     Several(usize),
 }
 
-/// Finds a living node by its name or id. `now` is the store's time.
+/// `now` is the store's time.
 pub(crate) fn find(nodes: &Nodes, whom: &str, now: StoreTime) -> Result<OwnerId, WhichNode> {
     let is_meant = |node: &&Node| *node.announced.name == *whom || node_id(node.owner) == whom;
     let found: Vec<&Node> = nodes.living(now).filter(is_meant).collect();

@@ -1,5 +1,5 @@
-//! Why a sender is not ready: faults on the sender's side that hold up deliveries. Failing endpoints and
-//! invalid settings do not count, since other subscribers are still served.
+//! Why a sender is not ready: faults on the sender's side that hold up deliveries. Failing endpoints do not count,
+//! since other subscribers are still served.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use crate::store::log_size::{LogSize, why_long};
 use crate::store::read::Checkpoint;
 use crate::store::thread::Health;
 
-/// The time limit for a part to respond, which takes microseconds.
+/// A response takes microseconds.
 const ALIVE_WITHIN: Duration = Duration::from_secs(2);
-/// The longest time since the last poll, which comes every few milliseconds.
+/// Polls come every few milliseconds.
 const READ_WITHIN: Nanos = Nanos::from_secs(5);
-/// How long a failed request counts. A fault that lasts fails again within this time.
+/// A lasting fault fails again within this time.
 const GIVEN_UP_FOR: Nanos = Nanos::MINUTE;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +44,6 @@ impl Unready {
     }
 }
 
-/// All reasons; empty if it is ready.
 pub(crate) async fn unready(sender: &Sender) -> Vec<Unready> {
     if let Some(what) = sender.broken_part() {
         return vec![Unready::new("ended", what)];
@@ -88,7 +87,7 @@ fn of_the_store(health: &Health, now: StoreTime) -> Vec<Unready> {
     reasons
 }
 
-/// Judges by the watcher, which polls all the time on its own connection.
+/// The watcher polls all the time on its own connection.
 fn of_the_reader(last: &LastLook, now: StoreTime) -> Option<Unready> {
     if now.since(last.at) <= READ_WITHIN {
         return None;
@@ -100,14 +99,14 @@ fn of_the_reader(last: &LastLook, now: StoreTime) -> Option<Unready> {
     Some(Unready::new("store", detail))
 }
 
-/// Reports the first blocked lane, since they mostly share a cause.
+/// Blocked lanes mostly share a cause.
 fn of_the_lanes(stuck: &[Stuck]) -> Option<Unready> {
     let first = stuck.first()?;
     let (count, lane, why) = (stuck.len(), first.lane.0, &first.why);
     Some(Unready::new("lanes", format!("{count} lanes can't move, lane {lane} because {why}")))
 }
 
-/// A clock that is behind is no reason, since durations are still right.
+/// Durations are right by a clock that is behind.
 fn of_the_clock(ahead: Option<Nanos>) -> Option<Unready> {
     let ahead = ahead.filter(|ahead| *ahead > FAR_OFF)?;
     let minutes = ahead.0 / Nanos::MINUTE.0;
@@ -116,8 +115,8 @@ fn of_the_clock(ahead: Option<Nanos>) -> Option<Unready> {
     Some(Unready::new("clock", detail))
 }
 
-// Open circuit breakers. A lane's state comes from this process if it owns the lane, or else from the
-// checkpoint that its owner writes at each change.
+// A lane's state comes from this process if it owns the lane, or else from the checkpoint that its owner writes at
+// each change.
 
 pub(crate) const BREAKERS_MAX: u32 = 100;
 
@@ -127,7 +126,6 @@ pub(crate) struct OpenBreaker {
     name: Arc<str>,
     /// `None` once the next attempt is the probe.
     until: Option<StoreTime>,
-    /// Whether this process owns the lane.
     here: bool,
 }
 

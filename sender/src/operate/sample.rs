@@ -1,5 +1,5 @@
 //! Percentiles of durations: exact for up to [`EXACT_MAX`], and beyond that from a histogram, at most
-//! [`TOO_HIGH_PERMILLE`] too high. Uses 800 kB at most.
+//! [`TOO_HIGH_PERMILLE`] too high. 800 kB at most.
 
 use hdrhistogram::Histogram;
 use serde_json::Value;
@@ -8,11 +8,9 @@ use super::shown;
 use crate::engine::Nanos;
 use crate::store::latency::Percentiles;
 
-/// The most values that are kept individually.
 pub(crate) const EXACT_MAX: usize = 100_000;
-/// The error of histogram percentiles, per thousand: three significant digits.
+/// Three significant digits.
 pub(crate) const TOO_HIGH_PERMILLE: u64 = 1;
-/// Significant digits of the histogram.
 const DIGITS: u8 = 3;
 
 #[derive(Debug)]
@@ -44,7 +42,7 @@ impl Sample {
         matches!(self, Self::Exact(_))
     }
 
-    /// The shortest durations that 50, 95 and 99 % of all do not exceed; `None` without samples.
+    /// The shortest durations that 50, 95 and 99 % of all do not exceed.
     pub(crate) fn percentiles(&mut self) -> Option<Percentiles> {
         if let Self::Exact(each) = self {
             each.sort_unstable();
@@ -60,8 +58,7 @@ impl Sample {
         Some(Percentiles { samples, p50: at(50)?, p95: at(95)?, p99: at(99)? })
     }
 
-    /// The duration of that rank, from 1. The histogram's crate computes ranks in floating point, which may
-    /// be one off.
+    /// Ranks count from 1. The histogram's crate computes them in floating point, which may be one off.
     fn of_rank(&self, rank: u64) -> Option<Nanos> {
         match self {
             Self::Exact(sorted) => sorted.get(usize::try_from(rank.checked_sub(1)?).ok()?).copied(),
@@ -110,7 +107,6 @@ mod tests {
         [found.p50, found.p95, found.p99].map(|length| length.0)
     }
 
-    /// Durations of all magnitudes.
     fn length() -> impl Strategy<Value = u64> {
         (0_u32..64, any::<u64>()).prop_map(|(bits, length)| length >> bits)
     }
@@ -155,7 +151,7 @@ mod tests {
 
         #[test]
         fn many_are_too_high_by_what_is_said_at_most(lengths in prop::collection::vec(length(), 1..2_000), more in length()) {
-            // Each value repeated equally, so that the percentiles stay the same, plus one.
+            // The percentiles stay the same.
             let times = EXACT_MAX / lengths.len() + 1;
             let many: Vec<u64> = (0..times).flat_map(|_| lengths.iter().copied()).chain([more]).collect();
             let mut sample = of(many.iter().copied());

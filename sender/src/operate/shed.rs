@@ -1,4 +1,4 @@
-//! Previews how many deliveries a shed would give up.
+//! A preview of a shed.
 
 use std::time::Duration;
 
@@ -10,24 +10,21 @@ use crate::store::StoreError;
 use crate::store::lane::{Counts, Limits};
 use crate::store::read::Reader;
 
-/// Deliveries in one commit. Other commands run between two of them.
+/// Other commands run between two commits.
 pub(crate) const STEP_ROWS: u32 = 500;
 
-/// The effect as of now; deliveries and events go on meanwhile.
+/// Deliveries and events go on meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// Deliveries in the backlog.
     pub(crate) waiting: u64,
-    /// Those that this process has claimed, which are still sent.
+    /// Claimed by this process, and still sent.
     pub(crate) claimed: u64,
-    /// Those that would become dead letters.
     pub(crate) would_shed: u64,
-    /// Older dead letters that would be deleted, because their number is bounded.
+    /// Deleted, because the number of dead letters is bounded.
     pub(crate) would_forget: u64,
 }
 
 impl Plan {
-    /// For at most `max` deliveries. `claimed` is how many this process has claimed.
     pub(crate) fn read(
         reader: &dyn Reader,
         now: StoreTime,
@@ -59,13 +56,9 @@ impl Plan {
     }
 }
 
-// Pauses between the steps of long work.
-
-/// The longest pause, after a step that was itself delayed.
 const REST_MAX: Nanos = Nanos::from_secs(1);
 
-/// The pause after a step: as long as the step itself, so that such work takes at most half of the disk's
-/// capacity.
+/// As long as the step itself, so that such work takes at most half of the disk's capacity.
 pub(crate) fn rest_after(step: Nanos) -> Nanos {
     step.min(REST_MAX)
 }

@@ -1,4 +1,4 @@
-//! The JSON forms and words of figures, shared by the API and the command line.
+//! JSON forms of figures, shared by the API and the command line.
 
 use serde_json::{Value, json};
 
@@ -40,7 +40,6 @@ pub(crate) const fn place(place: Place) -> &'static str {
     }
 }
 
-/// The same form as in bodies.
 pub(crate) fn moment(at: StoreTime) -> String {
     Timestamp(at).to_string()
 }
@@ -78,7 +77,6 @@ pub(crate) fn totals(status: &Status) -> Value {
     })
 }
 
-/// Living nodes, and those of them that drain.
 pub(crate) fn nodes(nodes: &Nodes, now: StoreTime) -> Value {
     let [living, draining] = count_nodes(nodes, now);
     json!({ "living": living, "draining": draining })
@@ -89,18 +87,16 @@ pub(crate) fn count_nodes(nodes: &Nodes, now: StoreTime) -> [usize; 2] {
     [living.clone().count(), living.filter(|node| node.announced.draining).count()]
 }
 
-/// The unique id of a node, because several may share a name.
+/// Several nodes may share a name.
 pub(crate) fn node_id(owner: OwnerId) -> String {
     format!("{:016x}", owner.0)
 }
 
-/// The requests of one process.
 pub(crate) fn under_way(requests: &UnderWay) -> Value {
     json!({ "in_flight": requests.in_flight, "in_doubt": requests.in_doubt })
 }
 
-/// The store's time compared with the wall clock. `fault` is `ahead` if the next writing process corrects it,
-/// and `kept_ahead` if an operator must.
+/// `fault` is `ahead` if the next writing process corrects the store's time, and `kept_ahead` if an operator must.
 pub(crate) fn clock(now: StoreTime, wall: StoreTime, fault: Option<Fault>) -> Value {
     let (ahead, fault) = match fault {
         Some(Fault::Corrected(by)) => (by, Some("ahead")),
@@ -115,7 +111,7 @@ pub(crate) fn clock(now: StoreTime, wall: StoreTime, fault: Option<Fault>) -> Va
     })
 }
 
-/// Sets fields of `value` from a day's measurements; null without any.
+/// Null without measurements.
 pub(crate) fn measured(value: &mut Value, measured: Option<&Measured>) {
     let shown = |histogram: fn(&Measured) -> &Histogram| {
         let found = measured.map(histogram).and_then(Histogram::percentiles);
@@ -140,7 +136,6 @@ pub(crate) fn percentiles(found: Percentiles, too_high_permille: u64) -> Value {
     })
 }
 
-/// The first broken subscribers, with their faults.
 pub(crate) fn broken(roster: &Roster) -> Value {
     const MAX: usize = 100;
     let first = roster.broken().take(MAX);
@@ -150,7 +145,7 @@ pub(crate) fn broken(roster: &Roster) -> Value {
     first.collect()
 }
 
-/// A subscriber with all settings in effect, defaults included, and without secrets.
+/// Defaults included, without secrets.
 pub(crate) fn subscriber(subscriber: &read::Subscriber, fault: Option<String>) -> Value {
     let settings = SettingsText::from_json(&subscriber.settings);
     let mut whole = settings.map_or_else(|_| json!({}), |settings| settings.in_effect());
@@ -171,7 +166,6 @@ pub(crate) fn subscriber(subscriber: &read::Subscriber, fault: Option<String>) -
     whole
 }
 
-/// The bucket, and caps as (count, window).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Limit {
     pub(crate) count: u64,
@@ -181,7 +175,6 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    /// The most attempts in any span of `length`.
     pub(crate) fn most_in(&self, length: Nanos) -> u64 {
         let earned = u128::from(self.count) * u128::from(length.0) / u128::from(self.per.0.max(1));
         let bucket = u64::try_from(earned).unwrap_or(u64::MAX).saturating_add(self.burst.into());
@@ -190,7 +183,7 @@ impl Limit {
         caps.fold(bucket, u64::min)
     }
 
-    /// The rate for one second, rounded up. Attempts beyond it use saved burst.
+    /// Rounded up. Attempts beyond it use saved burst.
     pub(crate) fn rate_per_second(&self) -> u64 {
         let earned = u128::from(self.count) * u128::from(Nanos::SECOND.0);
         u64::try_from(earned.div_ceil(u128::from(self.per.0.max(1)))).unwrap_or(u64::MAX)

@@ -1,4 +1,4 @@
-//! Sends one test event to one subscriber, through its limits.
+//! One test event to one subscriber, through its limits.
 
 use std::time::Duration;
 
@@ -18,21 +18,19 @@ use crate::store::reply::{Emitted, Placed};
 use crate::store::{Refusal, Reply, StoreError};
 
 const LOOK_EVERY: Duration = Duration::from_millis(25);
-/// Retries of the match when subscribers changed meanwhile.
+/// Subscribers may change meanwhile.
 const MATCHES_MAX: u32 = 5;
 
-/// The default data.
 pub(crate) const DATA: &str = "{\"test\":true}";
 
 pub(crate) struct Trial<'a> {
     pub(crate) lane: LaneId,
     /// The event's type. Default: one that the subscriber's patterns match.
     pub(crate) event_type: Option<&'a EventType>,
-    /// The event's data, as JSON.
     pub(crate) data: &'a str,
 }
 
-/// The state of the delivery, with its first attempt if one was made.
+/// The delivery, with its first attempt if one was made.
 #[derive(Clone, Debug)]
 pub(crate) struct Tried {
     pub(crate) attempted: Option<Attempted>,
@@ -41,16 +39,12 @@ pub(crate) struct Tried {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TrialError {
-    /// The type or the data is invalid.
     #[error(transparent)]
     Offer(#[from] crate::event::Refusal),
-    /// The subscriber cannot take the event now.
     #[error("{0}")]
     Subscriber(String),
-    /// The store refused.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The store failed.
     #[error(transparent)]
     Failed(#[from] Failed),
 }
@@ -62,7 +56,7 @@ impl From<StoreError> for TrialError {
 }
 
 impl Trial<'_> {
-    /// Records the event for this subscriber only. It is sent in its turn.
+    /// It is sent in its turn.
     pub(crate) async fn record(&self, sender: &Sender) -> Result<DeliveryId, TrialError> {
         let limits = *sender.limits();
         let id = PublicId::new(Kind::Event, wall(), random());
@@ -103,7 +97,7 @@ impl Trial<'_> {
 }
 
 impl Tried {
-    /// The delivery after its first attempt, or after `longest`.
+    /// Waits for the first attempt, up to `longest`.
     pub(crate) async fn within(
         longest: Duration,
         sender: &Sender,
@@ -132,7 +126,7 @@ impl Tried {
     }
 }
 
-/// Keeps the target of one lane, and does not coalesce it.
+/// Does not coalesce it.
 fn only_for(lane: LaneId, emit: Emit) -> Option<Emit> {
     let target = emit.targets.into_iter().find(|target| target.lane == lane)?;
     let body = emit.bodies.into_iter().nth(target.body)?;
@@ -140,7 +134,6 @@ fn only_for(lane: LaneId, emit: Emit) -> Option<Emit> {
     Some(Emit { targets, bodies: vec![body], withheld: false, ..emit })
 }
 
-/// A type that the subscriber's patterns match.
 fn wanted(ready: &Ready) -> String {
     match ready.patterns().as_slice().first() {
         None | Some(Pattern::All) => "hookproof.test".to_owned(),

@@ -1,11 +1,9 @@
 //! The only module that reads clocks.
 //!
 //! The sender counts by a *steady* clock: the wall clock at process start, plus the time since then on
-//! [`crate::boot_clock`], suspended time included. A wall clock set back neither delays deliveries nor sends
-//! any early.
-//!
-//! The wall clock gives the times that others compare with their own: timestamps in signatures and bodies,
-//! and the expiry of old secrets.
+//! [`crate::boot_clock`], suspended time included. A wall clock set back neither delays deliveries nor sends any
+//! early. The wall clock gives the times that others compare: timestamps in signatures and bodies, and the expiry of
+//! old secrets.
 
 #![expect(clippy::disallowed_methods, reason = "everybody else gets the time from here")]
 
@@ -21,10 +19,9 @@ use crate::store::lane::OwnerId;
 use crate::store::liveness::Liveness;
 use crate::store::{Reader, Store, StoreError};
 
-/// Bounds each timer, because tokio's clock does not count suspended time: a longer timer would fire late.
+/// Tokio's clock does not count suspended time: a longer timer would fire late.
 const TIMER_MAX: Duration = Duration::from_secs(1);
 
-/// The steady clock. All copies show the same time.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     boot: BootClock,
@@ -33,44 +30,40 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock that starts at `base`.
     #[must_use]
     pub fn at(boot: BootClock, base: StoreTime) -> Self {
         Self { boot, began: boot.now(), base }
     }
 
-    /// The steady time.
     #[must_use]
     pub fn now(&self) -> StoreTime {
         StoreTime(self.base.0.saturating_add(self.boot.now().since(self.began).0))
     }
 
-    /// The machine's clock beneath it.
     #[must_use]
     pub const fn boot(&self) -> BootClock {
         self.boot
     }
 
-    /// How far this clock is ahead of the wall clock, if by more than a minute. Then this machine's clock, or
-    /// an earlier process's, is or was wrong.
+    /// `None` below a minute. Else this machine's clock, or an earlier process's, is or was wrong.
     #[must_use]
     pub fn ahead(&self) -> Option<Nanos> {
         Some(self.now().since(wall())).filter(|ahead| *ahead > Nanos::MINUTE)
     }
 
-    /// How far it is behind the wall clock, if by more than a minute: that was set forward.
+    /// `None` below a minute. Else the wall clock was set forward.
     #[must_use]
     pub fn behind(&self) -> Option<Nanos> {
         Some(wall().since(self.now())).filter(|behind| *behind > Nanos::MINUTE)
     }
 
-    /// The machine's time at `at`, which is not before this clock began.
+    /// `at` is not before this clock began.
     #[must_use]
     pub fn boot_time(&self, at: StoreTime) -> BootTime {
         self.began.after(at.since(self.base))
     }
 
-    /// Waits until the steady time is `at`, never less.
+    /// Never less.
     pub async fn reached(&self, at: StoreTime) {
         loop {
             let left = at.since(self.now());
@@ -82,17 +75,16 @@ impl Clock {
     }
 }
 
-/// The real wall clock.
 #[must_use]
 pub fn wall() -> StoreTime {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     StoreTime(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// Unpredictable bytes. The only source of randomness.
+/// The only source of randomness.
 ///
 /// # Panics
-/// When the operating system has no randomness.
+/// When the operating system has none.
 #[must_use]
 pub fn random<const BYTES: usize>() -> [u8; BYTES] {
     let mut bytes = [0; BYTES];
@@ -100,7 +92,7 @@ pub fn random<const BYTES: usize>() -> [u8; BYTES] {
     bytes
 }
 
-/// Bytes for a unique id, not for secrets. Makes one system call for many ids.
+/// Not for secrets. Makes one system call for many ids.
 ///
 /// # Panics
 /// As [`random`] does.
@@ -123,12 +115,12 @@ pub fn unique<const BYTES: usize>() -> [u8; BYTES] {
     })
 }
 
-// The time from which this process counts. The store decides it ([`crate::store::clock`]).
+// The store decides it ([`crate::store::clock`]).
 
 /// Beyond this difference from the wall clock, an operator must act.
 pub const FAR_OFF: Nanos = Nanos::HOUR;
 
-/// Starts the clock, and logs its faults.
+/// Logs the clock's faults.
 pub(super) fn begin(
     store: &mut dyn Store,
     liveness: &dyn Liveness,
@@ -157,7 +149,7 @@ pub(super) fn begin(
     Ok(clock)
 }
 
-/// Starts the clock without logging. Bounds how far the time is set back.
+/// Bounds how far the time is set back.
 pub(crate) fn begin_within(
     back_max: Nanos,
     store: &mut dyn Store,
@@ -168,7 +160,7 @@ pub(crate) fn begin_within(
     store.begin_clock(Beginning { wall: wall(), machine: machine().as_ref(), alone, back_max })
 }
 
-/// The time from which a process would count now. Writes nothing.
+/// Writes nothing.
 pub(crate) fn look(reader: &dyn Reader, liveness: &dyn Liveness) -> Result<Start, StoreError> {
     let alone = !liveness.others_may_live(None);
     reader.look_at_clock(Beginning { wall: wall(), machine: machine().as_ref(), alone, back_max: BACK_MAX })

@@ -1,5 +1,3 @@
-//! From an offer to an acknowledgement, which follows only once the event is durable.
-
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -28,34 +26,30 @@ mod refused;
 const RECORDED_MAX: usize = 100_000;
 const MATCHES_MAX: u32 = 8;
 
-/// An event was recorded durably for all its subscribers except `refused`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accepted {
-    /// Its public id.
     pub id: Arc<str>,
-    /// How many deliveries were recorded.
     pub deliveries: usize,
-    /// How many subscribers already had the event.
+    /// Subscribers that already had the event.
     pub duplicates: usize,
-    /// Deliveries that became dead letters to make room, perhaps this event's own.
+    /// They make room; perhaps this event's own.
     pub shed: u64,
-    /// Subscribers without room, or with too long a body. Emitting the same id again reaches only these.
+    /// These have no room, or too long a body. Emitting the same id again reaches only these.
     pub refused: RefusedList,
 }
 
-/// This call recorded nothing of the event. Subscribers that had it keep it.
+/// Nothing of the event was recorded. Subscribers that had it keep it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EmitError {
-    /// The offer is invalid.
     #[error(transparent)]
     Offer(#[from] BadOffer),
-    /// Subscribers with a policy to refuse are full. Retry later.
+    /// The full subscribers refuse. Retry later.
     #[error("{} subscribers cannot take the event now: {}", .0.count(), .0.listed().first().map_or("full", Refused::as_str))]
     Full(RefusedList),
-    /// The body exceeds the subscribers' queues, or becomes too long by their shapes.
+    /// It exceeds the queues, or becomes too long by the shapes.
     #[error("{} of the event's subscribers can never take it: {}; make it smaller, or change their queue.bytes or shape", .0.count(), .0.listed().first().map_or("full", Refused::as_str))]
     NeverFits(RefusedList),
-    /// A matching subscriber is broken, so its shape and secrets are unknown. Retry once it is mended.
+    /// A matching subscriber is broken, so its shape and secrets are unknown.
     #[error(
         "the subscriber {subscriber} wants the event and can't be sent to: {fault}; mend it, give this process the secret \
          of its region, or remove it"
@@ -66,16 +60,14 @@ pub enum EmitError {
         /// Its fault.
         fault: Box<str>,
     },
-    /// The store's queue is full. Retry later.
+    /// Retry later.
     #[error("more is being emitted than can be written; try again a little later")]
     Busy,
-    /// The store failed to write.
     #[error("the event could not be recorded: {0}")]
     Store(String),
 }
 
 impl EmitError {
-    /// Whether the same offer may succeed later.
     #[must_use]
     pub fn may_pass(&self) -> bool {
         match self {
@@ -126,13 +118,11 @@ impl Emitter {
         self.roster.send_replace(roster);
     }
 
-    /// Waits until this process knows a newer subscriber change.
     pub(super) async fn wait_for_roster_after(&self, version: u64) {
         let _ = self.roster.subscribe().wait_for(|roster| roster.version() > version).await;
     }
 
-    /// Whether this process recorded all deliveries after `seen` up to `last`. Ids are consecutive, so
-    /// counting suffices.
+    /// Ids are consecutive, so counting suffices.
     pub(super) fn recorded_all_between(&self, seen: DeliveryId, last: DeliveryId) -> bool {
         let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
         let ours = recorded.iter().filter(|id| seen < **id && **id <= last).count();
@@ -141,7 +131,7 @@ impl Emitter {
         u64::try_from(ours).ok() == last.0.checked_sub(seen.0)
     }
 
-    /// Records events. Answers in order, each once it is durable.
+    /// Answers in order, each once it is durable.
     pub(super) async fn emit(self: &Arc<Self>, offers: &[Offer<'_>]) -> Vec<Result<Accepted, EmitError>> {
         let mut answers = Answers::new(offers.len());
         let mut open: Vec<usize> = (0..offers.len()).collect();
@@ -241,7 +231,7 @@ impl Emitter {
         let (tell, answers) = oneshot::channel();
         let emitter = Arc::clone(self);
         submit(&self.store, commands, move |result| {
-            // The events are recorded even if the caller has gone.
+            // The caller may have gone.
             let _ = tell.send(emitter.understand(known, result));
         });
         Told { answers, unanswered }
@@ -326,7 +316,7 @@ impl Known {
     }
 }
 
-/// Events to match again, because their subscribers changed.
+/// The subscribers of these events changed.
 #[derive(Default)]
 struct Stale {
     places: Vec<usize>,
@@ -363,10 +353,10 @@ impl From<Failed> for EmitError {
     }
 }
 
-// Events on their way to the store, about one commit's worth at a time. Without this bound, one request
-// could hold ten thousand events for ten thousand subscribers each.
+// About one commit's worth at a time. Without this bound, one request could hold ten thousand events for ten thousand
+// subscribers each.
 
-/// Chunks of one request: one in the commit, and one that is ready next.
+/// One in the commit, and one that is ready next.
 const CHUNKS_MAX: usize = 2;
 
 const _: () = assert!(
@@ -421,9 +411,8 @@ struct Told {
 
 #[derive(Clone)]
 enum Unrecorded {
-    /// Match the event again.
     StaleRoster,
-    /// Read the outbox row again: another process recorded part of it.
+    /// Another process recorded part of the row.
     Named,
     For(EmitError),
 }

@@ -10,13 +10,11 @@ use crate::dispatch::Failure;
 use crate::store::thread::{Handle, Request, Why};
 use crate::store::{Command, Reply, StoreError};
 
-/// A command was not carried out, not even in part.
 #[derive(Debug, thiserror::Error)]
 pub enum Failed {
-    /// The store cannot read or write.
+    /// It cannot read or write.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The store's thread accepts no more commands.
     #[error("the store took no more: {0}")]
     TurnedAway(Why),
     /// The store's thread has ended.
@@ -37,14 +35,13 @@ impl From<Failed> for Failure {
     }
 }
 
-/// Submits one commit's commands. Calls `then` once, on the store's thread or on this one.
+/// Calls `then` once, on the store's thread or on this one.
 pub(super) fn submit(
     store: &Handle,
     commands: Vec<Command>,
     then: impl FnOnce(Result<Vec<Reply>, Failed>) + Send + 'static,
 ) {
-    // The store calls the answer on its thread or on this one; if it refuses the commands, this thread calls
-    // `then`.
+    // If the store refuses the commands, this thread calls `then`.
     let ours = Arc::new(Mutex::new(Some(then)));
     let theirs = Arc::clone(&ours);
     let answer = move |result: Result<Vec<Reply>, StoreError>| {
@@ -64,7 +61,6 @@ fn take<T>(place: &Mutex<Option<T>>) -> Option<T> {
     place.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-/// As [`submit`], for one command.
 pub(super) fn ask(
     store: &Handle,
     command: Command,
@@ -75,7 +71,6 @@ pub(super) fn ask(
     });
 }
 
-/// Submits one command, and waits for its reply.
 pub(super) async fn commit(store: &Handle, command: Command) -> Result<Reply, Failed> {
     let (tell, told) = oneshot::channel();
     submit(store, vec![command], move |result| drop(tell.send(result)));
@@ -83,12 +78,12 @@ pub(super) async fn commit(store: &Handle, command: Command) -> Result<Reply, Fa
     replies.into_iter().next().ok_or(Failed::Stopped)
 }
 
-// Detects that a task or thread of the sender has ended unexpectedly; none can be missing.
+// No task or thread of the sender can be missing.
 
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 impl Sender {
-    /// The part that has ended. Also `Some` once the sender has stopped.
+    /// Also `Some` once the sender has stopped.
     #[must_use]
     pub fn broken_part(&self) -> Option<&'static str> {
         let running = self.0.running.lock().unwrap_or_else(PoisonError::into_inner);
@@ -108,7 +103,6 @@ impl Sender {
         ended.into_iter().find_map(|(has_ended, what)| has_ended.then_some(what))
     }
 
-    /// Waits until a part has ended unexpectedly.
     pub async fn breakdown(&self) -> &'static str {
         let mut looks = interval(LOOK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -1,5 +1,4 @@
-//! How a process learns of other processes' commits. The `watcher` thread polls with it, and so does the
-//! simulator. Callers supply the dead processes, and the deliveries that this process recorded.
+//! How a process learns of other processes' commits. The `watcher` thread polls with it, and so does the simulator.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,14 +10,13 @@ use crate::store::StoreError;
 use crate::store::lane::OwnerId;
 use crate::store::read::{Glance, Owner, Reader};
 
-/// The poll interval. Events emitted elsewhere wait half of it on average.
+/// Events emitted elsewhere wait half of it on average.
 pub const LOOK_EVERY: Duration = Duration::from_millis(4);
 pub(super) const LOOKS_BETWEEN_OWNERS: u32 = 250;
-/// The interval of checks for dead owners: about one second.
+/// About one second.
 pub const OWNERS_EVERY: Duration = LOOK_EVERY.saturating_mul(LOOKS_BETWEEN_OWNERS);
 const ROWS_MAX: u32 = 1_000;
 
-/// The state of the database at the last poll.
 #[derive(Debug)]
 pub struct Lookout {
     seen: Glance,
@@ -26,23 +24,19 @@ pub struct Lookout {
 }
 
 impl Lookout {
-    /// Starts from the first reading.
     #[must_use]
     pub const fn new(seen: Glance, keeper: RosterKeeper) -> Self {
         Self { seen, keeper }
     }
 
-    /// The subscribers at the last poll.
     #[must_use]
     pub const fn roster(&self) -> &Arc<Roster> {
         self.keeper.present()
     }
 
-    /// Passes the dispatcher's events for all changes to `tell`, in order. `recorded_here` says whether this
-    /// process itself recorded all deliveries after the first id up to the second.
-    ///
-    /// # Errors
-    /// When the store cannot be read. The next poll finds the rest.
+    /// Passes the dispatcher's events for all changes to `tell`, in order. `recorded_here` says whether this process
+    /// itself recorded all deliveries after the first id up to the second. After an error, the next poll finds the
+    /// rest.
     pub fn look(
         &mut self,
         reader: &dyn Reader,
@@ -53,7 +47,7 @@ impl Lookout {
         let glance = reader.glance()?;
         let caught_up = self.catch_up(reader, now, &glance, &mut tell);
         let is_late = glance.late != self.seen.late;
-        // Ids that have settled may belong to deliveries committed late.
+        // Settled ids may belong to deliveries committed late.
         if glance.last != self.seen.last || glance.settled != self.seen.settled || is_late {
             if is_late || !recorded_here(self.seen.settled, glance.last) {
                 self.find_new_work(reader, &mut tell)?;
@@ -100,7 +94,6 @@ impl Lookout {
         }
     }
 
-    /// Older deliveries that became due.
     fn find_stirred_work(&self, reader: &dyn Reader, tell: &mut impl FnMut(Event)) -> Result<(), StoreError> {
         let lanes: Vec<LaneId> = self.roster().lanes().collect();
         for some in lanes.chunks(ROWS_MAX as usize) {
@@ -110,7 +103,7 @@ impl Lookout {
     }
 }
 
-/// The dead owners that still count. Their lanes need not wait for their leases.
+/// Their lanes need not wait for their leases.
 pub fn dead_owners(
     owners: Vec<Owner>,
     ourselves: OwnerId,
@@ -120,7 +113,7 @@ pub fn dead_owners(
     owners.into_iter().filter(move |owner| counts(owner) && is_dead(owner.owner))
 }
 
-/// An owner counts while it has lanes, or may be assigned lanes because it was not evicted.
+/// It has lanes, or may be assigned lanes because it was not evicted.
 pub(super) fn counts(owner: &Owner) -> bool {
     owner.lanes > 0 || owner.until > StoreTime(0)
 }

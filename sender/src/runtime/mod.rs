@@ -58,43 +58,38 @@ mod shell;
 mod upkeep;
 mod watcher;
 
-/// A quarter is reserved for commands that add no work: settlements, claims, checkpoints, renewals. If that
-/// is full too, they are retried later.
+/// A quarter is reserved for commands that add no work: settlements, claims, checkpoints, renewals. Beyond it they
+/// are retried later.
 const CAPACITY: Capacity = Capacity {
     requests_max: 200_000,
     bytes_max: 256 << 20,
     commit_rows_max: 5_000,
     commit_bytes_max: 16 << 20,
 };
-/// How long the store may fail before new events are refused. Most faults pass sooner.
+/// Most faults pass sooner.
 pub const FAILING_MAX: Nanos = Nanos::SECOND;
 
-/// The settings of a sender.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The database. Created if it does not exist.
+    /// Created if it does not exist.
     pub database: Database,
     /// The failures that an acknowledged event survives.
     pub durability: Durability,
-    /// The addresses that deliveries may be sent to.
     pub guard: Guard,
-    /// The limits for offered events.
     pub limits: event::Limits,
     /// How long a lane's lease lasts without renewal.
     pub lease: Nanos,
-    /// How long the store keeps things.
     pub retention: Retention,
-    /// The secrets of regions, for pseudonyms.
     pub regions: RegionSecrets,
     /// This node's name. Default: machine name and process id.
     pub name: Option<Arc<str>>,
-    /// Where other nodes reach its API, if it has one.
+    /// Other nodes reach its API here.
     pub address: Option<Arc<str>>,
-    /// Whether this process makes attempts. Otherwise it only emits and operates.
+    /// Otherwise it only emits and operates.
     pub delivers: bool,
 }
 
-/// A running sender. Clones share it.
+/// Clones share it.
 #[derive(Clone)]
 pub struct Sender(Arc<Inner>);
 
@@ -122,15 +117,11 @@ struct Running {
 }
 
 impl Sender {
-    /// Opens the database and starts, within a tokio runtime.
-    ///
-    /// # Errors
-    /// When the database cannot be opened, or a file beside it cannot be written.
+    /// Needs a tokio runtime.
     pub async fn open(options: Options) -> Result<Self, OpenError> {
         Self::open_with(options, transport::Settings::default()).await
     }
 
-    /// As [`Self::open`], with other settings for requests.
     pub async fn open_with(options: Options, requests: transport::Settings) -> Result<Self, OpenError> {
         let database = options.database.clone();
         let store = |error| OpenError::Store { database: database.clone(), error };
@@ -200,7 +191,7 @@ impl Sender {
         })))
     }
 
-    /// Records events. Answers in order, each once it is durable.
+    /// Answers in order, each once it is durable.
     pub async fn emit(&self, offers: &[Offer<'_>]) -> Vec<Result<Accepted, EmitError>> {
         self.0.emitter.emit(offers).await
     }
@@ -211,18 +202,12 @@ impl Sender {
         self.0.emitter.limits()
     }
 
-    /// Carries out one command.
-    ///
-    /// # Errors
-    /// When it was not carried out. A refusal is a reply, not an error.
+    /// A refusal is a reply, not an error.
     pub async fn command(&self, command: Command) -> Result<Reply, Failed> {
         link::commit(&self.0.store, command).await
     }
 
-    /// Runs a query on a reader thread.
-    ///
-    /// # Errors
-    /// When too many queries wait already, or no reader can be opened.
+    /// Runs on a reader thread. Fails when too many queries wait already, or no reader can be opened.
     pub async fn read<T, F>(&self, ask: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -231,69 +216,62 @@ impl Sender {
         self.0.readers.ask(ask).await
     }
 
-    /// The subscribers as this process knows them.
     #[must_use]
     pub fn roster(&self) -> Arc<Roster> {
         self.0.emitter.roster()
     }
 
-    /// Waits until this process knows a newer subscriber change.
     pub async fn wait_for_roster_after(&self, version: u64) {
         self.0.emitter.wait_for_roster_after(version).await;
     }
 
-    /// Deliveries that this process itself delivered and gave up. Also available after the stop.
+    /// Counts this process's work. Also available after the stop.
     #[must_use]
     pub fn work_done(&self) -> WorkDone {
         *self.0.work_done.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The state of this process's lanes.
     pub async fn views(&self) -> Vec<LaneView> {
         let (tell, told) = oneshot::channel();
         self.0.events.ask(Message::Views(tell));
         told.await.unwrap_or_default()
     }
 
-    /// This process's blocked lanes, which the dispatcher retries; at most [`crate::dispatch::STUCK_MAX`].
-    /// Empty if it does not deliver, or has stopped.
+    /// The dispatcher retries them; at most [`crate::dispatch::STUCK_MAX`].
     pub async fn lanes_that_cannot_move(&self) -> Vec<Stuck> {
         let (tell, told) = oneshot::channel();
         self.0.events.ask(Message::Stuck(tell));
         told.await.unwrap_or_default()
     }
 
-    /// The health of the store's thread.
     #[must_use]
     pub fn health(&self) -> Health {
         self.0.store.health()
     }
 
-    /// The last successful poll, and the error since.
+    /// Includes the error since.
     #[must_use]
     pub fn last_look(&self) -> LastLook {
         self.0.looked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The id of this process among the owners of lanes.
     #[must_use]
     pub fn owner(&self) -> OwnerId {
         self.0.owner
     }
 
-    /// The steady clock.
     #[must_use]
     pub fn clock(&self) -> Clock {
         self.0.clock
     }
 
-    /// Starts no more attempts. Events are still recorded until [`Self::stop`].
+    /// Events are still recorded until [`Self::stop`].
     pub fn start_nothing_more(&self) {
         self.0.events.send(Event::Stop);
     }
 
-    /// Finishes the running attempts, commits, releases all lanes, and closes the database. Returns false if
-    /// that exceeds `within`; the rest is then cut off, as by a crash. Afterwards nothing can be read.
+    /// Finishes the running attempts, commits, releases all lanes, and closes the database. False if that exceeds
+    /// `within`; the rest is cut off, as by a crash.
     pub async fn stop(&self, within: Duration) -> bool {
         let running = self.0.running.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(running) = running else { return true };
@@ -322,7 +300,7 @@ impl Sender {
         debug_assert!(ended.is_ok(), "upkeep does not panic");
         let inner = Arc::clone(&self.0);
         let rest = tokio::task::spawn_blocking(move || {
-            // First, because a watcher that waits for a failing store would never end.
+            // A watcher that waits for a failing store would never end.
             running.thread.stop();
             let watched = running.watcher.join().is_ok();
             if in_order && watched {
@@ -372,10 +350,8 @@ fn join(
     Ok((registration, clock))
 }
 
-/// Why a sender could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The database cannot be opened.
     #[error("can't open the database {database}: {error}")]
     Store {
         /// The database.
@@ -393,7 +369,7 @@ pub enum OpenError {
         /// The cause.
         error: std::io::Error,
     },
-    /// The store did not carry out a command that the start needs.
+    /// The start needs this command.
     #[error("can't begin with the database {database}: {error}")]
     Begin {
         /// The database.

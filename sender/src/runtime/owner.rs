@@ -14,7 +14,7 @@ use crate::store::node::Announcement;
 use crate::store::thread::Handle;
 use crate::store::{Reader, StoreError};
 
-/// An owner without lanes. Leaves no trace when dropped.
+/// Leaves no trace when dropped.
 #[derive(Debug)]
 pub(super) struct Registration(Option<Owner>);
 
@@ -41,8 +41,7 @@ impl Drop for Registration {
     }
 }
 
-/// Others see it alive until the process ends or calls [`Self::end`]. A drop does not end it, because its
-/// requests may still be under way.
+/// Others see it alive until the process ends or calls [`Self::end`]: after a drop, requests may still be under way.
 #[derive(Debug)]
 pub(super) struct Owner {
     id: OwnerId,
@@ -88,7 +87,7 @@ pub(super) fn clear_up_the_dead(
     bury_the_dead(&**liveness, reader)
 }
 
-/// Forgets dead owners, mostly killed commands.
+/// They are mostly killed commands.
 fn bury_the_dead(liveness: &dyn Liveness, reader: &dyn Reader) -> Result<(), StoreError> {
     let dead = liveness.dead();
     let owners = if dead.is_empty() { Vec::new() } else { reader.owners()? };

@@ -20,8 +20,7 @@ use crate::store::reply::ClaimedRow;
 use crate::transport::{self, AttemptResult, Failure, Request, SendPermit, Transport};
 
 pub(super) trait Post: Send + Sync + 'static {
-    /// Ends by the permit's deadline and the end of the lane's lease, and starts nothing that the permit does
-    /// not allow at that time.
+    /// Ends by the permit's deadline and the end of the lane's lease.
     fn post(
         &self,
         clock: &Clock,
@@ -48,7 +47,7 @@ pub(super) struct HttpPost {
     said: Mutex<Option<StoreTime>>,
 }
 
-/// The pause after an attempt got no socket, or no turn for a name lookup.
+/// The attempt got no socket, or no turn for a name lookup.
 const TRY_AGAIN: Duration = Duration::from_millis(100);
 const SAY_EVERY: Nanos = Nanos::from_secs(10);
 

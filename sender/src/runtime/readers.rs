@@ -1,5 +1,4 @@
-//! The reader threads, with a bounded queue. They run nothing else, so that slow queries and other work do
-//! not delay each other.
+//! The reader threads, with a bounded queue. They run nothing else, so slow queries delay no other work.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError, channel, sync_channel};
@@ -14,12 +13,12 @@ use crate::store::{Database, Reader, StoreError};
 const READERS: usize = 4;
 const WAITING_MAX: usize = 64;
 
-/// As long as most queries may take.
+/// Most queries take less.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
 type Question = Box<dyn FnOnce(Result<&dyn Reader, StoreError>) + Send>;
 
-/// Ends when stopped or dropped; queued queries are still answered.
+/// Queued queries are still answered when it stops.
 #[derive(Debug)]
 pub(super) struct Readers(Mutex<Option<Running>>);
 
@@ -44,7 +43,7 @@ impl Readers {
         Ok(Self(Mutex::new(Some(Running { questions, ended }))))
     }
 
-    /// Waits until queued queries are answered and connections closed. Returns false on timeout.
+    /// Waits until queued queries are answered. False on timeout.
     pub(super) fn stop(&self) -> bool {
         let running = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(Running { questions, ended }) = running else { return true };
@@ -87,8 +86,7 @@ fn answer(waiting: &Mutex<Receiver<Question>>, database: Database, end: Sender<(
             Some(reader) => Ok(reader),
             None => database.parts().reader(),
         };
-        // The panic has reported the defect. The thread continues with a new connection, since the old one
-        // may be in any state.
+        // The panic has reported the defect. The old connection may be in any state.
         open = catch_unwind(AssertUnwindSafe(move || {
             question(reader.as_deref().map_err(Clone::clone));
             reader.ok()

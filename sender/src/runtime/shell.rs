@@ -1,6 +1,5 @@
-//! The dispatcher's event loop: passes events to [`crate::dispatch`] and carries out its effects. Slow work
-//! starts here and returns as an event. The task never waits for a disk or a network, so a stuck store or
-//! endpoint delays only the work that depends on it.
+//! The dispatcher's event loop: passes events to [`crate::dispatch`] and carries out its effects. Slow work starts
+//! here and returns as an event. The task never waits for a disk or a network.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,13 +32,13 @@ pub(super) struct Shell<P> {
     events: EventSender,
     messages: mpsc::UnboundedReceiver<Message>,
     rights: HashMap<LaneId, Rights>,
-    /// Readable even after this task has ended.
+    /// Readable after this task has ended.
     work_done: Arc<Mutex<WorkDone>>,
 }
 
 struct Rights {
     lease: Lease,
-    /// Cancelled when decided attempts must not be sent.
+    /// Decided attempts must not be sent then.
     cancellation: CancellationToken,
 }
 
@@ -208,8 +207,7 @@ fn shifted(from: u32, to: u32, why: &Why) -> String {
     format!("{verb} a lane from {from} % to {to} % of its contract: {why}")
 }
 
-// The channel to the dispatcher's task. It has no limit, but its content is bounded while that task makes
-// progress:
+// The channel to the dispatcher's task has no limit, but its content is bounded while that task makes progress:
 //
 // - answers to commands: one a lane, and batches up to the engine's bound on unanswered settlements;
 // - ends of attempts: the engine's bound on attempts;
@@ -223,7 +221,6 @@ pub(super) enum Message {
     Stuck(oneshot::Sender<Vec<Stuck>>),
 }
 
-/// Ignores messages once the receiving task has ended.
 #[derive(Clone)]
 pub(super) struct EventSender(mpsc::UnboundedSender<Message>);
 

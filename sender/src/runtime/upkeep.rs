@@ -1,5 +1,4 @@
-//! Gives up expired deliveries, and deletes rows after their retention. Small steps leave room for other
-//! commands, so that deliveries do not wait.
+//! Gives up expired deliveries, and deletes rows after their retention. Small steps leave room for other commands.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,22 +16,19 @@ use crate::store::reply::Reply;
 use crate::store::thread::Handle;
 
 const EVERY: Duration = Duration::from_millis(500);
-/// Polls to wait after a command found nothing, so that an idle process leaves its store alone.
+/// An idle process leaves its store alone.
 const LOOKS_WHERE_IDLE: [u32; 2] = [2, 10];
-/// One commit writes this many in about a millisecond.
+/// One commit writes so many in about a millisecond.
 pub const UPKEEP_ROWS: u32 = 500;
 /// The rest waits for the next poll.
 const STEPS_MAX: u32 = 64;
-/// Steps that may find nothing.
 const FRUITLESS_STEPS_MAX: u32 = 4;
 const LAST_STEP: Duration = Duration::from_secs(1);
 
-/// How long the store keeps things.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// Events, once all their deliveries are delivered. At least the longest dedupe window.
+    /// Events without open deliveries. At least the longest dedupe window.
     pub settled: Nanos,
-    /// The record of attempts.
     pub attempts: Nanos,
     /// Dead letters.
     pub dead: Nanos,
@@ -45,7 +41,7 @@ impl Default for Retention {
     }
 }
 
-/// Sweeps and purges until told to stop. Adds given-up deliveries to `work_done`.
+/// Adds given-up deliveries to `work_done`.
 pub(super) async fn keep_up(
     store: Handle,
     clock: Clock,
@@ -93,7 +89,7 @@ pub(super) async fn keep_up(
     }
 }
 
-/// The commands due at `now`, for at most `rows` rows each.
+/// Each command takes at most `rows` rows.
 #[must_use]
 pub fn upkeep_due(retention: &Retention, now: StoreTime, rows: u32) -> [Command; 2] {
     let before = |kept: Nanos| StoreTime(now.0.saturating_sub(kept.0));
@@ -106,8 +102,7 @@ pub fn upkeep_due(retention: &Retention, now: StoreTime, rows: u32) -> [Command;
     [Command::Sweep(Sweep { max: rows }), Command::Purge(purge)]
 }
 
-/// A purge cycles over all kept rows. Where none is old enough, it takes few steps at a time, however many
-/// rows there are.
+/// A purge cycles over all kept rows. Where none is old enough, it takes few steps at a time.
 #[derive(Default)]
 struct Steps {
     done: u32,
@@ -128,7 +123,7 @@ impl Steps {
         self.last = Some(done);
     }
 
-    /// Whether all rows were checked and none was due.
+    /// All rows were checked and none was due.
     fn found_nothing(&self) -> bool {
         self.fruitless == self.done && self.last.is_some_and(|last| !last.more)
     }
@@ -161,7 +156,6 @@ impl Step {
 }
 
 async fn step(store: &Handle, command: Command) -> Step {
-    // The store's own thread logs its faults.
     let Ok(reply) = commit(store, command).await else { return Step::default() };
     if let Reply::Swept(swept) = &reply
         && swept.expired + swept.gone > 0
@@ -245,7 +239,7 @@ mod tests {
     fn what_is_kept_costs_a_few_steps_however_much_it_is_and_goes_when_its_time_has_come() {
         let folder = tempfile::tempdir().unwrap();
         let mut store = with_letters(&folder.path().join("store.db").into());
-        // Older than a day, but not than a month: all are checked, none is deleted.
+        // All are checked, none is deleted.
         for tick in 0..100 {
             let [_, (steps, rows, _)] = look_at(&mut *store, after(Nanos::DAY.times(2)));
             assert_eq!(rows, 0);

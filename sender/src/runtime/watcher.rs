@@ -1,5 +1,5 @@
-//! The thread that learns of other processes' commits. It polls a cheap change counter every few
-//! milliseconds, and reads more only after a change.
+//! The thread that learns of other processes' commits. It polls a cheap change counter, and reads more only after a
+//! change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -26,7 +26,7 @@ use crate::store::liveness::Liveness;
 use crate::store::read::{Glance, OutboxRow, Reader};
 use crate::store::thread::Handle;
 
-/// Polls before the watcher reports a fault that the store's own thread has not.
+/// Then the watcher reports a fault that the store's own thread has not.
 const LOOKS_IN_SILENCE: u64 = 250;
 
 pub(super) fn tell_of_broken(before: &Roster, now: &Roster) {
@@ -45,12 +45,9 @@ pub(super) fn tell_of_broken(before: &Roster, now: &Roster) {
     }
 }
 
-/// The result of the latest polls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastLook {
-    /// The last successful poll.
     pub at: StoreTime,
-    /// The error since then.
     pub error: Option<StoreError>,
 }
 
@@ -71,7 +68,6 @@ pub(super) struct Watcher {
 }
 
 impl Watcher {
-    /// Runs until the returned sender is dropped.
     pub(super) fn start(self) -> io::Result<(JoinHandle<()>, Sender<()>)> {
         let (stop, stopped) = channel();
         let thread = thread::Builder::new().name("watcher".to_owned()).spawn(move || self.watch(&stopped))?;
@@ -93,7 +89,7 @@ impl Watcher {
                 Err(error) => {
                     self.note(Some(error.clone()));
                     failed += 1;
-                    // Logs once for each outage, and not where the store's thread does.
+                    // Once for each outage, and not where the store's thread does.
                     if !said && failed > LOOKS_IN_SILENCE && self.store.health().failing.is_none() {
                         said = true;
                         error!(%error, "can't look for new work; trying on");
@@ -116,8 +112,7 @@ impl Watcher {
         let glance = lookout.look(&**reader, wall(), recorded_here, |event| {
             let Event::Roster(roster) = event else { return events.send(event) };
             tell_of_broken(&before, &roster);
-            // The lanes get it first: an event matched with a version must be sent with that version's
-            // secrets.
+            // The lanes get it first: an event matched with a version must be sent with that version's secrets.
             events.send(Event::Roster(Arc::clone(&roster)));
             emitter.use_roster(Arc::clone(&roster));
             before = roster;
@@ -135,13 +130,13 @@ impl Watcher {
     }
 }
 
-// The pause between polls. Where a poll loads other processes, an idle process polls less often.
+// A poll loads other processes, so an idle process polls less often.
 
 /// About a second.
 const CALM_AFTER: u32 = 250;
 
 struct Calm {
-    /// The pause when idle, if it differs from the usual one.
+    /// The pause when idle, if it differs.
     pause: Option<Duration>,
     last: Option<Glance>,
     unchanged: u32,
@@ -164,22 +159,18 @@ impl Calm {
     }
 }
 
-// Rows that any program put into the outbox become events, the oldest first.
+// Rows of the outbox become events, the oldest first. A row waits while a subscriber that wants it is full and
+// refuses, or is broken. Other lanes get it past a full one, which gets no newer row before its oldest.
 //
-// A row waits while a subscriber that wants it is full and refuses, or is broken. Other lanes get it past a
-// full one, which gets no newer row before its oldest.
+// Invariant between two polls: each remaining row up to `read` is for a lane in `waits` with a place not after the
+// row. So a scan from there finds all rows of the lane, and memory holds one place for each lane.
 //
-// Invariant between two polls: each remaining row up to `read` is for a lane in `waits` with a place not
-// after the row. So a scan from there finds all rows of the lane, and memory holds one place for each lane.
-//
-// On a server, a row with a smaller number may be committed later. While any row waits, a separate scan
-// looks for such late rows.
+// On a server, a row with a smaller number may be committed later. While any row waits, a separate scan looks for
+// such late rows.
 
-/// Rows in one read, and reads in one poll.
 const ROWS_MAX: u32 = 1_000;
 const PAGES_MAX: u32 = 4;
-/// About fifty milliseconds: long enough that a contract of ten thousand a second drains only part of a
-/// queue.
+/// About fifty milliseconds: a contract of ten thousand a second then drains only part of a queue.
 const LOOKS_BETWEEN_ROUNDS: u64 = 12;
 /// Lanes in one poll; rows of the first and the largest read; reads for each lane.
 const LANES_MAX: usize = 8;
@@ -190,7 +181,7 @@ const TRIES_MAX: u32 = 12;
 const LOOKS_AFTER_FAILURE: u64 = 250;
 /// About a minute.
 const LOOKS_BETWEEN_COMPLAINTS: u64 = 15_000;
-/// About a second; and how many waiting rows are remembered, to tell late rows from them.
+/// About a second; and the number of remembered waiting rows, to tell late rows from them.
 const LOOKS_BETWEEN_LATE: u64 = 250;
 const KNOWN_MAX: usize = ROWS_MAX as usize;
 /// About five minutes. Finds rows inserted below all remembered ones.
@@ -199,9 +190,8 @@ const LOOKS_BETWEEN_REREADS: u64 = 75_000;
 #[derive(Debug, Default)]
 pub(in crate::runtime) struct Outbox {
     read: Option<OutboxId>,
-    /// The first row that may wait, by lane.
+    /// The first row that may wait.
     waits: BTreeMap<LaneId, OutboxId>,
-    /// The rows were matched with this version.
     roster: u64,
     /// The last lane of this round, and the poll that starts the next round.
     turn: Option<LaneId>,
@@ -214,12 +204,12 @@ pub(in crate::runtime) struct Outbox {
     silent_until: u64,
 }
 
-/// Rows that become visible after newer ones.
+/// They become visible after newer rows.
 #[derive(Debug, Default)]
 struct Late {
-    /// The newest waiting rows that were read.
+    /// The newest that were read.
     known: BTreeSet<OutboxId>,
-    /// How far the scan went. `None` restarts it.
+    /// `None` restarts the scan.
     looked: Option<OutboxId>,
     next: u64,
 }
@@ -274,7 +264,7 @@ impl Wanted for OneLane<'_> {
 }
 
 impl Outbox {
-    /// Emits as many rows as one poll takes. `look` counts polls from 1.
+    /// Takes as many rows as one poll may. `look` counts polls from 1.
     fn look(&mut self, reader: &dyn Reader, emitter: &Arc<Emitter>, look: u64) -> Result<(), StoreError> {
         let roster = emitter.roster().version();
         if self.roster != roster {

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::keys::Tag;
 
-/// Names are in lower case, as HTTP/2 requires; values are visible ASCII.
+/// Lower case, as HTTP/2 requires; values are visible ASCII.
 #[derive(Clone, Debug, Default)]
 pub struct Headers {
     /// All values, concatenated.
@@ -16,16 +16,13 @@ pub struct Headers {
 }
 
 impl Headers {
-    /// The most headers of any profile.
     pub const COUNT_MAX: usize = 5;
 
-    /// Allocates enough for most profiles.
     #[must_use]
     pub fn new() -> Self {
         Self { text: String::with_capacity(256), ..Self::default() }
     }
 
-    /// Names and values, in the order written.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let mut start = 0;
         self.ends[..self.count].iter().map(move |(name, end)| {
@@ -35,7 +32,6 @@ impl Headers {
         })
     }
 
-    /// The value of a header.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         self.iter().find(|(known, _)| *known == name).map(|(_, value)| value)

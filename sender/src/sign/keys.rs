@@ -10,7 +10,7 @@ use super::profile::KeyForm;
 use crate::engine::time::StoreTime;
 use crate::store::command::SECRETS_MAX;
 
-/// A subscriber's keys; few, since each one signs.
+/// Few, since each one signs.
 #[derive(Clone, Debug)]
 pub struct Keys {
     current: Secret,
@@ -18,7 +18,7 @@ pub struct Keys {
     retiring: Vec<Retiring>,
 }
 
-/// A former key, which still signs until it retires.
+/// It signs until it retires.
 #[derive(Clone, Debug)]
 pub struct Retiring {
     secret: Secret,
@@ -26,7 +26,7 @@ pub struct Retiring {
 }
 
 impl Retiring {
-    /// A key that signs until `until`, exclusive.
+    /// `until` is exclusive.
     #[must_use]
     pub const fn new(secret: Secret, until: StoreTime) -> Self {
         Self { secret, until }
@@ -38,7 +38,6 @@ impl Retiring {
         &self.secret
     }
 
-    /// When it retires.
     #[must_use]
     pub const fn until(&self) -> StoreTime {
         self.until
@@ -46,16 +45,16 @@ impl Retiring {
 }
 
 impl Keys {
-    /// The most keys that sign at once. A rotation beyond it is refused.
+    /// A rotation beyond it is refused.
     pub const COUNT_MAX: usize = SECRETS_MAX;
 
-    /// One key alone, also to drop all others when one was exposed.
+    /// Also drops all others when one was exposed.
     #[must_use]
     pub const fn new(current: Secret) -> Self {
         Self { current, retiring: Vec::new() }
     }
 
-    /// Stored keys. The most recent of `retiring` must be first.
+    /// The most recent of `retiring` must be first.
     pub fn from_parts(current: Secret, retiring: Vec<Retiring>) -> Result<Self, KeysError> {
         if retiring.len() >= Self::COUNT_MAX {
             return Err(KeysError::TooMany { count: retiring.len() + 1 });
@@ -77,20 +76,17 @@ impl Keys {
         Ok(())
     }
 
-    /// The current key.
     #[must_use]
     pub const fn current(&self) -> &Secret {
         &self.current
     }
 
-    /// The retiring keys, the most recent first.
     #[must_use]
     pub fn retiring(&self) -> &[Retiring] {
         &self.retiring
     }
 }
 
-/// The set of keys is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeysError {
     /// More than [`Keys::COUNT_MAX`].
@@ -101,7 +97,7 @@ pub enum KeysError {
     },
 }
 
-/// HMAC-SHA256 with a key hashed in advance. As secret as the key; wiped when dropped.
+/// Hashed in advance. As secret as the key; wiped when dropped.
 #[derive(Clone)]
 pub(crate) struct Mac(Hmac<Sha256>);
 
@@ -125,7 +121,6 @@ impl fmt::Debug for Mac {
     }
 }
 
-/// The result of an HMAC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag(pub [u8; 32]);
 
@@ -142,21 +137,18 @@ impl Tag {
 
 const PREFIX: &str = "whsec_";
 
-/// A secret. Only [`Secret::reveal`] exposes its text. Wiped when dropped.
-///
-/// New secrets have the form of Standard Webhooks: `whsec_` and base64. Migrated subscribers may bring plain
-/// text, for profiles that sign with the text.
+/// Only [`Secret::reveal`] exposes its text. Wiped when dropped. New secrets have the form of Standard Webhooks:
+/// `whsec_` and base64. Migrated subscribers may bring plain text.
 #[derive(Clone)]
 pub struct Secret {
     text: Zeroizing<String>,
 }
 
 impl Secret {
-    /// The random bytes of a new secret.
     pub const RANDOM_BYTES: usize = 32;
-    /// The fewest and the most bytes encoded after `whsec_`.
+    /// Encoded after `whsec_`.
     pub const BYTES: (usize, usize) = (24, 64);
-    /// The shortest and the longest plain text in bytes.
+    /// The shortest and the longest.
     pub const TEXT_BYTES: (usize, usize) = (16, 256);
 
     /// A new secret from random bytes.
@@ -169,7 +161,6 @@ impl Secret {
         Self { text }
     }
 
-    /// Parses either form.
     pub fn parse(text: &str) -> Result<Self, SecretError> {
         if let Some(encoded) = text.strip_prefix(PREFIX) {
             decode(encoded)?;

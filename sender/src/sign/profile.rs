@@ -1,5 +1,3 @@
-//! Signing profiles: the signed content and the headers.
-
 use std::fmt;
 use std::str::FromStr;
 
@@ -26,12 +24,12 @@ word_form! {
     }
 }
 
-/// How a header's value changes on retries. The body never changes.
+/// The body never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AcrossRetries {
     /// The same on every attempt.
     Identical,
-    /// The same as long as the same key signs.
+    /// The value changes with the key.
     IdenticalPerKey,
     /// New for each attempt.
     Fresh,
@@ -42,21 +40,20 @@ pub enum AcrossRetries {
 pub enum KeyForm {
     /// The decoded base64.
     Decoded,
-    /// The text itself: libraries of these profiles use a secret as it is.
+    /// Libraries of these profiles use the text.
     Text,
 }
 
-/// The number of signatures in an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SignatureCount {
-    /// One. During a rotation, the old key makes it until it retires.
+    /// During a rotation, the old key signs until it retires.
     One,
-    /// One for each key, so that the endpoint may know any of them.
+    /// The endpoint may know any key.
     OnePerKey,
 }
 
 impl Profile {
-    /// The headers in order, and how each changes on retries.
+    /// Each with its change on retries.
     #[must_use]
     pub const fn headers(self) -> &'static [(&'static str, AcrossRetries)] {
         use AcrossRetries::{Fresh, Identical, IdenticalPerKey};
@@ -81,7 +78,6 @@ impl Profile {
         }
     }
 
-    /// The part of a secret that is the key.
     #[must_use]
     pub const fn key_form(self) -> KeyForm {
         match self {
@@ -90,7 +86,6 @@ impl Profile {
         }
     }
 
-    /// The number of signatures in an attempt.
     #[must_use]
     pub const fn signature_count(self) -> SignatureCount {
         match self {
@@ -115,7 +110,6 @@ impl FromStr for Profile {
     }
 }
 
-/// The name is not a profile.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{given} is no signing profile; expected one of {}", Profile::ALL.map(Profile::name).join(", "))]
 pub struct UnknownProfile {

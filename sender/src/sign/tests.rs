@@ -33,7 +33,6 @@ fn secret(text: &str) -> Secret {
     Secret::parse(text).unwrap()
 }
 
-/// A retires in a minute; B is current.
 fn rotated() -> Keys {
     let mut keys = Keys::new(secret(SECRET_A));
     keys.rotate(NOW, secret(SECRET_B), LATER).unwrap();
@@ -139,7 +138,6 @@ fn a_plain_text_secret_is_its_own_key() {
     assert_eq!(Signer::new(Profile::StandardWebhooks, &keys).unwrap_err(), SecretError::PlainText);
 }
 
-/// The example in Svix's documentation, the origin of Standard Webhooks.
 #[test]
 fn the_public_example_of_standard_webhooks_comes_out() {
     let keys = Keys::new(secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"));
@@ -154,7 +152,6 @@ fn the_public_example_of_standard_webhooks_comes_out() {
     assert_eq!(headers.get("webhook-signature"), Some("v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="));
 }
 
-/// The example in GitHub's documentation.
 #[test]
 fn the_public_example_of_github_comes_out() {
     let keys = Keys::new(secret("It's a Secret to Everybody"));

@@ -1,5 +1,3 @@
-//! Validated settings: every figure in range, every rule compiled.
-
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -18,48 +16,40 @@ use crate::sign::{Profile, Secret};
 use crate::store::lane::{Bounds, WhenFull};
 use crate::units::Bytes;
 
-/// The validated settings of one subscriber.
 #[derive(Clone, Debug)]
 pub struct Agreement {
-    /// The settings of its lane.
     pub lane: Arc<Settings>,
     /// Its signing profile.
     pub profile: Profile,
-    /// The time limits of an attempt.
     pub timeouts: Timeouts,
     /// Equal event ids within it are the same event.
     pub dedupe: Nanos,
-    /// The coalescing rules.
     pub coalescing: Coalescing,
     /// The shaping of its data.
     pub shaping: Shaping,
-    /// The bounds of its queue.
     pub bounds: Bounds,
 }
 
-/// The time limits of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// In all, from the first packet to the last byte of the answer.
+    /// The time from the first packet to the last byte of the answer.
     pub total: Nanos,
-    /// Until it is connected; at most `total`.
+    /// The time to connect, at most `total`.
     pub connect: Nanos,
 }
 
 impl Agreement {
-    /// The longest age of a delivery.
     #[must_use]
     pub fn ttl(&self) -> Nanos {
         self.lane.retry().ttl()
     }
 }
 
-/// The secrets of regions, for pseudonyms. `Debug` hides them.
+/// `Debug` hides them.
 #[derive(Clone, Debug, Default)]
 pub struct RegionSecrets(BTreeMap<Region, Secret>);
 
 impl RegionSecrets {
-    /// Adds or replaces a region's secret.
     #[must_use]
     pub fn with(mut self, region: Region, secret: Secret) -> Self {
         self.0.insert(region, secret);
@@ -72,7 +62,7 @@ impl RegionSecrets {
 }
 
 impl SettingsText {
-    /// Validates settings. Pseudonyms depend on the subscriber's id.
+    /// Pseudonyms depend on the subscriber's id.
     pub fn validate(
         &self,
         subscriber: &PublicId,
@@ -171,7 +161,7 @@ impl RetryText {
         Ok(RetryPolicy::new(backoff?, retry.attempts, retry.ttl, retry.retry_after_cap)?)
     }
 
-    /// The author of settings expects an effect.
+    /// A setting without effect is an error: its author expects one.
     fn check_use(&self, backoff: BackoffText) -> Result<(), SettingsError> {
         use BackoffText::{Additive, Fixed};
         let rows = [

@@ -1,5 +1,4 @@
-//! The documentation of a setting. [`text`](super::text) declares it, and the [reference](super::reference)
-//! shows it.
+//! A setting's documentation. [`text`](super::text) declares it, and the [reference](super::reference) shows it.
 
 mod form;
 mod range;
@@ -27,7 +26,6 @@ pub(crate) struct Setting {
     pub(crate) default: Default,
 }
 
-/// The value of a missing setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Default {
     Value(Value),

@@ -1,5 +1,3 @@
-//! Why settings are refused.
-
 use serde_path_to_error::{Path, Segment};
 
 use super::text::SettingsText;
@@ -31,12 +29,10 @@ pub enum SettingsError {
         /// A similar field, or the known fields.
         hint: Box<str>,
     },
-    /// A field of the wrong form: a number without a unit, an unknown word.
     #[error("{field} cannot be read: {problem}")]
     Unreadable {
         /// Its path.
         field: Box<str>,
-        /// Found and expected.
         problem: Box<str>,
     },
     /// A figure out of range.
@@ -47,7 +43,6 @@ pub enum SettingsError {
     Contradiction {
         /// Its path.
         field: &'static str,
-        /// The problem and the remedy.
         problem: Box<str>,
     },
     /// Invalid shaping rules.
@@ -62,7 +57,6 @@ impl SettingsError {
     /// A message may quote its input.
     const PROBLEM_BYTES_MAX: usize = 300;
 
-    /// A stable code for machines.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {
@@ -160,11 +154,9 @@ fn fit(problem: &str) -> Box<str> {
     text.into()
 }
 
-// Suggestions for misspelt names.
-
-/// Prefers the first of equally near names.
+/// The first of equally near names.
 pub(super) fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // A third of the letters, but at least two, for two swapped letters, and never all.
+    // At least two, for two swapped letters, and never all.
     let letters = given.chars().count();
     let few = (letters / 3).max(2).min(letters.saturating_sub(1));
     let distances = known.into_iter().map(|name| (distance(given, name), name));

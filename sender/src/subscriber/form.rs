@@ -1,4 +1,4 @@
-//! Readers of settings where serde accepts too much or explains too little.
+//! Readers where serde accepts too much or explains too little.
 
 use std::fmt;
 use std::marker::PhantomData;

@@ -20,7 +20,6 @@ impl SettingsText {
         }
     }
 
-    /// Reads settings from JSON text, as stored.
     pub fn from_json(text: &str) -> Result<Self, SettingsError> {
         // First, so that no field is blamed for a JSON syntax error.
         serde_json::from_str::<IgnoredAny>(text)
@@ -28,13 +27,12 @@ impl SettingsText {
         Self::read(&mut serde_json::Deserializer::from_str(text))
     }
 
-    /// The given settings as JSON text.
     #[must_use]
     pub fn to_json(&self) -> String {
         self.value().to_string()
     }
 
-    /// Defaults included; null where no value expresses the default. Reads back as equivalent settings.
+    /// Null where no value expresses the default. Reads back as equivalent settings.
     #[must_use]
     pub fn in_effect(&self) -> Value {
         let mut whole = self.shown().value();
@@ -48,8 +46,7 @@ impl SettingsText {
         whole
     }
 
-    /// `null` resets a field to its default, and missing fields stay. Groups are patched field by field,
-    /// lists replaced.
+    /// `null` resets a field, and missing fields stay. Groups are patched field by field, lists replaced.
     pub fn patched(&self, patch: &Value) -> Result<Self, SettingsError> {
         // First, because a null would hide an unknown field.
         Self::read(patch)?;

@@ -1,9 +1,4 @@
 //! The reference of all settings, generated from [`text`](super::text).
-//!
-//! - `markdown`: `docs/settings.md`.
-//! - `plain`: the output of `hookproof-sender settings`.
-//! - `schema`: JSON Schema, also the settings in the API's document.
-//! - `examples`: settings with example events.
 
 mod examples;
 pub(crate) mod markdown;

@@ -1,5 +1,4 @@
-//! Incremental parser for one HTTP/1 answer (RFC 9112). Keeps the status and two headers. Reads the body only
-//! to find the next answer.
+//! Incremental parser for one HTTP/1 answer (RFC 9112). Reads the body only to find the next answer.
 
 use std::mem::MaybeUninit;
 
@@ -10,16 +9,14 @@ use super::failure::{Cause, Failure};
 
 const HEADERS_MAX: usize = 100;
 
-/// Bytes of a body beside its data, such as the lengths of chunks.
+/// Bytes beside the data, such as the lengths of chunks.
 const FRAMING_BYTES_MAX: usize = 64 * 1024;
 
 #[derive(Debug)]
 pub(super) struct AnswerReader {
     part: Part,
     held: Vec<u8>,
-    /// The length of `held` at the last parse.
     looked_at: usize,
-    /// Bytes of the interim heads before it.
     interim: usize,
     body: usize,
     framing: usize,
@@ -70,8 +67,7 @@ impl AnswerReader {
             return self.after_heads(&bytes[used..]);
         }
         self.held.extend_from_slice(bytes);
-        // Parses only if a head may be complete or its length has doubled, since single bytes would cost
-        // quadratic time.
+        // Parses only if a head may be complete or its length has doubled: single bytes would cost quadratic time.
         let from = self.held.len().saturating_sub(bytes.len() + 3);
         if !ends_a_head(&self.held[from..])
             && self.held.len() < 2 * self.looked_at
@@ -113,7 +109,7 @@ impl AnswerReader {
 
     fn after_heads(&mut self, rest: &[u8]) -> Result<Option<Read>, Failure> {
         if matches!(self.part, Part::Head) {
-            // Blank lines count as part of a head, and are not parsed again.
+            // Blank lines are part of a head.
             let blank = blank_lines(rest);
             self.interim += blank;
             let rest = &rest[blank..];
@@ -207,7 +203,7 @@ fn ends_a_head(bytes: &[u8]) -> bool {
     bytes.windows(2).any(|two| two == b"\n\n") || bytes.windows(3).any(|three| three == b"\n\r\n")
 }
 
-/// How the body ends (RFC 9112, section 6.3).
+/// RFC 9112, section 6.3.
 fn length(status: u16, is_1_1: bool, headers: &[Header<'_>]) -> Result<Length, Failure> {
     if matches!(status, 101 | 204 | 304) {
         return Ok(Length::Left(0));
@@ -228,7 +224,7 @@ fn length(status: u16, is_1_1: bool, headers: &[Header<'_>]) -> Result<Length, F
     Ok(known.map_or(Length::UntilClose, Length::Left))
 }
 
-/// Whether other parsers might find another end of the body.
+/// Other parsers might find another end of the body.
 fn is_ambiguous(status: u16, headers: &[Header<'_>]) -> bool {
     let is_coded = values(headers, "transfer-encoding").next().is_some();
     let mut lengths = values(headers, "content-length");
@@ -259,7 +255,7 @@ fn answered(status: u16, headers: &[Header<'_>]) -> Answered {
     Answered::of(status, first("retry-after"), first("date"))
 }
 
-// Finds the end of a chunked body (RFC 9112, section 7.1).
+// RFC 9112, section 7.1.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Chunks {
@@ -293,7 +289,7 @@ impl Chunks {
         self.at == At::Over
     }
 
-    /// Returns how many bytes belong to the body, and how many of these are data.
+    /// Bytes of the body, and how many of these are data.
     pub(super) fn take(&mut self, bytes: &[u8]) -> Result<(usize, usize), &'static str> {
         let (mut used, mut data) = (0, 0);
         while let Some(byte) = bytes.get(used).copied().filter(|_| !self.are_over()) {
@@ -388,7 +384,6 @@ mod tests {
     fn an_answer_ends_where_its_head_says() {
         check("HTTP/1.1 204 No Content\r\ncontent-length: 0\r\n\r\n", 204, true);
         check("HTTP/1.1 304 Not Modified\r\ncontent-length: 7\r\n\r\n", 304, true);
-        // A body may follow after all.
         for (status, header) in [
             (204, "content-length: 7"),
             (204, "transfer-encoding: chunked"),
@@ -410,7 +405,6 @@ mod tests {
         );
         let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, Chunked\r\n";
         check(&format!("{chunked}\r\n2 ;x\r\nok\r\n00\r\na: b\r\n\r\n"), 200, true);
-        // Other parsers may use the other length.
         check(&format!("{chunked}content-length: 9\r\n\r\n0\r\n\r\n"), 200, false);
         check("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked, gzip\r\n\r\n0\r\n\r\n", 200, false);
     }

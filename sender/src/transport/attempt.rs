@@ -51,7 +51,7 @@ pub(super) async fn make(
         Ended::Over(result) => return result,
         Ended::Stale(failure) => failure,
     };
-    // Still one request: nothing was written. Each dead connection is dropped, so this bound is enough.
+    // Nothing was written. Each dead connection is dropped, so this bound is enough.
     for _ in 0..request.connections_max.get() {
         match Box::pin(attempt.over(Want::New)).await {
             Ended::Over(result) => return result,
@@ -72,7 +72,6 @@ struct Attempt<'a> {
 
 enum Ended {
     Over(AttemptResult),
-    /// A kept connection was dead before anything was written.
     Stale(Failure),
 }
 
@@ -117,7 +116,7 @@ impl Attempt<'_> {
             }
             Err(failure) if wrote => Ended::Over(AttemptResult::Silent(failure)),
             Err(_) if self.is_revoked() => Ended::Over(AttemptResult::Unsent(Failure::Withdrawn)),
-            // This process was running, and the endpoint accepted nothing in all that time.
+            // The endpoint accepted nothing in all that time.
             Err(failure @ Failure::Deadline { .. }) => Ended::Over(AttemptResult::Unsent(failure)),
             Err(_) if self.request.permit.check(self.shared.clock.now()).is_err() => {
                 Ended::Over(AttemptResult::Unsent(Failure::Withdrawn))
@@ -148,12 +147,12 @@ impl Attempt<'_> {
         self.request.permit.lease.is_over(self.shared.clock.now())
     }
 
-    /// The next check of the lease, within [`TIMER_MAX`], since timers do not count suspended time.
+    /// Comes within [`TIMER_MAX`], since timers do not count suspended time.
     fn next_look(&self) -> Instant {
         after(self.request.permit.lease.remaining(self.shared.clock.now()).min(TIMER_MAX))
     }
 
-    /// Waits for the end of the lease, renewals included, or a deadline passed in a suspension.
+    /// Lease renewals included, or a deadline passed in a suspension.
     async fn out_of_time(&self) {
         while !self.lease_is_over() && !self.slept_too_long() {
             reached(self.next_look()).await;
@@ -188,7 +187,6 @@ impl Attempt<'_> {
         }
     }
 
-    /// Ends when the attempt may no longer be made.
     async fn search(&self, want: Want) -> Result<(Connection, bool), Failure> {
         tokio::select! {
             // A ready connection saves polling the cancellation.
@@ -217,7 +215,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// Whether a kept connection can take a request, as far as can be known.
+    /// Judges as far as can be known.
     async fn is_alive(&self, connection: &mut Http1) -> bool {
         if !self.lane.looks_closer() {
             return self.is_ready(connection);
@@ -229,7 +227,7 @@ impl Attempt<'_> {
         timeout_at(self.deadline, connection.outlives_unread()).await == Ok(true)
     }
 
-    /// Whether a connection can take another request, by the bytes seen so far.
+    /// Judges by the bytes seen so far.
     fn is_ready(&self, connection: &mut Http1) -> bool {
         let is_ready = connection.is_ready();
         if connection.has_surplus() {
@@ -261,7 +259,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// The second value says whether a byte of the request may have left.
+    /// Also says whether a byte of the request may have left.
     async fn over_http1(&self, mut connection: Box<Http1>) -> (Result<Answered, Failure>, bool) {
         let tracker = self.tracker();
         let result = {
@@ -295,8 +293,8 @@ impl Attempt<'_> {
         WriteTracker::new(self.request.permit.clone(), self.shared.clock, self.request.target.late_max)
     }
 
-    /// One timer serves deadline and lease; when it fires, this checks for renewals and suspended time. The
-    /// caller pins the exchange, because passing a future by value doubles its memory.
+    /// One timer serves deadline and lease. The caller pins the exchange: a future passed by value doubles its
+    /// memory.
     async fn in_time(
         &self,
         mut exchange: Pin<&mut impl Future<Output = Result<Answered, Failure>>>,

@@ -1,15 +1,11 @@
-//! How an attempt ended.
-
 use super::failure::Failure;
 use crate::engine::{Answer, Outcome, StoreTime};
 
-/// The longest answer body that is read, in bytes. Of a longer one only the status counts.
+/// Only the status of a longer answer counts.
 pub const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
-/// The longest answer head that is read, in bytes.
 pub const HEAD_BYTES_MAX: usize = 32 * 1024;
 
-/// How one attempt ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum AttemptResult {
@@ -22,7 +18,7 @@ pub enum AttemptResult {
 }
 
 impl AttemptResult {
-    /// The outcome for the engine. `at` is when the attempt ended.
+    /// `at` is when the attempt ended.
     #[must_use]
     pub fn outcome(self, at: StoreTime) -> Outcome {
         match self {
@@ -36,7 +32,6 @@ impl AttemptResult {
         }
     }
 
-    /// Why no answer came.
     #[must_use]
     pub const fn failure(&self) -> Option<&Failure> {
         match self {
@@ -46,10 +41,8 @@ impl AttemptResult {
     }
 }
 
-/// The kept parts of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answered {
-    /// The HTTP status.
     pub status: u16,
     /// The raw value of `Retry-After`.
     pub retry_after: Option<Box<[u8]>>,
@@ -60,7 +53,7 @@ pub struct Answered {
 }
 
 impl Answered {
-    /// A date has 29 bytes; a longer value is neither a date nor seconds.
+    /// A date has 29 bytes.
     const VALUE_BYTES_MAX: usize = 64;
 
     pub(super) fn of(status: u16, retry_after: Option<&[u8]>, date: Option<&[u8]>) -> Self {

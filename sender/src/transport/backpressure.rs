@@ -1,5 +1,5 @@
-//! Whether a socket accepts more bytes. A request handed to the HTTP/2 library can be taken back only by
-//! ending the connection. So none is handed over while earlier bytes wait in this process.
+//! A request handed to the HTTP/2 library can be taken back only by ending the connection. So none is handed over
+//! while earlier bytes wait in this process.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 #[derive(Debug, Default)]
 pub(super) struct Backpressure {
-    /// Whether the last call on the socket was incomplete.
+    /// The last call on the socket was incomplete.
     is_pending: AtomicBool,
     /// `is_pending` at the end of the connection task's latest run.
     is_stuck: AtomicBool,

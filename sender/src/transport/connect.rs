@@ -24,10 +24,10 @@ use super::traffic::Charged;
 use super::wire::{Speaks, Stream, Wire};
 use crate::guard::Guard;
 
-/// The wait before the next address is tried in parallel (RFC 8305).
+/// RFC 8305: the next address is tried in parallel.
 const STAGGER: Duration = Duration::from_millis(250);
 
-/// The wait before running tries are replaced, where no place for another is free.
+/// Then running tries are replaced, where no place for another is free.
 const ALONE_MAX: Duration = Duration::from_secs(1);
 
 pub(super) struct Connector {
@@ -72,7 +72,7 @@ impl Connector {
         })
     }
 
-    /// Never empty, and none that the guard refuses. No second lookup follows.
+    /// Never empty, and none that the guard refuses.
     async fn addresses(&self, origin: &Origin, lookups: &Lookups) -> Result<Vec<SocketAddr>, Failure> {
         let found: Vec<IpAddr> = match &origin.host {
             Host::Ipv4(v4) => vec![IpAddr::V4(*v4)],
@@ -107,13 +107,13 @@ impl Connector {
     }
 }
 
-/// Means this machine by definition (RFC 6761 §6.3).
+/// RFC 6761 §6.3.
 fn is_localhost(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name);
     name == "localhost" || name.ends_with(".localhost")
 }
 
-/// Alternates the address families, so that a broken one costs one try.
+/// A broken family then costs one try.
 fn alternating(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let Some(first) = addresses.first() else { return addresses };
     let of_first = first.is_ipv4();
@@ -123,15 +123,15 @@ fn alternating(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     iter::repeat_with(|| [one.next(), other.next()]).take(longer).flatten().flatten().collect()
 }
 
-/// The time of running tries: an equal share of the time left, or at least a stagger if that leaves time.
+/// An equal share of the time left, or at least a stagger if that leaves time.
 fn patience(left: Duration, waiting: usize) -> Duration {
     let parts = u32::try_from(waiting).unwrap_or(u32::MAX).saturating_add(1);
     (left / parts).max(STAGGER.min(left / 2)).min(ALONE_MAX)
 }
 
-/// Connects to the address that answers first. The next one is tried after a failure or a stagger. A parallel
-/// try takes another place of the lane and among all sockets; without one, it waits a little longer and
-/// replaces the running tries. Every address gets its turn, if time permits.
+/// The next address is tried after a failure or a stagger. A parallel try takes another place of the lane and among
+/// all sockets; without one, it waits a little longer and replaces the running tries. Every address gets its turn, if
+/// time permits.
 async fn first_connected<T, F, P>(
     addresses: Vec<SocketAddr>,
     deadline: Instant,
@@ -177,7 +177,6 @@ where
                 return Ok(connected);
             }
             Some(Ok((Err(failed), _))) => failure = failed,
-            // A panicked task counts as a failed address.
             Some(Err(_)) => {}
             None => return Err(failure),
         }
@@ -204,8 +203,7 @@ mod tests {
 
     use super::*;
 
-    /// Tries `hanging` dead addresses, then a live one. Returns its result, the most parallel tries, and the
-    /// sockets left open.
+    /// Returns the result, the most parallel tries, and the sockets left open.
     async fn tried(hanging: u8, sockets_max: u32) -> (Result<u16, Failure>, usize, u32) {
         let sockets = Sockets::new(sockets_max);
         let first = sockets.enter().unwrap();
@@ -252,7 +250,6 @@ mod tests {
         };
         let deadline = after(Duration::from_millis(900));
         assert_eq!(first_connected(addresses, deadline, no_place, connect).await, Ok(1));
-        // One check after a stagger, one at half of the time.
         assert!(looks.load(Ordering::SeqCst) <= 2, "{looks:?}");
     }
 

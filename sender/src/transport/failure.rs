@@ -1,4 +1,4 @@
-//! Why an attempt got no answer: one short line without the URL, for logs and the store.
+//! One short line without the URL, for logs and the store.
 
 use std::error::Error;
 use std::fmt;
@@ -8,13 +8,11 @@ use std::time::Duration;
 use crate::excerpt::{Excerpt, is_hidden};
 use crate::guard::Refused;
 
-/// Why no answer came.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// The URL or a header is not valid in HTTP.
     #[error("cannot make a request: {0}")]
     Request(Cause),
-    /// All connections of the lane were in use until the deadline.
+    /// All of the lane were in use until the deadline.
     #[error(
         "no connection became free within {within:?}: all {connections_max} of this subscriber are in use"
     )]
@@ -24,7 +22,7 @@ pub enum Failure {
         /// The lane's bound.
         connections_max: u32,
     },
-    /// The sender's bound on sockets, or the process's limit on files. Not the endpoint's fault.
+    /// Or the process's limit on files. Not the endpoint's fault.
     #[error(
         "no connection became free: all {max} that the sender may have are in use, or its files are; raise the limit on \
          open files, or --connections-max"
@@ -33,23 +31,21 @@ pub enum Failure {
         /// The bound.
         max: u32,
     },
-    /// Too many name lookups wait already. Not the endpoint's fault.
+    /// Too many wait already. Not the endpoint's fault.
     #[error(
         "the name of the endpoint could not be looked up: too many others wait for name servers that do not answer"
     )]
     NoLookup,
-    /// The lane was paused, changed or lost, or its lease or deadline ended before the first byte. Not the
-    /// endpoint's fault.
+    /// The lane was paused, changed or lost, or its lease or deadline ended before the first byte. Not the endpoint's
+    /// fault.
     #[error("the attempt was withdrawn: its lane may not send any more, or its time was over")]
     Withdrawn,
-    /// The lease ended before an answer came, and another process may serve the lane. Not the endpoint's
-    /// fault.
+    /// Another process may serve the lane. Not the endpoint's fault.
     #[error("the attempt was broken off: its lane may be served by another process by now")]
     LeaseOver,
-    /// This end closed a shared connection to hold back another request. Not the endpoint's fault.
+    /// This end closed a shared connection to hold back another request.
     #[error("the attempt was broken off: another request over its connection had to be held back")]
     CutOff,
-    /// DNS does not know the name, or did not answer.
     #[error("cannot resolve {host}: {cause}")]
     Unresolved {
         /// The name.
@@ -57,16 +53,15 @@ pub enum Failure {
         /// The resolver's error.
         cause: Cause,
     },
-    /// The guard refuses all addresses of the endpoint. Names the first one.
+    /// All addresses; names the first.
     #[error(transparent)]
     Refused(#[from] Refused),
-    /// No connection within its deadline.
     #[error("no connection within {within:?}, name lookup and TLS included")]
     ConnectDeadline {
         /// The deadline.
         within: Duration,
     },
-    /// No connection. Names the last failed address.
+    /// Names the last failed address.
     #[error("cannot connect to {address}: {cause}")]
     Connect {
         /// The address.
@@ -74,7 +69,7 @@ pub enum Failure {
         /// The system's error.
         cause: Cause,
     },
-    /// The TLS handshake failed, for example because of a wrong certificate.
+    /// The handshake failed, for example by a wrong certificate.
     #[error("cannot agree on TLS with {host}: {cause}")]
     Tls {
         /// The name in the URL.
@@ -82,7 +77,7 @@ pub enum Failure {
         /// The error.
         cause: Cause,
     },
-    /// No whole answer within the total deadline.
+    /// No whole answer.
     #[error("no whole answer within {within:?}")]
     Deadline {
         /// The deadline.
@@ -97,7 +92,7 @@ pub enum Failure {
     /// Not HTTP, or too many headers.
     #[error("the answer cannot be read as HTTP: {0}")]
     NotHttp(Cause),
-    /// The endpoint floods its connections, so all of them end for a while.
+    /// All of its connections end for a while.
     #[error(
         "hostile: the endpoint floods its connections beside its answers; they are closed, for 16 s at least"
     )]
@@ -108,7 +103,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Whether the failure does not count against the endpoint.
+    /// It does not count against the endpoint.
     #[must_use]
     pub const fn is_ours(&self) -> bool {
         matches!(
@@ -117,7 +112,6 @@ impl Failure {
         )
     }
 
-    /// The code for machines.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {
@@ -143,8 +137,7 @@ impl Failure {
     }
 }
 
-/// The error text of a library or the system. Endpoints influence it (names in certificates), so it is cut
-/// and escaped.
+/// Endpoints influence it (names in certificates), so it is cut and escaped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Cause(Box<str>);
 

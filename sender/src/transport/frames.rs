@@ -1,10 +1,9 @@
-//! Finds the starts of requests in the bytes of an HTTP/2 connection (RFC 9113 §4.1). The library accepts a
-//! request long before it writes it, so only the bytes show which requests have left.
+//! Finds the starts of requests in the bytes of an HTTP/2 connection (RFC 9113 §4.1). The library accepts a request
+//! long before it writes it.
 
-/// The client's connection preface.
 const PREFACE_BYTES: u64 = 24;
 const HEAD_BYTES: usize = 9;
-/// The frame type that starts a request; this client sends no trailers.
+/// This client sends no trailers.
 const HEADERS: u8 = 1;
 
 #[derive(Clone, Debug)]
@@ -21,7 +20,7 @@ impl Default for Frames {
 }
 
 impl Frames {
-    /// Calls `begins` for each stream that starts. Stops at the first error.
+    /// Stops at the first error.
     pub(super) fn advance<E>(
         &mut self,
         mut bytes: &[u8],
@@ -57,7 +56,6 @@ mod tests {
         let length = u32::try_from(payload).unwrap().to_be_bytes();
         let mut frame = vec![length[1], length[2], length[3], kind, 0];
         frame.extend(stream.to_be_bytes());
-        // A payload may look like the head of a request.
         frame.extend(std::iter::repeat_n(HEADERS, payload));
         frame
     }

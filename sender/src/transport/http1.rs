@@ -1,5 +1,4 @@
-//! One HTTP/1.1 connection, driven by the attempt's own task. So it ends with an attempt that is given up.
-//! Head and body go out in one write where possible.
+//! One HTTP/1.1 connection, driven by the attempt's own task: it ends with an attempt that is given up.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -25,7 +24,6 @@ pub(super) struct Http1 {
     wire: Wire,
     socket: Arc<SocketState>,
     is_open: bool,
-    /// Unrequested bytes have been seen.
     has_surplus: bool,
 }
 
@@ -35,13 +33,12 @@ impl Http1 {
         Self { wire, socket, is_open: true, has_surplus: false }
     }
 
-    /// Whether to keep it: neither its end nor unrequested bytes have been seen.
+    /// Neither its end nor unrequested bytes have been seen.
     pub(super) fn is_ready(&mut self) -> bool {
         // A real waker would keep the last task's memory alive.
         let mut nobody = Context::from_waker(Waker::noop());
         let mut byte = [0];
         let mut read = ReadBuf::new(&mut byte);
-        // Between two requests, neither the end nor a byte may arrive.
         self.is_open =
             self.is_open && Pin::new(&mut self.wire).poll_read(&mut nobody, &mut read).is_pending();
         self.has_surplus |= !read.filled().is_empty();
@@ -52,18 +49,17 @@ impl Http1 {
         self.has_surplus
     }
 
-    /// Asks the system, because the runtime may not have seen the latest bytes yet.
+    /// The runtime may not have seen the latest bytes yet.
     pub(super) fn has_unread(&self) -> bool {
         self.wire.has_unread()
     }
 
-    /// Whether it can take a request despite unread bytes.
+    /// Despite unread bytes.
     pub(super) async fn outlives_unread(&mut self) -> bool {
         poll_fn(|cx| self.wire.poll_outlives_unread(cx)).await
     }
 
-    /// `write` appends the request's head. Afterwards [`Self::is_ready`] says whether another request may
-    /// follow.
+    /// `write` appends the request's head.
     pub(super) async fn exchange(
         &mut self,
         write: impl FnOnce(&mut Vec<u8>) -> Result<(), Failure>,

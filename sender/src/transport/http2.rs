@@ -1,8 +1,8 @@
 //! One HTTP/2 connection, shared by the attempts of a lane.
 //!
-//! A request given up after it was written may lie in a system buffer until the endpoint reads on. Only the
-//! end of the connection prevents that. So such a connection ends with its last request, or after `late_max`,
-//! which cuts off requests under way. A request that the endpoint itself reset ends nothing else.
+//! A request given up after it was written may lie in a system buffer until the endpoint reads on. So its connection
+//! ends with its last request, or after `late_max`, which cuts off requests under way. A request that the endpoint
+//! itself reset ends nothing else.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -29,15 +29,14 @@ use super::wire::Wire;
 use super::write_tracker::{SocketState, WriteTracker};
 use crate::boot_clock::{BootClock, BootTime};
 
-/// The most requests at once, even if the endpoint allows more.
+/// Even if the endpoint allows more.
 const REQUESTS_MAX: u32 = 100;
 
-/// Unread bytes of one answer and of all, which bound a connection's memory.
+/// Bounds one answer and all answers, and so a connection's memory.
 const WINDOW_BYTES: u32 = 64 * 1024;
 const WINDOW_BYTES_ALL: u32 = 256 * 1024;
 
-/// Unread pieces below `PIECE_BYTES`, each of which takes about 150 bytes of memory. Beyond it, the
-/// connection ends.
+/// Unread pieces below `PIECE_BYTES` take about 150 bytes of memory each. Beyond it, the connection ends.
 const UNREAD_PIECES_MAX: usize = 4096;
 const PIECE_BYTES: usize = 256;
 
@@ -49,11 +48,11 @@ pub(super) struct Http2 {
     socket: Arc<SocketState>,
     /// Notified when this connection becomes idle.
     sockets: Arc<Sockets>,
-    /// Held during a hand-over, so that at most one request lacks a stream id.
+    /// At most one request lacks a stream id.
     handing_over: Mutex<()>,
-    /// Requests under way. Only [`Place`] changes it.
+    /// Only [`Place`] changes it.
     requests: AtomicU32,
-    /// The connection accepts no further request, because one was not answered.
+    /// One request was not answered, so no further one follows.
     retired: AtomicBool,
     /// A request that was given up may leave until then.
     ends: Mutex<Option<BootTime>>,
@@ -142,14 +141,13 @@ impl Http2 {
     }
 
     fn cut(&self) {
-        // If it ended by itself, its requests get the true reason.
+        // The connection's requests get the true reason.
         if !self.driver.is_finished() {
             self.socket.cut();
             self.driver.abort();
         }
     }
 
-    /// Ends the connection at `end` at the latest.
     fn cut_at(self: &Arc<Self>, end: BootTime, clock: BootClock) {
         let mut ends = lock(&self.ends);
         if ends.is_some_and(|sooner| sooner <= end) {
@@ -166,7 +164,7 @@ impl Http2 {
     }
 }
 
-/// Waits for `end`, or for the connection's own end.
+/// Ends with the connection too.
 async fn cut_later(connection: Weak<Http2>, end: BootTime, clock: BootClock) {
     let is_there = || connection.upgrade().is_some_and(|connection| !connection.driver.is_finished());
     loop {
@@ -196,8 +194,8 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// A request that waits when its lane withdraws consent is taken back, and the connection goes on. For
-    /// one handed over already, see [`super::permit`].
+    /// A request that waits when its lane withdraws consent is taken back. For one handed over already, see
+    /// [`super::permit`].
     pub(super) async fn exchange(
         mut self,
         request: http::Request<()>,
@@ -210,7 +208,7 @@ impl Place {
             () = withdrawn.withdrawn() => Err(Failure::Withdrawn),
             answered = self.make(request, body, tracker) => answered,
         };
-        // Checked while the place is held, since dropping it may end the connection.
+        // Dropping the place may end the connection.
         answered.map_err(|failure| match failure {
             Failure::Broken(_) | Failure::Half(_) if self.connection.socket.is_cut() => Failure::CutOff,
             failure => failure,
@@ -279,7 +277,7 @@ impl Place {
         Failure::Half(Cause::of(self.ended_by(error)))
     }
 
-    /// Nothing arrives on a stream that the endpoint has reset, so its connection may stay.
+    /// Nothing arrives on a stream that the endpoint has reset.
     fn ended_by<'a>(&mut self, error: &'a h2::Error) -> &'a h2::Error {
         if error.is_reset() && error.is_remote() {
             self.request = None;
@@ -312,7 +310,7 @@ impl Drop for Place {
     }
 }
 
-/// The part not sent when the attempt ends is never sent.
+/// An unsent part is never sent after the attempt.
 struct Upload(SendStream<Bytes>);
 
 impl Drop for Upload {

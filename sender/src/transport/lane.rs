@@ -21,7 +21,7 @@ use crate::guard::Target;
 pub(super) struct Lanes {
     by_id: Mutex<BTreeMap<LaneId, Arc<Lane>>>,
     sockets: Arc<Sockets>,
-    /// Where the last search stopped, so that lanes lose connections by turns.
+    /// Lanes lose connections by turns.
     searched: Mutex<LaneId>,
 }
 
@@ -49,9 +49,9 @@ struct Idle {
     since: Instant,
 }
 
-/// Requests with a closer check, once a lane has reason for it. Each costs a system call.
+/// Each costs a system call.
 const WARY_FOR: u32 = 1_000;
-/// Lanes read under the lock of the map, which all lanes need.
+/// Read under the lock of the map, which all lanes need.
 const LANES_AT_ONCE: usize = 256;
 
 pub(super) enum Found {
@@ -109,10 +109,10 @@ impl Lanes {
         by_id.range((begin, end)).take(LANES_AT_ONCE).map(|(id, lane)| (*id, Arc::clone(lane))).collect()
     }
 
-    /// Closes connections idle since before `oldest`, and forgets unused lanes.
+    /// Also forgets unused lanes.
     pub(super) fn close_idle(&self, oldest: Instant) {
         let lanes: Vec<_> = lock(&self.by_id).values().cloned().collect();
-        // Without the lock of the map, since closing takes time.
+        // Closing takes time, so the lock of the map is not held.
         for lane in lanes {
             lane.close_idle(oldest);
         }
@@ -140,8 +140,8 @@ impl Lane {
         Self { sockets, limit, lookups, wary, kept }
     }
 
-    /// Checks kept connections more closely. Either one ended without an answer, so its end may have been
-    /// unread; or unrequested bytes came, which could pass for the next answer.
+    /// A kept connection ended without an answer, so its end may have been unread; or unrequested bytes came, which
+    /// could pass for the next answer.
     pub(super) fn be_wary(&self) {
         self.wary.store(WARY_FOR, Ordering::Relaxed);
     }
@@ -150,7 +150,7 @@ impl Lane {
         self.wary.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether to check a kept connection closely. Each call counts down.
+    /// Each call counts down.
     pub(super) fn looks_closer(&self) -> bool {
         self.is_wary()
             && self
@@ -187,7 +187,7 @@ impl Lane {
         Ok(route)
     }
 
-    /// A connection, or room for one. At the bound, waits until one of the lane is free.
+    /// Waits at the bound until one of the lane is free.
     pub(super) async fn find(
         &self,
         want: Want,
@@ -212,7 +212,7 @@ impl Lane {
         self.kept(Want::Any, idle_max)
     }
 
-    /// A shared connection, which needs no closer check.
+    /// It needs no closer check.
     pub(super) fn shared(&self, connections_max: u32) -> Option<Place> {
         self.limit.set_max(connections_max);
         lock(&self.kept).enter(&self.limit)
@@ -243,7 +243,6 @@ impl Lane {
         None
     }
 
-    /// Keeps a connection, unless it is no longer useful.
     pub(super) fn keep(&self, connection: Box<Http1>, origin: &Origin) {
         let mut kept = lock(&self.kept);
         if kept.leads_to(origin) && self.limit.excess() == 0 && !self.sockets.are_wanted() {

@@ -9,14 +9,13 @@ use super::traffic::Account;
 #[derive(Debug, Default)]
 pub(super) struct SocketLimit {
     open: AtomicU32,
-    /// Set by the latest attempt.
     max: AtomicU32,
     pub(super) freed: Notify,
-    /// Charged for bytes beside the answers, over all sockets of the lane.
+    /// Shared by all sockets of the lane.
     pub(super) account: Arc<Account>,
 }
 
-/// A lane's right to one socket, released on drop.
+/// Released on drop.
 #[derive(Debug)]
 pub(super) struct SocketPermit {
     limit: Arc<SocketLimit>,
@@ -40,7 +39,6 @@ impl SocketLimit {
         self.open.load(Ordering::Acquire)
     }
 
-    /// How many connections exceed a lowered bound.
     pub(super) fn excess(&self) -> usize {
         let excess = self.open().saturating_sub(self.max.load(Ordering::Acquire));
         usize::try_from(excess).unwrap_or(usize::MAX)
@@ -57,7 +55,7 @@ impl SocketPermit {
         self
     }
 
-    /// Another place; `None` if the lane or all sockets are at their bound.
+    /// `None` if the lane or all sockets are at their bound.
     pub(super) fn beside(&self, sockets: &Arc<Sockets>) -> Option<Self> {
         let beside = self.limit.enter()?;
         Some(beside.with(sockets.enter()?))

@@ -1,8 +1,8 @@
 //! Name lookups: one at a time for each lane, with a bound for all lanes.
 //!
-//! The bound has three parts, so that unanswered names cannot use it up. A lookup starts in the part for
-//! names that were answered last time, or in that for all others. After [`PROMPT`] it moves to the third
-//! part, or ends if that is full. A lookup that got no turn or had to end early is not the endpoint's fault.
+//! The bound has three parts, so that unanswered names cannot use it up. A lookup starts in the part for names that
+//! were answered last time, or in that for all others. After [`PROMPT`] it moves to the third part, or ends if that
+//! is full, which is not the endpoint's fault.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -52,11 +52,8 @@ impl From<&str> for NotFound {
 pub(super) struct Asker {
     resolver: Arc<dyn Resolve>,
     answered: Mutex<Answered>,
-    /// Lookups of names that were answered last time.
     known: Semaphore,
-    /// Lookups of all other names.
     unknown: Semaphore,
-    /// Lookups slower than [`PROMPT`].
     slow: Semaphore,
 }
 
@@ -98,10 +95,9 @@ impl Asker {
     }
 }
 
-/// The names answered last time; beyond [`KNOWN_MAX`], the oldest is forgotten. Outlives the lanes.
+/// Beyond [`KNOWN_MAX`], the oldest is forgotten. Outlives the lanes.
 #[derive(Default)]
 struct Answered {
-    /// Each name with the number of its answer.
     names: BTreeMap<Arc<str>, u64>,
     in_order: BTreeMap<u64, Arc<str>>,
     answers: u64,
@@ -145,7 +141,7 @@ impl Answer {
     }
 }
 
-/// A lane's latest lookup. A lane has one name at a time.
+/// A lane has one name at a time.
 #[derive(Debug, Default)]
 pub(super) struct Lookups {
     latest: Mutex<Option<Latest>>,
@@ -160,7 +156,6 @@ struct Latest {
 }
 
 impl Lookups {
-    /// Uses a valid answer, joins the lookup under way, or starts one.
     pub(super) async fn find(&self, asker: &Arc<Asker>, name: &str) -> Result<Arc<[IpAddr]>, NotFound> {
         let mut answer = self.join_or_begin(asker, name);
         let found = answer.wait_for(Option::is_some).await;
@@ -197,7 +192,7 @@ impl Lookups {
 }
 
 impl Latest {
-    /// Whether it is under way, or its answer is still valid.
+    /// It is under way, or its answer is still valid.
     fn is_of_use(&self) -> bool {
         match self.answer.borrow().as_ref() {
             Some(answer) => now() < answer.until,
@@ -213,9 +208,8 @@ impl Drop for Latest {
     }
 }
 
-// Resolves names without threads, so that an unresponsive name server costs little.
+// An unresponsive name server takes no thread.
 
-/// The addresses of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Addresses {
     /// The best first. May be empty.
@@ -224,17 +218,16 @@ pub struct Addresses {
     pub valid_for: Duration,
 }
 
-/// The result of a lookup.
 pub type Resolving<'a> = Pin<Box<dyn Future<Output = io::Result<Addresses>> + Send + 'a>>;
 
-/// Resolves names. The transport bounds the time and the number of lookups.
+/// The transport bounds the time and the number of lookups.
 pub trait Resolve: Send + Sync {
-    /// Fails when the name has no address, or no server answered. The transport drops the future to give up.
+    /// Fails when the name has no address, or no server answered. Dropping the future gives up.
     fn resolve<'a>(&'a self, name: &'a str) -> Resolving<'a>;
 }
 
-/// Resolves through `/etc/hosts` and `/etc/resolv.conf`, or one given server. Reads both files again when
-/// they change. Ignores other sources such as nsswitch.conf and mDNS.
+/// Asks through `/etc/hosts` and `/etc/resolv.conf`, or one given server. Rereads both files when they change.
+/// Ignores other sources such as nsswitch.conf and mDNS.
 pub struct DnsResolver {
     server: Option<SocketAddr>,
     built: Mutex<Option<(Stamps, Arc<TokioResolver>)>>,
@@ -243,13 +236,12 @@ pub struct DnsResolver {
 type Stamps = [Option<SystemTime>; 2];
 
 impl DnsResolver {
-    /// Uses the system's hosts and name servers.
     #[must_use]
     pub const fn system() -> Self {
         Self { server: None, built: Mutex::new(None) }
     }
 
-    /// Uses the system's hosts and only this name server, over UDP and TCP.
+    /// The system's hosts, and only this name server, over UDP and TCP.
     #[must_use]
     pub const fn asking(server: SocketAddr) -> Self {
         Self { server: Some(server), built: Mutex::new(None) }

@@ -1,9 +1,8 @@
-//! The right to send a request, checked before the first byte, the last moment at which it can be held back,
-//! and when the lane's lease ends.
+//! The right to send a request, checked before the first byte and when the lane's lease ends.
 //!
-//! Over HTTP/2, a request that waits when its lane withdraws consent is taken back. If it is just being
-//! written, only ending the connection stops it, which cuts off the lane's other requests on it: they are in
-//! doubt, and do not count against the endpoint.
+//! Over HTTP/2, a request that waits when its lane withdraws consent is taken back. If it is just being written, only
+//! ending the connection stops it: the lane's other requests on it are then in doubt, and do not count against the
+//! endpoint.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,32 +13,28 @@ use tokio_util::sync::CancellationToken;
 use super::failure::Failure;
 use crate::boot_clock::BootTime;
 
-/// The conditions for the first byte of a request.
 #[derive(Clone, Debug)]
 pub struct SendPermit {
-    /// Counted from the decision to make the attempt. The next owner of the lane counts from there too.
+    /// Counted from the decision to make the attempt, as the next owner of the lane does.
     pub deadline: BootTime,
     /// After its end another process may send, and relies on this one having nothing open.
     pub lease: Lease,
-    /// Cancelled when the lane is paused, changed, lost or released.
+    /// The lane was paused, changed, lost or released.
     pub cancelled: CancellationToken,
 }
 
 impl SendPermit {
-    /// Whether the first byte may be written now.
-    ///
-    /// # Errors
-    /// [`Failure::Withdrawn`] if it may not.
+    /// [`Failure::Withdrawn`] if the first byte may not be written now.
     pub fn check(&self, now: BootTime) -> Result<(), Failure> {
         if self.is_revoked(now) || self.deadline <= now { Err(Failure::Withdrawn) } else { Ok(()) }
     }
 
-    /// Whether the lane may send nothing more. Does not check the attempt's own deadline.
+    /// The lane may send nothing more. Ignores the attempt's own deadline.
     pub(super) fn is_revoked(&self, now: BootTime) -> bool {
         self.lease.is_over(now) || self.cancelled.is_cancelled()
     }
 
-    /// Checks later bytes. Does not check consent: a pause does not cut requests under way.
+    /// Later bytes need no consent: a pause does not cut requests under way.
     pub(super) fn check_rest(&self, now: BootTime) -> Result<(), Failure> {
         if self.lease.is_over(now) || self.deadline <= now { Err(Failure::Withdrawn) } else { Ok(()) }
     }
@@ -49,29 +44,27 @@ impl SendPermit {
     }
 }
 
-/// The end of a lane's lease. Clones share it, so a renewal reaches attempts under way.
+/// Clones share it, so a renewal reaches attempts under way.
 #[derive(Clone, Debug)]
 pub struct Lease(Arc<AtomicU64>);
 
 impl Lease {
-    /// A lease that ends at `end`, exclusive.
+    /// `end` is exclusive.
     #[must_use]
     pub fn until(end: BootTime) -> Self {
         Self(Arc::new(AtomicU64::new(end.0)))
     }
 
-    /// Renews the lease. It never becomes shorter.
+    /// It never becomes shorter.
     pub fn extend(&self, end: BootTime) {
         self.0.fetch_max(end.0, Ordering::AcqRel);
     }
 
-    /// Whether it has ended.
     #[must_use]
     pub fn is_over(&self, now: BootTime) -> bool {
         self.end() <= now
     }
 
-    /// Its end, as far as known now.
     #[must_use]
     pub fn end(&self) -> BootTime {
         BootTime(self.0.load(Ordering::Acquire))

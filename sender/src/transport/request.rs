@@ -7,33 +7,28 @@ use crate::engine::{LaneId, Nanos};
 use crate::guard::Target;
 use crate::sign::Headers;
 
-/// The target of a subscriber's attempts.
 #[derive(Clone, Debug)]
 pub struct Destination {
     /// The URL.
     pub url: Target,
-    /// How long a request that was given up may still leave this machine. The lane's limit relies on it.
+    /// A request that was given up may leave this machine until then. The lane's limit relies on it.
     pub late_max: Nanos,
 }
 
-/// One attempt.
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
-    /// The lane that provides the connections.
+    /// It provides the connections.
     pub lane: LaneId,
     /// The destination.
     pub target: &'a Destination,
-    /// The signature and its headers.
     pub headers: &'a Headers,
     /// The body.
     pub body: &'a Arc<[u8]>,
-    /// The limit for everything: a free connection, name lookup, connecting, TLS, sending, and the whole
-    /// answer.
+    /// Limits everything: a free connection, name lookup, connecting, TLS, sending, and the whole answer.
     pub deadline: Duration,
     /// Its deadline is the end of `deadline`.
     pub permit: SendPermit,
-    /// The limit for a new connection: name lookup, connecting and TLS.
+    /// Name lookup, connecting and TLS.
     pub connect_deadline: Duration,
-    /// The most connections that the lane may have now.
     pub connections_max: NonZeroU32,
 }

@@ -22,7 +22,7 @@ pub(super) struct Route {
 pub(super) struct Origin {
     pub(super) host: Host<String>,
     pub(super) port: u16,
-    /// The name that the certificate must have; `None` without TLS.
+    /// The name in the certificate; `None` without TLS.
     pub(super) tls: Option<ServerName<'static>>,
 }
 

@@ -1,8 +1,8 @@
 //! The bound on the sockets of all lanes. Without it, they could use up the process's files, including the
 //! database's.
 //!
-//! At the bound, idle connections of any lane are closed, by one waiter at a time. Without any, an attempt
-//! waits, and is then unsent without counting against the endpoint ([`super::failure::Failure::NoSocket`]).
+//! At the bound, idle connections of any lane are closed, by one waiter at a time. Without any, an attempt waits, and
+//! is then unsent ([`super::failure::Failure::NoSocket`]).
 
 use std::convert::Infallible;
 use std::io;
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::timer::{after, now, reached};
 
-/// One search closes as many as are needed, a few for later callers, and few enough not to block the thread.
+/// As many as are needed, a few for later callers, and few enough not to block the thread.
 const CLOSED_AT_ONCE_MIN: u32 = 32;
 const CLOSED_AT_ONCE_MAX: u32 = 256;
 /// Each search may scan all lanes.
@@ -28,9 +28,9 @@ pub(super) struct Sockets {
     max: u32,
     waiting: AtomicU32,
     freed: Notify,
-    /// Whether a connection may have become idle since the last search.
+    /// A connection may have become idle since the last search.
     may_be_idle: AtomicBool,
-    /// Held by the waiter that searches, not before this moment.
+    /// Not before this moment.
     searching: Mutex<Option<Instant>>,
 }
 
@@ -54,7 +54,7 @@ impl Sockets {
         self.open.load(Ordering::Acquire)
     }
 
-    /// Whether attempts wait, so that idle connections should close.
+    /// Attempts wait, so that idle connections should close.
     pub(super) fn are_wanted(&self) -> bool {
         self.waiting.load(Ordering::Acquire) > 0
     }
@@ -65,8 +65,7 @@ impl Sockets {
         Some(Socket(Arc::clone(self)))
     }
 
-    /// Call it under the lock that the search takes, or sequentially consistent with the data that the search
-    /// reads.
+    /// Call it under the lock that the search takes, or sequentially consistent with the data that the search reads.
     pub(super) fn note_idle(&self) {
         // Written only on change, so that lanes do not contend for its cache line.
         if !self.may_be_idle.load(Ordering::SeqCst) {
@@ -116,11 +115,9 @@ impl Sockets {
             *not_before = Some(after(SEARCH_EVERY));
             let wanted = self.waiting.load(Ordering::Acquire);
             let wanted = wanted.clamp(CLOSED_AT_ONCE_MIN, CLOSED_AT_ONCE_MAX);
-            // Connections that become idle from here on set it again.
             if self.may_be_idle.swap(false, Ordering::SeqCst)
                 && close_idle(usize::try_from(wanted).unwrap_or(usize::MAX)) > 0
             {
-                // There may be more.
                 self.may_be_idle.store(true, Ordering::SeqCst);
             }
         }
@@ -137,7 +134,7 @@ impl Drop for Socket {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::AcqRel);
-        // Passes the notification on, in case this waiter leaves without using it.
+        // This waiter may leave without using it.
         self.0.freed.notify_one();
     }
 }
@@ -148,9 +145,8 @@ pub(super) fn are_used_up(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(EMFILE | ENFILE))
 }
 
-/// The share of the limit on open files that the database, the API and the rest leave.
+/// The database, the API and the rest have the other files.
 pub(super) fn max_by_limit() -> u32 {
-    // Assumed if the system does not tell.
     const COMMON: u32 = 1_024;
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     share_of(soft_limit(&limits).unwrap_or(COMMON))

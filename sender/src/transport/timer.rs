@@ -1,12 +1,12 @@
-//! Times on tokio's clock, which stands still while the machine is suspended. So deadlines and leases are
-//! judged by [`crate::boot_clock`], and no timer for them runs longer than [`TIMER_MAX`].
+//! Tokio's clock stands still while the machine is suspended. So [`crate::boot_clock`] judges deadlines and leases,
+//! and no timer for them runs longer than [`TIMER_MAX`].
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Stands for "never" if a duration exceeds the clock's range.
+/// "Never", if a duration exceeds the clock's range.
 const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
 
 /// After a suspension, a longer timer would fire late.
@@ -33,7 +33,7 @@ pub(super) async fn reached(moment: Instant) {
     tokio::time::sleep_until(moment).await;
 }
 
-/// Ignores poisoning: holders leave the data consistent, even if they panic.
+/// Holders leave the data consistent, even if they panic.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -5,7 +5,6 @@ use tokio_rustls::TlsConnector;
 
 pub use crate::store::roots::{Roots, RootsError};
 
-/// The protocols offered over TLS, in order of preference.
 pub(super) const HTTP2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
 

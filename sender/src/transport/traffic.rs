@@ -1,9 +1,8 @@
-//! Bounds the bytes that an endpoint sends beside its answers: empty frames, records, interim answers. Each
-//! lane's account is charged for all bytes below TLS on its sockets.
+//! Bounds the bytes that an endpoint sends beside its answers: empty frames, records, interim answers. Each lane's
+//! account is charged for all bytes below TLS on its sockets.
 //!
-//! An answer earns more than an honest one costs, and time earns enough for keep-alives. An endpoint that
-//! overdraws the account is hostile: the lane's connections end, and it gets no new one before the account
-//! recovers. This limits floods to 2 MiB at once and 64 KiB a second in the long run.
+//! An answer earns more than an honest one costs, and time earns enough for keep-alives. An endpoint that overdraws
+//! the account is hostile: the lane's connections end, and it gets no new one before the account recovers.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -17,20 +16,19 @@ use tokio::time::Instant;
 use super::failure::Failure;
 use super::timer::{lock, now};
 
-/// The largest balance in bytes. A body of 64 KiB in pieces of 16 bytes, each in its own packet, costs half.
+/// Bytes. A body of 64 KiB in pieces of 16 bytes, each in its own packet, costs half.
 const BALANCE_MAX: i64 = 2 * 1024 * 1024;
-/// The balance that a connection needs after an overdraft: 16 s of time.
+/// Needed after an overdraft: 16 s of time.
 const BALANCE_TO_RECOVER: i64 = BALANCE_MAX / 2;
-/// Earned by time: enough for 120 connections with a PING a second each.
+/// Enough for 120 connections with a PING a second each.
 const BYTES_A_MILLISECOND: i64 = 64;
-/// The cost of a read beside its bytes, and the least cost of a write: about the system's own cost.
+/// The cost of a read beside its bytes, and the least of a write: about the system's own cost.
 const CALL_BYTES: usize = 256;
-/// Earned by each answer and connection: a head twice as long as common proxies allow, or a certificate
-/// chain.
+/// Earned by each answer and connection: a head twice as long as common proxies allow, or a certificate chain.
 pub(super) const ANSWER_BYTES: usize = 16 * 1024;
 /// A byte of a body pays for itself and as much framing.
 const BODY_EARNS: usize = 2;
-/// Bytes of a request that pay for one byte of flow control.
+/// They pay for one byte of flow control.
 const WRITTEN_EARN: usize = 16;
 
 #[derive(Debug)]
@@ -39,7 +37,6 @@ pub(super) struct Account(Mutex<State>);
 #[derive(Debug)]
 struct State {
     balance: i64,
-    /// Time earned up to here.
     paid: Instant,
     is_hostile: bool,
 }
@@ -64,7 +61,7 @@ impl Account {
         if is_hostile { Err(io::Error::other(Failure::Hostile)) } else { Ok(()) }
     }
 
-    /// If so, the lane's connections must end, and no new one may start.
+    /// The lane's connections must end, and no new one may start.
     pub(super) fn is_hostile(&self) -> bool {
         let mut state = lock(&self.0);
         state.is_hostile && state.is_still_hostile(now())

@@ -1,4 +1,4 @@
-//! A connection's socket, which checks before each write whether the request may still be sent.
+//! A connection's socket checks before each write whether the request may still be sent.
 
 use std::convert::Infallible;
 use std::io::{self, IoSlice};
@@ -65,13 +65,13 @@ impl Wire {
         self.charged().account().earn_body(bytes);
     }
 
-    /// Asks the system, since the runtime knows only the state at its last poll.
+    /// The runtime knows only the state at its last poll.
     pub(super) fn has_unread(&self) -> bool {
         let looked = recv(self.tcp(), &mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT);
         !matches!(looked, Err(Errno::AGAIN))
     }
 
-    /// The connection goes on only if the unread bytes were TLS records without data, which this reads.
+    /// Goes on only if the unread bytes were TLS records without data.
     pub(super) fn poll_outlives_unread(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         if let Stream::Plain(_) = self.stream {
             return Poll::Ready(false);
@@ -83,7 +83,7 @@ impl Wire {
         if self.has_unread() { Poll::Pending } else { Poll::Ready(true) }
     }
 
-    /// Records beforehand that bytes may leave: under TLS it is unknown how many the system accepted.
+    /// Bytes may leave: under TLS it is unknown how many the system accepted.
     fn before_write(&self, pieces: &[IoSlice<'_>]) -> io::Result<()> {
         match &self.speaks {
             Speaks::Http1 => self.state.before_write(),
@@ -113,10 +113,9 @@ impl Wire {
 }
 
 impl Drop for Wire {
-    /// The reset drops unsent bytes in the kernel, so that a request that was given up does not arrive later.
+    /// The reset drops unsent bytes in the kernel.
     fn drop(&mut self) {
         if self.state.discards_unsent() {
-            // Fails only if the connection is gone.
             let _ = self.tcp().set_zero_linger();
         }
     }
@@ -131,8 +130,8 @@ impl AsyncRead for Wire {
         match &mut self.stream {
             Stream::Plain(tcp) => Pin::new(tcp).poll_read(cx, buf),
             Stream::Tls(tls) => match Pin::new(&mut **tls).poll_read(cx, buf) {
-                // Many endpoints close without `close_notify`. HTTP knows where an answer ends, except for
-                // bodies that end with the connection, which are not used.
+                // Many endpoints close without `close_notify`. HTTP knows where an answer ends, except for bodies
+                // that end with the connection, which are not used.
                 Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
                     Poll::Ready(Ok(()))
                 }

@@ -41,7 +41,7 @@ impl WriteTracker {
         self.permit.check(self.clock.now())
     }
 
-    /// Records that bytes may have left.
+    /// Bytes may have left.
     pub(super) fn before_write(&self) -> Result<(), Failure> {
         let mut state = lock(&self.state);
         match *state {
@@ -53,7 +53,7 @@ impl WriteTracker {
         Ok(())
     }
 
-    /// Whether a byte may have left. If none has, none will.
+    /// If no byte has left, none will.
     pub(super) fn give_up(&self) -> bool {
         let mut state = lock(&self.state);
         if *state == State::Wrote {
@@ -63,13 +63,12 @@ impl WriteTracker {
         false
     }
 
-    /// Returns until when bytes may still leave; `None` if none has left.
+    /// `None` if none has left.
     pub(super) fn late_until(&self) -> Option<BootTime> {
         self.give_up().then(|| self.clock.now().after(self.late_max))
     }
 
-    /// Waits until the lane withdraws consent with nothing written; then nothing will be. Never returns for a
-    /// request that has begun.
+    /// Waits until the lane withdraws consent with nothing written. Never returns for a request that has begun.
     pub(super) async fn withdrawn(&self) {
         self.permit.cancelled.cancelled().await;
         if self.give_up() {
@@ -92,21 +91,20 @@ pub(super) struct SocketState {
 
 #[derive(Debug, Default)]
 struct Requests {
-    /// HTTP/1: the request under way. HTTP/2: the one being handed over, without a stream id yet.
+    /// HTTP/1: under way. HTTP/2: being handed over, without a stream id yet.
     current: Option<Arc<WriteTracker>>,
-    /// HTTP/2: the requests under way. Bounded by the connection's limit on requests.
+    /// HTTP/2: under way. Bounded by the connection's limit on requests.
     streams: BTreeMap<u32, Arc<WriteTracker>>,
 }
 
 impl SocketState {
-    /// Later bytes belong to this request. Until [`Self::answered`], closing the socket discards unsent
-    /// bytes.
+    /// Later bytes belong to this request. Until [`Self::answered`], closing the socket discards unsent bytes.
     pub(super) fn begin(&self, request: Arc<WriteTracker>) {
         self.discard_unsent();
         lock(&self.requests).current = Some(request);
     }
 
-    /// The request is answered, so the socket may close normally.
+    /// The socket may close normally.
     pub(super) fn answered(&self) {
         lock(&self.requests).current = None;
         self.discard.store(false, Ordering::Relaxed);
@@ -164,7 +162,7 @@ impl SocketState {
         asked.map_err(|failure| self.refuse(failure))
     }
 
-    /// Refuses all writes if another process may own the lane. All requests of a connection are of one lane.
+    /// Another process may own the lane. All requests of a connection are of one lane.
     pub(super) fn check_lease(&self) -> io::Result<()> {
         let requests = lock(&self.requests);
         let lost = requests.streams.values().chain(&requests.current).any(|one| one.has_lost_its_lane());

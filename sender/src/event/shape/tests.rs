@@ -266,7 +266,6 @@ fn no_more_is_made_of_data_than_it_may_become() {
 
 type Leaves = Vec<(Vec<String>, String)>;
 
-/// Arrays add nothing to a path.
 fn leaves(json: Json<'_>, path: &[String], found: &mut Leaves) {
     match json.kind() {
         JsonKind::Object => {

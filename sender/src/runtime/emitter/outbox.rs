@@ -23,7 +23,7 @@ pub(in crate::runtime) enum Outboxed {
     Gone,
     /// The caller did not want it tried.
     Untried,
-    /// It stays. `refused` cannot take it now, and `withheld` were not asked; other lanes may have it.
+    /// It stays. `refused` cannot take it now, and `withheld` were not asked.
     Waits { refused: Vec<LaneId>, withheld: Vec<LaneId>, error: Option<EmitError> },
     /// It stays, and must be matched again.
     Stale,
@@ -33,9 +33,9 @@ pub(in crate::runtime) enum Outboxed {
 
 /// Which rows to try, and for which lanes.
 pub(in crate::runtime) trait Wanted {
-    /// Whether to try a row that these lanes want.
+    /// These lanes want the row.
     fn wants(&self, lanes: &[LaneId]) -> bool;
-    /// Whether an older row may wait for this lane.
+    /// An older row may wait for this lane.
     fn withholds(&self, row: OutboxId, lane: LaneId) -> bool;
 }
 
@@ -50,7 +50,7 @@ enum Plan {
     Leave(Outboxed),
 }
 
-/// `Err` is the reason to set the row aside, where it would block itself and all later rows for ever.
+/// `Err` is the reason to set the row aside: it would block itself and all later rows for ever.
 fn fate(answer: Result<Accepted, Unrecorded>, asked: Asked) -> Result<Outboxed, String> {
     let Asked { lanes, withheld } = asked;
     let full = match answer {
@@ -73,7 +73,7 @@ fn fate(answer: Result<Accepted, Unrecorded>, asked: Asked) -> Result<Outboxed, 
 }
 
 impl Emitter {
-    /// Emits the wanted rows in order, about one commit's worth at a time. Blocks until they are durable.
+    /// Emits in order, about one commit's worth at a time. Blocks until all is durable.
     pub(in crate::runtime) fn emit_outbox(
         self: &Arc<Self>,
         reader: &dyn Reader,
@@ -164,8 +164,7 @@ impl Emitter {
         if !wanted.wants(&lanes) {
             return Ok(Plan::Leave(Outboxed::Untried));
         }
-        // Skips lanes that have their part already. A broken subscriber that matches blocks the event for
-        // all.
+        // Lanes may have their part already. A broken subscriber that matches blocks the event for all.
         if let Some(id) = &row.event
             && roster.in_the_way(&offer.event_type).is_none()
         {
@@ -194,7 +193,7 @@ impl Emitter {
         })
     }
 
-    /// Waits until the rows are set aside durably. Otherwise the next poll would log them again.
+    /// Otherwise the next poll would log them again.
     fn reject(&self, rejects: Vec<RejectOutbox>) -> Result<(), EmitError> {
         if rejects.is_empty() {
             return Ok(());

@@ -1,18 +1,17 @@
-//! The subscribers that were refused an event. Thousands of events may each be refused for thousands of
-//! subscribers, so answers list the first ones and count the rest.
+//! Thousands of events may each be refused for thousands of subscribers, so answers list the first ones and count the
+//! rest.
 
 use super::{Accepted, EmitError};
 use crate::engine::LaneId;
 use crate::store::reply::FullLane;
 
 const LISTED_MAX: usize = 100;
-/// Refusals listed in one request. Beyond it, each event lists one.
+/// Beyond it, each event lists one.
 const LISTED_TOGETHER_MAX: usize = 10_000;
 
-/// A subscriber that was refused an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// Its queue has no room, or is too small for the body.
+    /// No room, or too small for the body.
     Full(FullLane),
     /// Its shape makes the body too long.
     LongBody(LaneId),
@@ -28,7 +27,6 @@ impl Refused {
         }
     }
 
-    /// The reason.
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
         match self {
@@ -37,7 +35,7 @@ impl Refused {
         }
     }
 
-    /// Whether a retry can never succeed.
+    /// A retry can never succeed.
     #[must_use]
     pub fn never_fits(&self) -> bool {
         match self {
@@ -47,7 +45,6 @@ impl Refused {
     }
 }
 
-/// Refused subscribers: the first ones, and the count of all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RefusedList {
     listed: Vec<Refused>,
@@ -61,31 +58,27 @@ impl RefusedList {
         Self { count: all.len(), listed: all, may_pass }
     }
 
-    /// The listed ones.
     #[must_use]
     pub fn listed(&self) -> &[Refused] {
         &self.listed
     }
 
-    /// How many there are, listed or not.
     #[must_use]
     pub const fn count(&self) -> usize {
         self.count
     }
 
-    /// How many are not listed.
     #[must_use]
     pub fn others(&self) -> usize {
         self.count.saturating_sub(self.listed.len())
     }
 
-    /// Whether no subscriber was refused the event.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Whether any, listed or not, may take the event later.
+    /// Any, listed or not, may take the event later.
     #[must_use]
     pub const fn may_pass(&self) -> bool {
         self.may_pass
@@ -99,14 +92,14 @@ impl RefusedList {
     }
 }
 
-/// Answers in the order of events, with bounded lists of refusals.
+/// Keeps the order of events.
 pub(super) struct Answers {
     all: Vec<Result<Accepted, EmitError>>,
     listed: usize,
 }
 
 impl Answers {
-    /// The default answer is `Busy`: subscribers changed faster than events could be matched.
+    /// Default answer `Busy`: subscribers changed faster than events could be matched.
     pub(super) fn new(events: usize) -> Self {
         Self { all: vec![Err(EmitError::Busy); events], listed: 0 }
     }

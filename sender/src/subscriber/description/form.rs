@@ -63,7 +63,7 @@ impl Form {
         }
     }
 
-    /// No setting's default, and within the range of every setting of this form.
+    /// Not the default, and within the range of every setting of this form.
     pub(in crate::subscriber) fn example(&self) -> Value {
         match self {
             Self::Duration => json!("2s"),

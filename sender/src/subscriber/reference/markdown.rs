@@ -48,7 +48,6 @@ fn push_forms(page: &mut String) {
     }
 }
 
-/// A table, then words, fields of rules and an example.
 fn push_settings(page: &mut String, group: &str, settings: &[&Setting]) {
     page.push_str(COLUMNS);
     for setting in settings {

@@ -45,7 +45,6 @@ fn beside(name: &str) -> Value {
     }
 }
 
-/// Includes the settings that it needs.
 fn agreed(name: &str, value: Value) -> Result<Agreement, String> {
     let settings = SettingsText::read(beside(name)).unwrap().patched(&only(name, value));
     let settings = settings.map_err(|error| error.to_string())?;
