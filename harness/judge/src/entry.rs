@@ -85,8 +85,9 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// Its word in JUnit files.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn lower(self) -> &'static str {
         match self {
             Self::Pass => "pass",
             Self::Fail => "fail",
@@ -99,8 +100,16 @@ impl Verdict {
 }
 
 impl fmt::Display for Verdict {
+    /// Its word in a terminal and on pages.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.word())
+        f.pad(match self {
+            Self::Pass => "PASS",
+            Self::Fail => "FAIL",
+            Self::Warn => "WARN",
+            Self::Inconclusive => "INCONCLUSIVE",
+            Self::NotApplicable => "NOT APPLICABLE",
+            Self::HarnessError => "HARNESS ERROR",
+        })
     }
 }
 

@@ -287,7 +287,7 @@ impl Sim {
         if swept.is_thin() {
             let least = Swept::JUDGED_MIN;
             line(format_args!(
-                "{name}: inconclusive: fewer than {least} % of the seeds showed enough to judge"
+                "{name}: INCONCLUSIVE: fewer than {least} % of the seeds showed enough to judge"
             ));
             return INCONCLUSIVE;
         }

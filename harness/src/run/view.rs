@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hookproof_judge::check::verdict::show;
+use hookproof_judge::check::verdict::moment;
 use hookproof_judge::scenario::SECOND;
 use hookproof_judge::trace::Lately;
 use hookproof_judge::trace::Recorder;
@@ -83,7 +83,7 @@ fn noted(lately: &Lately, failed: &[String]) -> Vec<String> {
     let worst = worst.map(|(_, name, waiting)| format!("most wait for {name}: {waiting}"));
     let fault = lately.fault.as_ref().map(|fault| {
         let whom = fault.detail.as_ref().map_or(String::new(), |whom| format!(" ({whom})"));
-        format!("last done to the sender: {}{whom} at {}", fault.kind, show(fault.t))
+        format!("last done to the sender: {}{whom} at {}", fault.kind, moment(fault.t))
     });
     let failed = (!failed.is_empty()).then(|| format!("already failed: {}", failed.join(", ")));
     worst.into_iter().chain(fault).chain(failed).collect()

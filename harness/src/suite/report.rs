@@ -378,13 +378,13 @@ impl Report {
     pub(super) fn summary(&self) -> String {
         let counts = self.counts();
         let named = [
-            (counts.pass, "pass"),
-            (counts.fail, "fail"),
-            (counts.warn, "warn"),
+            (counts.pass, "PASS"),
+            (counts.fail, "FAIL"),
+            (counts.warn, "WARN"),
             (counts.known, "failed as expected"),
-            (counts.inconclusive, "inconclusive"),
-            (counts.not_applicable, "not applicable"),
-            (counts.harness_error, "harness error"),
+            (counts.inconclusive, "INCONCLUSIVE"),
+            (counts.not_applicable, "NOT APPLICABLE"),
+            (counts.harness_error, "HARNESS ERROR"),
         ];
         let parts: Vec<String> = named
             .iter()

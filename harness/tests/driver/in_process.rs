@@ -69,7 +69,7 @@ const UNSIGNED: &str = "[sign]\nalgorithm = \"none\"\nid = \"x-id\"";
 #[tokio::test(flavor = "multi_thread")]
 async fn a_naive_sender_is_failed_with_a_witness() {
     let judged = Harness::new(BURST).driver(UNSIGNED).judge(Naive::default()).await.unwrap();
-    assert!(!judged.passed() && judged.to_string().contains("fail  rate.envelope"), "{judged}");
+    assert!(!judged.passed() && judged.to_string().contains("FAIL  rate.envelope"), "{judged}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -61,7 +61,7 @@ fn an_archive_is_unpacked_and_one_command_says_a_verdict() {
     command.args(["run", "hookproof/first.toml", "--set", "traffic.0.lasts=1s", "--only", "loss,identity"]);
     command.args(["--skip", "harness"]);
     let verdict = succeeds(command.current_dir(&to));
-    assert!(verdict.contains("first: pass: "), "{verdict}");
+    assert!(verdict.contains("first: PASS: "), "{verdict}");
 }
 
 /// Without TLS an attacker could replace both the archive and its checksum.

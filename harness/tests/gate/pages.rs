@@ -60,7 +60,7 @@ fn the_page_on_ci_works_in_any_shell() {
         }
     }
     let summary = fs::read_to_string(folder.path().join("summary.md")).unwrap();
-    let expected = if was_late(&verdicts(&report)) { "## first: inconclusive" } else { "## first: pass" };
+    let expected = if was_late(&verdicts(&report)) { "## first: INCONCLUSIVE" } else { "## first: PASS" };
     assert!(summary.starts_with(expected), "{summary}");
 }
 

@@ -127,7 +127,7 @@ fn every_chart_has_its_marks_and_nothing_is_loaded_from_anywhere() {
     assert_eq!(number(&found, "witnesses"), 0, "{found}");
     assert_eq!(found["loaded"], Value::Array(Vec::new()));
     assert!(
-        found["text"].as_str().is_some_and(|text| text.contains("golden\n") && text.contains("pass: ")),
+        found["text"].as_str().is_some_and(|text| text.contains("golden\n") && text.contains("PASS: ")),
         "{found}"
     );
 }

@@ -35,11 +35,11 @@ fn check_expecting(expect: &str, arguments: &[&str], code: i32, said: &str) {
 #[test]
 fn only_the_selected_checks_decide() {
     check("over-rate.jsonl", &[], 1, "2 failed: rate.envelope, recovery.no-storm; 24 passed, 1 inconclusive");
-    check("over-rate.jsonl", &["--skip", "rate.envelope,recovery"], 0, "golden: pass: 23 passed");
-    check("over-rate.jsonl", &["--only", "rate.envelope"], 1, "golden: fail: 1 failed: rate.envelope");
+    check("over-rate.jsonl", &["--skip", "rate.envelope,recovery"], 0, "golden: PASS: 23 passed");
+    check("over-rate.jsonl", &["--only", "rate.envelope"], 1, "golden: FAIL: 1 failed: rate.envelope");
     // The harness's own schedule affects every check, so only its name excludes it.
-    check("over-rate.jsonl", &["--only", "rate.window"], 0, "golden: pass: 2 passed");
-    check("over-rate.jsonl", &["--only", "rate.window", "--skip", "harness"], 0, "golden: pass: 1 passed");
+    check("over-rate.jsonl", &["--only", "rate.window"], 0, "golden: PASS: 2 passed");
+    check("over-rate.jsonl", &["--only", "rate.window", "--skip", "harness"], 0, "golden: PASS: 1 passed");
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn nothing_selected_is_inconclusive() {
 
 #[test]
 fn the_headline_counts_everything_and_quotes_the_thin_evidence() {
-    let said = "golden: pass: 26 passed, 1 inconclusive: retry.backoff-jitter (0 retry delays to judge; 200 are \
+    let said = "golden: PASS: 26 passed, 1 inconclusive: retry.backoff-jitter (0 retry delays to judge; 200 are \
                 needed)";
     check("good.jsonl", &[], 0, said);
 }
@@ -144,9 +144,9 @@ fn what_a_report_says_steers_no_terminal() {
 fn a_figure_that_somebody_wrote_fails_the_run_and_one_that_nobody_wrote_does_not() {
     // Half of this trace's deliveries wait for a pause that the endpoint asked for.
     check_expecting("latency.a = { p50 = \"1ms\" }", &[], 1, "1 failed: latency.first-attempt");
-    check_expecting("latency.a = { p50 = \"10s\" }", &[], 0, "golden: pass: 27 passed");
+    check_expecting("latency.a = { p50 = \"10s\" }", &[], 0, "golden: PASS: 27 passed");
     check_expecting("efficiency_min = 0.5", &[], 2, "efficiency (the machine's ceiling was not measured)");
-    check_expecting("gap_max = \"1h\"", &[], 0, "golden: pass: 26 passed");
+    check_expecting("gap_max = \"1h\"", &[], 0, "golden: PASS: 26 passed");
 }
 
 #[test]

@@ -174,7 +174,7 @@ fn a_sender_that_dies_for_good_still_gets_its_report() {
     let (code, said, trace, reported) =
         start("quiet", QUIET, &["--driver", driver.path().to_str().unwrap()]).end();
     // Its accepted and undelivered events are lost; a failed check then decides the exit code before the death does.
-    let failed = said.lines().any(|line| line.trim_start().starts_with("fail  "));
+    let failed = said.lines().any(|line| line.trim_start().starts_with("FAIL  "));
     assert_eq!(code, Some(if failed { 1 } else { 4 }), "{said}");
     assert_eq!(trace.unwrap().trailer.unwrap().ended, Ended::SenderGone);
     assert!(reported);

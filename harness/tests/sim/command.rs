@@ -33,7 +33,7 @@ fn the_printed_command_repeats_what_was_found() {
         let arguments: Vec<&str> = repeat.split(' ').collect();
         let again = hookproof(&arguments);
         assert_eq!(again.status.code(), Some(1), "{repeat}");
-        assert!(stdout(&again).contains(&format!("fail {found}: ")), "{repeat} does not repeat {found}");
+        assert!(stdout(&again).contains(&format!("FAIL {found}: ")), "{repeat} does not repeat {found}");
     }
 }
 
@@ -50,14 +50,14 @@ fn reports_are_written_in_every_form() {
     assert_eq!(code, Some(1), "{text}");
     let read = |path: &str| std::fs::read_to_string(path).unwrap();
     let report: hookproof_judge::report::Report = serde_json::from_str(&read(&json)).unwrap();
-    let failed = check_named(&text, "fail ").unwrap();
+    let failed = check_named(&text, "FAIL ").unwrap();
     assert!(
         report.judgement.verdicts.iter().any(|one| one.id == failed && one.status == Status::Fail),
         "{failed}"
     );
     assert!(read(&junit).contains("<failure message=\"fail: ") && read(&html).contains(&failed));
     let again: Vec<&str> = report.repeat.split(' ').skip(1).collect();
-    assert_eq!(check_named(&told(&again).1, "fail "), Some(failed), "{}", report.repeat);
+    assert_eq!(check_named(&told(&again).1, "FAIL "), Some(failed), "{}", report.repeat);
 }
 
 #[test]
@@ -124,8 +124,8 @@ fn what_was_not_judged_has_not_passed() {
     );
     let cases: [(&[&str], i32, &str); 6] = [
         (&["sim", empty.path().to_str().unwrap()], 2, "nothing to play"),
-        (&["sim", &unwanted], 2, "inconclusive"),
-        (&["sim", &unwanted, "--seeds", "3"], 2, "inconclusive"),
+        (&["sim", &unwanted], 2, "INCONCLUSIVE"),
+        (&["sim", &unwanted, "--seeds", "3"], 2, "INCONCLUSIVE"),
         (&["sim", &unwanted, "--seeds", "0"], 64, "0 is not in"),
         (&["sim", &many], 2, "not judged"),
         (&["sim", &unwanted, "--seeds", "3", "--figures"], 64, "cannot be used with"),

@@ -108,7 +108,7 @@ fn stripes_own_way_to_look_at_the_age_is_a_warning() {
     let url = format!("http://{address}/");
     let only = ["--profile", "stripe", "--only", "time.future,time.extreme,sig.wrong-secret"];
     let arguments = [&["receiver", &url, "--secret-env", "HOOK_SECRET"][..], &only].concat();
-    check(&arguments, 0, "1 pass · 2 warn");
+    check(&arguments, 0, "1 PASS · 2 WARN");
     check(&[&arguments[..], &["--strict"]].concat(), 1, "the greatest 64-bit number: 204; milliseconds: 204");
 }
 

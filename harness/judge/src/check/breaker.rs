@@ -19,7 +19,7 @@
 
 use super::evidence::{Evidence, Lane};
 use super::retry::Asked;
-use super::verdict::{Finding, Tally, show};
+use super::verdict::{Finding, Tally, show, show_beside};
 use crate::check::{Check, Picture, Stall};
 use crate::entry::Severity;
 use crate::scenario::Breaker;
@@ -179,7 +179,7 @@ fn begin(
             if t > since.saturating_add(grace) {
                 let what = format!(
                     "a request {} after the breaker opened; its cooldown is {}",
-                    show(t - since),
+                    show_beside(t - since, cooldown),
                     show(cooldown)
                 );
                 let tally = if probed { &mut found.cooldown } else { &mut found.opens };

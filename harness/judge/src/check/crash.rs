@@ -11,7 +11,7 @@
 use super::evidence::{Evidence, Outcome};
 use super::fault_windows::{Again, served_again};
 use super::outcomes::{Fate, fates, missing, not_settled_in_time, unless_late};
-use super::verdict::{Finding, Tally, Witness, show};
+use super::verdict::{Finding, Tally, Witness, show, show_beside};
 use crate::check::{Check, Picture};
 use crate::entry::Severity;
 use crate::scenario::FaultAction;
@@ -112,7 +112,7 @@ pub(super) fn stop(evidence: &Evidence<'_>) -> Finding {
                 tally.broke(|| {
                     at(format!(
                         "the process took {} to exit; `stop_within` is {}",
-                        show(exit.t - could_end),
+                        show_beside(exit.t - could_end, within),
                         show(within)
                     ))
                 });

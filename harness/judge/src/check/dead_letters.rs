@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 
 use super::evidence::{Delivery, ENVELOPE_BYTES, Evidence, Lane, Outcome, concerns};
 use super::retry::after::contract_wait;
-use super::verdict::show;
+use super::verdict::{show, show_beside};
 use crate::scenario::{Answer, FaultAction, SECOND};
 use crate::trace::{Depth, Ended};
 
@@ -137,8 +137,13 @@ fn too_young(evidence: &Evidence<'_>, lane: &Lane<'_>, delivery: &Delivery) -> O
     let ttl = lane.subscriber.retry.ttl.0;
     let oldest =
         age.saturating_add(longest_delay(lane, lane.subscriber.retry.attempts)).saturating_add(SECOND);
-    (oldest < ttl)
-        .then(|| format!("given up as expired at an age of at most {}; its ttl is {}", show(age), show(ttl)))
+    (oldest < ttl).then(|| {
+        format!(
+            "given up as expired at an age of at most {}; its ttl is {}",
+            show_beside(age, ttl),
+            show(ttl)
+        )
+    })
 }
 
 /// The earliest moment at which a listed dead letter can have been given up for its reason.

@@ -10,7 +10,7 @@
 use super::dead_letters::{longest_delay, waiting_at_end};
 use super::evidence::{Delivery, Evidence, Exchange, Lane, Outcome};
 use super::retry::after::contract_wait;
-use super::verdict::{Finding, Tally, show};
+use super::verdict::{Finding, Tally, show, show_beside};
 use crate::check::{Check, Stall};
 use crate::entry::Severity;
 use crate::scenario::{Answer, SECOND, Subscriber};
@@ -72,7 +72,8 @@ pub(super) fn timeout(evidence: &Evidence<'_>) -> Finding {
             tally.see();
             let open = exchange.end - exchange.t;
             if open > timeout.saturating_add(NOTICE) {
-                let what = format!("open for {}; the deadline is {}", show(open), show(timeout));
+                let what =
+                    format!("open for {}; the deadline is {}", show_beside(open, timeout), show(timeout));
                 tally.broke(|| evidence.witness(at, &[*n], what));
             }
         }

@@ -17,7 +17,7 @@
 use super::evidence::{Delivery, Evidence};
 use super::isolation::unexplained;
 use super::outcomes::replaced;
-use super::verdict::{Finding, Found, Tally, Witness, show};
+use super::verdict::{Finding, Found, Tally, Witness, show, show_beside};
 use crate::check::{Check, Picture, Simulated, Stall};
 use crate::entry::Severity;
 use crate::scenario::{Duration, LatencyBound, Percentiles, SECOND};
@@ -161,7 +161,8 @@ fn hold(
         let Some(Duration(allowed)) = allowed else { continue };
         tally.see();
         if value > allowed {
-            let what = format!("{label} is {}; expected at most {}", show(value), show(allowed));
+            let what =
+                format!("{label} is {}; expected at most {}", show_beside(value, allowed), show(allowed));
             let until =
                 bound.lasts.map_or(u64::MAX, |lasts| bound.at.0.saturating_add(lasts.0)).min(evidence.end);
             let subscriber = Some(bound.name.clone());
@@ -310,7 +311,7 @@ pub(super) fn schedule(evidence: &Evidence<'_>) -> Finding {
     } else if p99 > allowed {
         Finding::unseen(format!(
             "the generator was late: p99 {}; `schedule_late` allows {}",
-            show(p99),
+            show_beside(p99, allowed),
             show(allowed)
         ))
     } else if unoffered * UNOFFERED_SHARE > lags.len() as u64 + unoffered {

@@ -16,7 +16,7 @@
 //! that is too slow for its load is late with everything, and is not judged here.
 
 use super::evidence::{Evidence, Lane};
-use super::verdict::{Finding, Tally, show};
+use super::verdict::{Finding, Tally, show, show_beside};
 use crate::check::{Check, Picture, Simulated, Stall};
 use crate::entry::Severity;
 use crate::scenario::{Answer, Behaviour, Limit, SECOND, Subscriber};
@@ -134,12 +134,19 @@ pub(super) fn latency(evidence: &Evidence<'_>) -> Finding {
         if worst.as_ref().is_none_or(|(most, _)| beside > *most) {
             worst = Some((
                 beside,
-                format!("{name}: {} beside slow endpoints, {} before", show(beside), show(alone)),
+                format!(
+                    "{name}: {} beside slow endpoints, {} before",
+                    show_beside(beside, alone),
+                    show(alone)
+                ),
             ));
         }
         if beside > alone.saturating_add(evidence.scenario.expect.slower_beside_slow.0) {
-            let what =
-                format!("p95 of the wait: {} beside slow endpoints, {} before", show(beside), show(alone));
+            let what = format!(
+                "p95 of the wait: {} beside slow endpoints, {} before",
+                show_beside(beside, alone),
+                show(alone)
+            );
             tally.broke(|| super::verdict::Witness {
                 from,
                 until: until.min(evidence.end),

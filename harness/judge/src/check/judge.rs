@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::evidence::{Evidence, Lane};
 use super::retry::Asked;
 use super::stall::Stalls;
-use super::verdict::{Figure, Finding, Found, Severity, Status, Witness, show};
+use super::verdict::{Figure, Finding, Found, Severity, Status, Witness, moment, show};
 use super::{CHECKS, Check, WallClock, epochs};
 use crate::entry::Selection;
 use crate::scenario::{FaultKind, Known, SECOND, Scenario};
@@ -336,7 +336,7 @@ fn unless_set(finding: Finding, set: &ClockSet, last: Option<u64>) -> Finding {
     if !says_nothing {
         return finding;
     }
-    let (far, at) = (show(set.ns.unsigned_abs()), show(set.until));
+    let (far, at) = (show(set.ns.unsigned_abs()), moment(set.until));
     let side = if set.ns < 0 { "back" } else { "ahead" };
     let why = format!("the machine's wall clock, which the sender reads, was set {side} by {far} at {at}");
     Finding { found: Found::Unseen, sentence: format!("{}; but {why}", finding.sentence), ..finding }

@@ -26,7 +26,7 @@ use super::evidence::{Delivery, Evidence, Exchange, Lane};
 use super::outcomes::{Fate, fates_of};
 use super::rate::utilisation::busy;
 use super::retry::told_until;
-use super::verdict::{Finding, Tally, Witness, show};
+use super::verdict::{Finding, Tally, Witness, show, show_beside};
 use crate::check::{Check, Picture};
 use crate::scenario::{Limit, SECOND};
 use crate::trace::Lack;
@@ -71,7 +71,7 @@ pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
                 let what = format!(
                     "no request for {}, though a delivery was due and nothing held it back; at most {} is \
                         allowed",
-                    show(silent),
+                    show_beside(silent, most),
                     show(most)
                 );
                 tally.broke(|| Witness { from: since, until, ..evidence.witness(at, &[], what) });

@@ -11,7 +11,7 @@ use super::dead_letters::said_gone;
 use super::evidence::{Delivery, Evidence, Outcome};
 use super::outcomes::{Fate, fates};
 use super::outcomes::{missing, not_settled_in_time, unless_late};
-use super::verdict::{Finding, Tally};
+use super::verdict::{Finding, Tally, show_bytes, show_bytes_beside};
 use crate::check::{Check, Simulated};
 use crate::entry::Severity;
 use crate::scenario::{Answer, SECOND};
@@ -180,12 +180,14 @@ pub(super) fn huge_answer(evidence: &Evidence<'_>) -> Finding {
     let allowed = evidence.scenario.expect.holds.rss_growth_max.map_or(GROWTH_MAX, |size| size.0);
     let growth = most.saturating_sub(before);
     let finding = if growth <= allowed {
-        Finding::held(format!("memory grew by {} KiB while endpoints sent huge answers", growth >> 10))
+        Finding::held(format!("memory grew by {} while endpoints sent huge answers", show_bytes(growth)))
     } else {
-        let sentence = format!("memory grew by {} KiB; {} KiB are allowed", growth >> 10, allowed >> 10);
+        let sentence = format!(
+            "memory grew by {}; allowed: {}",
+            show_bytes_beside(growth, allowed),
+            show_bytes(allowed)
+        );
         Finding::broken(sentence, Vec::new())
     };
-    finding
-        .with("resident before", format!("{} KiB", before >> 10))
-        .with("most", format!("{} KiB", most >> 10))
+    finding.with("resident before", show_bytes(before)).with("most", show_bytes(most))
 }

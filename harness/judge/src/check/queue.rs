@@ -21,7 +21,7 @@
 use super::dead_letters::room;
 use super::evidence::{Delivery, ENVELOPE_BYTES, Evidence, Lane, concerns};
 use super::retry::Asked;
-use super::verdict::{Finding, Found, Tally, Witness, show};
+use super::verdict::{Finding, Found, Tally, Witness, show, show_beside, show_bytes, show_bytes_beside};
 use crate::check::{Check, Picture, Simulated, Stall};
 use crate::entry::Severity;
 use crate::scenario::{SECOND, Size, Subscriber, WhenFull};
@@ -57,7 +57,8 @@ pub(super) fn bounded(evidence: &Evidence<'_>) -> Finding {
             tally.broke(|| at(depth, format!("{waiting} deliveries wait; the bound is {rows}")));
         }
         if let Some((have, size)) = depth.bytes.zip(bytes).filter(|(have, size)| *have > size.0) {
-            tally.broke(|| at(depth, format!("{have} bytes wait; the bound is {size}")));
+            let (have, bound) = (show_bytes_beside(have, size.0), show_bytes(size.0));
+            tally.broke(|| at(depth, format!("{have} wait; the bound is {bound}")));
         }
     }
     let sums = conserved(evidence, &mut tally);
@@ -325,16 +326,16 @@ pub(super) fn memory(evidence: &Evidence<'_>) -> Finding {
     };
     let (t, most) = resident.iter().max_by_key(|(_, bytes)| *bytes).copied().unwrap_or_default();
     let growth = most.saturating_sub(*first);
+    let (grown, most_grown) = (show_bytes_beside(growth, allowed.0), show_bytes(allowed.0));
+    let sentence = format!("memory grew by {grown}; allowed: {most_grown}");
     let finding = if growth <= allowed.0 {
-        Finding::held(format!("memory grew by {} KiB; {allowed} are allowed", growth >> 10))
+        Finding::held(sentence)
     } else {
-        let what = format!("{} KiB resident, {} KiB at first", most >> 10, first >> 10);
+        let what = format!("{} resident, {} at first", show_bytes(most), show_bytes(*first));
         let witness = Witness { subscriber: None, from: t, until: t, what, arrivals: Vec::new() };
-        Finding::broken(format!("memory grew by {} KiB; {allowed} are allowed", growth >> 10), vec![witness])
+        Finding::broken(sentence, vec![witness])
     };
-    finding
-        .with("resident at first", format!("{} KiB", first >> 10))
-        .with("most", format!("{} KiB", most >> 10))
+    finding.with("resident at first", show_bytes(*first)).with("most", show_bytes(most))
 }
 
 pub(super) const EXPIRES: Check = Check {
@@ -373,7 +374,7 @@ pub(super) fn expires(evidence: &Evidence<'_>) -> Finding {
         let excused = |t: u64| t >= redriven && taken >= redriven;
         let late = |n: &&u32| evidence.sent_from(**n) > until && !excused(evidence.exchange(**n).t);
         if let Some(n) = evidence.attempts(delivery).iter().find(late) {
-            let age = show(evidence.exchange(*n).t - accepted);
+            let age = show_beside(evidence.exchange(*n).t - accepted, ttl);
             let what = format!("sent at an age of {age}; its ttl is {}", show(ttl));
             tally.broke(|| evidence.witness(delivery.lane, &[*n], what));
         }

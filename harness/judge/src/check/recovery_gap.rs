@@ -26,7 +26,7 @@
 
 use super::evidence::{Delivery, Evidence, Exchange, Lane, Outcome};
 use super::retry::told_until;
-use super::verdict::{Finding, Tally, show};
+use super::verdict::{Finding, Tally, show, show_beside};
 use crate::check::{Check, Picture, Simulated, Stall};
 use crate::entry::Severity;
 use crate::scenario::{FaultAction, FaultKind, Store};
@@ -93,7 +93,7 @@ pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
                             Some(_) => {
                                 format!(
                                     "no request for {}; at most {} is allowed",
-                                    show(length),
+                                    show_beside(length, allowed),
                                     show(allowed)
                                 )
                             }

@@ -16,7 +16,7 @@
 use super::evidence::{ENVELOPE_BYTES, Evidence};
 use super::fault_windows::Outages;
 use super::judge::{lacking, unless_clock_set};
-use super::verdict::{Finding, Found, Tally, Witness, show};
+use super::verdict::{Finding, Found, Tally, Witness, show, show_bytes};
 use crate::check::{Check, Picture, Simulated};
 use crate::entry::Severity;
 use crate::scenario::{Duration, SECOND, Size, Store};
@@ -139,15 +139,16 @@ fn sized(evidence: &Evidence<'_>, most: Size) -> Finding {
         let kept = bytes.saturating_sub(waiting.saturating_mul(each));
         largest = largest.max(*bytes);
         if kept > most.0 {
+            let (bytes, most) = (show_bytes(*bytes), show_bytes(most.0));
             let what = format!(
-                "{bytes} bytes on disk with at most {waiting} deliveries waiting; the bound is {most}"
+                "{bytes} on disk with at most {waiting} deliveries waiting; the bound without them is {most}"
             );
             tally.broke(|| at(depth, what));
         }
     }
     tally
         .finding("disk samples after a delivery", "within the declared size", "above the declared size")
-        .with("most on disk", format!("{} KiB", largest >> 10))
+        .with("most on disk", show_bytes(largest))
 }
 
 /// The largest number of offered, undelivered deliveries so far: each moment at which it grew, with the new

@@ -19,7 +19,7 @@
 use super::epochs::{Epoch, TIMESTAMP_TOLERANCE};
 use super::evidence::Evidence;
 use super::rate::Level;
-use super::verdict::{Finding, Found, Witness, show};
+use super::verdict::{Finding, Found, Witness, moment, show};
 use super::{Check, Stall};
 use crate::entry::Severity;
 use crate::scenario::SECOND;
@@ -79,7 +79,7 @@ impl<'e> Stalls<'e> {
         };
         let Some((from, until)) = touched else { return finding };
         self.silenced.push(check.id);
-        let (at, length) = (show(from), show(until - from));
+        let (at, length) = (moment(from), show(until - from));
         let why = format!("the harness's own endpoints stalled for {length} at {at}, which may be the cause");
         Finding { found: Found::Unseen, sentence: format!("{}; but {why}", finding.sentence), ..finding }
     }
@@ -229,7 +229,7 @@ pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
     let Some(longest) = own().max_by_key(|stall| length(stall)) else {
         return Finding::held("the thread that stamps arrivals never stalled");
     };
-    let (count, most, at) = (own().count(), show(length(longest)), show(longest.from));
+    let (count, most, at) = (own().count(), show(length(longest)), moment(longest.from));
     Finding::held(format!(
         "the thread that stamps arrivals stalled {count} times, at most for {most} (at {at})"
     ))

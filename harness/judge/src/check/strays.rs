@@ -5,7 +5,7 @@
 //! and carries an event of the run.
 
 use super::evidence::Evidence;
-use super::verdict::{Finding, Tally, Witness, show};
+use super::verdict::{Finding, Tally, Witness, moment};
 use crate::check::Check;
 use crate::entry::Severity;
 use crate::trace::{Stray, StrayKind};
@@ -60,5 +60,5 @@ fn what(stray: &Stray) -> String {
         StrayKind::Handshake => "a failed TLS handshake",
     };
     let more = if stray.count > 1 { format!(", {} in total", stray.count) } else { String::new() };
-    format!("{what} at {}: {}{more}", show(stray.t), stray.said)
+    format!("{what} at {}: {}{more}", moment(stray.t), stray.said)
 }

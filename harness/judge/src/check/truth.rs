@@ -24,7 +24,7 @@ use super::dead_letters::dead_from;
 use super::evidence::ENVELOPE_BYTES;
 use super::evidence::{Evidence, Outcome};
 use super::fault_windows::Outages;
-use super::verdict::{Finding, Found, Tally, Witness, show};
+use super::verdict::{Finding, Found, Tally, Witness, moment, show};
 use crate::check::{Check, Picture};
 use crate::entry::Severity;
 use crate::scenario::SECOND;
@@ -83,7 +83,7 @@ pub(super) fn truth(evidence: &Evidence<'_>) -> Finding {
         Some((from, until)) => Finding::unseen(format!(
             "the sender reported nothing about its queue for {}, from {} on",
             show(until - from),
-            show(from)
+            moment(from)
         )),
         None => finding,
     }

@@ -10,7 +10,7 @@ use super::judge::Verdict;
 use super::outcomes::{fates_of, settled_at};
 use super::rate::Level;
 use super::retry::{Asked, told_until};
-use super::verdict::{Status, Witness, show};
+use super::verdict::{Status, Witness, moment, show};
 use super::{CHECKS, Check, Picture};
 use crate::scenario::SECOND;
 use crate::trace::CutKind;
@@ -314,11 +314,11 @@ fn steps(evidence: &Evidence<'_>, lane: &Lane<'_>, delivery: &Delivery, witness:
         let is_accused = witness.arrivals.contains(&u64::from(n));
         let came = Some(came(exchange.outcome))
             .map(|came| if is_accused && came == Came::Taken { Came::Accused } else { came });
-        let what = format!("attempt {number} at {}: {outcome}", show(exchange.t));
+        let what = format!("attempt {number} at {}: {outcome}", moment(exchange.t));
         steps.push(Step { from: exchange.t, until: exchange.end, came, what });
         let until = asked.map(Asked::read).and_then(|asked| asked.until(evidence, exchange, cap));
         if let Some(until) = until {
-            let what = format!("no retry before {}", show(until));
+            let what = format!("no retry before {}", moment(until));
             steps.push(Step { from: exchange.begun, until, came: None, what });
         }
     }

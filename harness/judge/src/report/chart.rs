@@ -8,7 +8,7 @@
 
 use maud::{Markup, html};
 
-use crate::check::verdict::show;
+use crate::check::verdict::moment;
 
 /// The width, in units of the page's drawing, and in finer ones of the plot.
 const WIDTH: u64 = 720;
@@ -400,7 +400,7 @@ pub(super) fn moments((from, until): (u64, u64)) -> Vec<(u64, String)> {
     let step = [1, 2, 5, 10].map(|one| one * power).into_iter().find(|step| *step >= rough).unwrap_or(rough);
     let first = from.div_ceil(step);
     let steps = (first..=first.saturating_add(12)).map_while(|at| at.checked_mul(step));
-    steps.take_while(|t| *t <= until).map(|t| (t, if t == 0 { "0".to_owned() } else { show(t) })).collect()
+    steps.take_while(|t| *t <= until).map(|t| (t, if t == 0 { "0".to_owned() } else { moment(t) })).collect()
 }
 
 /// At most [`POINTS_MAX`] points: the highest and the lowest of neighbours, so that no peak is averaged away.

@@ -477,16 +477,16 @@ mod tests {
     #[test]
     fn a_pass_that_no_longer_concerns_the_run_is_worse_unless_allowed() {
         let (base, new) = ([run("pass", "0.4", 100)], [run("not-applicable", "0.4", 100)]);
-        check(&base, &new, &[], &["rate.envelope: was pass, is not applicable"]);
+        check(&base, &new, &[], &["rate.envelope: was PASS, is NOT APPLICABLE"]);
         check(&base, &new, &[Allowed::NotApplicable], &[]);
         check(&new, &base, &[], &[]);
         check(
             &base,
             &[run("fail", "0.4", 100)],
             &[Allowed::NotApplicable],
-            &["rate.envelope: was pass, is fail"],
+            &["rate.envelope: was PASS, is FAIL"],
         );
-        check(&base, &[run("inconclusive", "0.4", 100)], &[], &["rate.envelope: was pass, is inconclusive"]);
+        check(&base, &[run("inconclusive", "0.4", 100)], &[], &["rate.envelope: was PASS, is INCONCLUSIVE"]);
     }
 
     #[test]
@@ -495,10 +495,10 @@ mod tests {
         let (one, other) = (runs(["pass", "not-applicable"]), runs(["not-applicable", "pass"]));
         let passed = [run("pass", "0.4", 100)];
         for some in [&one, &other] {
-            check(&passed, some, &[], &["rate.envelope: was pass, is not applicable"]);
+            check(&passed, some, &[], &["rate.envelope: was PASS, is NOT APPLICABLE"]);
             check(some, &passed, &[], &[]);
             check(some, &one, &[], &[]);
-            check(some, &[run("warn", "0.4", 100)], &[], &["rate.envelope: was not applicable, is warn"]);
+            check(some, &[run("warn", "0.4", 100)], &[], &["rate.envelope: was NOT APPLICABLE, is WARN"]);
         }
     }
 
@@ -508,7 +508,7 @@ mod tests {
         new.judgement.verdicts.clear();
         check(&base, &[new.clone()], &[], &["rate.envelope: was fail, and is not judged any more"]);
         check(&base, &[new.clone()], &[Allowed::MissingCheck], &[]);
-        check(&[new], &base, &[], &["rate.envelope: was not judged, is fail"]);
+        check(&[new], &base, &[], &["rate.envelope: was not judged, is FAIL"]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::chart::{BANDS_MAX, Band, Chart, Shape};
 use super::drawn::{Drawn, LaneDrawn};
 use super::run::{Report, SubscriberReport};
 use crate::check::figures::thousandths;
-use crate::check::verdict::show;
+use crate::check::verdict::{moment, show};
 use crate::check::witness_context::{Came, Closeup};
 use crate::check::{Status, Witness};
 use crate::scenario::SECOND;
@@ -149,14 +149,19 @@ fn faults(report: &Report) -> Vec<Band> {
     let is_broken = |at: u64| breaks.iter().any(|one| one.from.abs_diff(at) < SAME);
     let told = report.course.faults.iter().filter(|fault| !is_broken(fault.at)).map(|fault| {
         let until = fault.until.unwrap_or(fault.at);
-        Band { class: "fault", from: fault.at, until, what: format!("{} at {}", fault.what, show(fault.at)) }
+        Band {
+            class: "fault",
+            from: fault.at,
+            until,
+            what: format!("{} at {}", fault.what, moment(fault.at)),
+        }
     });
     let away = breaks.iter().map(|one| {
         let until = one.until.unwrap_or(report.course.lasted);
         let back = one
             .until
             .map_or("not seen back".to_owned(), |until| format!("back after {}", show(until - one.from)));
-        let what = format!("{} at {}, {back}", one.what, show(one.from));
+        let what = format!("{} at {}, {back}", one.what, moment(one.from));
         Band { class: "fault", from: one.from, until, what }
     });
     let mut bands: Vec<Band> = told.chain(away).collect();

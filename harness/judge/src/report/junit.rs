@@ -98,7 +98,7 @@ fn status(outcome: &Outcome) -> TestCaseStatus {
 
 fn case(one: &Case) -> TestCase {
     use catalogue::Verdict::{Fail, HarnessError, Inconclusive, NotApplicable, Pass, Warn};
-    let message = format!("{}: {}", one.status, one.seen);
+    let message = format!("{}: {}", one.status.lower(), one.seen);
     let (mut status, shown) = match (&one.excused, one.status) {
         (Some(why), _) => (TestCaseStatus::skipped(), format!("failed as expected ({why}): {}", one.seen)),
         (None, Pass | Warn) => (TestCaseStatus::success(), String::new()),
@@ -168,7 +168,7 @@ fn outcome(report: &Report, worse: &[String]) -> Outcome {
         (Some(why), _) => Outcome::Unproven(why.to_owned()),
         (None, Status::Fail) => Outcome::Failed(judgement.sentence.clone()),
         (None, Status::Inconclusive | Status::HarnessError) => {
-            Outcome::Unproven(format!("{}: {}", judgement.status, judgement.sentence))
+            Outcome::Unproven(format!("{}: {}", judgement.status.lower(), judgement.sentence))
         }
         (None, _) if !worse.is_empty() => Outcome::Failed(format!("worse than before: {}", worse.join("; "))),
         (None, Status::Pass | Status::Warn | Status::NotApplicable) => Outcome::Passed,

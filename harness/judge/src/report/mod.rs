@@ -27,7 +27,7 @@ pub use told::{html, html_awaited, html_live, html_unjudged};
 
 use crate::catalogue::{self, Verdict as Status};
 use crate::check::Witness;
-use crate::check::verdict::show;
+use crate::check::verdict::moment;
 
 // A report of any kind: a verdict, and parts in reading order. The makers of reports fill it; `page` renders
 // it as HTML.
@@ -102,7 +102,7 @@ impl Table {
 
 fn witnessed(witness: &Witness) -> String {
     let whose = witness.subscriber.as_deref().unwrap_or("the sender");
-    format!("at {}, {whose}: {}", show(witness.from), witness.what)
+    format!("at {}, {whose}: {}", moment(witness.from), witness.what)
 }
 
 fn remedy(id: &str) -> &'static str {

@@ -74,7 +74,7 @@ pub fn terminal(report: &Report, colours: Colours) -> String {
         let _ = writeln!(text, "{:>14}  this is no whole run: {why}", "-");
     }
     let judgement = &report.judgement;
-    let word = paint(judgement.status, judgement.status.word(), colours);
+    let word = paint(judgement.status, &judgement.status.to_string(), colours);
     let (scenario, sentence) = (in_one_line(&report.scenario), in_one_line(&judgement.sentence));
     let _ = writeln!(text, "\n{scenario}: {word}: {sentence}");
     let _ = writeln!(text, "repeat: {}", in_one_line(&report.repeat));
@@ -128,7 +128,7 @@ pub fn in_one_line(text: &str) -> String {
 }
 
 fn row(text: &mut String, verdict: &Verdict, width: usize, colours: Colours) {
-    let word = paint(verdict.status, &format!("{:>14}", verdict.status.word()), colours);
+    let word = paint(verdict.status, &format!("{:>14}", verdict.status), colours);
     let (id, sentence) = (in_one_line(&verdict.id), in_one_line(&verdict.sentence));
     let _ = writeln!(text, "{word}  {id:width$}  {sentence}");
     if !matches!(verdict.status, Status::Fail | Status::Warn) {

@@ -11,7 +11,7 @@ use super::junit::Unjudged;
 use super::run::{Report, SubscriberReport};
 use super::{Cell, Document, Headline, Part, Table, explained, witnessed};
 use crate::check::judge::DRIVER;
-use crate::check::verdict::{WITNESS_ARRIVALS_MAX, show};
+use crate::check::verdict::{WITNESS_ARRIVALS_MAX, moment, show};
 use crate::check::witness_context::Silence;
 use crate::check::{Status, Verdict, Witness};
 
@@ -139,17 +139,17 @@ fn happened(report: &Report) -> Vec<Part> {
     let silences = drawn.silences.iter().map(|one| silence(report, one));
     let breaks = drawn.breaks.iter().map(|one| {
         let heard = one.heard.map_or("no request came after that".to_owned(), |t| {
-            format!("the first request after that came at {}", show(t))
+            format!("the first request after that came at {}", moment(t))
         });
         match one.until {
             Some(until) => format!(
                 "{} at {}, ready again at {}, {} later; {heard}.",
                 one.what,
-                show(one.from),
-                show(until),
+                moment(one.from),
+                moment(until),
                 show(until - one.from)
             ),
-            None => format!("{} at {}, and not seen ready again; {heard}.", one.what, show(one.from)),
+            None => format!("{} at {}, and not seen ready again; {heard}.", one.what, moment(one.from)),
         }
     });
     let points: Vec<String> = silences.chain(breaks).collect();
@@ -165,13 +165,13 @@ fn silence(report: &Report, one: &Silence) -> String {
         report.course.faults.iter().rfind(|fault| near(fault.at) && fault.at <= one.from.saturating_add(1));
     let cause = cause.or_else(|| report.course.faults.iter().find(|fault| near(fault.at)));
     let cause =
-        cause.map_or(String::new(), |fault| format!(" Beside it: {} at {}.", fault.what, show(fault.at)));
+        cause.map_or(String::new(), |fault| format!(" Beside it: {} at {}.", fault.what, moment(fault.at)));
     format!(
         "{} heard nothing for {}, from {} to {}, though its endpoint was well and {} deliveries for it had not been tried.{cause}",
         one.subscriber,
         show(one.until - one.from),
-        show(one.from),
-        show(one.until),
+        moment(one.from),
+        moment(one.until),
         one.waited
     )
 }

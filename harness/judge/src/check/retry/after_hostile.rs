@@ -8,7 +8,7 @@
 use super::after::contract_wait;
 use super::{Asked, has};
 use crate::check::evidence::Evidence;
-use crate::check::verdict::{Finding, Tally, show};
+use crate::check::verdict::{Finding, Tally, moment, show};
 use crate::check::{Check, Stall, WallClock};
 use crate::entry::Severity;
 use crate::scenario::{RetryAfter, SECOND};
@@ -71,7 +71,7 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     if let Some(death) = deaths.min_by_key(|one| one.t) {
         let status = death.status.clone().unwrap_or_default();
         return Finding::broken(
-            format!("the sender ended by itself at {} ({status})", show(death.t)),
+            format!("the sender ended by itself at {} ({status})", moment(death.t)),
             Vec::new(),
         );
     }

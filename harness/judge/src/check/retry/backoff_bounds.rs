@@ -19,7 +19,7 @@
 use super::after::contract_wait;
 use super::backoff_jitter::{are_too_short, longest_draws};
 use crate::check::evidence::{Evidence, Exchange, Lane};
-use crate::check::verdict::{Finding, Tally, Witness, show};
+use crate::check::verdict::{Finding, Tally, Witness, show, show_beside};
 use crate::check::{Check, Stall};
 use crate::entry::Severity;
 use crate::scenario::{Answer, SECOND};
@@ -69,7 +69,7 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
         if next.t < from.saturating_add(least) {
             let what = format!(
                 "retried {} after failure {number}; the shortest delay is {}",
-                show(next.t.saturating_sub(from)),
+                show_beside(next.t.saturating_sub(from), least),
                 show(least)
             );
             tally.broke(|| evidence.witness(delivery.lane, &[before, after], what));
