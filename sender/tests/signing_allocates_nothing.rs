@@ -1,5 +1,4 @@
-//! Signing an attempt into a used buffer allocates nothing. Alone in its file, because it counts the allocations of
-//! the whole process.
+//! Alone in its file, because it counts the allocations of the whole process.
 
 use std::alloc::System;
 

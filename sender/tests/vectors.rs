@@ -1,4 +1,4 @@
-//! The signer reproduces the valid vectors of `scenarios/vectors/`, from specifications and public libraries.
+//! Valid vectors of `scenarios/vectors/`, from specifications and public libraries.
 
 #![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
@@ -6,7 +6,7 @@ use hookproof_sender::engine::time::StoreTime;
 use hookproof_sender::sign::{Attempt, Headers, Keys, Profile, Secret, Signer};
 use serde_json::Value;
 
-/// Published with a secret too short for our subscribers.
+/// Too short for our subscribers.
 const SHORT_SECRETS: [&str; 1] = ["rfc-4231-case-2-as-frozen"];
 
 struct Vector(Value);
@@ -40,7 +40,7 @@ impl Vector {
         headers
     }
 
-    /// The headers that differ. A list of signatures must contain ours.
+    /// A list of signatures must contain ours.
     fn differences(&self) -> Vec<String> {
         let differs = |name: &str, ours: &str| {
             let theirs = self.header(name).unwrap_or_default();
@@ -54,7 +54,6 @@ impl Vector {
     }
 }
 
-/// The valid vectors with text bodies and acceptable secrets.
 fn vectors() -> Vec<Vector> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../scenarios/vectors");
     let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());

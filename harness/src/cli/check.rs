@@ -128,7 +128,8 @@ pub(crate) struct Compare {
 
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct Allowances {
-    /// Differences that are no regression: missing-scenario, missing-check, not-applicable, scenario, driver, seed, figure
+    /// Differences that are no regression: missing-scenario, missing-check, not-applicable, scenario, driver, seed,
+    /// figure
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     pub(super) allow: Vec<Allowed>,
 }

@@ -84,7 +84,8 @@ fn played(check: &Check, file: &DriverFile) -> Result<Rehearsal, (u8, String)> {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Endpoints that the world can reach")]
 pub(super) struct ReachArgs {
-    /// Where endpoints listen, in place of loopback: an address of this machine, and with --public-url the port of all of them
+    /// Where endpoints listen, in place of loopback: an address of this machine, and with --public-url the port of
+    /// all of them
     #[arg(long, value_name = "ADDRESS[:PORT]")]
     bind: Option<Bind>,
     /// The URLs of subscribers: https://hooks.example.org/{endpoint} or

@@ -12,7 +12,8 @@ use super::out::{say, written};
 
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Forms {
-    /// Write the report as JSON, of several runs a list; - prints it on stdout, one line a run, instead of the table (not in `sim`)
+    /// Write the report as JSON, of several runs a list; - prints it on stdout, one line a run, instead of the table
+    /// (not in `sim`)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Write the report as JUnit XML, one suite a run, one test case for each check

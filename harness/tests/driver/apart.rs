@@ -1,5 +1,5 @@
-//! Senders outside the harness's processes: a stand-in for a container runtime with commands to start, stop and kill
-//! the sender, and a client whose death leaves the sender running.
+//! Senders outside the harness's processes: behind a stand-in for a container runtime, and a client whose death
+//! leaves the sender running.
 
 use std::path::Path;
 
@@ -8,8 +8,8 @@ use hookproof_judge::trace::{ProcessEvent, Trace};
 
 use super::{hookproof, ours};
 
-/// A minimal container runtime: `start` returns once the sender runs in its own session, `run` stays as a client, and
-/// `kill` and `stop` reach the sender.
+/// `start` returns once the sender runs in its own session, `run` stays as a client, and `kill` and `stop` reach the
+/// sender.
 const RUNTIME: &str = r#"#!/bin/sh
 set -eu
 did=$1 dir=$2
@@ -40,7 +40,6 @@ do = "kill"
 lasts = "300ms"
 "#;
 
-/// Our own sender behind the runtime; `start` is the command that starts it, and `more` adds sections.
 fn driver(start: &str, more: &str) -> String {
     let runtime = |word: &str| format!("\"sh\", \"{{{{ here }}}}/runtime\", \"{word}\", \"{{{{ dir }}}}\"");
     let text = ours().replacen("command = [", &format!("command = [\n  {},", runtime(start)), 1);
@@ -59,7 +58,6 @@ fn run(folder: &Path, scenario: &str, driver: &str) -> (Option<i32>, String) {
     let pid = std::fs::read_to_string(folder.join("out/struck/sender/pid")).unwrap();
     let sender = Path::new("/proc").join(pid.trim()).join("exe");
     let clock = Clock::begun();
-    // After its stop the sender answers no request, and takes some time to end.
     while sender.exists() {
         assert!(clock.now() < 30_000_000_000, "the sender was left behind: {said}");
         std::thread::yield_now();

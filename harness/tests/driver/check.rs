@@ -140,8 +140,7 @@ fn the_answer_is_for_machines_too() {
     assert_eq!(steps, expected);
 }
 
-/// Starts to check a driver with a sender that never gets ready, and waits until that sender was started. The shell
-/// runs `traps` before it becomes the sender.
+/// The sender never gets ready. Waits until it was started. The shell runs `traps` first.
 fn waiting(folder: &std::path::Path, traps: &str) -> Child {
     let (file, started) = (folder.join("driver.toml"), folder.join("started"));
     let script = format!("{traps} touch '{}'; exec sleep 60", started.display());
@@ -178,7 +177,7 @@ fn somebody_who_ends_it_is_told_so_by_its_exit_code() {
 #[test]
 fn somebody_who_ends_it_at_once_is_told_so_too() {
     let folder = tempfile::tempdir().unwrap();
-    // It ignores SIGTERM, which leaves time for a second signal.
+    // This leaves time for a second signal.
     let mut child = waiting(folder.path(), "trap '' TERM;");
     interrupt(&child);
     let mut stderr = BufReader::new(child.stderr.take().unwrap());

@@ -1,5 +1,3 @@
-//! Senders inside a test: a naive one fails with a witness, and one that keeps its contract passes.
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +6,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 
-/// Posts an unsigned event; the caller ignores the result.
 async fn post(url: &str, event: &NewEvent) -> std::io::Result<()> {
     let (host, path) = url.strip_prefix("http://").and_then(|rest| rest.split_once('/')).unwrap();
     let mut stream = TcpStream::connect(host).await?;

@@ -1,5 +1,4 @@
-//! Drivers of other senders: `hookproof driver check`, HTTPS, a proxy, a sender in Python with and without bugs, and
-//! senders inside a test.
+//! Drivers of other senders.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

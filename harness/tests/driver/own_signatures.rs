@@ -1,5 +1,4 @@
-//! A sender's own signatures, as a driver file describes them: against signatures of another program, and with each
-//! part of a request changed.
+//! Signatures of another program, and each part of a request changed.
 
 use hookproof::driver::DriverFile;
 use hookproof_judge::signature::{Key, Scheme, Seen, Wrong};

@@ -1,6 +1,3 @@
-//! Publicly reachable endpoints: TLS with the run's own authority, a public URL, a tunnel, control calls over HTTPS;
-//! and the faults that `check` finds there.
-
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +7,6 @@ use tokio::net::{TcpListener, TcpStream};
 use super::secure::{CONNECT, Front, driver, environment};
 use super::{hookproof, ours, shipped};
 
-/// Forwards connections from one port to another, byte by byte.
 struct Tunnel {
     outside: u16,
     inside: u16,
@@ -31,7 +27,6 @@ impl Tunnel {
             while let Ok((mut from, _)) = listener.accept().await {
                 counted.fetch_add(1, Ordering::SeqCst);
                 tokio::spawn(async move {
-                    // Both ends see a failure.
                     let Ok(mut to) = TcpStream::connect(("127.0.0.1", inside)).await else { return };
                     from.set_nodelay(true).unwrap();
                     to.set_nodelay(true).unwrap();
@@ -54,7 +49,6 @@ const BY_HOST: &str = "https://{endpoint}.hooks.localhost:PORT/";
 
 const TRUST: &str = "trust    = [\"--extra-roots\", \"{{ ca }}\"]\n";
 
-/// Two seconds of light traffic, with two attempts for each delivery.
 const QUIET: &str = r#"
 name = "quiet"
 drain = "10s"
@@ -95,7 +89,6 @@ fn quiet(driver: &str, url: &str) -> (Option<i32>, String) {
 
 #[test]
 fn our_sender_is_judged_over_https_alone_through_a_tunnel() {
-    /// Tries on a machine that may be too busy for a verdict.
     const TIMES: usize = 3;
     let folder = tempfile::tempdir().unwrap();
     let (front, tunnel) = (Front::open(folder.path()), Tunnel::open());

@@ -1,5 +1,4 @@
-//! A sender in plain Python, driven by a file: correct in its scenario, and caught with each of its bugs. Without
-//! `python3` a line is printed, unless `HOOKPROOF_DEMANDS` names it.
+//! A sender in plain Python. Without `python3` a line is printed, unless `HOOKPROOF_DEMANDS` names it.
 
 use std::process::Command;
 

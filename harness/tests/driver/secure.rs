@@ -1,6 +1,3 @@
-//! Control calls over HTTPS: a private authority, a client certificate, the environment's proxy, and a token that
-//! appears in no output of a run.
-
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,8 +14,8 @@ use super::{hookproof, ours};
 
 const TOKEN: &str = "a-token-that-nobody-may-see";
 
-/// A proxy, and behind it a TLS front that demands client certificates. It answers `CONNECT` as `staging.test`, and
-/// forwards to the same port of this machine.
+/// Behind the proxy, a TLS front demands client certificates. It answers `CONNECT` as `staging.test`, and forwards to
+/// the same port of this machine.
 pub(crate) struct Front {
     proxy: String,
     tunnels: Arc<AtomicUsize>,
@@ -26,7 +23,6 @@ pub(crate) struct Front {
 }
 
 impl Front {
-    /// Writes `ca.pem`, `client.pem` and `client.key` into the folder.
     pub(crate) fn open(folder: &Path) -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -71,7 +67,6 @@ impl Front {
     }
 }
 
-/// The client sees a failure.
 async fn pass(mut stream: TcpStream, acceptor: TlsAcceptor, tunnels: Arc<AtomicUsize>) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -170,7 +165,6 @@ fn a_token_of_the_environment_is_in_nothing_that_a_run_leaves_behind() {
         files += 1;
     }
     assert!(files >= 4, "{files} files: trace, page, report and log");
-    // Nor may a later failure reveal it.
     let (code, said) =
         run(driver(CONNECT).replace("Bearer {{ env.ACME_TOKEN }}", "Basic {{ env.ACME_TOKEN }}"));
     assert!(code == Some(4) && said.contains("401"), "{code:?}: {said}");

@@ -1,5 +1,3 @@
-//! The endpoints over HTTP/2: each stream is a separate request, with its own faults.
-
 use bytes::Bytes;
 use h2::Reason;
 use h2::client::SendRequest;

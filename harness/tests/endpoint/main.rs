@@ -1,4 +1,4 @@
-//! Endpoints over real sockets: every answer and network fault, from the sender's view and in the trace.
+//! Every answer and network fault, from the sender's view and in the trace.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -23,7 +23,6 @@ fn cuts(records: &[Record]) -> Vec<(CutKind, bool)> {
     records.iter().filter_map(cut).collect()
 }
 
-/// A request's result under one behaviour, and the trace's name for it.
 async fn check(answer: Answer, expected: Exchange, cut: Option<(CutKind, bool)>) {
     let (met, records) = play(&[behaviour(answer.clone())], 1).await;
     assert_eq!(met, [expected], "{answer:?}");
@@ -143,7 +142,6 @@ async fn a_peer_that_gives_up_before_the_answer_is_recorded_as_gone() {
     assert_eq!(cuts(&records), [(CutKind::PeerGone, true)]);
 }
 
-/// The starts of all recorded requests, complete or not.
 fn begun(records: &[Record]) -> Vec<u64> {
     let began = |record: &Record| match record {
         Record::Arrival(arrival) => Some(arrival.t),

@@ -1,6 +1,3 @@
-//! Endpoints over TLS, and endpoints that share a port: the same answers and faults, and requests that match no
-//! endpoint.
-
 use std::sync::Arc;
 use std::time::Duration as Length;
 
@@ -64,7 +61,6 @@ impl Place {
         by.connect(ServerName::try_from(host.to_owned()).unwrap(), socket).await
     }
 
-    /// Ends, and returns the records without those that every connection has.
     async fn end(self) -> Vec<Record> {
         let records = self.end_with_all().await;
         records.into_iter().filter(|record| !matches!(record, Record::Handshake(_))).collect()
@@ -126,7 +122,6 @@ async fn every_answer_and_fault_is_the_same_over_tls() {
         let mut stream = place.connect("127.0.0.1").await.unwrap();
         assert_eq!(send(&mut stream, &request()).await, expected, "{answer:?}");
         drop(stream);
-        // The end of the peer is noticed a little later.
         place.clock.pass(50_000_000).await;
         assert_eq!(cuts(&place.end().await), cut.into_iter().collect::<Vec<_>>(), "{answer:?}");
     }
@@ -198,7 +193,6 @@ async fn who_may_choose_speaks_http_2() {
     assert!(matches!(&place.end().await[0], Record::Arrival(one) if one.token == Some(7)));
 }
 
-/// The same trust, with HTTP/2 preferred.
 fn speaking_second(place: &Place) -> TlsConnector {
     let mut config = ClientConfig::clone(place.connector.config());
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
@@ -243,7 +237,6 @@ async fn when_a_connection_was_opened_and_when_tls_was_agreed_on_it_is_recorded(
 #[tokio::test]
 async fn handshakes_that_come_to_nothing_are_counted_with_their_reasons() {
     let place = Place::open(&["a"], None, &[]).await;
-    // A port scanner: connects, and sends nothing.
     drop(TcpStream::connect(place.endpoints.addresses()[0]).await.unwrap());
     let distrusting = trusting(RootCertStore::empty(), &[]);
     assert!(place.connect_by(&distrusting, "127.0.0.1").await.is_err());
@@ -267,7 +260,6 @@ fn to(target: &str, host: &str) -> String {
     )
 }
 
-/// Each arrival's endpoint and path.
 fn arrivals(records: &[Record]) -> Vec<(&str, &str)> {
     let arrivals =
         records.iter().filter_map(|one| if let Record::Arrival(one) = one { Some(one) } else { None });

@@ -12,7 +12,6 @@ use hookproof_play::traffic::Tokens;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Every request's body; the token is the seventh of run 0.
 pub(crate) const BODY: &str = "{\"token\":\"hptoken-00000000-0000000000000007\"}";
 
 const PATIENCE: Length = Length::from_millis(600);
@@ -45,7 +44,6 @@ pub(crate) fn behaviour(answer: Answer) -> Behaviour {
     }
 }
 
-/// A behaviour with start and duration in milliseconds.
 pub(crate) fn during(answer: Answer, from: u64, lasts: u64) -> Behaviour {
     let (at, lasts) = (Duration::from_millis(from), Some(Duration::from_millis(lasts)));
     Behaviour { at, lasts, ..behaviour(answer) }
@@ -96,7 +94,6 @@ pub(crate) async fn play(behaviours: &[Behaviour], requests: usize) -> (Vec<Exch
     play_at(behaviours, requests, at_ms).await
 }
 
-/// Starts at a time in milliseconds.
 pub(crate) async fn play_at(
     behaviours: &[Behaviour],
     requests: usize,
@@ -128,7 +125,6 @@ pub(crate) async fn abandon(behaviours: &[Behaviour]) -> Vec<Record> {
     set.end().await
 }
 
-/// Writes the bytes at once, and closes at the end of the answer; returns the trace's records.
 pub(crate) async fn write_at_once(behaviours: &[Behaviour], bytes: &[u8]) -> Vec<Record> {
     let set = set(1, behaviours).await;
     let mut stream = TcpStream::connect(set.endpoints.addresses()[0]).await.unwrap();
@@ -162,7 +158,7 @@ pub(crate) async fn with_one_secret(count: usize) -> Vec<Record> {
     Set { endpoints, clock, records, taken: VecDeque::new() }.end().await
 }
 
-/// Reads `bytes` bytes of an answer, and closes. Returns the records, and a time before the close.
+/// Returns the records, and a time before the close.
 pub(crate) async fn read_a_part(behaviours: &[Behaviour], bytes: usize) -> (Vec<Record>, u64) {
     let mut set = set(1, behaviours).await;
     let mut stream = TcpStream::connect(set.endpoints.addresses()[0]).await.unwrap();

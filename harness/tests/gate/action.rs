@@ -1,5 +1,3 @@
-//! The action's scripts, with a runner's variables and files.
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
@@ -8,7 +6,6 @@ use std::process::Command;
 use crate::api::Api;
 use crate::{archive, path, root, said, succeeds, there_is};
 
-/// Forty events at once for a partner with a burst of five and a rate of 20/s.
 const SCENARIO: &str = r#"
 name = "gate"
 drain = "20s"
@@ -25,7 +22,6 @@ const BOT: &str = "github-actions[bot]";
 
 const BRANCH: &str = "main$(touch pwned)`touch pwned`<b>@everyone";
 
-/// One job: a workspace with the base branch in `ba se`, and the runner's input.
 struct Job {
     folder: tempfile::TempDir,
     variables: BTreeMap<&'static str, String>,
@@ -110,7 +106,6 @@ impl Job {
     }
 }
 
-/// The sender gets a limit ten times too high, as a faulty driver might set it.
 fn generous(text: String) -> String {
     let changed = text
         .replace(r#""limit": {{ limit }},"#, r#""limit": {"rate": "200/s", "burst": 50, "in_flight": 50},"#);

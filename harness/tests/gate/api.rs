@@ -1,5 +1,3 @@
-//! The part of a code host's API that comments need, on loopback.
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};

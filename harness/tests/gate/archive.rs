@@ -1,5 +1,3 @@
-//! A release's archive: built, installed and used.
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,11 +12,11 @@ pub(crate) fn target() -> String {
 pub(crate) fn archive() -> [PathBuf; 2] {
     static MADE: OnceLock<PathBuf> = OnceLock::new();
     let made = MADE.get_or_init(|| {
-        // Statics are never dropped, so the folder belongs to the build, and the next run overwrites it.
+        // Statics are never dropped, so the folder belongs to the build.
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("archive");
         fs::create_dir_all(&folder).unwrap();
         let program = folder.join("program");
-        // Stripped like a release; debug information is most of the size here.
+        // Stripped like a release.
         succeeds(Command::new("strip").arg("-o").arg(&program).arg(env!("CARGO_BIN_EXE_hookproof")));
         let mut command = Command::new(root().join("packaging/archive"));
         succeeds(command.arg(&program).arg(target()).arg(&folder));
@@ -80,7 +78,7 @@ fn nothing_is_installed_from_an_address_without_tls() {
     assert!(!to.exists(), "something was installed");
 }
 
-/// A folder with a `curl` that answers for one host from files, because the installer requires TLS.
+/// The installer requires TLS, so this `curl` answers for one host from files.
 pub(crate) fn curl_for(host: &str, files: &Path, tools: &Path) -> PathBuf {
     fs::create_dir(tools).unwrap();
     let script = format!(
@@ -94,7 +92,6 @@ pub(crate) fn curl_for(host: &str, files: &Path, tools: &Path) -> PathBuf {
     tools.to_owned()
 }
 
-/// Fake `gh` and `curl`: GitHub's archive and its checksum are both forged.
 #[test]
 fn an_archive_without_an_attestation_is_not_installed() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,3 @@
-//! `hookproof init`, and the use of its files.
-
 use std::fs;
 use std::process::Command;
 

@@ -1,5 +1,4 @@
-//! The gate in a user's CI, with the real program: the action's scripts, a release's archive, the files of `init`,
-//! and the pages in docs/.
+//! The gate in a user's CI, with the real program.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -25,7 +24,6 @@ fn path() -> OsString {
     std::env::join_paths(std::iter::once(program).chain(std::env::split_paths(&known))).unwrap()
 }
 
-/// Whether the program exists. If not, prints a line, unless `HOOKPROOF_DEMANDS` names it.
 fn there_is(program: &str, test: &str) -> bool {
     let found = std::env::split_paths(&path()).any(|folder| folder.join(program).is_file());
     if !found {
@@ -43,8 +41,7 @@ fn verdicts(report: &Path) -> BTreeMap<String, String> {
     verdicts.iter().map(|verdict| (text(verdict, "id"), text(verdict, "status"))).collect()
 }
 
-/// A run of `init`'s files must not blame a correct sender. On a busy machine it may be inconclusive, and then it
-/// must report that the harness was late.
+/// On a busy machine a run may be inconclusive, and then it must report that the harness was late.
 #[track_caller]
 fn accuses_nobody(output: &Output, report: &Path) {
     let (code, said, verdicts) = (output.status.code(), said(output), verdicts(report));

@@ -28,7 +28,6 @@ fn commands(block: &str) -> Vec<String> {
     whole.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_owned).collect()
 }
 
-/// Runs commands as a reader would; the first failure ends them.
 fn shell(commands: &str, folder: &Path, variables: &[(&str, &str)]) -> Command {
     let mut shell = Command::new("bash");
     shell.args(["-euc", commands]).current_dir(folder).env("PATH", path()).envs(variables.iter().copied());
@@ -91,7 +90,6 @@ fn the_page_on_ci_works_in_gitlab() {
     assert!(junit.contains("failures=\"0\""), "{junit}");
 }
 
-/// A receiver that a page starts. It must be removed even if a command fails.
 struct Receiver<'a>(&'a Path);
 
 impl Drop for Receiver<'_> {
@@ -109,7 +107,7 @@ fn the_page_for_partners_judges_a_receiver() {
     let [start, judge, load] = blocks.as_slice() else { panic!("{blocks:?}") };
     let elsewhere = |text: &str| text.replace("127.0.0.1:9000", &format!("127.0.0.1:{inbox}"));
     let elsewhere = |text: &str| elsewhere(text).replace("127.0.0.1:9001", &format!("127.0.0.1:{effects}"));
-    // An exported variable holds for later commands of the shell.
+    // An exported variable holds for later commands.
     let exported = |line: &str| Some(line.strip_prefix("export ")?.split_once('=')?.1.to_owned());
     let secret = start.lines().find_map(exported).unwrap();
     let variables = [("HOOK_SECRET", secret.as_str())];
@@ -132,7 +130,7 @@ fn the_page_for_partners_judges_a_receiver() {
     let [load, end] = commands(&elsewhere(load)).try_into().unwrap();
     let output = shell(&load, folder.path(), &variables).output().unwrap();
     let (code, told) = (output.status.code(), said(&output));
-    // The machine's load decides how late the generator is, and says nothing of the receiver.
+    // The machine's load decides how late the generator is.
     assert!(code == Some(0) || code == Some(2) && told.contains("\ngenerator-limited: "), "{code:?}: {told}");
     let all = ["100 due, 0 missed, 0 unanswered\n", "answers    100 × 204\n"];
     assert!(all.iter().all(|part| told.contains(part)), "{told}");
@@ -173,7 +171,7 @@ fn the_pages_for_operators_make_a_delivery_a_copy_and_a_diagnosis() {
     let copied = run(&blocks("backup.md", "sh").concat(), folder.path(), &[]);
     assert!(copied.contains("waiting                1 ("), "{copied}");
     for command in commands(&blocks("troubleshooting.md", "sh").concat()) {
-        // A delivery is due and nobody delivers: once it is, `doctor` says so and ends with 1.
+        // A delivery is due and no process delivers: `doctor` ends with 1.
         let output = shell(&command, folder.path(), &[]).output().unwrap();
         assert!(matches!(output.status.code(), Some(0 | 1)), "{command}: {}", crate::said(&output));
     }

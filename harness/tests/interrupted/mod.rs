@@ -1,10 +1,9 @@
-//! Interrupts a command while its simulated sender runs. The database of a simulated run is in memory, so a leftover
-//! occupies memory permanently.
+//! The database of a simulated run is in memory, so a leftover occupies memory permanently.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-/// Interrupts the simulation by SIGTERM and by closing its terminal; no file may be left. Returns the last output.
+/// Interrupts it by SIGTERM and by closing its terminal; no file may be left. Returns the last output.
 #[track_caller]
 pub(crate) fn interrupted(command: &mut Command) -> String {
     let said = ended_by(command, &["-TERM"]);
@@ -16,7 +15,6 @@ pub(crate) fn interrupted(command: &mut Command) -> String {
     ended_by(command, &["-HUP", "-HUP"])
 }
 
-/// Sends these signals during the simulation. It must end as interrupted, and leave no file.
 #[track_caller]
 fn ended_by(command: &mut Command, signals: &[&str]) -> String {
     let (child, database) = in_its_midst(command);
@@ -47,7 +45,6 @@ pub(crate) fn send(child: &Child, signal: &str) {
     assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
 }
 
-/// Whether this process, and so its children, ignore SIGHUP.
 fn ignores_hangups() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();

@@ -1,12 +1,9 @@
 //! axe-core must find no violation on any page, in light and dark, wide and narrow, with and without the page's
-//! script.
-//!
-//! `HOOKPROOF_AXE` names the file axe.min.js; without it a line is printed, unless `HOOKPROOF_DEMANDS` names
+//! script. `HOOKPROOF_AXE` names the file axe.min.js; without it a line is printed, unless `HOOKPROOF_DEMANDS` names
 //! `axe-core`.
 
 use super::{Page, browser, golden};
 
-/// Prints a line for each violated rule, through an element in the page.
 const RUN: &str = r#"<script>
 axe.run({ resultTypes: ['violations'] }).then(found => {
   const shown = document.createElement('pre');

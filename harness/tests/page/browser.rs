@@ -4,7 +4,6 @@ use std::process::{Command, Output, Stdio};
 const NAMES: [&str; 5] =
     ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome-headless-shell"];
 
-/// Prints that a check was skipped; fails if `HOOKPROOF_DEMANDS` names its requirement.
 pub(crate) fn demanded(what: &str, why: &str) {
     let demands = std::env::var("HOOKPROOF_DEMANDS").unwrap_or_default();
     assert!(!demands.split(',').any(|demand| demand == what), "{why}");
@@ -21,7 +20,6 @@ pub(crate) fn find() -> Option<PathBuf> {
     places.find(|place| place.is_file())
 }
 
-/// Runs the browser once, without any network, with its own profile.
 pub(crate) fn run(program: &Path, profile: &Path, arguments: &[String]) -> Output {
     let user = format!("--user-data-dir={}", profile.display());
     Command::new("timeout")

@@ -1,7 +1,4 @@
-//! Compares each page's outline with the stored one: runs that pass, fail and prove nothing, a refused trace, a
-//! thousand subscribers, a receiver, a load and a plan.
-//!
-//! `HOOKPROOF_GOLDEN=write cargo test -p hookproof --test page golden` rewrites them; review the difference.
+//! `HOOKPROOF_GOLDEN=write cargo test -p hookproof --test page golden` rewrites the outlines; review the difference.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,7 +24,6 @@ fn check(name: &str, html: &str) {
     assert!(outline == kept, "{name}: the page differs from {}, first in {differs:?}", path.display());
 }
 
-/// The page's text and charts, line by line, without folded parts.
 fn outline(html: &str) -> String {
     let main = html.split_once("<main>").and_then(|(_, rest)| rest.split_once("</main>")).expect("a page").0;
     let (mut lines, mut folded) = (String::new(), 0_u32);
@@ -47,7 +43,7 @@ fn outline(html: &str) -> String {
 
 fn trace(name: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    // Called in the repository, so that the page names no local folder.
+    // The page then names no local folder.
     made(&root, "check", &PathBuf::from("scenarios/traces").join(name))
 }
 

@@ -1,5 +1,3 @@
-//! The page of a running run, in a browser: it reloads until no server answers.
-
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 

@@ -1,7 +1,5 @@
-//! The report's page in a browser: without a network, in light and dark, wide and narrow, on paper.
-//!
-//! Without Chromium each test prints a line and passes, unless `HOOKPROOF_DEMANDS` names it; `.ci/run` installs
-//! Chromium where it can.
+//! The report's page in a browser, without a network. Without Chromium each test prints a line and passes, unless
+//! `HOOKPROOF_DEMANDS` names it.
 
 mod axe;
 mod browser;
@@ -13,7 +11,6 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Measures the page after its layout, and prints the result through an element.
 const PROBE: &str = r#"<script>
 const seen = list => [...list].filter(one => { const box = one.getBoundingClientRect(); return box.width > 0 && box.height > 0; });
 const inside = one => { const box = one.getBoundingClientRect(), svg = one.closest('svg').getBoundingClientRect();
@@ -54,7 +51,6 @@ struct Page {
     html: String,
 }
 
-/// The report of a shipped trace. Without a browser, prints a line and returns `None`.
 fn page(test: &str, trace: &str) -> Option<Page> {
     let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/traces").join(trace);
     made(test, |command| command.arg("check").arg(trace))

@@ -1,5 +1,3 @@
-//! The advice: tested by simulation, merged with the scenario as printed, and with correct figures.
-
 use hookproof_judge::scenario::Scenario;
 use hookproof_simulator::plan::advice::Why;
 use hookproof_simulator::plan::judge::breaches;
@@ -45,7 +43,6 @@ fn a_raise_is_told_by_what_it_asks_and_by_its_own_figures() {
     assert!(raise.factor >= 1_200, "5/s to 6/s is 1.2 times as much: {raise:?}");
 }
 
-/// The queue is too short for the burst, and the rate too low for the rest.
 const TWO: &str = "name = \"two\"\nseed = 3\ndrain = \"60s\"\n[[traffic]]\nshape = \"burst\"\nevents = 60\n\
     [[subscriber]]\nname = \"a\"\nlimit = { rate = \"2/s\", burst = 2, in_flight = 2 }\nqueue = { rows = 20 }\n";
 

@@ -1,5 +1,3 @@
-//! The bounds of network calculus, against their definitions and against servers that keep their promised service.
-
 use hookproof_judge::scenario::SECOND;
 use hookproof_simulator::plan::bound::{Service, bounds, burst, merged};
 use proptest::prelude::*;
@@ -27,8 +25,8 @@ fn burst_by_definition(moments: &[u64], millihertz: u64) -> u64 {
     u64::try_from(most.div_ceil(u128::from(SECOND))).unwrap()
 }
 
-/// Largest backlog and longest wait at a server that does only its promised service: it sleeps for its latency
-/// whenever work arrives while it is idle, and through its pauses.
+/// The server does only its promised service: it sleeps for its latency whenever work arrives while it is idle, and
+/// through its pauses.
 fn served(moments: &[u64], service: &Service) -> (u64, u64) {
     let each = 1_000 * SECOND / service.millihertz;
     let mut gone: Vec<u64> = Vec::new();

@@ -68,7 +68,6 @@ fn objectives_count_without_the_headroom() {
     let sentence = told.lines().next().unwrap();
     assert!(sentence.starts_with("does not meet its objectives: the slowest backlog"), "{sentence}");
     assert!(sentence.contains("worst is partner-c (partner-c.p95<1ms: "), "{sentence}");
-    // A remaining backlog is reported instead of the time to drain.
     let (code, told, _) =
         plan(&["--no-headroom", "--slo", "drain<1s", "--times", "4", "--set", "drain=10s"], folder.path());
     assert_eq!(code, Some(1));
@@ -157,7 +156,7 @@ fn what_a_live_database_says_is_kept_or_named() {
     assert_eq!(names, ["Partner-C--EU-", "Partner-C--EU--2"]);
     assert!(why.contains("\"Partner C (EU)\" is called Partner-C--EU- here"), "{why}");
     assert!(why.contains("asleep is paused and left out"), "{why}");
-    // Its coalescing delays all but one of a window; the other partner's deliveries go at once.
+    // Coalescing delays all but one of a window.
     let waited = |name: &str| lane(&value, name)["latency_ns"][0].as_u64().unwrap();
     assert!(waited("Partner-C--EU-") > 1_000_000_000 && waited("Partner-C--EU--2") < 100_000_000, "{told}");
 }
@@ -231,7 +230,7 @@ fn the_machine_is_given_or_told_by_a_report_of_a_run() {
             String::from_utf8(output.stderr).unwrap(),
         )
     };
-    // The traffic needs some seventy requests in its busiest second.
+    // Some seventy requests in the busiest second.
     let (code, told, _) = asked(&["--machine", "60/s"]);
     assert_eq!(code, Some(1));
     let found = value(&told);
@@ -335,7 +334,6 @@ fn what_was_asked_is_told_wherever_the_plan_is_read() {
             [asked, means]
         );
     }
-    // A partner's sheet has its own figures, and no other partner's name.
     let (theirs, anothers) = (read("partners/partner-b.md"), read("partners/partner-a.md"));
     assert!(theirs.contains("partner-b is away 20 s after"), "{theirs}");
     assert!(anothers.contains("another partner is away") && !anothers.contains("partner-b"), "{anothers}");

@@ -61,7 +61,7 @@ fn a_group_is_one_to_be_changed() {
 
 #[test]
 fn commits_take_as_long_at_every_load() {
-    // At three times this traffic, commits of a run alone would be longer.
+    // At three times this traffic, a run's commits would be longer.
     let text = steady("20000/s", "10s", "name = \"s\"\nevents = [\"a\"]")
         + "[events]\ntypes = { \"a\" = 1, \"b\" = 999 }\ndata_bytes = \"100..100\"\n";
     let more = scaled(&Scenario::from_text(&text, "further.toml").unwrap(), 3_000);
@@ -91,7 +91,7 @@ fn any_limit_alone_can_be_what_is_raised() {
     let told = |knob, from: &str| (knob, from.to_owned());
     assert_eq!(knobs("limit = { windows = [\"5 per 1s\"] }"), [told("windows", "5 per 1s")]);
     assert_eq!(knobs("limit = { in_flight = 1 }\nanswers = \"200ms\""), [told("requests in flight", "1")]);
-    // Where the rate scales its windows too, the advice says so.
+    // The rate scales its windows too.
     let both = knobs("limit = { rate = \"50/s\", burst = 50, windows = [\"5 per 1s\"] }");
     assert!(
         both.contains(&told("rate", "50/s (5 per 1s)")) && both.contains(&told("windows", "5 per 1s")),

@@ -1,4 +1,3 @@
-//! The plan: its arithmetic against definitions, its headroom against the simulation, and its page.
 #![expect(clippy::unwrap_used, reason = "a test that can't read what it needs has failed")]
 
 mod advice;

@@ -29,7 +29,7 @@ fn an_endpoint_that_takes_nothing_has_no_percentile() {
 fn what_was_shed_takes_for_ever() {
     let shedding = STEADY.to_owned()
         + "limit = { rate = \"20/s\", burst = 5 }\nqueue = { rows = 10, when_full = \"shed-oldest\" }\n";
-    // More than half is delivered, so the median is a time, and the 95th percentile is not.
+    // More than half is delivered, less than 95 %.
     assert_eq!(broken(&shedding, &["p50<20s", "p95<20s"]), ["a p95<20s: never"]);
 }
 

@@ -1,5 +1,3 @@
-//! Compares plans with real runs: real processes, sockets and time.
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
@@ -31,8 +29,7 @@ const WIDE: &str = "name = \"wide\"\nseed = 14\ndrain = \"60s\"\n\
     [[traffic]]\nshape = \"steady\"\nrate = \"400/s\"\nlasts = \"4s\"\n[events]\ndata_bytes = \"200..400\"\n\
     [[subscriber]]\nname = \"a\"\nlimit = { rate = \"500000/s\", burst = 50000, in_flight = 256 }\nanswers = \"0ms\"\n";
 
-/// The figure of a real run's only subscriber for an objective, with this part of the scenario's traffic in
-/// thousandths.
+/// `thousandths` is the part of the scenario's traffic.
 fn real(text: &str, thousandths: u64, slo: &Slo, folder: &Path) -> u64 {
     let scenario = Scenario::from_text(text, "real.toml").unwrap();
     let path = folder.join("real.toml");
@@ -58,7 +55,7 @@ fn real(text: &str, thousandths: u64, slo: &Slo, folder: &Path) -> u64 {
     figure(&trace, slo.measure, began + lasts)
 }
 
-/// The endpoint's observations in the plan's terms: an undelivered event takes for ever.
+/// An undelivered event takes for ever.
 fn figure(trace: &Trace, measure: Measure, traffic_end: u64) -> u64 {
     let arrivals: BTreeMap<u64, u64> =
         trace.arrivals.iter().filter_map(|one| Some((one.n, one.token?))).collect();
@@ -89,8 +86,7 @@ fn figure(trace: &Trace, measure: Measure, traffic_end: u64) -> u64 {
     }
 }
 
-/// Eight real runs of ten seconds to a minute each: `cargo test -p hookproof --test plan -- --ignored --nocapture
-/// reality`.
+/// Eight real runs: `cargo test -p hookproof --test plan -- --ignored --nocapture reality`.
 #[test]
 #[ignore = "real runs take minutes and want the machine for themselves"]
 fn real_runs_pass_below_the_answer_and_break_above_it() {

@@ -1,5 +1,3 @@
-//! The answer's interval, compared with other seeds.
-
 use hookproof_judge::scenario::Scenario;
 use hookproof_simulator::plan::headroom::Headroom;
 use hookproof_simulator::plan::interval::Interval;
@@ -28,8 +26,7 @@ fn a_few_types_of_many() -> Scenario {
     Scenario::from_text(text, "types.toml").unwrap()
 }
 
-/// Over all pairs of a handful of seeds and another seed: the number inside the handful's interval, and the number of
-/// pairs.
+/// Pairs of a handful of seeds and another seed: those inside the handful's interval, and all.
 fn held(carried: &[u64], handful: usize) -> (usize, usize) {
     let (mut held, mut all) = (0, 0);
     for (place, few) in carried.chunks_exact(handful).enumerate() {
@@ -61,7 +58,7 @@ fn the_answer_carries_its_interval_and_how_many_seeds_it_stands_on() {
 
 #[test]
 fn a_load_that_some_seed_fails_is_not_said_to_hold() {
-    // Between the loads that the seeds carry, the traffic holds with some seeds and fails with others.
+    // Between these loads, the traffic holds with some seeds and fails with others.
     let headroom = stretched(&by_chance(), &["p95<2s"], 6);
     let mut carried: Vec<u64> = headroom.seeds.iter().copied().flatten().collect();
     carried.sort_unstable();
@@ -83,7 +80,6 @@ fn advice_stands_on_the_seeds_that_the_answer_stands_on() {
     let plan = plan(&scenario, &asked).unwrap();
     let headroom = plan.headroom.clone().unwrap();
     assert!(answer(&plan).contains(": to carry ") && headroom.advice.changes.len() > 1, "{}", answer(&plan));
-    // Each row alone suffices with every seed.
     for change in &headroom.advice.changes {
         let raise = &change.raises[0];
         let setting = match raise.knob {

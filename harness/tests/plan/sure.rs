@@ -1,11 +1,9 @@
-//! Without certainty the plan gives no bound, and the model has no error.
-
 use hookproof_judge::scenario::Scenario;
 use hookproof_simulator::plan::plan;
 
 use crate::asked;
 
-/// The bound of such a subscriber, or the reason against one. The simulation never exceeds the bound.
+/// The simulation never exceeds the bound.
 fn bound(traffic: &str, subscriber: &str) -> Result<u64, &'static str> {
     let text =
         format!("name = \"sure\"\ndrain = \"60s\"\n{traffic}[[subscriber]]\nname = \"a\"\n{subscriber}");

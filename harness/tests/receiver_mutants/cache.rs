@@ -1,4 +1,4 @@
-//! The small receiver's shortcuts past verification. Each is a flaw.
+//! Shortcuts past verification, each a flaw.
 
 use crate::flaw::Flaw;
 use crate::server::{Request, Server};
@@ -26,7 +26,6 @@ pub(crate) fn remember(server: &Server, request: &Request, connection: &mut Conn
     }
 }
 
-/// A flaw's key for an earlier verification.
 fn key(server: &Server, request: &Request) -> Option<String> {
     match server.flaw? {
         Flaw::CachesById => request.header("webhook-id"),

@@ -1,4 +1,4 @@
-//! The flaws: each is a published bug, with the case that detects it.
+//! Each flaw is a published bug, with the case that detects it.
 
 macro_rules! flaws {
     ($($name:ident, $case:literal, $what:literal;)*) => {

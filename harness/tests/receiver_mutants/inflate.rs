@@ -21,7 +21,6 @@ pub(crate) fn answer(server: &Server, coding: &str, body: &[u8]) -> u16 {
         Err(_) => return 400,
     };
     if server.has(Flaw::ClaimBreaks) {
-        // Bounds the unpacked size, and ignores errors.
         return if io::copy(&mut unpacked.take(1024), &mut io::sink()).is_ok() { 413 } else { 500 };
     }
     let most = if into_memory { MEMORY_BYTES + 1 } else { u64::MAX };

@@ -1,8 +1,6 @@
-//! Tests of the receiver's suite: each receiver with one realistic bug must fail the bug's case, and the correct one
-//! must pass every case.
-//!
-//! The matrix is `reports/kill-matrix-receivers.md`; `HOOKPROOF_BLESS=1 cargo test -p hookproof --test
-//! receiver_mutants` rewrites it.
+//! Each receiver with one realistic bug must fail the bug's case, and the correct one must pass every case.
+//! `HOOKPROOF_BLESS=1 cargo test -p hookproof --test receiver_mutants` rewrites the matrix,
+//! `reports/kill-matrix-receivers.md`.
 #![expect(clippy::unwrap_used, reason = "a test ends where what it stands on is missing")]
 
 mod cache;
@@ -30,7 +28,7 @@ pub(crate) const RETIRED: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 
 const AT_ONCE: usize = 4;
 
-/// Judges a receiver with a flaw, or the correct one, strictly and with every probe.
+/// Strict, with every probe.
 fn judged(flaw: Option<Flaw>) -> Report {
     judged_by(flaw, Selection::default(), true)
 }
@@ -75,7 +73,7 @@ fn the_correct_receiver_passes_every_case_strictly() {
     assert_eq!(report.rows.len(), hookproof_judge::catalogue::receiver().len());
 }
 
-/// An exception refuses the forgery: a later `catch` may turn this into an acceptance.
+/// A later `catch` may turn the exception into an acceptance.
 #[test]
 fn a_forgery_answered_with_500_is_told_apart_from_one_that_is_accepted() {
     let case = |flaw, strict| {
@@ -124,7 +122,7 @@ fn every_flaw_is_caught_by_the_case_that_names_it() {
     hold(&matrix, &kept());
 }
 
-/// A case that judges by time. The machine decides whether it also detects other flaws.
+/// The machine decides whether it also detects other flaws.
 const BY_TIME: &str = "limit.inflate";
 
 fn row(flaw: Flaw, caught: &[&str]) -> String {
@@ -151,7 +149,6 @@ fn kept() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../reports/kill-matrix-receivers.md")
 }
 
-/// Compares a stored file with `text`, or rewrites it under `HOOKPROOF_BLESS`.
 fn hold(text: &str, path: &Path) {
     if std::env::var_os("HOOKPROOF_BLESS").is_some() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -1,7 +1,5 @@
-//! A small receiver with at most one flaw. It speaks standard-webhooks, with a thread for each connection, and shares
-//! no code with the suite.
-//!
-//! Files in its folder control it: `restart` makes it forget its memory, and `broken` makes its work fail.
+//! A small receiver with at most one flaw. It shares no code with the suite. Files in its folder control it:
+//! `restart` makes it forget its memory, and `broken` makes its work fail.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -35,11 +33,10 @@ pub(crate) struct State {
     /// Processed events, by id or by a flaw's substitute.
     seen: BTreeSet<String>,
     effects: Vec<String>,
-    /// Answered but not yet recorded, by key and id.
+    /// Answered but not yet recorded.
     promised: Vec<(String, String)>,
     newest: String,
     stamped: BTreeSet<(String, String)>,
-    /// Verified once, by a flaw's key.
     pub(crate) verified: BTreeSet<String>,
 }
 
@@ -80,7 +77,6 @@ impl Server {
         self.flaw == Some(flaw)
     }
 
-    /// Answers requests in sequence, until one is unreadable or the peer closes.
     fn serve(&self, mut stream: TcpStream) {
         let _set = stream.set_nodelay(true);
         let mut connection = Connection::default();
@@ -113,7 +109,7 @@ impl Server {
         }
     }
 
-    /// Reads a request within its limits. The error is the status to refuse it with, or `None` if the peer closed.
+    /// The error is the status to refuse it with, or `None` if the peer closed.
     fn read(&self, stream: &mut TcpStream) -> Result<Request, Option<u16>> {
         let watch = Watch::start();
         let mut bytes = Vec::new();
@@ -127,7 +123,7 @@ impl Server {
             if bytes.len() > head_max {
                 return Err(Some(431));
             }
-            // A prefix that cannot become a request is refused at once, as by incremental parsers.
+            // Incremental parsers refuse such a prefix at once.
             if !may_begin(&bytes) {
                 return Err(Some(400));
             }
@@ -226,7 +222,6 @@ impl Server {
             (if breaks { 500 } else { 204 }, String::new())
         } else {
             if breaks || drops {
-                // Simulates a query.
                 std::thread::park_timeout(Duration::from_millis(5));
             }
             self.deliver(request, connection)
@@ -331,7 +326,6 @@ impl Server {
         (204, String::new())
     }
 
-    /// Answers of some receivers to bodies that others treat differently.
     fn odd_body(&self, body: &[u8]) -> Option<u16> {
         let depth = body.iter().take_while(|byte| **byte != b'[').count();
         let deep = body[depth..].iter().take_while(|byte| **byte == b'[').count() > 10_000;
@@ -363,7 +357,6 @@ impl Server {
 }
 
 impl State {
-    /// Records the earlier promises, one request too late.
     fn write_down(&mut self) {
         for (key, id) in std::mem::take(&mut self.promised) {
             if self.seen.insert(key) {
@@ -431,13 +424,11 @@ fn chunks(mut bytes: &[u8]) -> Chunks {
     }
 }
 
-/// A rough size of the body so far, without framing.
 fn payload(bytes: &[u8]) -> usize {
     bytes.len() / 8
 }
 
-/// Whether a time is at least half a minute before another. Event times are whole seconds, so a repeat must not look
-/// older by chance.
+/// Half a minute at least: event times are whole seconds, so a repeat must not look older by chance.
 fn is_older(moment: &str, newest: &str) -> bool {
     let second_of_day = |moment: &str| {
         let mut parts = moment.get(11..19)?.split(':').map(|part| part.parse::<u32>().ok());

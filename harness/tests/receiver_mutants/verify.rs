@@ -1,5 +1,3 @@
-//! The small receiver's verification: strict, apart from its flaw.
-
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::general_purpose::STANDARD;
@@ -157,7 +155,6 @@ fn signed(server: &Server, request: &Request, id: &str, timestamp: &str) -> Resu
     }
 }
 
-/// The id that the signature is checked against.
 fn seen_id(server: &Server, id: &str) -> String {
     match server.flaw {
         Some(Flaw::FoldsId) => id.to_lowercase(),
@@ -174,7 +171,6 @@ fn seen_timestamp(server: &Server, timestamp: &str) -> String {
     digits.parse::<i64>().map_or(digits, |seconds| seconds.to_string())
 }
 
-/// Maps a full-width character to its ASCII counterpart.
 fn narrow(c: char) -> char {
     match u32::from(c) {
         wide @ 0xff01..=0xff5e => char::from_u32(wide - 0xfee0).unwrap_or(c),
@@ -215,12 +211,12 @@ fn seen_body(server: &Server, body: &[u8]) -> Vec<u8> {
     }
 }
 
-/// JSON as many languages write it: without blanks, the four known fields in order.
+/// JSON without blanks, the four known fields in order.
 fn rewritten(value: &serde_json::Value) -> Vec<u8> {
     let field = |name: &str| value.get(name).map(|value| format!("\"{name}\":{value}"));
     let data = value.get("data").filter(|data| data.get("title").is_some());
     if data.is_some() {
-        // The keys in the order of the suite's data, as an ordered map writes them.
+        // An ordered map writes the suite's data so.
         let data = "\"data\":{\"video\":\"v1\",\"views\":1200000,\"title\":\"Hookproof\"}".to_owned();
         let fields = [field("id"), field("type"), field("timestamp"), Some(data)];
         return format!("{{{}}}", fields.into_iter().flatten().collect::<Vec<_>>().join(",")).into_bytes();
@@ -234,7 +230,7 @@ fn tag(secret: &str, content: &[u8]) -> Vec<u8> {
     hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &key), content).as_ref().to_vec()
 }
 
-/// Whether one signature of the header is expected. Not in constant time, because there is no attacker.
+/// Not in constant time, because there is no attacker.
 fn matches(server: &Server, one: &str, expected: &[Vec<u8>]) -> bool {
     let text = match server.flaw {
         Some(Flaw::AnyVersion) => one.split_once(',').map(|(_, text)| text),

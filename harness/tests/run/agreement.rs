@@ -1,9 +1,6 @@
-//! Compares the sender's waits before first attempts with the harness's observations.
-//!
-//! The sender measures from the event's receipt to the attempt's start. The harness sees neither, but bounds both. An
-//! event was offered before its receipt, and received before the harness read its acknowledgement. An attempt started
-//! before its first byte arrived, and ended after the answer's last byte; the sender records its duration. So each
-//! wait lies between
+//! The sender measures from the event's receipt to the attempt's start. The harness bounds both: an event was offered
+//! before its receipt, and received before the harness read its acknowledgement. An attempt started before its first
+//! byte arrived, and ended after the answer's last byte; the sender records its duration. So each wait lies between
 //!
 //! ```text
 //! answered − how long the attempt took − accepted   ≤   received → started   ≤   arrived − offered
@@ -22,7 +19,7 @@ use hookproof_sender::store::sqlite::SqliteReader;
 
 use super::*;
 
-/// More than the rate allows for a while, so waits range from a millisecond to a second.
+/// Waits then range from a millisecond to a second.
 const WAITING: &str = r#"
 name = "waiting"
 drain = "20s"
@@ -53,7 +50,6 @@ fn database(folder: &Path) -> Option<PathBuf> {
     own.or_else(|| folders.iter().find_map(|folder| database(folder)))
 }
 
-/// By public id: each delivery's wait, and the duration of its only attempt.
 fn told(database: &Path) -> BTreeMap<String, (u64, u64)> {
     let reader = SqliteReader::open(database).unwrap();
     let ids = DeliveryIds::new(reader.glance().unwrap().identity);

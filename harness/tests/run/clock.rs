@@ -1,5 +1,4 @@
-//! Runs with a wrong wall clock in one process. Without libfaketime a line is printed, unless `HOOKPROOF_DEMANDS`
-//! names it.
+//! Without libfaketime a line is printed, unless `HOOKPROOF_DEMANDS` names it.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,5 +1,3 @@
-//! Gating: the selected checks, input from untrusted authors, budgets of a run, and results for scripts.
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -90,7 +88,7 @@ fn a_run_that_did_not_come_to_its_end_has_not_passed() {
     }
 }
 
-/// The text must contain no terminal control, and no line with a command to a CI runner.
+/// No terminal control, and no line with a command to a CI runner.
 #[track_caller]
 fn is_harmless(text: &str) {
     let is_command = |line: &&str| line.trim_start().starts_with("::");
@@ -142,7 +140,7 @@ fn what_a_report_says_steers_no_terminal() {
 
 #[test]
 fn a_figure_that_somebody_wrote_fails_the_run_and_one_that_nobody_wrote_does_not() {
-    // Half of this trace's deliveries wait for a pause that the endpoint asked for.
+    // Half of the deliveries wait for a pause that the endpoint asked for.
     check_expecting("latency.a = { p50 = \"1ms\" }", &[], 1, "1 failed: latency.first-attempt");
     check_expecting("latency.a = { p50 = \"10s\" }", &[], 0, "golden: PASS: 27 passed");
     check_expecting("efficiency_min = 0.5", &[], 2, "efficiency (the machine's ceiling was not measured)");
@@ -222,7 +220,7 @@ fn counted(xml: &str, name: &str) -> u64 {
     suites.map(count).sum()
 }
 
-/// A JUnit file must be red exactly if the exit code is not 0, with a failure if a check failed.
+/// Red exactly if the exit code is not 0, with a failure if a check failed.
 #[track_caller]
 fn junit_fits(file: &str, code: i32, shown: &str) {
     let xml = std::fs::read_to_string(file).unwrap();
@@ -274,7 +272,6 @@ fn a_baseline_gates_by_what_was_compared() {
         junit_fits(&junit, code, shown);
     };
     expect(&|_| {}, 0, "name=\"x\"");
-    // A check that the new run lacks.
     let added = |report: &mut serde_json::Value| {
         let verdicts = report["judgement"]["verdicts"].as_array_mut().unwrap();
         let mut one = verdicts[0].clone();

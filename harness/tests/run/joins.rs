@@ -24,7 +24,7 @@ fn a_process_that_joins_is_not_there_before_and_takes_its_share() {
     let first: Vec<_> = events.take(2).map(|one| (one.event, one.t >= 1_500_000_000)).collect();
     assert_eq!(first, [(Started, true), (Ready, true)], "{said}");
     let ready = trace.processes.iter().find(|one| one.worker == 1 && one.event == Ready).unwrap().t;
-    // Each process has its own connections: a moved lane uses only new ones, and other lanes the old ones.
+    // Each process has its own connections.
     let mut lanes: BTreeMap<&str, [BTreeSet<u64>; 2]> = BTreeMap::new();
     for arrival in &trace.arrivals {
         let lane = lanes.entry(arrival.endpoint.as_str()).or_default();

@@ -1,5 +1,3 @@
-//! A run with a live page: browsers must not affect it.
-
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 
@@ -14,8 +12,7 @@ fn asked(address: SocketAddr, request: &str) -> String {
     answer
 }
 
-/// A browser that leaves at once, one that stops within its request, and many that read no answer stay to the end.
-/// The run is complete, loses no record, and passes, including its own schedule.
+/// One browser leaves at once, one stops within its request, and many read no answer.
 #[test]
 fn a_run_is_shown_while_it_goes_on_and_browsers_that_stall_change_nothing() {
     let mut run = start("quiet", QUIET, &["--live", "--set", "traffic.0.lasts=6s"]);

@@ -1,4 +1,4 @@
-//! `hookproof run` for its user: the real program, our sender as its child, real sockets.
+//! `hookproof run`: the real program, our sender as its child, real sockets.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -32,7 +32,7 @@ name = "one"
 limit = { rate = "200/s", burst = 100, in_flight = 20 }
 "#;
 
-/// Two processes serve `subscribers` subscribers for seven seconds; sections on these and on faults may follow.
+/// The run takes seven seconds; sections on subscribers and faults may follow.
 fn served_by_two(name: &str, subscribers: u32) -> String {
     format!(
         r#"
@@ -95,7 +95,7 @@ impl Run {
         }
     }
 
-    /// Returns the exit code, the output, the trace, and whether both reports exist. No process may be left.
+    /// The exit code, the output, the trace, and whether both reports exist. No process may be left.
     fn end(self) -> (Option<i32>, String, Option<Trace>, bool) {
         let (out, folder) = (self.out(), self.folder);
         let output = self.child.wait_with_output().unwrap();
@@ -180,7 +180,6 @@ fn a_sender_that_dies_for_good_still_gets_its_report() {
     assert!(reported);
 }
 
-/// A run with fifty events of each key; the driver passes the key as a number.
 fn numbered(keys: &[&str]) -> (Option<i32>, String, Trace) {
     let driver = tempfile::NamedTempFile::new().unwrap();
     let ours = include_str!("../../../scenarios/drivers/hookproof.toml");
@@ -251,7 +250,7 @@ fn what_got_worse_since_the_baseline_exits_with_3() {
     let (code, said, ..) = start("quiet", QUIET, &["--skip", "harness", "--json", file]).end();
     assert_eq!(code, Some(0), "{said}");
     let mut base: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-    // A check that passed once, and is no longer judged.
+    // It passed once, and is no longer judged.
     let verdicts = base["judgement"]["verdicts"].as_array_mut().unwrap();
     let mut lost = verdicts.iter().find(|one| one["status"] == "pass").unwrap().clone();
     lost["id"] = "no.such-check".into();

@@ -1,9 +1,7 @@
-//! `hookproof open`: a recorded run as a page, in any folder.
-
 use std::path::Path;
 use std::process::Command;
 
-/// Starts the program in a folder that also holds its temporary files. Returns the exit code, stdout and stderr.
+/// The folder also holds the temporary files. Returns the exit code, stdout and stderr.
 fn open(folder: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof"));
     let output =
@@ -21,7 +19,6 @@ fn a_trace_is_found_by_its_file_its_folder_and_its_name_and_its_page_stays() {
     std::fs::copy(shipped, run.join("trace.jsonl")).unwrap();
     for named in ["reports/runs/golden/trace.jsonl", "reports/runs/golden", "golden"] {
         let (code, out, err) = open(folder.path(), &[named]);
-        // Only the page shows the run's result.
         assert_eq!((code, err.as_str()), (Some(0), ""), "{named}");
         let page = std::fs::read_to_string(out.trim_end()).unwrap();
         assert!(page.contains("rate.envelope") && page.contains("<svg"), "{named}: {out}");

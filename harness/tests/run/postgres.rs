@@ -1,5 +1,3 @@
-//! Runs with a sender that stores its deliveries on a PostgreSQL server.
-
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -35,7 +33,6 @@ limit = { rate = "200/s", burst = 100, in_flight = 20 }
 const LOCKS: &str = "[[fault]]\nat = \"1s\"\ndo = \"lock-database\"\nlasts = \"300ms\"\n";
 const RESTARTS: &str = "[[fault]]\nat = \"2s\"\ndo = \"database-restart\"\nlasts = \"200ms\"\n";
 const SCRIPT: &str = include_str!("../../src/database/server.sh");
-/// A database that the run must leave unchanged.
 const FOREIGN: &str = "CREATE DATABASE foreign_one";
 
 fn start(scenario: &str, place: &Path, address: &str) -> Run {
@@ -108,13 +105,12 @@ const SLOWED: &str = "[[fault]]\nat = \"1s\"\ndo = \"partition\"\nhow = \"delay\
 const HALF_OPEN: &str =
     "[[fault]]\nat = \"1s\"\ndo = \"partition\"\nhow = \"half-open\"\nworker = 0\nlasts = \"2s\"\n";
 
-/// Accepted events, with the times of offer and answer.
 fn taken(trace: &Trace) -> impl Iterator<Item = (u64, u64, u64)> {
     let offered = |token: u64| trace.offers.iter().find(|offer| offer.token == token).unwrap().t;
     trace.accepted.iter().map(move |one| (one.token, offered(one.token), one.t))
 }
 
-/// A run with one partition of the emitters' node; its checks must hold.
+/// One partition of the emitters' node.
 fn parted(test: &str, fault: &str) -> Option<Trace> {
     server(test)?;
     let place = tempfile::tempdir().unwrap();
@@ -134,7 +130,7 @@ fn parted(test: &str, fault: &str) -> Option<Trace> {
 fn a_node_with_a_slow_way_to_its_server_is_answered_as_much_later() {
     let Some(trace) = parted("a_node_with_a_slow_way_to_its_server", SLOWED) else { return };
     let (there_and_back, fault) = (100_000_000, &trace.faults[0]);
-    // A call may return at once if its answer would come after the partition's end.
+    // The call returns at once if its answer would come after the partition's end.
     let slowed = |from: u64| fault.t < from && from + there_and_back < fault.until.unwrap();
     let taken: Vec<_> = taken(&trace).filter(|(_, from, _)| slowed(*from)).collect();
     assert!(!taken.is_empty(), "nothing was offered meanwhile");
@@ -149,7 +145,7 @@ fn a_node_that_is_heard_and_hears_nothing_takes_no_event_before_it_does() {
     let during = |t: u64| fault.t < t && t < ends;
     let told: Vec<_> = taken(&trace).filter(|(_, from, until)| during(*from) && during(*until)).collect();
     assert_eq!(told, [], "it was told of a commit");
-    // Perhaps all permitted calls began before it, so that no event is offered meanwhile.
+    // Perhaps all permitted calls began before the partition.
     let half = u64::midpoint(fault.t, ends);
     assert!(taken(&trace).any(|(_, from, until)| from < half && ends <= until), "nothing had to wait");
 }
@@ -185,7 +181,7 @@ fn postmaster(place: &Path) -> Option<Pid> {
     file.lines().next()?.parse().ok().and_then(Pid::from_raw)
 }
 
-/// A run with these faults, after `strike` on its server, must break off. Returns the harness's output.
+/// The run must break off. Returns the harness's output.
 async fn bereft(faults: &str, strike: impl FnOnce(&Path)) -> String {
     let place = tempfile::tempdir().unwrap();
     let scenario = SHARED.replace("20s", "1s").replace("[sender]", "[sender]\nstop_within = \"1s\"");
@@ -275,7 +271,7 @@ fn a_run_on_a_given_server_has_a_database_of_its_own_and_leaves_nothing() {
     let databases = || query(&address, "SELECT datname FROM pg_database ORDER BY datname");
     let before = databases();
     let place = tempfile::tempdir().unwrap();
-    // The harness stops no server that it did not start, so that check sees nothing.
+    // The harness stops no server that it did not start.
     let scenario = format!("{SHARED}{LOCKS}{RESTARTS}");
     let run = start(&scenario, place.path(), &address);
     let (code, said, trace, _) = run.end();
@@ -296,7 +292,7 @@ async fn who_takes_the_lock_costs_nobody_a_transaction() {
     let address = server.address("public");
     let (stranger, connection) = tokio_postgres::connect(&address, NoTls).await.unwrap();
     tokio::spawn(connection);
-    // A session that detects a deadlock ends its own wait: here only the stranger detects it, after a while.
+    // A session that detects a deadlock ends its own wait: here only the stranger detects it.
     stranger.batch_execute("ALTER DATABASE postgres SET deadlock_timeout = '1min'").await.unwrap();
     stranger.batch_execute("CREATE TABLE first_one (); CREATE TABLE second_one ()").await.unwrap();
     stranger.batch_execute("SET deadlock_timeout = '5s'; BEGIN; LOCK TABLE second_one").await.unwrap();

@@ -8,7 +8,6 @@ use tokio::net::TcpStream;
 use crate::sender::{Bug, Sender};
 
 const SECOND: u64 = 1_000_000_000;
-/// How far its clock is ahead, for a sender with its own clock.
 pub(crate) const AHEAD_S: u64 = 8;
 
 const JSON: &str = "content-type: application/json\r\n";
@@ -19,7 +18,6 @@ pub(crate) enum Outcome {
         status: u16,
         retry_after: Option<String>,
         location: Option<String>,
-        /// By the wall clock.
         unix_ns: u64,
     },
     /// The connection broke before the answer's end.
@@ -97,7 +95,6 @@ pub(crate) async fn again(sender: Rc<Sender>, at: usize, n: u64) {
     const LATER_NS: u64 = 8 * SECOND;
     let Some((url, request, timeout)) = request(&sender, at, n) else { return };
     sender.clock.pass(LATER_NS).await;
-    // The result does not matter: the request was sent.
     let _ = exchange(&sender, &url, &request, timeout).await;
 }
 
@@ -158,7 +155,7 @@ fn framed(head: &str, body: &str, bug: &Bug) -> String {
     format!("{head}{expect}content-length: {}\r\n\r\n{body}", body.len())
 }
 
-/// Sends the head, and the body once the endpoint asks for it; returns the bytes after the interim answer.
+/// The body once the endpoint asks for it; returns the bytes after the interim answer.
 async fn ask_first(stream: &mut TcpStream, request: &str) -> std::io::Result<Vec<u8>> {
     let (head, body) = request.split_once("\r\n\r\n").unwrap_or((request, ""));
     stream.write_all(format!("{head}\r\n\r\n").as_bytes()).await?;

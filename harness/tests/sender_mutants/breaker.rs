@@ -1,5 +1,3 @@
-//! The circuit breaker: it pauses a failing endpoint, and probes it.
-
 use hookproof_judge::scenario::Duration;
 use serde_json::Value;
 
@@ -9,7 +7,6 @@ use crate::sender::Bug;
 /// Senders without a breaker: a wrong one, and correct ones that declare it.
 const NEVER: [&str; 3] = ["never-opens-its-breaker", "has-no-breaker", "gives-up-without-a-word"];
 
-/// Never opens for a subscriber without a breaker.
 pub(crate) struct Breaker {
     failures_max: u64,
     first: u64,
@@ -40,7 +37,6 @@ impl Breaker {
         self.failures >= self.failures_max
     }
 
-    /// How long no attempt may start; `None` if one may.
     pub(crate) fn wait(&self, now: u64) -> Option<Next> {
         match self.probe {
             _ if !self.is_open() => None,
@@ -56,7 +52,7 @@ impl Breaker {
         }
     }
 
-    /// Records an attempt's result. An attempt with a `Retry-After` neither failed nor succeeded.
+    /// An attempt with a `Retry-After` neither failed nor succeeded.
     pub(crate) fn ended(&mut self, n: u64, now: u64, (is_well, is_told): (bool, bool), bug: &Bug) {
         let probed = self.probe == Some(n);
         if is_well || (probed && is_told) {

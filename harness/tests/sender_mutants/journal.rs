@@ -1,4 +1,4 @@
-//! The state that survives the process: a line for each event.
+//! A line for each event survives the process.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -43,7 +43,7 @@ impl Journal {
         self.file.write_all(b"\n").is_err().then_some(Trouble::Full)
     }
 
-    /// Writes the pending lines, or leaves them for the next commit. The kernel's copy survives the process.
+    /// Lines stay for the next commit in case of trouble. The kernel's copy survives the process.
     pub(crate) fn commit(&mut self) {
         if !self.pending.is_empty() && self.trouble().is_none() {
             self.file.write_all(self.pending.as_bytes()).unwrap();

@@ -20,7 +20,6 @@ pub(crate) struct Delivery {
     replaceable: Option<String>,
     pub(crate) events: usize,
     pub(crate) attempts: u32,
-    /// The event's key, if the lane keeps an order.
     key: String,
     accepted: u64,
     due: u64,
@@ -60,22 +59,18 @@ pub(crate) struct Target {
 }
 
 pub(crate) struct Coalescing {
-    /// Types that are coalesced by key, with their windows.
     windows: Vec<(String, u64)>,
     pub(crate) replaced: usize,
 }
 
 struct Keeps {
     rows: usize,
-    /// Whether first attempts of one key keep their order.
     order: bool,
 }
 
 struct Rest {
     until: u64,
-    /// Whether a storm of attempts may follow the pause.
     storms: bool,
-    /// Nobody woke the lane for its backlog.
     asleep: bool,
 }
 
@@ -84,7 +79,6 @@ struct Retry {
     cap: u64,
     attempts: u32,
     ttl: u64,
-    /// Whether only half of a delay is random.
     half: bool,
 }
 
@@ -163,7 +157,6 @@ impl Lane {
         self.coalescing.windows.iter().find(|(known, _)| known == kind).map(|(_, window)| *window)
     }
 
-    /// Replaces an older event with an open window; returns whether there was one.
     pub(crate) fn replace(&mut self, kind: &str, key: &Value, body: &str, now: u64) -> bool {
         let key = key.to_string();
         let waits = |one: &&mut Delivery| {
@@ -195,7 +188,6 @@ impl Lane {
         self.queue.get(&n)
     }
 
-    /// The delivery to drop if the queue is too long.
     pub(crate) fn surplus(&self) -> Option<u64> {
         let full = self.queue.len() > self.keeps.rows;
         self.queue.values().find(|one| full && !one.open).map(|one| one.n)
@@ -205,12 +197,11 @@ impl Lane {
         self.queue.values().map(|one| one.events).sum()
     }
 
-    /// Applies another limit. Earlier attempts still count.
+    /// Earlier attempts still count.
     pub(crate) fn change(&mut self, limit: &Value, now: u64) {
         self.limiter.change(limit, now);
     }
 
-    /// Waiting deliveries without an attempt in flight.
     pub(crate) fn waiting(&self) -> Vec<u64> {
         self.queue.keys().copied().collect()
     }
@@ -241,7 +232,7 @@ impl Lane {
         self.rest.until = self.rest.until.max(until);
     }
 
-    /// Whether an older delivery of its key has not ended its first attempt.
+    /// An older delivery of its key has not ended its first attempt.
     fn is_behind(&self, one: &Delivery) -> bool {
         let older = self.queue.range(..one.n).map(|(_, older)| older);
         self.keeps.order && older.into_iter().any(|older| older.key == one.key && older.attempts == 0)
@@ -258,7 +249,7 @@ impl Lane {
         waits.filter(|one| free(one) && !left(one)).min_by_key(|one| (one.due, one.n))
     }
 
-    /// Counts as if the whole allowance had just been sent, as is right after a crash.
+    /// Right after a crash, the whole allowance may just have been sent.
     pub(crate) fn fill(&mut self, now: u64) {
         self.rest.until = now + self.limiter.fill(now);
     }
@@ -302,7 +293,7 @@ impl Lane {
         self.limiter.end(now, bug);
     }
 
-    /// Records a failed attempt; returns whether it was the last.
+    /// Returns whether it was the last.
     pub(crate) fn failed(&mut self, n: u64, now: u64, outcome: &Outcome, luck: f64, bug: &Bug) -> bool {
         let Some(one) = self.queue.get_mut(&n) else { return false };
         one.open = false;

@@ -1,5 +1,5 @@
-//! Several processes share a folder, and the holder of its lease works. The holder renews the lease; after
-//! [`LEASE_NS`] without a renewal another process takes over.
+//! Several processes share a folder, and the holder of its lease works. [`LEASE_NS`] after the last renewal another
+//! process takes over.
 
 use std::cell::Cell;
 
@@ -46,7 +46,6 @@ impl Lease {
         self.clock.now() < self.until.get()
     }
 
-    /// On the shared clock of the database.
     fn wall(&self, at: u64) -> i64 {
         i64::try_from(self.clock.unix_ns(at)).unwrap()
     }

@@ -44,13 +44,12 @@ impl Limiter {
         }
     }
 
-    /// Applies another limit. Earlier attempts still count.
     pub(crate) fn change(&mut self, limit: &Value, now: u64) {
         let (level, at, open, ends) = (self.level, self.at, self.open, self.ends.clone());
         *self = Self { level, at, open, ends, ..Self::new(limit, now) };
     }
 
-    /// Counts as if the whole allowance had just been sent; returns the longest window.
+    /// Returns the longest window.
     pub(crate) fn fill(&mut self, now: u64) -> u64 {
         (self.level, self.at) = (self.burst, now);
         self.windows.iter().map(|window| window.length.0).max().unwrap_or(0)
@@ -63,7 +62,6 @@ impl Limiter {
         self.at = now;
     }
 
-    /// How long no attempt may start; `None` if one may.
     pub(crate) fn wait(&mut self, now: u64, bug: &Bug) -> Option<Next> {
         self.drain(now, bug);
         if self.open >= self.in_flight_max && !bug.is("has-no-cap-on-requests-in-flight") {

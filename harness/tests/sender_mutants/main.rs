@@ -1,9 +1,6 @@
-//! Tests of the checks: a small sender passes every check, and with one realistic bug it fails the check that names
-//! the bug.
-//!
-//! The sender is this test program in another process; the harness drives it like any other. The matrix is
-//! `reports/kill-matrix-senders.md`. `HOOKPROOF_BLESS=1 cargo test -p hookproof --test sender_mutants` rewrites it,
-//! and any difference fails.
+//! A small sender passes every check, and with one realistic bug it fails the check that names the bug. The sender is
+//! this test program in another process. `HOOKPROOF_BLESS=1 cargo test -p hookproof --test sender_mutants` rewrites
+//! the matrix, `reports/kill-matrix-senders.md`.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -20,7 +17,7 @@ mod sender;
 mod serve;
 mod strangers;
 
-/// The sender, if the harness starts it. As a test it does nothing.
+/// As a test it does nothing.
 #[test]
 fn the_sender_itself() {
     let Ok(port) = std::env::var("SENDER_PORT") else { return };

@@ -1,5 +1,3 @@
-//! Runs all senders in their scenarios, and tabulates the results.
-
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +14,6 @@ use crate::strangers::excused;
 
 const AT_ONCE: usize = 5;
 
-/// A verdict's note where the harness may be the cause.
 const SOFTENED: &str = "; but the harness's own endpoints stood still";
 
 #[derive(Clone, Copy, Debug)]
@@ -167,7 +164,7 @@ impl Matrix {
         self.0.iter().filter(own).map(|row| row.bug).collect()
     }
 
-    /// The table, the same each time: it omits further broken checks, which depend on chance.
+    /// Omits further broken checks, which depend on chance.
     pub(crate) fn markdown(&self) -> String {
         let mut text = String::from(
             "# Senders that the harness catches\n\n\
@@ -214,7 +211,6 @@ impl Matrix {
         }
     }
 
-    /// Compares the stored file with the table, or rewrites it on request.
     pub(crate) fn keep(&self) {
         if std::env::var_os("HOOKPROOF_BUG").is_some() {
             return;
@@ -237,11 +233,11 @@ impl Matrix {
 }
 
 impl Row {
-    /// Records a judgement. A violated `may` is a warning even in the strict reading.
+    /// A violated `may` is a warning even in the strict reading.
     fn read(&mut self, bug: Bug, judgement: &Judgement) {
         let broken = |status: Status| matches!(status, Status::Fail | Status::Warn);
         for verdict in &judgement.verdicts {
-            // If a check was softened because of a stall, its sentence says that it was broken.
+            // A check softened because of a stall says that it was broken.
             let softened = verdict.id == bug.check && verdict.sentence.contains(SOFTENED);
             if broken(verdict.status) || softened {
                 self.broken.push(verdict.id.clone());
@@ -252,7 +248,7 @@ impl Row {
                 let _ = writeln!(self.notes, "{} is {:?}: {}", verdict.id, verdict.status, verdict.sentence);
             }
         }
-        // For the correct sender a check may be not applicable, see too little, or be the harness's own fault.
+        // It may be not applicable, see too little, or be the harness's own fault.
         let thin = SCENARIOS.iter().find(|stage| stage.name == bug.scenario).map_or(&[][..], |one| one.thin);
         let own =
             |verdict: &Verdict| verdict.id.starts_with("harness.") && verdict.status == Status::Inconclusive;

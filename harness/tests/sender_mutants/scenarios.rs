@@ -1,5 +1,3 @@
-//! The bugs, and the scenarios that reveal them.
-
 use crate::matrix::Stage;
 
 #[derive(Clone, Copy, Debug)]

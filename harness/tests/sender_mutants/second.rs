@@ -1,5 +1,4 @@
-//! The small sender over HTTP/2 by prior knowledge: one kept connection to each endpoint, and a stream for each
-//! attempt.
+//! HTTP/2 by prior knowledge: one kept connection to each endpoint, and a stream for each attempt.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -15,8 +14,7 @@ use crate::sender::Sender;
 pub(crate) struct Connections(RefCell<BTreeMap<String, SendRequest<Bytes>>>);
 
 impl Connections {
-    /// A connection that accepts a request, renewed if necessary. Nothing is lost with a connection before a request
-    /// is written.
+    /// Renewed if necessary. Nothing is lost with a connection before a request is written.
     async fn ready(&self, host: &str) -> Option<SendRequest<Bytes>> {
         let kept = self.0.borrow().get(host).cloned();
         if let Some(kept) = kept
@@ -26,7 +24,6 @@ impl Connections {
         }
         let stream = TcpStream::connect(host).await.ok()?;
         let (client, connection) = h2::client::handshake(stream).await.ok()?;
-        // The connection's requests see its end.
         tokio::task::spawn_local(async move { drop(connection.await) });
         self.0.borrow_mut().insert(host.to_owned(), client.clone());
         client.ready().await.ok()

@@ -1,6 +1,5 @@
-//! A small sender with every feature that the checks need, in memory with a journal, and a switch for each bug.
-//!
-//! It is no model of a good sender: it is minimal, so that each bug is one line away.
+//! A small sender with every feature that the checks need, and a switch for each bug. It is minimal, so that each bug
+//! is one line away.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -17,7 +16,7 @@ use crate::lane::{Delivery, Lane, Next};
 use crate::lease::Lease;
 use crate::second::Connections;
 
-/// The sender's variant or bug; empty for the correct one. `+` joins several.
+/// Empty for the correct one. `+` joins several.
 #[derive(Clone, Debug)]
 pub(crate) struct Bug(pub(crate) String);
 
@@ -53,16 +52,12 @@ struct Tenure {
 
 #[derive(Default)]
 struct AtOnce {
-    /// Serialises a sender that does one thing at a time.
     turn: tokio::sync::Mutex<()>,
-    /// Attempts in flight, bounded only by a shared pool.
     attempts: RefCell<usize>,
 }
 
-/// Continues although another process has taken over.
 pub(crate) const IGNORES_ITS_LEASE: &str = "ignores-its-lease";
 const LATE_NS: u64 = 800_000_000;
-/// The polling interval of a sender that ignores notifications.
 const POLL_NS: u64 = 1_500_000_000;
 /// The cost of each open attempt for a sender that scans all of them, and the most that it scans.
 const LOOK_NS: u64 = 40_000_000;
@@ -132,7 +127,7 @@ impl Sender {
         }
     }
 
-    /// Whether this process still owns its work. A stopped process may learn only here that it does not.
+    /// A stopped process may learn only here that it lost its work.
     pub(crate) fn is_its_own(&self) -> bool {
         let is_held = || self.tenure.lease.as_ref().is_none_or(|lease| lease.is_held());
         self.bug.is(IGNORES_ITS_LEASE) || (!self.tenure.given_up.get() && is_held())
@@ -185,7 +180,7 @@ impl Sender {
         self.changed.notify_waiters();
     }
 
-    /// Whether events can be accepted now. A sender that ignores the obstacle dies of it.
+    /// A sender that ignores the obstacle dies of it.
     pub(crate) fn is_able(&self) -> bool {
         let trouble = self.journal.borrow_mut().trouble();
         let dies = match trouble {
@@ -209,7 +204,6 @@ impl Sender {
         }
     }
 
-    /// Commits the events that a hasty sender acknowledged too soon.
     pub(crate) fn commit_late(&self) {
         let now = self.clock.now();
         let soon = now < self.committed.get() + LATE_NS && !self.tenure.stopping.get();
@@ -398,7 +392,6 @@ impl Sender {
         self.commit_late();
     }
 
-    /// Starts nothing more, and waits for the attempts in flight.
     pub(crate) async fn stop(&self) {
         self.tenure.stopping.set(true);
         self.changed.notify_waiters();

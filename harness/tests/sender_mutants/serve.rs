@@ -1,4 +1,4 @@
-//! The small sender as a process: its HTTP API, its signals, and a second worker that takes over.
+//! The small sender as a process.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -24,7 +24,6 @@ use crate::sender::{Bug, IGNORES_ITS_LEASE, Sender};
 const AGAIN_NS: u64 = 10_000_000;
 const ACCEPTS_NS: u64 = 100_000_000;
 
-/// How long an idle process waits for the working one's answer.
 const FORWARD_WITHIN: std::time::Duration = std::time::Duration::from_secs(1);
 
 struct Node {
@@ -106,7 +105,6 @@ pub(crate) async fn serve(bug: Bug, port: u16, dir: String) {
                 let node = Rc::clone(&node);
                 tokio::task::spawn_local(async move {
                     let service = service_fn(move |request| answer(Rc::clone(&node), request));
-                    // A peer that closes gets no answer.
                     let _ = hyper::server::conn::http1::Builder::new()
                         .serve_connection(TokioIo::new(stream), service)
                         .await;
@@ -158,7 +156,7 @@ async fn answer(node: Rc<Node>, request: Request<Incoming>) -> Result<Response<F
     Ok(response)
 }
 
-/// Accepts events, and returns their lines; `None` if they belong to another process by now.
+/// `None` if the events belong to another process by now.
 async fn take(sender: &Sender, dir: &str, shares: bool, body: &[u8]) -> Option<String> {
     let events = String::from_utf8_lossy(body).into_owned();
     let (mut lines, mut others) = (String::new(), String::new());
@@ -186,7 +184,7 @@ async fn take(sender: &Sender, dir: &str, shares: bool, body: &[u8]) -> Option<S
         share(dir, "/emit", Bytes::from(others)).await;
     }
     sender.commit();
-    // Events accepted just before the disk filled up are acknowledged once there is space.
+    // They are acknowledged once there is space.
     while !sender.is_written() {
         if sender.has_given_up() {
             return None;
@@ -216,7 +214,7 @@ fn turned_away(sender: &Sender, event: &Value) -> Option<u16> {
     }
 }
 
-/// Forwards a command to the other worker, which has its own limiter.
+/// The other worker has its own limiter.
 async fn share(dir: &str, path: &str, body: Bytes) {
     let Ok(port) = std::fs::read_to_string(format!("{dir}/peer")) else { return };
     call(port.parse().unwrap(), path, body, std::time::Duration::from_secs(5)).await.unwrap();

@@ -1,5 +1,4 @@
-//! Correct senders that differ from ours: none may fail a check, and an unobservable check must be not applicable,
-//! with the reason.
+//! Correct senders that differ from ours: none may fail a check, and an unobservable check must be not applicable.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -13,14 +12,11 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::matrix::driver_file;
 
-/// Parallel runs, which mostly wait.
 const AT_ONCE: usize = 3;
 
 struct Stranger {
-    /// The small sender's variant; empty for the plain one.
     way: &'static str,
     without: &'static [&'static str],
-    /// Declarations of its driver file.
     says: &'static str,
     scenario: &'static str,
     not_applicable: &'static [&'static str],
@@ -134,7 +130,6 @@ pub(crate) async fn play_all() -> Vec<String> {
     all
 }
 
-/// Runs a sender that repeats every delivery after 8 s, with the default `linger`.
 pub(crate) async fn failed_of_one_that_sends_all_again() -> Vec<String> {
     const BRIEF: &str = "name = \"brief\"\ndrain = \"5s\"\n[[traffic]]\nshape = \"burst\"\nevents = 10\n\
                          [[subscriber]]\nname = \"one\"\nlimit = { rate = \"100/s\", burst = 20, in_flight = 10 }\n";
@@ -203,7 +198,7 @@ impl Stranger {
         driver
     }
 
-    /// Checks that see too little in its scenario: every subscriber has a limit or a fault.
+    /// Every subscriber has a limit or a fault.
     fn thin(&self) -> &'static [&'static str] {
         if self.scenario == STREAMS { &["isolation.latency"] } else { &[] }
     }
@@ -249,7 +244,6 @@ fn accusations(judgement: &Judgement) -> Vec<String> {
         .collect()
 }
 
-/// Whether each inconclusive check names a stall of the harness, or is known to see too little.
 pub(crate) fn excused(judgement: &Judgement, thin: &[&str]) -> bool {
     let open = judgement.verdicts.iter().filter(|verdict| verdict.status == Status::Inconclusive);
     let named = |sentence: &str| {

@@ -1,5 +1,3 @@
-//! The command line: a sweep prints the command that repeats it.
-
 use std::process::{Command, Output};
 
 use hookproof_judge::check::Status;
@@ -37,7 +35,6 @@ fn the_printed_command_repeats_what_was_found() {
     }
 }
 
-/// A simulation is reported like a run, and its report's command repeats it.
 #[test]
 fn reports_are_written_in_every_form() {
     let folder = tempfile::tempdir().unwrap();
@@ -184,7 +181,7 @@ fn a_second_interrupt_ends_a_simulation_at_once_and_leaves_nothing_behind() {
     // A folder where a core may be dumped.
     command.args(["sim", &path, "--figures"]).current_dir(folder.path());
     let (child, database) = crate::interrupted::in_its_midst(&mut command);
-    // Both signals arrive together, so the process cannot end between them.
+    // The process cannot end between them.
     ["-STOP", "-INT", "-TERM", "-CONT"].iter().for_each(|signal| crate::interrupted::send(&child, signal));
     child.wait_with_output().unwrap();
     assert!(!database.parent().unwrap().exists(), "{} is left behind", database.display());
@@ -198,7 +195,7 @@ fn a_simulation_that_was_started_to_outlive_its_terminal_does_so() {
     let program = env!("CARGO_BIN_EXE_hookproof");
     command.args(["-c", "trap '' HUP; exec \"$0\" \"$@\"", program, "sim", &path, "--figures"]);
     let (child, _) = crate::interrupted::in_its_midst(&mut command);
-    // If it had handled the first signal, the second would have aborted it.
+    // The second signal would have aborted it.
     ["-STOP", "-HUP", "-TERM", "-CONT"].iter().for_each(|signal| crate::interrupted::send(&child, signal));
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));

@@ -1,10 +1,8 @@
-//! Every run ends, even if a process that owes an answer is gone.
-
 use hookproof_simulator::sim::{Keep, Options, simulate};
 
 use crate::{options, scenario};
 
-/// Events that came while the process was frozen are still on their way when it is killed.
+/// These events are still on their way when the process is killed.
 const THAWED_AND_KILLED: &str = r#"
 drain = "5s"
 [[traffic]]
@@ -23,7 +21,7 @@ do    = "kill"
 lasts = "1s"
 "#;
 
-/// The subscribers have changed, and events must be matched again when the process is killed.
+/// Events must be matched again when the process is killed.
 const CHANGED_AND_KILLED: &str = r#"
 drain = "5s"
 [[traffic]]
@@ -54,7 +52,7 @@ fn a_run_ends_though_events_die_with_the_process_that_had_them() {
     }
 }
 
-/// A sender's wrong repeats must be seen in virtual time as in a real run.
+/// Wrong repeats must be seen in virtual time as in a real run.
 #[test]
 fn a_run_lingers_after_the_last_request() {
     let text = "linger = \"7s\"\n[[traffic]]\nshape = \"burst\"\nevents = 3\n[[subscriber]]\nname = \"a\"\n\
@@ -66,7 +64,6 @@ fn a_run_lingers_after_the_last_request() {
     assert!(end >= last + 7_000_000_000, "the last request came at {last}, and the run ended at {end}");
 }
 
-/// The store keeps a hundred thousand dead letters of a lane; a plan counts all.
 #[test]
 fn dead_letters_are_counted_that_the_store_has_forgotten() {
     let text = r#"

@@ -1,5 +1,3 @@
-//! Operators' commands take effect even if the process that they ask dies, and the trace records when.
-
 use hookproof_judge::check::{Status, Strictness};
 use hookproof_judge::trace::{ProcessEvent, Trace};
 use hookproof_simulator::sim::{Keep, judged, simulate};

@@ -32,7 +32,7 @@ fn who_ignores_its_lease_is_caught_by_what_all_workers_together_sent() {
     assert_eq!(status, Status::Fail, "{sentence}");
 }
 
-/// Twenty seconds of one subscriber's contract. In the middle the sender has no store.
+/// The sender has no store in the middle.
 const WAITING: &str = r#"
 drain = "90s"
 [sender]

@@ -1,5 +1,4 @@
-//! The simulator: a seed decides everything, the sweep finds every bug and blames no correct sender, and the printed
-//! command repeats a run. `HOOKPROOF_SEEDS=100000` takes a night.
+//! A seed decides everything, and the sweep finds every bug. `HOOKPROOF_SEEDS=100000` takes a night.
 #![expect(clippy::unwrap_used, reason = "a test that can't read what it needs has failed")]
 
 mod command;
@@ -30,7 +29,6 @@ pub(crate) fn reduced() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sim/reduced-viral-spike.toml")
 }
 
-/// As `reduced`, with the default doubt.
 pub(crate) fn stalled() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sim/stalling-spike.toml")
 }

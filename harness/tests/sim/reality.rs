@@ -1,5 +1,3 @@
-//! Compares the simulation with real runs of the same scenario and seed: real processes, sockets and time.
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
@@ -9,13 +7,12 @@ use hookproof_simulator::sim::{Keep, simulate};
 
 use crate::{options, read, shipped};
 
-/// Real runs of each scenario: their spread is due to the clock alone.
+/// The spread of real runs is due to the clock alone.
 const RUNS: usize = 2;
 
 #[derive(Debug)]
 struct Amount {
     delivered: usize,
-    /// Deliveries of events that the sender did not accept while it was down; the number depends on its restart.
     refused: usize,
     dead: BTreeMap<String, usize>,
     attempts: BTreeMap<String, u64>,

@@ -1,5 +1,3 @@
-//! Every shipped scenario, in virtual time.
-
 use std::collections::BTreeSet;
 
 use hookproof_judge::check::{Status, Strictness};
@@ -8,7 +6,7 @@ use hookproof_simulator::sim::{Keep, judged, simulate, skipped};
 
 use crate::{options, read, scenario, shipped};
 
-/// Too long for the test command; `hookproof sim scenarios/` runs them.
+/// `hookproof sim scenarios/` runs them.
 const LONG: [&str; 7] = [
     "day-at-scale",
     "eurovision",
@@ -19,10 +17,9 @@ const LONG: [&str; 7] = [
     "week-of-flapping",
 ];
 
-/// Run for real only: they need late requests that no endpoint accepted, which virtual time lacks.
+/// They need late requests that no endpoint accepted, which virtual time lacks.
 const UNMODELLED: [&str; 1] = ["lease-lost"];
 
-/// Checks that must pass, with enough observations, in these scenarios.
 const SUBJECTS: [(&str, &[&str]); 3] = [
     ("eurovision-mini", &["rate.envelope", "duplicate.dedupe", "coalesce.window", "network.refused"]),
     ("skateboard-mini", &["rate.envelope", "coalesce.window", "retry.after-429", "retry.after-503"]),
@@ -78,8 +75,7 @@ fn every_scenario_passes_and_what_virtual_time_cannot_show_is_named() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A burst of 1 waits for each answer, because the limit holds at the receiver; an even pace within a larger burst
-/// does not wait.
+/// A burst of 1 waits for each answer, because the limit holds at the receiver.
 #[test]
 fn an_even_pace_reaches_the_full_rate_that_a_burst_of_one_does_not() {
     let used = |limit: &str| {
@@ -109,7 +105,7 @@ fn an_even_pace_reaches_the_full_rate_that_a_burst_of_one_does_not() {
     assert!(gaps.iter().any(|gap| *gap < 10_000_000), "without a pace a burst goes out at once");
 }
 
-/// After an outage the contract recovers within minutes, although the least pace is one attempt a minute.
+/// The least pace is one attempt a minute.
 #[test]
 fn an_endpoint_that_is_well_again_gets_its_backlog() {
     let text = "drain = \"5min\"\n[[traffic]]\nshape = \"steady\"\nrate = \"30/min\"\nlasts = \"5min\"\n\

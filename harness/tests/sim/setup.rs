@@ -57,7 +57,7 @@ worker = 0
     assert!(resumed(r#""--lease=3s""#) < 10 * SECOND);
 }
 
-/// The endpoint takes 20 s for each answer, and the cap is two: a new owner opens two at once.
+/// The cap is two: a new owner opens two at once.
 #[test]
 fn a_process_that_cannot_renew_its_lease_closes_what_it_has_open_and_another_goes_on() {
     let trace = traced(
@@ -112,7 +112,7 @@ fn an_event_that_the_sender_refuses_is_the_scenarios_fault() {
     assert!(matches!(refused, Err(SimError::Event { .. })), "{refused:?}");
 }
 
-/// A stopping process renews its lease while it waits for its last answers, so no other process repeats its attempts.
+/// It renews its lease while it waits for its last answers.
 #[test]
 fn a_process_on_its_way_out_keeps_its_lanes() {
     let text = r#"
@@ -173,14 +173,14 @@ fn what_makes_a_way_longer_adds_up_and_is_gone_once_over() {
         assert_eq!(trace.faults.iter().filter(|fault| fault.delay.is_some()).count(), faults.len());
         trace.arrivals.iter().map(|one| one.t).collect::<Vec<_>>()
     };
-    // The scenario's name and text decide the random numbers, so no two runs are equal to the nanosecond.
+    // The scenario's text decides the random numbers, so no two runs are equal to the nanosecond.
     let alike = |one: &[u64], other: &[u64]| {
         one.len() == other.len()
             && one.iter().zip(other).all(|(one, other)| one.abs_diff(*other) < SECOND / 40)
     };
     let (never, once) = (delayed(&[]), delayed(&[(60, 3_000)]));
     assert!(alike(&delayed(&[(20, 3_000), (40, 3_000)]), &once));
-    // Each commit is answered three times, 120 ms later each time; the answers in flight at the end come at once.
+    // Each commit is answered three times, 120 ms later each time.
     let later = |times: &[u64]| times.iter().zip(&never).map(|(t, never)| t.saturating_sub(*never)).max();
     assert!(later(&once).is_some_and(|most| most > 3 * 120 * SECOND / 1_000), "{once:?} {never:?}");
     let after =

@@ -1,5 +1,3 @@
-//! The sweep blames no correct sender, and finds each bug within a thousand seeds.
-
 use hookproof_judge::check::{Status, Strictness};
 use hookproof_judge::scenario::{Answer, Duration, FaultAction, Scenario};
 use hookproof_judge::trace::Trace;
@@ -48,7 +46,7 @@ fn every_bug_is_found_within_a_thousand_seeds_by_what_it_breaks() {
     }
 }
 
-/// The failures of an endpoint come in a row there, the sender gives way to it, and its retries wait with all the rest.
+/// The endpoint's failures come in a row, and retries wait with all the rest.
 #[test]
 fn a_lane_that_gives_way_is_not_blamed_for_its_jitter() {
     let spike = read(&crate::shipped().join("viral-spike.toml"));
@@ -56,7 +54,7 @@ fn a_lane_that_gives_way_is_not_blamed_for_its_jitter() {
     assert!(found.is_none(), "{found:?}");
 }
 
-/// Each of these seeds must raise the alarm; otherwise the sweep is blind.
+/// Otherwise the sweep is blind.
 #[test]
 fn the_alarm_works() {
     let scenario = read(&reduced());
@@ -113,7 +111,7 @@ fn a_limit_that_is_raised_again_is_raised_in_every_seed() {
     assert!((0..50).all(|seed| limits(seed) == 2));
 }
 
-/// Regressions: an operator's command to a dead process, and checks that must not require the impossible.
+/// An operator's command to a dead process, and checks that must not require the impossible.
 #[test]
 fn seeds_that_blamed_the_right_sender_do_so_no_more() {
     let seeds = [("live-change", 23), ("rotated-credentials", 12), ("gone", 13), ("hostile-answers", 30)];
@@ -180,8 +178,7 @@ fn stalls_are_drawn_beside_the_troubles_that_a_seed_has_without_them() {
     assert!((50..=59).contains(&(most / 1_000_000_000)), "the longest took {most} ns");
 }
 
-/// In each of [`seeds`] runs, half of the endpoints are silent for up to 59 s: within the minute of doubt, and far
-/// beyond the quarantine.
+/// Half of the endpoints are silent for up to 59 s: within the minute of doubt, and far beyond the quarantine.
 #[test]
 fn the_sender_survives_stalls_kills_and_takeovers_together() {
     let stalling = Options { stalls: Duration::from_secs(59), ..with(None) };
@@ -191,7 +188,7 @@ fn the_sender_survives_stalls_kills_and_takeovers_together() {
     assert!(!swept.is_thin(), "{} of {} seeds came to a verdict", swept.judged, swept.played);
 }
 
-/// The first seeds of the whole spike; `hookproof sim scenarios/viral-spike.toml --seeds 1000` runs all.
+/// `hookproof sim scenarios/viral-spike.toml --seeds 1000` runs all.
 #[test]
 fn the_whole_spike_survives_its_first_seeds() {
     let swept = sweep(&read(&crate::shipped().join("viral-spike.toml")), &with(None), 4).unwrap();

@@ -1,9 +1,8 @@
 //! Modules must not import each other in circles.
 //!
-//! The rule compares siblings: the files and folders of one folder. One imports another if a top-level `use` in any
-//! file inside it names an item inside the other. A re-export by the folder's own file counts as the place of its
-//! definition. Not counted: a parent that uses, declares or re-exports its children; a child that uses items of its
-//! parent's own file; paths without `use`; code only for tests.
+//! The rule compares the files and folders of one folder. One imports another if a top-level `use` in any file inside
+//! it names an item inside the other. Not counted: a parent that uses, declares or re-exports its children; a child
+//! that uses items of its parent's own file; paths without `use`; code only for tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,7 +32,7 @@ struct Known {
     reason: &'static str,
 }
 
-/// The list only shrinks: the test fails if a circle's members differ from its line, or if the circle is gone.
+/// The test fails if a circle's members differ from its line, or if the circle is gone.
 const KNOWN: &[Known] = &[Known {
     folder: "harness/judge/src/check",
     members: &["rate", "retry"],
@@ -52,21 +51,17 @@ fn no_modules_import_each_other_in_a_circle() {
 struct Circle {
     folder: String,
     members: Vec<String>,
-    /// Every import between members: file and name.
     imports: Vec<String>,
 }
 
-/// A module's path in its crate: `["engine", "limiter"]`.
 type Place = Vec<String>;
 
-/// The modules of a crate with their own file, and their imports.
 struct Crate {
     modules: BTreeMap<Place, Module>,
 }
 
 struct Module {
     path: String,
-    /// The names in the file's scope.
     scope: BTreeMap<String, Vec<String>>,
     imports: Vec<Vec<String>>,
 }
@@ -77,7 +72,7 @@ impl Crate {
         Self { modules: own.map(|(place, source)| (place, Module::read(source))).collect() }
     }
 
-    /// The module that defines a name; `None` if it lies outside the crate.
+    /// `None` if it lies outside the crate.
     fn find(&self, from: &Place, name: &[String], depth: usize) -> Option<Place> {
         let (mut at, mut rest) = (from.clone(), name);
         match rest.first()?.as_str() {
@@ -239,7 +234,6 @@ fn knots<'a>(edges: impl Iterator<Item = &'a (String, String)> + Clone) -> Vec<B
     knots.into_iter().collect()
 }
 
-/// Complaints: circles without a line, and outdated lines.
 fn weigh(circles: &[Circle], known: &[Known]) -> Vec<String> {
     let covers = |known: &Known, circle: &Circle| {
         known.folder == circle.folder && known.members.iter().eq(circle.members.iter())

@@ -1,4 +1,4 @@
-//! The root manifest must give the reason for every dependency, in a comment on the line above it.
+//! Every dependency in the root manifest has its reason in a comment above it.
 
 use crate::source;
 

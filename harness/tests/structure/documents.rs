@@ -7,10 +7,9 @@ use std::process::Command;
 use crate::prose::{self, Figures};
 use crate::source;
 
-/// The most words of a document, or of each document in a folder.
 const WORDS_MAX: [(&str, usize); 3] =
     [("README.md", 1_300), ("ARCHITECTURE.md", 3_000), ("docs/internals/", 1_200)];
-/// The kinds of files with measured prose; in a Rust file only its comments count.
+/// In a Rust file only comments count.
 const MEASURED: [&str; 2] = [".md", ".rs"];
 const FREE_PER_THOUSAND_MAX: usize = 3;
 const LONG_PERCENT_MAX: usize = 6;
@@ -21,7 +20,6 @@ const OTHERS: &str = "reports/peers/";
 /// A name in backticks that ends so is a file, also where it begins in the middle of a path.
 const FILES: [&str; 4] = [".rs", ".md", ".sql", ".sh"];
 
-/// The paths of all files under version control.
 fn tracked() -> BTreeSet<String> {
     let listed =
         Command::new("git").args(["ls-files", "-z"]).current_dir(source::root()).output().expect("git");
@@ -32,7 +30,6 @@ fn tracked() -> BTreeSet<String> {
     files
 }
 
-/// The documents with their texts.
 fn documents(tracked: &BTreeSet<String>) -> Vec<(&str, String)> {
     let documents = tracked.iter().filter(|path| path.ends_with(".md"));
     documents.map(|path| (path.as_str(), source::read(&source::root().join(path)))).collect()
@@ -104,7 +101,7 @@ fn every_path_in_backticks_exists() {
     holds(&missing.collect::<Vec<_>>(), "paths that do not exist");
 }
 
-/// Each row of the table of invariants ends with the tests that hold it.
+/// Each row ends with the tests that hold it.
 #[test]
 fn every_invariant_names_tests_that_exist() {
     let text = source::read(&source::root().join("ARCHITECTURE.md"));
@@ -125,13 +122,11 @@ fn every_invariant_names_tests_that_exist() {
     }
 }
 
-/// The names of all functions in a text.
 fn functions(text: &str) -> impl Iterator<Item = &str> {
     let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     text.split("fn ").skip(1).filter_map(move |rest| rest.split(|letter| !is_name(letter)).next())
 }
 
-/// The lines of a document outside of code blocks.
 fn prose_lines(text: &str) -> impl Iterator<Item = &str> {
     let mut fenced = false;
     text.lines().filter(move |line| {
@@ -141,7 +136,6 @@ fn prose_lines(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The links of a document to files and headings that are not there.
 fn dead_links(path: &str, text: &str, documents: &[(&str, String)]) -> Vec<String> {
     let folder = Path::new(path).parent().unwrap_or(Path::new(""));
     let mut dead = Vec::new();
@@ -162,7 +156,6 @@ fn dead_links(path: &str, text: &str, documents: &[(&str, String)]) -> Vec<Strin
     dead
 }
 
-/// A path relative to a folder, from the root.
 fn joined(folder: &Path, file: &str) -> String {
     let mut parts: Vec<&str> =
         folder.to_str().unwrap_or_default().split('/').filter(|part| !part.is_empty()).collect();
@@ -185,7 +178,7 @@ fn has_heading(text: &str, anchor: &str) -> bool {
     })
 }
 
-/// The paths that a document names in backticks: they begin with a folder of the repository, or end as a file of it does.
+/// They begin with a folder of the repository, or end as a file of it does.
 fn paths<'a>(text: &'a str, tracked: &BTreeSet<String>) -> Vec<&'a str> {
     let folders: BTreeSet<&str> =
         tracked.iter().filter_map(|path| path.split_once('/')).map(|(folder, _)| folder).collect();

@@ -5,12 +5,11 @@ use crate::Violation;
 pub(crate) struct Exception {
     pub(crate) path: &'static str,
     pub(crate) item: &'static str,
-    /// The size when the line was last written, without a margin.
+    /// The size, without a margin.
     pub(crate) figure: usize,
     pub(crate) reason: &'static str,
 }
 
-/// Complaints: violations without an exception, and outdated exceptions.
 pub(crate) fn weigh(violations: &[Violation], exceptions: &[Exception]) -> Vec<String> {
     let unexcused = violations.iter().filter_map(|violation| {
         match exceptions.iter().find(|exception| exception.covers(violation)) {

@@ -1,8 +1,7 @@
 //! Rules on the structure of the workspace: sizes, names, dependencies between modules, and documents.
 //!
-//! A rule maps one source file to its violations; [`RULES`] lists them all. Each rule has tests with bad snippets,
-//! because a rule that never fails proves nothing. A rule sees a file's syntax and tokens, so it judges code, never
-//! comments, docs or string literals.
+//! A rule maps one source file to its violations; [`RULES`] lists them all. A rule sees a file's syntax and tokens,
+//! so it judges code, never comments or string literals.
 
 mod circles;
 mod dependencies;
@@ -32,8 +31,7 @@ const RULES: [Rule; 8] = [
     stores::sqlite_keeps_to_itself,
 ];
 
-/// Sizes that are permitted for now. The list only shrinks: the test fails if a line is unnecessary, or if its figure
-/// is wrong.
+/// The list only shrinks: the test fails if a line is unnecessary, or if its figure is wrong.
 const EXCEPTIONS: [Exception; 5] = [
     Exception {
         path: "harness/judge/src/check/mod.rs",
@@ -73,9 +71,8 @@ type Rule = fn(&Source) -> Vec<Violation>;
 struct Violation {
     path: String,
     line: usize,
-    /// The violating item: `fn settle`, `struct Lane`, `file`, `std::time`.
     item: String,
-    /// The item's size, for rules on sizes. Only such a violation can be an exception.
+    /// Only a violation with a size can be an exception.
     figure: Option<usize>,
     problem: String,
     remedy: String,

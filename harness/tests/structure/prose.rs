@@ -1,16 +1,13 @@
-//! How plain the English is: free relatives ("what it does", "whoever asks") and long sentences, in documents and comments.
+//! Free relatives ("what it does", "whoever asks") and long sentences, in documents and comments.
 
 use std::ops::AddAssign;
 
-/// Words that begin a free relative, or a relative clause about persons.
 const FREE: [&str; 10] =
     ["who", "whom", "whose", "what", "whoever", "whatever", "whichever", "wherever", "whenever", "whomever"];
-/// A sentence of more words is long.
 const LONG_WORDS: usize = 35;
 /// Fewer words are a heading or a cell, and no sentence.
 const SENTENCE_WORDS_MIN: usize = 3;
 
-/// The counts of a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Figures {
     pub(crate) words: usize,
@@ -28,13 +25,12 @@ impl AddAssign for Figures {
     }
 }
 
-/// One sentence with its figures.
 pub(crate) struct Sentence {
     pub(crate) text: String,
     pub(crate) figures: Figures,
 }
 
-/// The sentences of a file: of a Rust file those of its comments, else all outside of code blocks.
+/// A Rust file has those of its comments, a document all outside of code blocks.
 pub(crate) fn sentences(path: &str, text: &str) -> Vec<Sentence> {
     let blocks = if path.ends_with(".rs") {
         blocks(text.lines().map(comment))
@@ -44,13 +40,12 @@ pub(crate) fn sentences(path: &str, text: &str) -> Vec<Sentence> {
     blocks.iter().flat_map(|block| split(block)).filter_map(|text| measured(&text)).collect()
 }
 
-/// A line of Rust without its slashes, if it is a comment.
 fn comment(line: &str) -> Option<&str> {
     let line = line.trim_start().strip_prefix("//")?;
     Some(line.strip_prefix(['/', '!']).unwrap_or(line))
 }
 
-/// Paragraphs, items, headings and cells, each on one line and without code.
+/// Each on one line and without code.
 fn blocks<'a>(lines: impl Iterator<Item = Option<&'a str>>) -> Vec<String> {
     let mut blocks = vec![String::new()];
     let mut fenced = false;
@@ -70,7 +65,7 @@ fn blocks<'a>(lines: impl Iterator<Item = Option<&'a str>>) -> Vec<String> {
         }
         let block = blocks.last_mut().expect("one at least");
         block.push(' ');
-        // Every second piece is code: it counts as one word that is never measured.
+        // Code counts as one word that is never measured.
         for (at, piece) in line.split('`').enumerate() {
             block.push_str(if at % 2 == 0 { piece } else { "X" });
         }
@@ -78,7 +73,7 @@ fn blocks<'a>(lines: impl Iterator<Item = Option<&'a str>>) -> Vec<String> {
     blocks.iter().map(|block| block.replace('|', ". ")).collect()
 }
 
-/// A block's sentences: each ends with a mark before a space.
+/// A sentence ends with a mark before a space.
 fn split(block: &str) -> Vec<String> {
     let mut sentences = vec![String::new()];
     for word in block.split_whitespace() {
@@ -109,7 +104,6 @@ fn measured(text: &str) -> Option<Sentence> {
     Some(Sentence { text: text.trim().to_owned(), figures })
 }
 
-/// The figures of a file.
 pub(crate) fn figures(sentences: &[Sentence]) -> Figures {
     let mut all = Figures::default();
     sentences.iter().for_each(|sentence| all += sentence.figures);

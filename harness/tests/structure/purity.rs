@@ -1,5 +1,4 @@
-//! Dependencies between modules. The engine depends only on its arguments, so that a seed repeats a run. The wall
-//! between the judge and the judged is a crate.
+//! The engine depends only on its arguments, so that a seed repeats a run.
 
 use proc_macro2::{Literal, TokenTree};
 use syn::visit::{self, Visit};
@@ -14,7 +13,7 @@ const SETTING: &str = "what the engine needs to know comes in as an Input";
 const SEED: &str = "the same seed must give the same run: use the generator that the engine holds";
 const HASHER: &str = "its hasher is random: use a BTreeMap or BTreeSet, or a hasher without a seed";
 
-/// Parts of the standard library that the engine must not use. Its crate keeps the rest out.
+/// The engine's crate keeps the rest out.
 const OUTSIDE: [(&str, &str); 15] = [
     ("std::net", DRIVER),
     ("std::fs", DRIVER),
@@ -33,12 +32,11 @@ const OUTSIDE: [(&str, &str); 15] = [
     ("HashSet::with_capacity", HASHER),
 ];
 
-/// Hashed collections, and the number of type arguments before the hasher.
+/// The number of type arguments before the hasher.
 const HASHED: [(&str, usize); 2] = [("HashMap", 2), ("HashSet", 1)];
 
 const FLOATS: &str = "floating point rounds: count in integers of a smaller unit";
 
-/// The engine uses no clock, disk, network, runtime, thread, environment or hidden randomness.
 pub(crate) fn engine_knows_nothing_outside(source: &Source) -> Vec<Violation> {
     if is_engine(source) { named(source, &OUTSIDE) } else { Vec::new() }
 }
@@ -54,7 +52,7 @@ pub(crate) fn engine_computes_in_integers(source: &Source) -> Vec<Violation> {
     found
 }
 
-/// The engine's hash maps and sets name their hasher, because the default one is random.
+/// The default hasher is random.
 pub(crate) fn engine_maps_name_their_hasher(source: &Source) -> Vec<Violation> {
     if !is_engine(source) {
         return Vec::new();
@@ -64,7 +62,6 @@ pub(crate) fn engine_maps_name_their_hasher(source: &Source) -> Vec<Violation> {
     maps.found.into_iter().map(|(line, name)| forbidden(source, line, name, HASHER)).collect()
 }
 
-/// The sender's pure parts: the engine, and its owner, the dispatcher.
 const PURE: [&str; 2] = ["sender/engine/src/", "sender/words/src/"];
 
 pub(crate) fn is_engine(source: &Source) -> bool {
@@ -85,7 +82,7 @@ fn forbidden(source: &Source, line: usize, item: String, remedy: &str) -> Violat
     Violation { path: source.path.clone(), line, item, figure: None, problem, remedy: remedy.to_owned() }
 }
 
-/// Numbers with a point or an exponent among neighbouring tokens. After a single dot, `0.1` is a field of a field.
+/// After a single dot, `0.1` is a field of a field.
 fn floats(tokens: &[TokenTree]) -> Vec<&Literal> {
     let is_dot = |at: Option<usize>| match at.map(|at| &tokens[at]) {
         Some(TokenTree::Punct(mark)) => mark.as_char() == '.',
@@ -127,7 +124,7 @@ impl Visit<'_> for DefaultMaps {
 mod tests {
     use super::*;
 
-    /// The findings of all rules on the engine in a snippet; other code must not be bound by them.
+    /// Other code must not be bound by these rules.
     #[track_caller]
     fn check(code: &str, expected: &[&str]) {
         let all = |source: &Source| {

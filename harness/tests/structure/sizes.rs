@@ -11,7 +11,7 @@ const FUNCTION_LINES: usize = 70;
 const FILE_LINES: usize = 700;
 const STRUCT_FIELDS: usize = 15;
 
-/// A function, from `fn` to its closing brace, has fewer than [`FUNCTION_LINES`] lines, also in tests and macros.
+/// Tests and macros count too.
 pub(crate) fn functions_are_short(source: &Source) -> Vec<Violation> {
     let lists = source.token_lists();
     let functions = lists.iter().flat_map(|list| functions(list));
@@ -22,8 +22,7 @@ pub(crate) fn functions_are_short(source: &Source) -> Vec<Violation> {
     too_large(source, sizes, FUNCTION_LINES, "lines", "make its steps functions of their own")
 }
 
-/// A file has fewer than [`FILE_LINES`] lines of code before its tests. Blank lines and comment lines do not count.
-/// Files of tests may be longer.
+/// Blank lines, comments and the file's own tests do not count. Files of tests may be longer.
 pub(crate) fn files_are_short(source: &Source) -> Vec<Violation> {
     if source.path.split('/').any(|part| part == "tests" || part == "tests.rs") {
         return Vec::new();
@@ -39,7 +38,7 @@ pub(crate) fn files_are_short(source: &Source) -> Vec<Violation> {
     too_large(source, [(1, "file".to_owned(), lines)], FILE_LINES, "lines of code before its tests", advice)
 }
 
-/// A struct, or a variant of an enum, has fewer than [`STRUCT_FIELDS`] fields.
+/// A variant of an enum counts as a struct.
 pub(crate) fn structs_are_small(source: &Source) -> Vec<Violation> {
     let mut structs = Structs::default();
     structs.visit_file(&source.syntax);
@@ -67,8 +66,8 @@ fn too_large(
     violations.collect()
 }
 
-/// The functions among neighbouring tokens: `fn`, a name, and the first braces before any `;`. Braces before `>` or
-/// `,` are a type's argument (`Ring<{ SIZE }>`), not a body.
+/// `fn`, a name, and the first braces before any `;`. Braces before `>` or `,` are a type's argument (`Ring<{ SIZE
+/// }>`), not a body.
 fn functions(tokens: &[TokenTree]) -> Vec<(&Ident, &Group)> {
     let named = tokens.windows(2).enumerate().filter_map(|(at, pair)| match pair {
         [TokenTree::Ident(keyword), TokenTree::Ident(name)] if keyword == "fn" => {

@@ -21,9 +21,8 @@ const MEMBERS: [&str; 13] = [
 ];
 
 pub(crate) struct Source {
-    /// From the workspace's root, with `/` between folders.
     pub(crate) path: String,
-    /// Lines with more than a comment, from 1.
+    /// They hold more than a comment; from 1.
     pub(crate) code_lines: Vec<usize>,
     pub(crate) syntax: syn::File,
     tokens: TokenStream,
@@ -46,8 +45,8 @@ impl Source {
         Self { path: path.to_owned(), code_lines: code.map(|(_, line)| line).collect(), syntax, tokens }
     }
 
-    /// The tokens: one list for each pair of brackets, and one for the rest. Arguments of macros are included,
-    /// although their syntax is unknown.
+    /// One list for each pair of brackets, and one for the rest. Arguments of macros are included, although their
+    /// syntax is unknown.
     pub(crate) fn token_lists(&self) -> Vec<Vec<TokenTree>> {
         let mut lists: Vec<Vec<TokenTree>> = vec![self.tokens.clone().into_iter().collect()];
         let mut read = 0;
@@ -71,7 +70,7 @@ impl Source {
 }
 
 impl Name {
-    /// Whether the name ends in `path` (such as `std::time`), in whole identifiers.
+    /// Compares whole identifiers.
     pub(crate) fn ends_with(&self, path: &str) -> bool {
         let wanted: Vec<&str> = path.split("::").collect();
         self.segments.len() >= wanted.len() && self.segments[self.segments.len() - wanted.len()..] == wanted

@@ -1,5 +1,4 @@
-//! Only a store's own code knows its database; the runtime, the command line and the rest of the store use
-//! `store::Parts`.
+//! Only a store's own code knows its database; all other code uses `store::Parts`.
 
 use proc_macro2::TokenTree;
 
@@ -9,7 +8,6 @@ use crate::source::{Name, Source, line};
 const SQLITE: &str = "sender/store/src/sqlite/";
 const STORES: &str = "sender/store/src/";
 
-/// Files outside that folder that may name its module, and why.
 const MAY_NAME_IT: [(&str, &str); 5] = [
     ("sender/store/src/lib.rs", "it declares the module"),
     ("sender/store/src/database.rs", "it tells the two kinds of store apart by --db"),
@@ -23,7 +21,7 @@ const MAY_NAME_IT: [(&str, &str); 5] = [
 
 const PART: &str = "ask the store's parts (store::Parts), or add to what they answer";
 
-/// File locks, which SQLite's processes use to see each other, by names that no lock in memory has.
+/// No lock in memory has these names.
 const FILE_LOCKS: [&str; 8] = [
     "TryLockError",
     "try_lock",
@@ -39,8 +37,7 @@ const FILES: [&str; 2] = ["File", "OpenOptions"];
 
 const WORDS: [&str; 4] = ["PRAGMA", "-wal", "-owner-", "sqlite_"];
 
-/// Outside its folder the sender names neither SQLite nor its files and their locks, and does not ask for its kind of
-/// store.
+/// Outside its folder the sender names neither SQLite nor its files and their locks.
 pub(crate) fn sqlite_keeps_to_itself(source: &Source) -> Vec<Violation> {
     let is_sender = ["sender/src/", STORES].iter().any(|folder| source.path.starts_with(folder));
     if !is_sender || source.path.starts_with(SQLITE) {
@@ -68,7 +65,6 @@ fn asks_for_the_kind(name: &Name) -> bool {
     ["Database::File", "Database::Postgres"].iter().any(|kind| name.ends_with(kind))
 }
 
-/// Texts of the code, without its documentation.
 fn words(source: &Source) -> Vec<Violation> {
     let is_doc = |list: &[TokenTree]| matches!(list.first(), Some(TokenTree::Ident(ident)) if ident == "doc");
     let lists = source.token_lists();

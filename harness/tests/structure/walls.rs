@@ -1,16 +1,15 @@
-//! Crates as walls: a crate can only name its dependencies, so it is enough that these lead nowhere.
+//! A crate can only name its dependencies, so it is enough that these lead nowhere.
 
 use std::process::Command;
 
 use crate::source;
 
-/// A crate and the crates that no chain of its dependencies may reach.
+/// No chain of the crate's dependencies may reach these crates.
 struct Wall {
     package: &'static str,
     keeps_out: &'static [&'static str],
 }
 
-/// Runtimes, sockets, disks, processes and hidden randomness.
 const OUTSIDE: &[&str] = &[
     "tokio",
     "mio",
@@ -24,7 +23,6 @@ const OUTSIDE: &[&str] = &[
     "getrandom",
 ];
 
-/// Everything that a verdict is about.
 const JUDGED: &[&str] = &[
     "tokio",
     "hookproof-words",
@@ -56,7 +54,7 @@ fn no_dependency_leads_through_a_wall() {
     }
 }
 
-/// Every crate that a package reaches, in the features that it has alone.
+/// The features are those that the package has alone.
 fn dependencies(package: &str) -> Vec<String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let arguments = ["tree", "--locked", "--offline", "-p", package, "-e", "normal", "--prefix", "none"];

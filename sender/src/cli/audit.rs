@@ -43,7 +43,8 @@ pub(super) struct Audit {
     /// Only spans with more attempts than the contract allows
     #[arg(long)]
     over: bool,
-    /// Instead: how long answers took, and how long it was from emit to the first attempt and to success, in percentiles
+    /// Instead: how long answers took, and how long it was from emit to the first attempt and to success, in
+    /// percentiles
     #[arg(long, conflicts_with_all = ["per", "over"])]
     latencies: bool,
 }

@@ -22,9 +22,10 @@ use crate::transport::{DnsResolver, Settings};
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct Common {
-    /// The database: a file, or postgres://USER@HOST/DATABASE, with ?sslmode=verify-full for TLS, and &sslrootcert=FILE for an
-    /// authority of your own. An argument shows in `ps`: put a password into HOOKPROOF_DB, or into a file of mode 0600 that
-    /// ?passfile=FILE or PGPASSFILE names, with lines of HOST:PORT:DATABASE:USER:PASSWORD
+    /// The database: a file, or postgres://USER@HOST/DATABASE, with ?sslmode=verify-full for TLS, and
+    /// &sslrootcert=FILE for an authority of your own. An argument shows in `ps`: put a password into HOOKPROOF_DB,
+    /// or into a file of mode 0600 that ?passfile=FILE or PGPASSFILE names, with lines of
+    /// HOST:PORT:DATABASE:USER:PASSWORD
     #[arg(long, global = true, value_name = "DATABASE", env = "HOOKPROOF_DB", hide_env_values = true)]
     db: Option<OsString>,
     /// Print JSON on stdout: one object, or one on each line of a list

@@ -1,5 +1,5 @@
-//! The Prometheus alerts and the Grafana dashboard: each alert is tested and documented, each query is valid. Without
-//! `promtool`, its checks are skipped unless `HOOKPROOF_DEMANDS` names it.
+//! Each alert is tested and documented, each query is valid. Without `promtool`, its checks are skipped unless
+//! `HOOKPROOF_DEMANDS` names it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -22,8 +22,7 @@ struct Cases {
     silent: usize,
 }
 
-/// The cases of each alert in a file of promtool's tests. A case must state that it expects nothing: promtool takes a
-/// forgotten list for an empty one.
+/// A case must state that it expects nothing: promtool takes a forgotten list for an empty one.
 fn cases(text: &str) -> BTreeMap<&str, Cases> {
     let mut found: BTreeMap<&str, Cases> = BTreeMap::new();
     for case in text.split("alertname: ").skip(1) {
@@ -66,7 +65,6 @@ fn each_alert_has_one_row_in_the_guide() {
     assert_eq!(short.collect::<Vec<_>>(), Vec::<&str>::new());
 }
 
-/// Prints a line and returns `None` if `PATH` has no `promtool`.
 fn promtool(test: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found =
@@ -94,7 +92,7 @@ fn the_rules_are_valid_and_fire_when_they_should() {
     passes(&promtool, &["test", "rules"], &folder.join("alerts_test.yml"));
 }
 
-/// Without rows, which are only headings.
+/// Rows are only headings.
 fn panels() -> Vec<Value> {
     let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();
     let panels = dashboard["panels"].as_array().unwrap();
@@ -120,7 +118,7 @@ fn each_panel_says_what_it_shows() {
     }
 }
 
-/// promtool parses no bare query, so each becomes a rule. JSON is YAML.
+/// Each query becomes a rule. JSON is YAML.
 #[test]
 fn each_query_of_the_dashboard_is_valid() {
     let Some(promtool) = promtool("each_query_of_the_dashboard_is_valid") else { return };

@@ -2,7 +2,6 @@ use serde_json::{Value, json};
 
 use crate::world::{Endpoint, World};
 
-/// `count` events are dead letters of `acme`; its endpoint answers with `status`.
 async fn with_dead(count: usize, status: u16) -> (World, Endpoint) {
     let world = World::new().await;
     let endpoint = Endpoint::answering(status).await;

@@ -131,7 +131,7 @@ async fn a_full_subscriber_that_would_rather_refuse_turns_the_emitter_away_and_s
     world.stop().await;
 }
 
-/// Emits three times the default capacity, in batches, to an endpoint that takes nothing.
+/// Three times the default capacity, in batches.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flood_at_the_defaults_loses_nothing_that_was_acknowledged() {
     const ROWS: u64 = 100;

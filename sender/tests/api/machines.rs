@@ -1,5 +1,3 @@
-//! The API for machines: metrics, alerts, health, the OpenAPI document.
-
 use std::collections::BTreeSet;
 
 use axum::Router;
@@ -37,7 +35,7 @@ async fn each_figure_that_an_alert_or_the_dashboard_names_is_among_the_metrics()
         let unknown: Vec<_> = named.difference(&samples).collect();
         assert!(unknown.is_empty(), "{file}: {unknown:?} in\n{}", answer.text);
     }
-    // A threshold between two bounds of a bucket would compare an estimate.
+    // Between two bounds of a bucket a threshold would compare an estimate.
     for bound in ["hookproof_first_attempt_seconds_bucket 0.5", "hookproof_latency_seconds_bucket 2"] {
         let (family, le) = bound.split_once(' ').unwrap();
         let le = format!("le=\"{le}\"}}");
@@ -180,7 +178,7 @@ fn names<'a>(text: &'a str, family: &str) -> Vec<&'a str> {
     samples.map(|line| line.split_once("name=\"").unwrap().1.split('"').next().unwrap()).collect()
 }
 
-/// Its names are as long as the limit on the answer allows for.
+/// Names are as long as the limit on the answer allows for.
 fn numbered(number: usize, url: &str, event_type: &str) -> Command {
     Command::Subscribe(Subscribe {
         id: format!("sub_{number:026}").into(),
@@ -211,7 +209,7 @@ async fn of_ten_thousand_subscribers_those_in_need_have_figures_and_the_answer_s
         let replies = try_join_all(commands.map(|command| world.sender.command(command))).await.unwrap();
         assert!(replies.iter().all(|reply| matches!(reply, Reply::Subscribed { .. })), "{replies:?}");
     }
-    // The newest: the metrics show it only because it is in need.
+    // The metrics show the newest only because it is in need.
     world.subscribe("gone", &format!("{url}/gone"), json!({})).await;
     let fails = json!({ "breaker": { "failures": 1, "failures_when_slow": 1 }, "retry": { "attempts": 3 } });
     world.subscribe("broken", &format!("{url}/broken"), fails).await;
@@ -221,7 +219,7 @@ async fn of_ten_thousand_subscribers_those_in_need_have_figures_and_the_answer_s
         counts["delivered"] == SENT_TO - 2 && counts["dead"] == 1 && counts["failed_attempts"] == 2
     };
     world.until("/v1/status?limit=1", sent).await;
-    // The sender writes latencies a little later.
+    // Latencies are written a little later.
     let all_counted = ["hookproof_all_latency_seconds_count 152", "hookproof_all_delivery_seconds_count 150"];
     let counted = async {
         loop {
@@ -236,7 +234,7 @@ async fn of_ten_thousand_subscribers_those_in_need_have_figures_and_the_answer_s
     assert!(text.len() <= BYTES_MAX, "{} bytes", text.len());
     let shown = names(&text, "hookproof_waiting");
     assert_eq!((shown.len(), shown[98], shown[99]), (100, "gone", "broken"));
-    // Of two with the same backlog and no need, the metrics show the older.
+    // Of two with the same backlog, the metrics show the older.
     assert_eq!(shown[..98], (2..100).map(|number| format!("subscriber-{number:013}")).collect::<Vec<_>>());
     assert_eq!(names(&text, "hookproof_delivery_seconds_count").len(), 100);
     for line in [

@@ -1,5 +1,4 @@
-//! The API against a real sender with its own database. Requests go to the router, except where a socket makes a
-//! difference.
+//! A real sender with its own database. Requests go to the router, except where a socket makes a difference.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

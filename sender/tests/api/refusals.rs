@@ -41,7 +41,7 @@ async fn whatever_is_wrong_with_a_request_is_said_in_one_form() {
     world.stop().await;
 }
 
-/// PostgreSQL's texts cannot hold the character zero, so no query may contain one.
+/// PostgreSQL's texts cannot hold the character zero.
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_is_known_by_a_text_with_a_character_zero() {
     let test = "nobody_is_known_by_a_text_with_a_character_zero";

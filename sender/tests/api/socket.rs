@@ -1,5 +1,3 @@
-//! Behaviour that needs a real connection.
-
 use std::net::SocketAddr;
 
 use hookproof_sender::api::{BindError, Token, bind, serve};
@@ -26,7 +24,7 @@ async fn without_a_token_nobody_listens_where_others_can_reach() {
 async fn exchange(stream: &mut TcpStream, request: &str) -> String {
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
-    // A refusal before the body was read may end in a reset.
+    // The answer may end in a reset.
     let ended = timeout(FOREVER, stream.read_to_end(&mut answer)).await.unwrap();
     assert!(ended.is_ok() || answer.starts_with(b"HTTP/1.1 "), "{ended:?}");
     String::from_utf8(answer).unwrap()
@@ -135,7 +133,7 @@ async fn a_request_that_names_no_host_or_another_one_is_refused() {
         let (found, answer) = ask(address, line, headers).await;
         assert!(found == status && answer.contains(code), "{line} {headers:?}: {answer}");
     }
-    // With a token any host is accepted, but one is required.
+    // Any host is accepted, but one is required.
     let world_with_token = World::with(Some(Token::new(TOKEN).unwrap()), |_| {}).await;
     let address = listen(world_with_token.router.clone(), std::future::pending()).await;
     let token = format!("authorization: Bearer {TOKEN}\r\n");
@@ -197,7 +195,6 @@ async fn as_many_slow_bodies_as_there_may_be_connections_keep_nobody_out() {
         slow.push(stream);
     }
     for stream in &mut slow {
-        // The server reads the body.
         let mut goes_on = [0; 25];
         timeout(FOREVER, stream.read_exact(&mut goes_on)).await.unwrap().unwrap();
         assert_eq!(&goes_on, b"HTTP/1.1 100 Continue\r\n\r\n");

@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tower::ServiceExt;
 
-/// Far longer than any step takes; after this a test has hung.
+/// Far longer than any step takes.
 pub(crate) const FOREVER: Duration = Duration::from_secs(60);
 
 pub(crate) struct World {
@@ -48,7 +48,6 @@ impl Answer {
         if self.text.is_empty() { Value::Null } else { self.json() }
     }
 
-    /// Requires a refusal in the one form that all refusals have.
     #[track_caller]
     pub(crate) fn refuses(&self, status: u16, code: &str, field: Option<&str>) {
         assert_eq!(self.status.as_u16(), status, "{}", self.text);
@@ -69,7 +68,6 @@ impl World {
         let guard = Guard::strict().allow_private_targets();
         let mut options = Options {
             database: folder.path().join("hookproof.db").into(),
-            // Tests cut no power.
             durability: Durability::Process,
             guard: guard.clone(),
             limits: event::Limits::default(),
@@ -156,7 +154,7 @@ impl World {
     }
 }
 
-/// A new schema, or `None` without a server. The look-up blocks, so it gets its own thread.
+/// The look-up blocks, so it gets its own thread.
 pub(crate) async fn postgres_address(test: &'static str) -> Option<String> {
     tokio::task::spawn_blocking(move || crate::postgres_server::new_schema(test)).await.unwrap()
 }

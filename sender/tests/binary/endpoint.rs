@@ -1,5 +1,3 @@
-//! An endpoint with scripted answers, which records requests.
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
@@ -55,7 +53,7 @@ impl Endpoint {
         Self::answering(|_| "204 No Content\r\n".to_owned())
     }
 
-    /// `answer` gives the status and the headers, each ending its line.
+    /// `answer` gives the status and the headers, each with its line's end.
     pub(crate) fn answering(answer: impl Fn(usize) -> String + Send + Sync + 'static) -> Self {
         Self::scripted(move |number, stream| {
             write!(stream, "HTTP/1.1 {}content-length: 0\r\n\r\n", answer(number))
@@ -75,7 +73,6 @@ impl Endpoint {
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let shared = Arc::clone(&ours);
-                // The sender may close its connections.
                 std::thread::spawn(move || drop(shared.serve(stream.unwrap())));
             }
         });

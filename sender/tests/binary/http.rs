@@ -1,4 +1,4 @@
-//! HTTP by hand, so that a test can send malformed requests too.
+//! HTTP by hand, so that a test can send malformed requests.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -29,7 +29,6 @@ impl Answer {
         lines.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
-    /// A refusal has a code for programs, a message for people, and a field.
     #[track_caller]
     pub(crate) fn is_a_refusal(&self) {
         let error = &self.json()["error"];

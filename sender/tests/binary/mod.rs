@@ -1,5 +1,5 @@
-//! The real sender as a process, and an endpoint in this process, for tests that see the sender from outside. A test
-//! waits for a log line, a request or an answer, and never sleeps.
+//! The real sender as a process, and an endpoint in this process. A test waits for a log line, a request or an
+//! answer, and never sleeps.
 #![allow(dead_code, reason = "each test that takes this module along uses a part of it")]
 
 pub(crate) mod endpoint;
@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use http::Answer;
 
-/// Longer than any step takes; after this a test fails.
+/// Longer than any step takes.
 pub(crate) const FOREVER: Duration = Duration::from_secs(120);
 
 pub(crate) struct Database {
@@ -61,7 +61,6 @@ impl Database {
         self.json(&[&add, settings].concat())
     }
 
-    /// The output of a command that must succeed.
     #[track_caller]
     pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         read_json(self.command(arguments))
@@ -176,7 +175,7 @@ impl Serving {
         http::ask(&self.address, "POST", path, "application/json", body.as_bytes())
     }
 
-    /// Returns the event's id. The event must be acknowledged.
+    /// Returns the id. The event must be acknowledged.
     #[track_caller]
     pub(crate) fn emit(&self, key: &str) -> String {
         let answer = self.post("/v1/events", &event(key));
@@ -203,7 +202,7 @@ impl Serving {
         values.iter().sum()
     }
 
-    /// Processor time used, in hundredths of a second.
+    /// Processor time in hundredths of a second.
     pub(crate) fn ticks(&self) -> u64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
         let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
@@ -252,7 +251,6 @@ impl Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,5 +1,3 @@
-//! Commands that open the database themselves, without a running sender.
-
 use std::collections::HashMap;
 use std::io::Read;
 use std::process::Stdio;
@@ -227,7 +225,6 @@ fn an_event_that_a_broken_subscriber_wants_is_refused_rather_than_lost() {
     let refused = world.run(&emit);
     assert_eq!(refused.code, 1);
     assert!(refused.stderr.contains("shop") && refused.stderr.contains("region"), "{}", refused.stderr);
-    // An event without subscribers is no error.
     assert!(world.ok(&["emit", "--type", "video.new", "--data", "1"]).contains("nobody wants it"));
     let status = world.json(&["status"]);
     assert_eq!(

@@ -1,5 +1,3 @@
-//! Compares `audit --latencies` with percentiles by their definition over the rows.
-
 use serde_json::{Value, json};
 
 use crate::world::{Endpoint, World};

@@ -1,5 +1,3 @@
-//! A limit lowered by one process applies in another.
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::sync::mpsc::{Receiver, channel};
@@ -41,7 +39,7 @@ fn endpoint() -> (String, Receiver<Instant>) {
     (url, arrivals)
 }
 
-/// Whether arrivals fit a bucket with this rate and burst, for some initial level.
+/// A bucket with some initial level allows them.
 fn fits(arrivals: &[Instant], per_second: u128, burst: u128) -> bool {
     let nanos = 1_000_000_000;
     arrivals.iter().enumerate().all(|(first, begin)| {

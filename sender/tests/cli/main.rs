@@ -1,5 +1,3 @@
-//! The real binary on temporary databases, used like a person or a script would.
-
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod commands;

@@ -62,7 +62,7 @@ fn a_process_that_asks_for_a_token_is_shown_it() {
     drop(serving);
 }
 
-/// A lease outlasts its process, and any program may listen at its address then.
+/// A lease outlasts its process, and any program may listen at its address.
 #[test]
 fn whoever_listens_where_a_process_has_ended_is_shown_no_token() {
     let (world, _) = World::with_shop("http://127.0.0.1:9/", &[]);
@@ -135,7 +135,7 @@ fn who_lives_on_a_server_is_told_by_its_clock_where_that_was_set_back() {
     let told =
         [&status["nodes"]["living"], &status["delivering_processes"], &status["requests"]["nodes_asked"]];
     assert_eq!(told, [1, 1, 1]);
-    // By the store's time the deliveries are late, but their owner is alive.
+    // By the store's time the deliveries are late.
     let findings = world.run(&["doctor", "--json"]).stdout;
     let mut findings = findings.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let lanes = findings.find(|finding| finding["check"] == "lanes").unwrap();

@@ -1,5 +1,3 @@
-//! Bad input gives one line that names the fault, and the right exit code.
-
 use crate::world::World;
 
 #[track_caller]

@@ -10,7 +10,6 @@ use tempfile::TempDir;
 
 pub(crate) struct World {
     folder: TempDir,
-    /// The database's address, unless it is a file.
     server: Option<String>,
 }
 
@@ -50,7 +49,7 @@ impl World {
         command
     }
 
-    /// Runs a statement on the database, past the sender; returns the first column.
+    /// Bypasses the sender; returns the first column.
     pub(crate) fn sql(&self, statement: &str) -> Vec<u64> {
         if let Some(server) = &self.server {
             let found = crate::postgres_server::query(server, statement);
@@ -73,7 +72,6 @@ impl World {
         child.wait_with_output().unwrap().into()
     }
 
-    /// The output of a command that must succeed.
     #[track_caller]
     pub(crate) fn ok(&self, arguments: &[&str]) -> String {
         let ran = self.run(arguments);
@@ -129,7 +127,7 @@ pub(crate) struct Serving {
 }
 
 impl Serving {
-    /// Sends SIGTERM, and returns the exit code and the rest of the log.
+    /// Returns the exit code and the rest of the log.
     pub(crate) fn terminate(mut self) -> (i32, String) {
         let killed = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
         assert!(killed.success());
@@ -141,7 +139,6 @@ impl Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -171,7 +168,6 @@ impl Endpoint {
                 std::thread::spawn(move || {
                     let mut stream = BufReader::new(stream.unwrap());
                     while let Some(body) = request(&mut stream) {
-                        // The receiver may be gone.
                         let _ = sender.send(body);
                         let answer = format!("HTTP/1.1 {status} x\r\ncontent-length: 0\r\n\r\n");
                         stream.get_mut().write_all(answer.as_bytes()).unwrap();

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 const NAMES: [&str; 5] =
     ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome-headless-shell"];
 
-/// The browser reads commands from descriptor 3, and answers on 4. The timeout ends a test that hangs.
+/// The browser reads commands from descriptor 3, and answers on 4.
 const START: &str = "exec timeout 120 \"$0\" \"$@\" 3<&0 4>&1 1>&2 0</dev/null";
 
 /// `HOOKPROOF_CHROMIUM`, or the first browser on the `PATH`.
@@ -29,7 +29,6 @@ pub(crate) struct Browser {
     answers: BufReader<ChildStdout>,
     session: Option<String>,
     sent: u64,
-    /// Errors of scripts and policies.
     pub(crate) complaints: Vec<String>,
     _profile: TempDir,
 }
@@ -94,7 +93,7 @@ impl Browser {
         serde_json::from_slice(&bytes).unwrap()
     }
 
-    /// The page shows the API's refusals itself, so they do not count.
+    /// The page shows the API's refusals itself.
     fn note(&mut self, event: &Value) {
         let complains = match event["method"].as_str() {
             Some("Log.entryAdded") => event["params"]["entry"]["source"] != "network",
@@ -130,7 +129,6 @@ impl Browser {
         self.value(&format!("document.querySelector({selector}).click()"));
     }
 
-    /// Types into a field of a dialog, with the events of a keyboard.
     pub(crate) fn type_in(&mut self, dialog: &str, field: &str, text: &str) {
         let field = json!(format!("#{dialog} [name={field}]"));
         let set = format!(
@@ -156,7 +154,6 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

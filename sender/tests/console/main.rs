@@ -1,6 +1,4 @@
-//! The console in a real browser, on the real sender.
-//!
-//! Without Chromium each test prints a line and passes; `.ci/run` installs Chromium where it can.
+//! The console in a real browser. Without Chromium each test prints a line and passes.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -15,7 +13,7 @@ use browser::Browser;
 use serde_json::json;
 
 const WIDER: &str = "document.documentElement.scrollWidth - document.documentElement.clientWidth";
-/// Controls beyond the screen's edges: of an open dialog, or else of the page.
+/// Controls of an open dialog, or else of the page, beyond the screen's edges.
 const OUT_OF_SIGHT: &str = "[...(document.querySelector('dialog[open]') ?? document).querySelectorAll('button, input, td')]
   .filter((one) => { const box = one.getBoundingClientRect(); return box.width > 0 && (box.left < 0 || box.right > innerWidth); })
   .map((one) => one.textContent)";

@@ -1,5 +1,4 @@
-//! The server disappears while a node serves, and returns: emitters receive an error, and no event is lost or
-//! doubled.
+//! The server disappears while a node serves, and returns.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -44,7 +43,6 @@ impl World {
     }
 }
 
-/// The store failed, the event is not accepted, and the answer names when to retry.
 #[track_caller]
 fn is_refused_for_now(answer: &Answer) {
     assert_eq!(answer.status, 503, "{answer:?}");
@@ -78,7 +76,7 @@ fn while_the_server_is_away_emitters_are_told_when_to_come_back_and_nothing_is_l
     // The endpoint takes those now, and the node cannot record it.
     sink.hold(false);
 
-    // This emitter waits for the server, and its event stays in doubt.
+    // This event stays in doubt.
     let caught = world.emit("caught");
     assert_eq!(caught.status, 503, "{caught:?}");
     says_when(&caught);

@@ -1,5 +1,5 @@
 //! Three nodes on one server under load: the test kills, stops and cuts off nodes, and kills the server. Two nodes
-//! have wrong clocks, where this machine can make a clock wrong.
+//! have wrong clocks.
 //!
 //! Invariants:
 //! - No acknowledged event is lost.
@@ -92,8 +92,7 @@ fn five_hundred_kills_of_nodes_and_fifty_of_their_server() {
     play("five_hundred_kills_of_nodes", &Plan::of(kills));
 }
 
-/// Records, in the server's own order, each takeover of a lane and each delivery recorded as delivered. Both triggers
-/// run while the lane is locked.
+/// Records takeovers and deliveries in the server's own order. Both triggers run while the lane is locked.
 const WATCH: &str = "CREATE TABLE takings (lane int8, at timestamptz DEFAULT clock_timestamp());
     CREATE TABLE recordings (delivery int8, at timestamptz DEFAULT clock_timestamp());
     CREATE FUNCTION note_taking() RETURNS trigger LANGUAGE plpgsql AS
@@ -104,8 +103,7 @@ const WATCH: &str = "CREATE TABLE takings (lane int8, at timestamptz DEFAULT clo
     CREATE TRIGGER recorded AFTER INSERT ON done FOR EACH ROW EXECUTE FUNCTION note_recording();
     SELECT 1";
 
-/// Deliveries that a node recorded after it had lost the lane, when the new owner may have claimed them: event and
-/// path.
+/// The new owner may have claimed them.
 const RECORDED_LATE: &str =
     "SELECT e.id || ' /' || split_part(s.url, '/', 4) FROM recordings r JOIN done d USING (delivery)
     JOIN events e USING (event) JOIN subscribers s USING (lane) WHERE EXISTS (
@@ -114,11 +112,10 @@ const RECORDED_LATE: &str =
 
 type Span = (u64, u64);
 
-/// Reports on lanes in the nodes' logs.
 #[derive(Default)]
 struct Told {
     taken: Vec<(u64, usize)>,
-    /// Lanes that live nodes lost, because they failed to renew a lease in time.
+    /// A renewal came too late.
     lost: usize,
 }
 
@@ -132,7 +129,7 @@ impl Told {
         }
     }
 
-    /// Whether a lane changed its owner between two moments. A node acts a little before it logs the change.
+    /// A node acts a little before it logs the change.
     fn has_moved(&self, path: &str, first: u64, second: u64) -> bool {
         const LATE_NS: u64 = 1_000_000_000;
         let lane = path[1..].parse::<usize>().unwrap() + 1;
@@ -305,7 +302,7 @@ fn judge_all(arrivals: &[Arrival], cluster: &Cluster) -> String {
     assert_eq!(lanes.len(), LANES);
     lanes.values().for_each(|arrivals| judge::conforms(arrivals, RATE_PER_SECOND, BURST));
     let told = cluster.told.lock().unwrap();
-    // Without statistics the planner may take tables for empty, and read all attempts for each recording.
+    // Without statistics the planner may take tables for empty.
     assert_eq!(cluster.server_says("ANALYZE; SELECT 1").len(), 1);
     let late: BTreeSet<String> = cluster.server_says(RECORDED_LATE).into_iter().collect();
     let (mut twice, mut twice_as_late) = (0, 0);
@@ -338,7 +335,7 @@ fn judge_all(arrivals: &[Arrival], cluster: &Cluster) -> String {
             twice += 1;
         }
     }
-    // The attempts since a node's last commit, which is at most one lease old, and those that it may start at once.
+    // Attempts since a node's last commit, which is at most one lease old, and those that it may start at once.
     let unconfirmed =
         IN_FLIGHT + BURST + usize::try_from(RATE_PER_SECOND * LEASE_NS / 1_000_000_000).unwrap();
     let changes = cluster.done.len() * LANES + told.taken.len();

@@ -1,5 +1,3 @@
-//! Emits over the HTTP API until stopped, and records the acknowledged events.
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -38,7 +36,7 @@ impl Emitter {
             std::thread::spawn(move || {
                 let mut acknowledged = vec![];
                 while !emitting.stop.load(Ordering::Relaxed) {
-                    // The sender is down, or was killed before it answered: the event is not acknowledged.
+                    // The event is not acknowledged.
                     let _ = emitting.emit(address, &mut acknowledged);
                     std::thread::yield_now();
                 }
@@ -59,7 +57,7 @@ impl Emitting {
         let mut stream = TcpStream::connect(address)?;
         let mut reader = BufReader::new(stream.try_clone()?);
         while !self.stop.load(Ordering::Relaxed) {
-            // Emits no faster than the contract allows, so that the backlog stays short.
+            // No faster than the contract allows, so that the backlog stays short.
             let ahead = self.acknowledged.load(Ordering::Relaxed).saturating_sub(AHEAD);
             self.sink.wait_for(ahead * self.subscribers);
             let body = r#"{"type": "video.trending", "key": "v1", "data": {"views": 1200000}}"#;
@@ -80,7 +78,7 @@ impl Emitting {
             }
             let mut answer = vec![0; length];
             reader.read_exact(&mut answer)?;
-            // A permanent refusal would repeat for ever, and nothing would arrive.
+            // A permanent refusal would repeat for ever.
             assert!(!status.contains(" 40"), "{status}{}", String::from_utf8_lossy(&answer));
             if status.contains(" 202 ") {
                 let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap();

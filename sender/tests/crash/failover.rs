@@ -11,7 +11,7 @@ use crate::sink::{Arrival, Sink};
 
 const LANES: usize = 12;
 const RATE_PER_SECOND: u64 = 40;
-/// More than the attempts in doubt after a node's death. A lane with its whole burst in doubt pauses until the doubt
+/// More than the attempts in doubt after a node's death: a lane with its whole burst in doubt pauses until the doubt
 /// ends.
 const BURST: usize = 10;
 const SECOND: u64 = 1_000_000_000;
@@ -57,8 +57,7 @@ fn how_long_lanes_stand_still_when_their_node_dies_or_leaves() {
             twice += doubled;
         }
         let (how, beside) = match going {
-            // The emitter stops once too much waits for the dead node's lanes, so the other node's lanes give no
-            // figure.
+            // The emitter stops once too much waits for the dead node's lanes.
             Going::Dies => ("dies by SIGKILL", String::new()),
             Going::Leaves => ("leaves in order", format!("; those of the other for {}", told(&mut others))),
         };
@@ -77,7 +76,7 @@ fn how_long_lanes_stand_still_when_their_node_dies_or_leaves() {
     stays.stop_in_order();
 }
 
-/// Returns the longest pause of each lane of the node that goes, that of each other lane, and the count of doubled
+/// The longest pause of each lane of the node that goes, that of each other lane, and the count of doubled
 /// deliveries.
 fn go(cluster: &Cluster, going: Going) -> (Vec<u64>, Vec<u64>, usize) {
     let mut serving = cluster.database.serve_elsewhere_as("goes");
@@ -95,14 +94,14 @@ fn go(cluster: &Cluster, going: Going) -> (Vec<u64>, Vec<u64>, usize) {
     for (path, gap) in longest_gaps(&arrivals, begun) {
         if lanes.iter().any(|lane| lane == path) { &mut gone } else { &mut stayed }.push(gap);
     }
-    // The node may have been killed or stopped while it delivered earlier events.
+    // The node may have ended while it delivered earlier events.
     let mut taken: BTreeMap<&str, usize> = BTreeMap::new();
     let around = arrivals.iter().filter(|arrival| arrival.taken && arrival.at + 2 * SECOND > begun);
     around.for_each(|arrival| *taken.entry(&arrival.delivery).or_default() += 1);
     (gone, stayed, taken.values().map(|count| count - 1).sum())
 }
 
-/// For each lane, the longest time between two arrivals, the later one after `begun`.
+/// The later arrival after `begun`.
 fn longest_gaps(arrivals: &[Arrival], begun: u64) -> BTreeMap<&str, u64> {
     let (mut last, mut gaps) = (BTreeMap::new(), BTreeMap::new());
     for arrival in arrivals {

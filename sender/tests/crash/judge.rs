@@ -2,8 +2,8 @@
 
 use crate::sink::Arrival;
 
-/// Of all windows that end with an arrival, the worst begins at the arrival that is furthest ahead of the rate. So
-/// one pass in whole numbers judges every window.
+/// Of all windows that end with an arrival, the worst begins at the arrival that is furthest ahead of the rate: one
+/// pass judges every window.
 pub(crate) fn conforms(arrivals: &[Arrival], rate_per_second: u64, burst: usize) {
     const SECOND: i128 = 1_000_000_000;
     let mut times: Vec<u64> = arrivals.iter().map(|arrival| arrival.at).collect();

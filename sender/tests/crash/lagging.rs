@@ -6,7 +6,7 @@
 //! - Leases are extended by one.
 //! - No event that the standby had is lost. No delivery that it knew as delivered is sent again.
 //! - Each lane keeps its contract over all windows if its burst is at most rate × lease. With a larger burst, the
-//!   attempts since the cut may come on top, because no surviving row counts them.
+//!   attempts since the cut may come on top.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -91,7 +91,6 @@ impl Failover {
     fn serve(&self, which: usize) -> Heard {
         let (tell, said) = channel();
         let serving = self.database.serve_node(&self.nodes[which], move |line| {
-            // The receiver may be gone.
             let _ = tell.send(line.to_owned());
         });
         Heard { serving, said }
@@ -175,7 +174,6 @@ fn fail_over(failover: &Failover) {
     let kept = Known::by(&failover.standby).events;
     let owed = kept.iter().flat_map(|event| (0..LANES).map(move |lane| format!("{event} /{lane}")));
     sink.wait_for_taken(owed.collect(), name);
-    // The stopped node never ended either.
     anew.into_iter().chain([stopped]).for_each(|node| node.serving.stop_in_order());
     let lost = judge_events(failover, &known, &kept, &acknowledged);
     let again = judge_arrivals(failover.contract, &sink.arrivals(), &known, (cut, gone));
@@ -190,8 +188,7 @@ fn name(arrival: &Arrival) -> String {
     format!("{} {}", arrival.event, arrival.path)
 }
 
-/// Returns the lost acknowledged events. At most those that the standby lacked may be lost; the first server names
-/// them once it runs again.
+/// Counts the lost events: at most those that the standby lacked, which the first server names.
 fn judge_events(
     failover: &Failover,
     known: &Known,
@@ -207,8 +204,8 @@ fn judge_events(
     lost
 }
 
-/// Counts the deliveries that were taken twice. None may be one that the standby knew as delivered. `(cut, gone)` is
-/// the time in which the nodes sent attempts that it does not know.
+/// Returns the deliveries that were taken twice. None may be one that the standby knew as delivered. `(cut, gone)` is
+/// the time of attempts that it does not know.
 fn judge_arrivals(contract: Contract, arrivals: &[Arrival], known: &Known, (cut, gone): (u64, u64)) -> usize {
     let Contract { rate_per_second, burst } = contract;
     let refills_in_a_lease = burst as u64 <= rate_per_second * LEASE_NS / 1_000_000_000;

@@ -1,6 +1,4 @@
-//! Kills the real sender repeatedly, and judges the arrivals.
-//!
-//! Invariants for any number of kills:
+//! Kills the real sender repeatedly. Invariants for any number of kills:
 //! - No acknowledged event is lost.
 //! - A delivery arrives twice only around a kill, never after the file reported it as delivered, and with the same
 //!   body.
@@ -32,7 +30,7 @@ use emitter::Emitter;
 use process::{Database, Serving};
 use sink::{Arrival, Sink};
 
-/// The contract. `QUARANTINE_NS` bounds how late a dead process's request may arrive.
+/// `QUARANTINE_NS` bounds how late a dead process's request may arrive.
 const RATE_PER_SECOND: u64 = 200;
 const IN_FLIGHT: usize = 4;
 const QUARANTINE_NS: u64 = 500_000_000;
@@ -75,13 +73,12 @@ fn a_thousand_kills_of_either_of_two_processes() {
 #[derive(Clone, Copy)]
 struct Plan {
     kills: usize,
-    /// Each kill comes after fewer arrivals than this.
     arrivals_between: u64,
     burst: usize,
 }
 
 const SHORT: Plan = Plan { kills: 30, arrivals_between: 60, burst: 10 };
-/// The burst covers the doubt of several kills in a row, so the next kill need not wait.
+/// The burst covers the doubt of several kills in a row.
 const LONG: Plan = Plan { kills: 1_000, arrivals_between: 30, burst: 60 };
 
 fn kills_wanted() -> usize {
@@ -127,8 +124,8 @@ fn kill_on(database: &Database, sink: &Arc<Sink>, processes: usize, plan: &Plan)
     );
 }
 
-/// When to kill: after a random number of arrivals, possibly none, so that kills meet start-up, claims, attempts and
-/// commits. `HOOKPROOF_SEED` repeats a run, as far as two processes are repeatable.
+/// Kills come after a random number of arrivals, so that they meet start-up, claims, attempts and commits.
+/// `HOOKPROOF_SEED` repeats a run, as far as two processes are repeatable.
 struct Moments(u64);
 
 impl Moments {

@@ -1,4 +1,4 @@
-//! The same on a PostgreSQL server: the test kills processes, and the server.
+//! The test kills processes, and the server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::process::Database;
 use crate::sink::Sink;
 use crate::{Moments, Plan, RATE_PER_SECOND, judge_all, kill_on, settings};
 
-/// Each kill costs a whole lease, because only the lease shows that a process died.
+/// Each kill costs a whole lease: only the lease shows that a process died.
 const PLAN: Plan = Plan { kills: 8, arrivals_between: 60, burst: 10 };
 
 fn database(test: &str, sink: &Sink) -> Option<Database> {
@@ -57,7 +57,7 @@ fn kills_of_the_server_itself_lose_nothing() {
     );
 }
 
-/// A killed process's lease goes on; another process takes its lanes once the lease ends.
+/// Another process takes its lanes once its lease ends.
 #[test]
 fn a_drain_delivers_in_the_place_of_a_process_that_was_killed() {
     let sink = Arc::new(Sink::start());

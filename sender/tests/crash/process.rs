@@ -32,12 +32,10 @@ impl Place {
     }
 }
 
-/// A process that delivers. Dropping it ends it.
 pub(crate) struct Serving(Child);
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        // Usually it has ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -165,7 +163,6 @@ impl Database {
         query.query_map([], |row| row.get(0).map(made)).unwrap().map(Result::unwrap).collect()
     }
 
-    /// Listens at the emitter's address.
     pub(crate) fn serve(&self) -> Serving {
         self.serve_at(&self.address.to_string())
     }
@@ -182,13 +179,13 @@ impl Database {
         self.serve_with("127.0.0.1:0", name)
     }
 
-    /// Its lease outlasts any test, without renewal.
+    /// No test outlasts the lease.
     pub(crate) fn serve_with_long_lease(&self) -> Serving {
         self.start(&self.address.to_string(), &self.lease("60s"))
     }
 
     fn serve_with(&self, address: &str, name: &str) -> Serving {
-        // Long enough that a busy machine takes no lane from a live node.
+        // A busy machine takes no lane from a live node.
         self.start(address, &[&["--node", name][..], &self.lease("5s")].concat())
     }
 
@@ -196,7 +193,7 @@ impl Database {
         self.start(address, &self.lease("1s"))
     }
 
-    /// On a server, other processes wait for a dead process's lease; only its lease shows its death.
+    /// On a server, other processes wait for a dead process's lease.
     fn lease<'a>(&self, time: &'a str) -> Vec<&'a str> {
         match self.place {
             Place::File(_) => Vec::new(),
@@ -239,19 +236,18 @@ impl Database {
     }
 }
 
-/// Debian's libfaketime, which falsifies a program's wall clock, if it is installed.
+/// None if libfaketime is not installed.
 pub(crate) fn wrong_clock() -> Option<PathBuf> {
     let folders = std::fs::read_dir("/usr/lib").ok()?.map_while(Result::ok);
     let mut libraries = folders.map(|folder| folder.path().join("faketime/libfaketimeMT.so.1"));
     libraries.find(|library| library.exists())
 }
 
-/// An address for each sender in turn. It lies below the ephemeral ports, so no other process gets it between two
-/// senders.
+/// The address lies below the ephemeral ports, so no other process gets it between two senders.
 pub(crate) fn free_address() -> SocketAddr {
     let first = 10_000 + u16::try_from(std::process::id() % 9_000).unwrap();
     let candidates = (first..first + 1_000).map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
-    // Two tests of one program may ask at once; each keeps its address to the end.
+    // Two tests of one program may ask at once.
     static TAKEN: Mutex<BTreeSet<SocketAddr>> = Mutex::new(BTreeSet::new());
     let mut taken = TAKEN.lock().unwrap();
     let is_free = |address: &SocketAddr| !taken.contains(address) && TcpListener::bind(address).is_ok();
@@ -282,7 +278,7 @@ impl Serving {
             line.clear();
             assert!(log.read_line(&mut line).unwrap() > 0, "the sender ended before it listened: {before}");
         }
-        // Read to the end, or the sender blocks on a full pipe.
+        // The sender would block on a full pipe.
         std::thread::spawn(move || {
             line.clear();
             while log.read_line(&mut line).is_ok_and(|read| read > 0) {

@@ -1,5 +1,5 @@
 //! Several real processes share one database: one starts alone, three join, a command drains and resumes one, and one
-//! is killed. The endpoint's arrivals are judged over the whole run.
+//! is killed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,7 +22,6 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Waits for traffic between polls, until the living nodes share all lanes as required.
     pub(crate) fn wait_until_shared(
         &self,
         is_so: impl Fn(&BTreeMap<String, Share>) -> bool,
@@ -81,7 +80,7 @@ fn share_among_four(sink: Arc<Sink>, database: Database) {
     serving.extend(NAMES[1..].iter().map(|name| cluster.database.serve_elsewhere_as(name)));
     let shares = cluster.wait_until_shared(|shares| shares.len() == 4);
     eprintln!("shared by four: {shares:?}");
-    // The mean share of 40 lanes among four is 10, mostly within 3; one draw in 20,000 exceeds this limit.
+    // The mean share is 10, mostly within 3; one draw in 20,000 exceeds this limit.
     assert!(shares.values().all(|share| (1..=25).contains(&share.lanes)), "{shares:?}");
     cluster.wait_for_every_lane();
 
@@ -92,7 +91,7 @@ fn share_among_four(sink: Arc<Sink>, database: Database) {
     cluster.database.run(&["node", "resume", "second"]);
     let resumed = cluster.wait_until_shared(|shares| shares["second"].lanes > 0);
     assert_eq!(resumed, shares, "each lane is where it was");
-    // No node died, so no taken delivery is sent again.
+    // No node died.
     let taken = |arrivals: &[Arrival]| -> Vec<String> {
         arrivals.iter().filter(|arrival| arrival.taken).map(|arrival| arrival.delivery.clone()).collect()
     };

@@ -1,5 +1,5 @@
-//! An endpoint that records each request before it answers. It refuses some by a hash of delivery and attempt: a
-//! count over all lanes would refuse the same lane repeatedly until its breaker opens.
+//! Refuses some requests by a hash of delivery and attempt: a count over all lanes would refuse the same lane
+//! repeatedly until its breaker opens.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -8,10 +8,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-/// One request in so many is answered 503, on average.
 const REFUSED_ONE_IN: u64 = 7;
 
-/// Longer than any lease, quarantine or doubt: nothing arrives after such a silence.
+/// Longer than any lease, quarantine or doubt.
 const SILENCE_MAX: Duration = Duration::from_secs(180);
 
 #[derive(Clone, Debug)]
@@ -81,12 +80,10 @@ impl Shared {
 }
 
 impl Sink {
-    /// Refuses some requests.
     pub(crate) fn start() -> Self {
         Self::start_as(true)
     }
 
-    /// Accepts every request.
     pub(crate) fn willing() -> Self {
         Self::start_as(false)
     }
@@ -109,7 +106,6 @@ impl Sink {
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let shared = Arc::clone(&ours);
-                // A killed sender breaks off its connections.
                 std::thread::spawn(move || drop(serve(&stream.unwrap(), &shared)));
             }
         });
@@ -173,7 +169,7 @@ impl Sink {
         });
     }
 
-    /// Waits until all these events were taken. An event still missing long after the last arrival is lost.
+    /// An event still missing long after the last arrival is lost.
     pub(crate) fn wait_for_events(&self, events: &[String]) {
         self.wait_for_taken(events.iter().cloned().collect(), |arrival| arrival.event.clone());
     }
@@ -241,7 +237,7 @@ fn serve(stream: &TcpStream, shared: &Shared) -> std::io::Result<()> {
     }
 }
 
-/// 42 lanes, because 7 divides 42: a rule that refuses every seventh arrival would always meet the same lanes.
+/// 7 divides 42: a rule that refuses every seventh arrival would always meet the same lanes.
 #[test]
 fn lanes_in_lockstep_are_refused_a_seventh_each_and_none_ten_times_in_a_row() {
     const ROUNDS: usize = 2_000;

@@ -1,5 +1,3 @@
-//! A proxy between one node and the database server, which can fall silent or close.
-
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -101,7 +99,7 @@ impl Shared {
         loop {
             let read = from.read(&mut piece)?;
             let state = self.state.lock().unwrap();
-            // A silent way does not carry the end of a connection either.
+            // A silent way does not carry the end of a connection.
             drop(self.changed.wait_while(state, |state| state.passage == Passage::Silent).unwrap());
             if read == 0 {
                 return Ok(());

@@ -1,5 +1,4 @@
-//! The process-wide budget for bodies in memory. The dispatcher runs against a model of the store, which answers on
-//! request.
+//! The dispatcher runs against a model of the store, which answers on request.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, LazyLock};
@@ -187,7 +186,6 @@ impl Model {
         if let (Order::Claim { lane, term, .. }, Ok(Reply::Claimed(claimed))) =
             (answered.order, &answered.reply)
         {
-            // The dispatcher drops rows of a lost term.
             if self.dispatcher.views().iter().any(|view| (view.lane, view.term) == (lane, term)) {
                 self.kept.extend(claimed.rows.iter().map(|row| ((row.delivery, term), (lane, length(row)))));
             }
@@ -282,7 +280,7 @@ impl Model {
         }
     }
 
-    /// An endpoint refuses one attempt, and asks for so long a pause that its lane releases all unsent deliveries.
+    /// The endpoint asks for so long a pause that its lane releases all unsent deliveries.
     fn release(&mut self, lane: u64) {
         if let Some(which) = self.sends.iter().position(|sent| sent.lane == LaneId(lane)) {
             let retry_after = Some(b"60".to_vec().into());
@@ -371,7 +369,7 @@ fn lengths() -> impl Strategy<Value = Vec<Vec<u64>>> {
     prop::collection::vec(prop::collection::vec(length, 0..6), LANES)
 }
 
-/// Lanes that rarely have more than one attempt in flight, so they hold their claims for a while.
+/// They rarely have more than one attempt in flight, so they hold their claims for a while.
 static NARROW: LazyLock<Arc<Roster>> = LazyLock::new(|| {
     let narrow = r#"{"limit":{"rate":"1000/s","burst":300,"in_flight":2}}"#;
     World::with_settings(LANES as u64, narrow).roster()
@@ -401,7 +399,7 @@ proptest! {
             }
             prop_assert!(model.held() <= BODY_BYTES_MAX, "{} bytes are held", model.held());
         }
-        // From now on every attempt succeeds, and every delivery must be made.
+        // Every attempt succeeds, and every delivery must be made.
         let mut rounds = 0;
         while model.waiting() > 0 {
             model.settle_down();
@@ -414,7 +412,7 @@ proptest! {
             rounds += 1;
             prop_assert!(rounds < 5_000, "{} deliveries are never made", model.waiting());
         }
-        // The budget counts nothing that is gone: it can be filled again.
+        // The budget can be filled again.
         let work: Vec<_> = model.queues.keys().map(|lane| (*lane, model.now)).collect();
         work.iter().for_each(|(lane, _)| model.add(*lane, &[MIB]));
         model.hear(Event::Work(work));
@@ -428,7 +426,6 @@ proptest! {
     }
 }
 
-/// Even if every lane claims before the first answer.
 #[test]
 fn ten_thousand_lanes_of_short_bodies_claim_what_they_would_without_a_budget() {
     let lanes = 10_000;
@@ -453,7 +450,6 @@ fn ten_thousand_lanes_of_short_bodies_claim_what_they_would_without_a_budget() {
     }
 }
 
-/// Hung endpoints hold long bodies up to the limit, while other lanes send short ones.
 #[test]
 fn long_bodies_that_nobody_takes_keep_no_short_ones_waiting() {
     let (long, short) = (vec![vec![MIB; 8]; 1_200], vec![vec![300; 8]; 100]);

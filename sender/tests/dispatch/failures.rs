@@ -1,4 +1,4 @@
-//! Permanent failures of the store: the dispatcher retries while it owns the lane and reports them, and no other lane
+//! The dispatcher retries while it owns the lane, and no other lane waits.
 //! waits.
 
 use hookproof_sender::dispatch::{Event, News, PAUSE_LONGEST};

@@ -1,5 +1,3 @@
-//! Several nodes share the lanes: joins, departures, deaths, drains, and lanes that a node cannot serve.
-
 use std::collections::BTreeMap;
 
 use hookproof_sender::dispatch::{Event, LEASE_DEFAULT, MOVES_MAX, SETTLED_AFTER};
@@ -45,7 +43,7 @@ impl Cluster {
         }
     }
 
-    /// Waits until a joined node counts as settled, and all moves are over.
+    /// A joined node counts as settled, and all moves are over.
     fn settle(&mut self) {
         self.pass(SETTLED_AFTER + Nanos::SECOND);
     }
@@ -55,7 +53,6 @@ impl Cluster {
         lanes.into_iter().map(|lane| (lane.lane, lane.owner.map(|(owner, _)| owner))).collect()
     }
 
-    /// The node that should own each lane, by the current nodes.
     fn homes(&self) -> BTreeMap<LaneId, Option<OwnerId>> {
         let homes = Homes::among(&self.0[0].reader.nodes().unwrap().all, StoreTime(self.0[0].now.0));
         self.owners().into_keys().map(|lane| (lane, homes.home(lane))).collect()
@@ -94,7 +91,7 @@ impl Cluster {
         sent
     }
 
-    /// Records an event for each lane. Each must be sent once, by any node.
+    /// Each must be sent once, by any node.
     fn assert_all_go_on(&mut self) {
         let lanes: Vec<u64> = self.owners().keys().map(|lane| lane.0).collect();
         assert_eq!(self.record_for_all(), lanes);
@@ -202,7 +199,7 @@ fn the_lanes_of_one_that_hangs_go_to_their_next_homes_when_its_lease_is_over() {
     cluster.pass(TICK.times(2));
     assert_eq!(cluster.share(3), 0);
     cluster.assert_at_home();
-    // The node returns, learns that it lost its lanes, and gets them back in order after its settling time.
+    // The node learns that it lost its lanes, and gets them back in order after its settling time.
     cluster.0.push(hangs);
     let behind = cluster.0[0].now.since(cluster.0[2].now);
     cluster.0[2].pass(behind);
@@ -281,7 +278,7 @@ fn one_with_a_short_lease_lives_no_less_for_one_with_a_long_one() {
     cluster.pass(Nanos(LEASE_DEFAULT.0 / 6));
     cluster.assert_spread();
     assert!(cluster.share(2) > 0);
-    // When the node hangs, the other node does not wait that long either.
+    // The other node does not wait that long either.
     cluster.0.pop();
     cluster.pass(Nanos::SECOND.times(2));
     cluster.record_for_all();

@@ -6,7 +6,7 @@ use hookproof_sender::store::lane::{LaneState, OwnerId};
 
 use crate::world::World;
 
-/// A lane is served for slightly less than its lease, so no attempt is in flight when the lease ends.
+/// No attempt is in flight when the lease ends.
 const SERVED: Nanos = Nanos(LEASE_DEFAULT.0 - LEASE_DEFAULT.0 / 50);
 
 #[test]
@@ -64,7 +64,7 @@ fn what_came_while_a_lane_was_being_taken_is_not_forgotten() {
     let later = StoreTime(world.now.0 + Nanos::HOUR.0);
     world.record(&[1], later);
     world.hear(Event::Work(vec![(LaneId(1), later)]));
-    // The lane is taken; the answer says that its next delivery is due in an hour.
+    // The next delivery is due in an hour.
     world.emit(&[1]);
     world.hear_answers();
     assert_eq!(world.sent_to(), [1]);

@@ -18,7 +18,6 @@ use tempfile::TempDir;
 
 pub(crate) const BEGIN: StoreTime = StoreTime::from_secs(1_700_000_000);
 
-/// Selects the commands that the store fails.
 pub(crate) type Fault = fn(&Command) -> bool;
 
 pub(crate) struct World {

@@ -1,8 +1,5 @@
-//! A wrong clock: set back by an hour, or ahead for a while.
-//!
-//! A test must not set the machine's clock. SQL produces the traces of a wrong clock instead: a file with future
-//! times. A step under a running process has no effect because the process uses the monotonic clock
-//! (`runtime/clock`), so these tests omit it.
+//! A wrong clock: set back by an hour, or ahead for a while. A test must not set the machine's clock, so SQL produces
+//! the traces of a wrong one: a file with future times.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -37,7 +34,7 @@ fn after_a_step_back_of_an_hour_nothing_waits_for_it_and_signatures_tell_the_tru
     });
     let database =
         Database::with_sink(&sink.url, &["retry.base=1s", "retry.backoff=additive", "retry.jitter=0s"]);
-    // A delivery with a retry in a second, and a process that dies before that; its lease is in the future too.
+    // A process dies before its retry; its lease is in the future too.
     let mut serving = database.serve();
     let first = serving.emit("before");
     sink.wait_for(1);
@@ -96,7 +93,7 @@ fn two_senders_that_disagree_by_an_hour_deliver_each_event_once() {
     sink.wait_for_events(&events);
     early.until("/v1/status", |status| status["deliveries"]["waiting"] == 0);
     assert_eq!(sink.count(), events.len(), "each once");
-    // The first process to notice restores the time; no process loses a lane.
+    // No process loses a lane.
     let complaints = [early.complaints(), late.complaints()].concat();
     assert!(matches!(&complaints[..], [line] if line.contains("ahead of the wall clock")), "{complaints:#?}");
     early.stop_in_order();

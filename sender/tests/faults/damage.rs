@@ -8,7 +8,7 @@ use crate::{WIDE, holds_still, offer};
 
 const PAGE: u64 = 4096;
 const RUBBISH: [u8; 4096] = [0xa5; 4096];
-/// Each poll sends three requests, so together they outlast any delivery.
+/// Together the polls outlast any delivery.
 const LOOKS_MAX: usize = 20_000;
 
 fn damage(database: &Database, pages: std::ops::Range<u64>) {
@@ -48,7 +48,7 @@ fn whichever_page_is_damaged_nothing_panics_or_spins_and_what_is_acknowledged_is
     let content = fs::read(whole.path()).unwrap();
     let count = pages(&whole);
     assert!(count > 20, "{count}");
-    // A sample; all pages would take too long.
+    // All pages would take too long.
     for first in (1..count).step_by(usize::try_from(count / 6).unwrap()) {
         let database = Database::new();
         fs::write(database.path(), &content).unwrap();
@@ -125,8 +125,7 @@ fn rows_that_cannot_be_read_are_told_by_their_keys_from_both_ends() {
     assert!(detail.contains("become no events"), "{detail}");
 }
 
-/// The process ends with one line, or continues with few complaints. Each acknowledged event is then delivered, dead,
-/// or reported as blocked.
+/// Each acknowledged event is delivered, dead, or reported as blocked.
 fn survives(serving: &mut Serving, sink: &Endpoint) {
     let Some(line) = serving.wait_for_line_or_end("\"address\"") else {
         let (code, _) = serving.wait();

@@ -1,5 +1,3 @@
-//! A full disk: a small disk that the test fills, and a limit on file sizes, against which no reserve helps.
-//!
 //! The small disk is a tmpfs in its own mount namespace, which the kernel removes with its process. Where the system
 //! allows no namespace, its tests print a line and pass.
 
@@ -17,7 +15,7 @@ use crate::{WIDE, holds_still, offer};
 /// In MiB: the reserve, the margin over it, and as much again.
 const DISK_MIB: u32 = 96;
 const RESERVE_BYTES: u64 = 32 << 20;
-/// More deliveries than the existing log can hold.
+/// The existing log can hold fewer.
 const OWED: u64 = 3_000;
 
 struct SmallDisk {
@@ -96,13 +94,12 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // It may have ended already.
         let _ = self.holder.kill();
         let _ = self.holder.wait();
     }
 }
 
-/// The store refuses an event, without a timeout, and names when to retry.
+/// The answer comes in time, and names when to retry.
 #[track_caller]
 fn refuses_an_event(serving: &Serving) {
     let refused = serving.post("/v1/events", &event("refused"));
@@ -178,7 +175,7 @@ fn once_the_reserve_is_used_up_deliveries_wait_for_room_and_events_are_still_ref
     serving.stop_in_order();
 }
 
-/// Limits the size of the process's files. The limit needs no rights, and can be lifted later.
+/// The limit needs no rights, and can be lifted later.
 fn limit(serving: &Serving, bytes: &str) {
     let pid = serving.child.id().to_string();
     let set = Command::new("prlimit").args(["--pid", &pid, &format!("--fsize={bytes}:")]).status().unwrap();

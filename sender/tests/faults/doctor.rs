@@ -44,7 +44,7 @@ fn a_clock_that_is_months_ahead_is_brought_back_on_an_operators_word() {
     let (state, detail) = found("clock");
     assert_eq!((code, &*state), (Some(1), "off"), "{detail}");
     assert!(detail.contains("99d ahead"), "{detail}");
-    // The sender reports such a clock, and expires nothing by it.
+    // The sender expires nothing by such a clock.
     let emitted = database.command(&["emit", "--type", "x", "--data", "1"]).output().unwrap();
     assert!(String::from_utf8_lossy(&emitted.stderr).contains("ahead of the wall clock"), "{emitted:?}");
     let (code, found) = examine(&database, &["--mend"]);

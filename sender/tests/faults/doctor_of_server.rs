@@ -1,4 +1,4 @@
-//! `doctor` on a server: transactions that block its clean-up, and findings that it does not repair.
+//! Transactions that block the server's clean-up, and findings that `doctor` does not repair.
 
 use std::process::{Command, Output};
 
@@ -6,11 +6,11 @@ use serde_json::Value;
 
 use crate::postgres_server::{Fsync, Private, execute, hold, none, query};
 
-/// More than pass beside a short transaction.
+/// Fewer pass beside a short transaction.
 const MANY: &str =
     "DO $$ BEGIN FOR i IN 1..10500 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$";
 
-/// A private server with a store, because `doctor` reports any open transaction on a server.
+/// `doctor` reports any open transaction on a server.
 fn server(test: &str) -> Option<(Private, String)> {
     let Some(server) = Private::start(Fsync::Off) else {
         none(test);

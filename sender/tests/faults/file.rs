@@ -12,7 +12,7 @@ use crate::{WIDE, acknowledged_after_all, holds_still, offer, said_once};
 /// Root may write everything, so the sender runs as nobody.
 const NOBODY: u32 = 65_534;
 
-/// The sender must end at once with this code and one line with `says`, and leave the folder unchanged.
+/// The sender ends at once with one line, and leaves the folder unchanged.
 #[track_caller]
 fn refuses(mut command: Command, code: i32, says: &str) {
     let output = command.output().unwrap();
@@ -132,7 +132,7 @@ fn files(database: &Database) -> Vec<String> {
     names.map(|name| name.into_string().unwrap()).filter(|name| !name.ends_with("-reserve")).collect()
 }
 
-/// Starts a sender on a copy of the database's file alone, and returns its count of events.
+/// Counts the events in a copy of the file alone.
 fn events_of_a_copy(database: &Database) -> u64 {
     let copy = Database::new();
     fs::copy(database.path(), copy.path()).unwrap();
@@ -165,7 +165,6 @@ fn each_orderly_stop_leaves_one_whole_file() {
     assert_eq!(files(&database), ["sender.db"], "after a drain");
 }
 
-/// What a command says of a copy of the file alone.
 fn of_a_copy(database: &Database, arguments: &[&str]) -> (Database, std::process::Output) {
     let copy = Database::new();
     fs::copy(database.path(), copy.path()).unwrap();
@@ -210,7 +209,6 @@ fn a_copy_without_its_log_is_refused_by_all_commands_and_left_as_it_is() {
     let accepted = refused.pop().unwrap();
     accepted.sql().execute_batch("PRAGMA journal_mode = DELETE").unwrap();
     assert_eq!(events_of(&accepted), 0, "the event was in the log");
-    // The original, in its place.
     assert_eq!(events_of(&database), 1);
     assert_eq!(events_of_a_copy(&database), 1, "after an orderly stop");
 }
@@ -221,7 +219,7 @@ fn killed_just_after_its_log_was_moved_a_file_opens_in_its_own_place_alone() {
     let mut serving = database.serve();
     serving.emit("an event");
     serving.kill();
-    // The last that closes it moves the log; nothing else changes.
+    // The last that closes it moves the log.
     database.sql().query_row("SELECT count(*) FROM events", [], |_| Ok(())).unwrap();
     assert!(!database.folder.path().join("sender.db-wal").exists());
     let (_copy, output) = of_a_copy(&database, &["status"]);

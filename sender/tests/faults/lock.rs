@@ -37,7 +37,7 @@ fn a_lock_held_by_a_stranger_while_draining_loses_nothing_that_was_delivered() {
     let command = ["drain", "--for", "5min", "--allow-private-targets", "--log-json", "--json"];
     let stranger = database.sql();
     let mut draining = Serving::spawn(database.command(&command));
-    // Held from about the first attempts on, so that some outcomes cannot be recorded.
+    // Some outcomes cannot be recorded.
     draining.wait_for_line("the sender runs");
     stranger.execute_batch("BEGIN IMMEDIATE").unwrap();
     let (_keep, nothing) = std::sync::mpsc::channel();

@@ -1,5 +1,3 @@
-//! A long reader prevents the log's checkpoint.
-
 use crate::WIDE;
 use crate::binary::Database;
 use crate::binary::endpoint::Endpoint;

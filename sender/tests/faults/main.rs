@@ -1,5 +1,3 @@
-//! Faults around the real sender: a full disk, a lock, a lost or damaged file, a clock set back.
-//!
 //! In each fault the sender keeps every acknowledged event, and neither ends nor spins. One log line reports the
 //! fault and one its end; then the sender recovers by itself.
 
@@ -28,13 +26,12 @@ use binary::{Serving, event};
 /// Settings under which a sink takes everything at once.
 const WIDE: [&str; 3] = ["limit.rate=10000/s", "limit.burst=100", "retry.base=10ms"];
 
-/// Offers an event on another thread. The channel yields `None` without an answer.
+/// The channel yields `None` without an answer.
 fn offer(serving: &Serving, key: &str) -> Receiver<Option<Answer>> {
     let (tell, told) = channel();
     let (address, body) = (serving.address.clone(), event(key));
     std::thread::spawn(move || {
         let answer = try_ask(&address, "POST", "/v1/events", "application/json", body.as_bytes());
-        // The test may be over.
         let _ = tell.send(answer.ok());
     });
     told
@@ -68,7 +65,7 @@ fn said_once(serving: &Serving, what: &str) {
     );
 }
 
-/// The event offered during the fault was acknowledged after it, or was refused and can be offered again.
+/// It was acknowledged later, or was refused and can be offered again.
 #[track_caller]
 fn acknowledged_after_all(serving: &Serving, offered: &Receiver<Option<Answer>>) -> String {
     let answer = offered.recv_timeout(binary::FOREVER).unwrap().unwrap();

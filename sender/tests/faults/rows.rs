@@ -48,7 +48,7 @@ fn a_process_that_could_not_say_that_it_ends_is_found_dead_by_the_next() {
     };
     assert!(nodes().contains("lease_ms"), "its lease lasts");
     database.sql().execute_batch("DROP TRIGGER fault").unwrap();
-    // A process that opens the database looks for dead nodes.
+    // Opening the database looks for dead nodes.
     database.json(&["emit", "--type", "x", "--key", "after", "--data", "1", "--json"]);
     assert_eq!(nodes(), "");
 }

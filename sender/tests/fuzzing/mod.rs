@@ -1,20 +1,19 @@
 //! Feeds randomly mutated inputs to a reader of untrusted bytes. The tests of every crate include this file.
 //!
-//! A mutation changes bits, numbers, words of the format, or inserts parts of other inputs. An input with a new
-//! outcome joins the corpus. The seed determines everything. A failure prints its input and the command that repeats
-//! it.
+//! An input with a new outcome joins the corpus. The seed determines everything. A failure prints its input and the
+//! command that repeats it.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::time::{Duration, Instant};
 
-/// The longest input. As hexadecimal digits it fits into one environment variable.
+/// As hexadecimal digits it fits into one environment variable.
 const INPUT_BYTES_MAX: usize = 32 << 10;
 const KEPT_MAX: usize = 2_000;
 const OUTCOMES_MAX: usize = 50_000;
 const CHANGES_MAX: usize = 6;
 const PIECE_BYTES_MAX: usize = 64;
-/// Numbers that readers often mishandle, and bytes with a special meaning in many formats.
+/// Readers often mishandle them; and bytes with a special meaning in many formats.
 const NUMBERS: [&str; 10] = [
     "0",
     "1",
@@ -30,21 +29,20 @@ const NUMBERS: [&str; 10] = [
 const BYTES: [u8; 8] = [0, b'\t', b'\n', b'\r', b' ', 0x7f, 0x80, 0xff];
 
 pub(crate) struct Target<'t> {
-    /// Number of inputs of the quick form.
     pub(crate) quick: u64,
     pub(crate) corpus: Vec<Vec<u8>>,
     pub(crate) words: &'t [&'t str],
-    /// Panics on a wrongly handled input. Returns a name of the outcome, out of few names.
+    /// Panics on a wrongly handled input. Returns one of few outcomes.
     pub(crate) check: &'t dyn Fn(&[u8], &mut Random) -> String,
 }
 
 impl Target<'_> {
-    /// Tries the same inputs on each run; `HOOKPROOF_SEED` chooses others.
+    /// The same inputs on each run; `HOOKPROOF_SEED` chooses others.
     pub(crate) fn try_some(&self) {
         self.run(number("HOOKPROOF_SEED").unwrap_or(1), |tried| tried < self.quick);
     }
 
-    /// Tries inputs for `HOOKPROOF_SECONDS` seconds, 60 by default, from `HOOKPROOF_SEED` or a new seed.
+    /// Runs for `HOOKPROOF_SECONDS` seconds, 60 by default, from `HOOKPROOF_SEED` or a new seed.
     #[expect(clippy::disallowed_methods, reason = "a run at length ends by the clock, and begins anywhere")]
     pub(crate) fn try_at_length(&self) {
         let (began, length) =
@@ -81,7 +79,7 @@ impl Target<'_> {
         eprintln!("{tried} inputs, {} outcomes, seed {seed}", seen.len());
     }
 
-    /// The check's random choices follow from the input, so the input alone repeats it.
+    /// The input alone repeats the check's random choices.
     fn outcome(&self, input: &[u8], seed: u64) -> String {
         let mut hasher = DefaultHasher::new();
         input.hash(&mut hasher);
@@ -125,7 +123,6 @@ impl Target<'_> {
     }
 }
 
-/// Prints the input if the check panics.
 struct Failing<'i> {
     input: &'i [u8],
     seed: u64,

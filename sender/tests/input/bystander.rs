@@ -30,8 +30,8 @@ impl Bystander {
         (database, serving, Self { sink, began, before })
     }
 
-    /// The bystander's lane kept its contract, and used at least half of it, since the machine may be busy. The
-    /// sender lives, did not panic, and used bounded memory.
+    /// The lane kept its contract, and used at least half of it, since the machine may be busy. The sender did not
+    /// panic, and used bounded memory.
     #[track_caller]
     pub(crate) fn did_not_notice(&self, serving: Serving) {
         let now = self.sink.now();

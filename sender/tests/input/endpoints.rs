@@ -60,14 +60,13 @@ fn endpoints_that_answer_as_none_should_are_attempted_and_disturb_no_other_lane(
     for (number, endpoint) in endpoints.iter().enumerate() {
         database.subscribe(&format!("hostile{number}"), &endpoint.url, &hasty);
     }
-    // Wait until the process knows all subscribers.
     serving.until("/v1/subscribers", |page| page["items"].as_array().unwrap().len() == endpoints.len() + 1);
     for number in 0..5 {
         let event = format!(r#"{{"type":"x","data":{number}}}"#);
         assert_eq!(serving.post("/v1/events", &event).status, 202);
     }
     for (number, endpoint) in endpoints.iter().enumerate() {
-        // An endpoint may ask for so long a pause that no second request comes.
+        // The endpoint may ask for so long a pause that no second request comes.
         let arrivals = endpoint.wait_for(1);
         assert!(arrivals.iter().all(|arrival| arrival.json()["type"] == "x"), "{number}");
     }

@@ -1,12 +1,10 @@
-//! Rows that any program may put into the outbox, with or without the table's constraints.
-
 use std::time::Duration;
 
 use crate::binary::endpoint::Endpoint;
 use crate::binary::{Database, SERVE, Serving, read_json};
 use crate::bystander::Bystander;
 
-/// Rows that cannot become events, as SQL for type, key, data and event.
+/// SQL for type, key, data and event.
 const HOSTILE: [&str; 12] = [
     "CAST(x'ff41' AS TEXT), 'k', '1', NULL",
     "'a', CAST(x'c328' AS TEXT), '1', NULL",
@@ -36,7 +34,7 @@ fn a_row_of_any_number_is_set_aside_and_rows_after_it_go_on() {
         sql.execute("INSERT INTO outbox (id, type, data) VALUES (?1, 'good', '1')", [id]).unwrap();
         serving.wait_for_lines("set aside an outbox row", count + 1);
         assert_eq!(serving.get("/readyz").status, 200, "{id}");
-        // The highest number would leave none for the next row. No number may be reused.
+        // No number may be reused, and the highest would leave none.
         sql.execute_batch("INSERT INTO outbox (type, data) VALUES ('good', '1')").unwrap();
         assert!(last < sql.last_insert_rowid(), "{id}");
         last = sql.last_insert_rowid();
@@ -146,7 +144,7 @@ fn rows_that_wait_for_a_full_subscriber_hold_up_no_other_and_cost_little() {
     bystander.did_not_notice(serving);
 }
 
-/// As on a server, where the first to insert may commit last.
+/// On a server, the first to insert may commit last.
 #[test]
 fn a_row_that_is_seen_after_newer_ones_is_an_event_soon_though_others_wait() {
     let sink = Endpoint::taking();
@@ -190,7 +188,6 @@ fn rows_for_a_full_subscriber_are_taken_the_oldest_first_as_soon_as_there_is_roo
     };
     (0..AT_ONCE).for_each(insert);
     sql.execute_batch("COMMIT").unwrap();
-    // New rows arrive while others wait, one after each delivery.
     for number in 0..ONE_BY_ONE {
         sink.wait_for(number + 1);
         insert(AT_ONCE + number);
@@ -222,7 +219,7 @@ fn rows_that_a_full_subscriber_waits_for_are_everybody_elses_at_once_and_nobody_
     (0..ROWS / 2).for_each(insert);
     // A delivery that is not recorded before the kill would be repeated.
     serving.until("/v1/status", |status| status["deliveries"]["delivered"] == ROWS / 2);
-    // After a restart the sender still knows the deliveries made, because waiting rows keep their events' ids.
+    // Waiting rows keep their events' ids.
     serving.kill();
     let serving = database.serve();
     (ROWS / 2..ROWS).for_each(insert);

@@ -12,7 +12,7 @@ fn runner(cases: u32) -> TestRunner {
     TestRunner::new(Config { cases, max_shrink_iters: 100, failure_persistence: None, ..Config::default() })
 }
 
-/// Sends only these bytes. A malformed head may get no answer.
+/// A malformed head may get no answer.
 fn send(address: &str, bytes: &[u8]) -> Option<Answer> {
     let mut stream = TcpStream::connect(address).unwrap();
     // The server may close before it has read everything.
@@ -21,8 +21,7 @@ fn send(address: &str, bytes: &[u8]) -> Option<Answer> {
     read(&stream).ok()
 }
 
-/// An answer is a success or a proper refusal. Only the HTTP library refuses without a body, before there is a
-/// request.
+/// Only the HTTP library refuses without a body, before there is a request.
 #[track_caller]
 fn is_proper(answer: &Answer) {
     match answer.status {
@@ -151,7 +150,7 @@ fn lengths_that_lie_and_chunks_that_are_none_are_refused_by_hand() {
         ("an unknown coding", format!("transfer-encoding: gzip\r\n\r\n{event}"), &[400]),
     ];
     for (what, rest, expected) in rows {
-        // No answer is accepted too: then there was no request.
+        // No answer means that there was no request.
         if let Some(answer) = send(&serving.address, format!("{head}{rest}").as_bytes()) {
             assert!(expected.contains(&answer.status), "{what}: {answer:?}");
             is_proper(&answer);

@@ -1,5 +1,5 @@
-//! A PostgreSQL server for tests: a private one, or the one that `HOOKPROOF_POSTGRES` names. Without either, tests
-//! print a line and pass, unless `HOOKPROOF_DEMANDS` names `postgres`.
+//! A private server, or the one that `HOOKPROOF_POSTGRES` names. Without either, tests print a line and pass, unless
+//! `HOOKPROOF_DEMANDS` names `postgres`.
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
@@ -11,11 +11,10 @@ use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 const SCRIPT: &str = include_str!("../../../harness/src/database/server.sh");
-/// The script's exit code without PostgreSQL's programs.
 const NO_PROGRAMS: i32 = 3;
 const FOREVER: Duration = Duration::from_secs(120);
 
-/// Whether commits survive a power failure: tests that cut no power are faster without.
+/// Tests that cut no power are faster without.
 #[derive(Clone, Copy)]
 pub(crate) enum Fsync {
     On,
@@ -40,7 +39,7 @@ impl Private {
         standby.expect("the programs are there")
     }
 
-    /// Starts a server that accepts only TLS, at a local port, with a key and a certificate as PEM.
+    /// The server takes a local port, and a key and a certificate as PEM.
     pub(crate) fn start_over_tls(port: u16, key_and_certificate: &str) -> Option<Self> {
         Self::start_with(Fsync::Off, Some((port, key_and_certificate)), None)
     }
@@ -56,14 +55,13 @@ impl Private {
         let mut keeper = command.spawn().unwrap();
         let mut orders = keeper.stdin.take().unwrap();
         if let Some((_, pem)) = tls {
-            // Without the programs, nothing reads the pipe.
             let _ = writeln!(orders, "{}\n", pem.trim());
         }
         let (tell, told) = channel();
         let log = BufReader::new(keeper.stderr.take().unwrap());
         std::thread::spawn(move || {
             for line in log.lines().map_while(Result::ok) {
-                // The receiver may be gone; the pipe must be read to its end anyway.
+                // The pipe must be read to its end.
                 let _ = tell.send(line);
             }
         });
@@ -93,14 +91,14 @@ impl Private {
             {
                 return;
             }
-            // Processes of a killed server may still be ending; their messages do not matter.
+            // Processes of a killed server may still be ending.
             if line.contains("FATAL") && (line.contains("lock file") || line.contains("shared memory")) {
                 self.order("start");
             }
         }
     }
 
-    /// Ends the server in immediate mode: clients are cut off, and the next start recovers as after a crash.
+    /// Clients are cut off, and the next start recovers as after a crash.
     pub(crate) fn end(&self) {
         self.order("stop");
         let mut stopped = String::new();
@@ -127,7 +125,7 @@ impl Private {
 
 impl Drop for Private {
     fn drop(&mut self) {
-        // The keeper ends with its input, and takes the server and the folder along.
+        // The keeper takes the server and the folder along.
         let keeper = self.keeper.get_mut().unwrap();
         if let Ok(true) =
             Command::new("kill").args(["-TERM", &keeper.id().to_string()]).status().map(|code| code.success())
@@ -147,7 +145,7 @@ pub(crate) fn address_in_any(folders: &[&Path], schema: &str) -> String {
     format!("postgresql://hookproof@{}/postgres?options=-csearch_path%3D{schema}", hosts.join(","))
 }
 
-/// A new schema on the server that all tests of a binary share. Without a server, prints a line and returns `None`.
+/// All tests of a binary share the server.
 pub(crate) fn new_schema(test: &str) -> Option<String> {
     static SHARED: OnceLock<Option<Private>> = OnceLock::new();
     static SCHEMAS: Mutex<u32> = Mutex::new(0);
@@ -179,7 +177,7 @@ pub(crate) fn new_schema(test: &str) -> Option<String> {
     }
 }
 
-/// The address with another local port, and the socket that the port leads to; `None` if the server is not private.
+/// Also returns the socket that the port leads to; `None` if the server is not private.
 pub(crate) fn by_way_of(address: &str, port: u16) -> Option<(String, PathBuf)> {
     let parts = address.strip_prefix("postgresql://hookproof@").and_then(|rest| rest.split_once('/'));
     let private =
@@ -193,14 +191,13 @@ pub(crate) fn by_way_of(address: &str, port: u16) -> Option<(String, PathBuf)> {
     found.map(|(socket, rest)| (format!("postgresql://hookproof@127.0.0.1:{port}/{rest}"), socket))
 }
 
-/// Prints that a test does not run; fails if `HOOKPROOF_DEMANDS` requires it.
 pub(crate) fn none(test: &str) {
     let demands = std::env::var("HOOKPROOF_DEMANDS").unwrap_or_default();
     assert!(!demands.split(',').any(|demand| demand == "postgres"), "{test}: no PostgreSQL");
     eprintln!("{test}: skipped: neither PostgreSQL's programs nor HOOKPROOF_POSTGRES");
 }
 
-/// Runs a command without root's rights, because PostgreSQL refuses to run as root.
+/// PostgreSQL refuses to run as root.
 pub(crate) fn unprivileged(program: &Path) -> Command {
     let script =
         "[ \"$(id -u)\" != 0 ] || set -- setpriv --reuid=nobody --regid=\"$(id -g nobody)\" --clear-groups \"$@\"
@@ -210,7 +207,7 @@ pub(crate) fn unprivileged(program: &Path) -> Command {
     command
 }
 
-/// PgBouncer, where it is installed. Debian installs it outside a user's `PATH`.
+/// Debian installs it outside a user's `PATH`.
 pub(crate) fn pooler(test: &str) -> Option<PathBuf> {
     let folders = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin";
     let found = folders.split(':').map(|folder| Path::new(folder).join("pgbouncer")).find(|one| one.exists());

@@ -8,7 +8,7 @@ use rusqlite::Connection;
 pub(crate) struct Found {
     pub(crate) images: usize,
     pub(crate) damaged: usize,
-    /// Acknowledged events that were checked, and those that are missing.
+    /// Checked, and missing.
     pub(crate) acknowledged: usize,
     pub(crate) missing: usize,
     pub(crate) first: Option<String>,
@@ -36,7 +36,7 @@ pub(crate) fn judge<'t>(
     })
 }
 
-/// As `judge`, where a cut may lose events, but none that came before a surviving one.
+/// A cut may lose events, but none that came before a surviving one.
 pub(crate) fn judge_order((disk, recording): (&Disk, &Recording), cuts: &[usize], seed: u64) -> Found {
     let whole = open(disk, &Images::new(recording).whole()).unwrap();
     each((disk, recording), cuts, seed, |_, there| {
@@ -44,7 +44,7 @@ pub(crate) fn judge_order((disk, recording): (&Disk, &Recording), cuts: &[usize]
     })
 }
 
-/// Opens an image for each cut: `weigh` returns how many events it should have, and how many it lacks.
+/// `weigh` returns the number of events that an image should have, and of those that it lacks.
 fn each(
     (disk, recording): (&Disk, &Recording),
     cuts: &[usize],
@@ -92,7 +92,7 @@ fn open(disk: &Disk, image: &Image) -> Result<Vec<String>, String> {
     Ok(ids)
 }
 
-/// What is in an image of a store that was being made: nothing, or a store with so many subscribers.
+/// Nothing, or a store with so many subscribers.
 pub(crate) fn subscribers(disk: &Disk, image: &Image) -> Option<u32> {
     disk.restart(image).unwrap();
     let path = disk.folder().join("sender.db");

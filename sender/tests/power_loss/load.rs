@@ -54,7 +54,7 @@ impl<'a> Load<'a> {
         self.serving.push(Serving::start(command));
     }
 
-    /// Emits `count` events to all senders in turn. An emitter stops if its sender does not acknowledge.
+    /// Emits to all senders in turn. An emitter stops if its sender does not acknowledge.
     pub(crate) fn emit(&mut self, count: usize) {
         let (from, told) = (self.begun, Mutex::new(Vec::new()));
         self.begun += count;
@@ -80,7 +80,7 @@ impl<'a> Load<'a> {
         self.told.extend(told.into_inner().unwrap());
     }
 
-    /// Emits until a failed sync ends one sender; returns its exit code.
+    /// Returns the exit code of the sender that ends.
     pub(crate) fn emit_until_one_ends(&mut self) -> Option<i32> {
         for _ in 0..100 {
             self.emit(60);
@@ -99,7 +99,6 @@ impl<'a> Load<'a> {
         self.serving.drain(..).for_each(Serving::stop_in_order);
     }
 
-    /// Kills the remaining senders, which are idle by now.
     pub(crate) fn end(&mut self) {
         for mut serving in self.serving.drain(..) {
             serving.kill();

@@ -1,8 +1,5 @@
-//! The real sender on disks that lose power: each possible image after a cut opens, is consistent, and has every
-//! event acknowledged before the cut.
-//!
-//! `cargo test -p hookproof-sender --test power_loss` makes 200 images. With `-- --ignored` it makes 20,000, or
-//! `HOOKPROOF_IMAGES` images.
+//! Each image after a cut has every event acknowledged before the cut. `cargo test -p hookproof-sender --test
+//! power_loss` makes 200 images. With `-- --ignored` it makes 20,000, or `HOOKPROOF_IMAGES` images.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -20,7 +17,6 @@ use load::{Load, acknowledged};
 
 /// Images of the quick form, over all recordings.
 const QUICK: usize = 200;
-/// Images of the long form, and of each of its recordings.
 const LONG: usize = 20_000;
 const OF_ONE_RECORDING: usize = 500;
 
@@ -86,7 +82,6 @@ fn everything(images: usize, seed: u64, lies: bool) -> Found {
     judge((&disk, &recording), &cuts, seed, |cut| acknowledged(&load.told, &recording, cut))
 }
 
-/// Two senders on one file take events; one joins late, and one is killed.
 fn two_processes(images: usize, seed: u64) -> Found {
     let disk = Disk::new().unwrap();
     let mut load = Load::begin(&disk, &[], false);
@@ -101,8 +96,7 @@ fn two_processes(images: usize, seed: u64) -> Found {
     judge((&disk, &recording), &cuts, seed, |cut| acknowledged(&load.told, &recording, cut))
 }
 
-/// Chooses cuts: a quarter during writes of the database, as in checkpoints, a quarter during creation and vacuum,
-/// the rest anywhere.
+/// A quarter during writes of the database, a quarter during creation and vacuum, the rest anywhere.
 fn cuts(recording: &Recording, vacuum_from: usize, images: usize, seed: u64) -> Vec<usize> {
     let mut random = Random::new(seed);
     let databases = recording.files_named(".db");
@@ -121,7 +115,7 @@ fn cuts(recording: &Recording, vacuum_from: usize, images: usize, seed: u64) -> 
     cuts
 }
 
-/// Cuts after a failed sync, in a run that moves a part of the log without a sync before it.
+/// The run moves a part of the log without a sync before it.
 fn cuts_after_a_failure(of: Of, seed: u64, options: &'static [&'static str], others: usize) -> Found {
     let disk = Disk::new().unwrap();
     let mut load = Load::begin(&disk, options, false);

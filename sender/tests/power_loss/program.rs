@@ -1,4 +1,4 @@
-//! A plain SQLite program with one defect in place of the sender: the judge must find the defect.
+//! A plain SQLite program with one defect: the judge must find it.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
@@ -7,11 +7,11 @@ use std::process::{Command, Stdio};
 use hookproof_power_loss::{Change, Disk, Images, Of, Random};
 use rusqlite::Connection;
 
-/// The program's database and defect. Set only in the program's own process.
+/// Set only in the program's own process.
 const DATABASE: &str = "POWER_LOSS_PROGRAM";
 const DEFECT: &str = "POWER_LOSS_DEFECT";
 const ROWS: usize = 1_500;
-/// A reader starts and ends after these numbers of rows; the next sync of the database then fails.
+/// A reader starts and ends after so many rows; the next sync of the database then fails.
 const READ_FROM: usize = 380;
 const READ_TO: usize = 600;
 
@@ -22,7 +22,7 @@ enum Defect {
     GoesOnAfterAFailure,
 }
 
-/// Writes rows, and prints each once it is committed. Like the sender, it runs checkpoints beside the commits.
+/// Prints each row once it is committed. Runs checkpoints beside the commits, as the sender does.
 #[test]
 #[ignore = "is the program of the other test"]
 fn the_program() {

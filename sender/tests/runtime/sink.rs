@@ -12,7 +12,7 @@ pub(crate) struct Arrival {
     pub(crate) body: String,
 }
 
-/// Answers the nth request, from 0: status line and headers without the final blank line.
+/// Gives the status line and the headers of answer n, from 0, without the final blank line.
 type Answer = Box<dyn Fn(usize) -> String + Send + Sync>;
 
 pub(crate) struct Sink {
@@ -34,7 +34,6 @@ impl Sink {
                 let (answer, recorded, told) =
                     (Arc::clone(&answer), Arc::clone(&recorded), Arc::clone(&told));
                 tokio::spawn(async move {
-                    // The sender may close its connection.
                     let _ = serve(stream, &answer, &recorded, &told).await;
                 });
             }

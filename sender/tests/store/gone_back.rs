@@ -1,5 +1,4 @@
-//! A database returns to an earlier state, as after a failover to a standby without the last commits. A process that
-//! remembers lost commits must report this, and rely on nothing.
+//! A database returns to an earlier state, as after a failover to a standby without the last commits.
 
 use std::io::{BufRead, BufReader};
 
@@ -44,7 +43,7 @@ impl Past {
         self.order("ALTER DATABASE here ALLOW_CONNECTIONS true");
     }
 
-    /// Copies the current state. This ends every connection.
+    /// This ends every connection.
     fn note(&self) {
         // A reconnecting client would prevent the copy.
         self.close();
@@ -58,7 +57,7 @@ impl Past {
     }
 }
 
-/// Repeats transient failures, as the store's thread does.
+/// The store's thread repeats transient failures too.
 fn commit(store: &mut dyn Store, world: &World<Schema>, command: &Command) -> Result<Vec<Reply>, StoreError> {
     loop {
         match store.commit(world.now, std::slice::from_ref(command)) {
@@ -124,7 +123,6 @@ fn a_database_that_takes_no_connections_for_now_is_waited_for() {
     let mut store = open(&past);
     let event = Command::Emit(world.event(&[lane]));
     past.close();
-    // The first try loses its connection, the others get none.
     for _ in 0..3 {
         let error = store.commit(world.now, std::slice::from_ref(&event)).unwrap_err();
         assert!(error.may_pass(), "{error}");
@@ -135,7 +133,6 @@ fn a_database_that_takes_no_connections_for_now_is_waited_for() {
     assert_eq!(world.total().accepted, 1);
 }
 
-/// A server in recovery, or a standby before its promotion, takes no writes.
 #[test]
 fn a_process_that_begins_while_the_server_takes_no_writes_waits_for_it() {
     let Some(past) = Past::new("a_process_that_begins_while_the_server_takes_no_writes") else { return };

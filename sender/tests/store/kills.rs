@@ -1,5 +1,3 @@
-//! Kills processes during their work, and checks the state that the next one finds.
-
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command as Process, Stdio};
 

@@ -1,4 +1,4 @@
-//! A reader prevents the log's checkpoint: at its bound the store refuses events, and all other work continues.
+//! A reader prevents the log's checkpoint: at its bound the store refuses events only.
 
 use hookproof_sender::engine::Nanos;
 use hookproof_sender::store::command::Fate;
@@ -11,7 +11,7 @@ use rusqlite::Connection;
 use crate::sqlite::File;
 use crate::world::{World, body};
 
-/// Just above the length at which the store truncates the log.
+/// The store truncates the log a little earlier.
 const LOG_BYTES_MAX: u64 = 66 << 20;
 const BODY_BYTES: usize = 1 << 20;
 const ROOM: Bounds = Bounds { rows_max: 1_000, bytes_max: 1 << 30, when_full: WhenFull::Refuse };

@@ -1,5 +1,5 @@
-//! The contract of every store (`contract`), the law under random commands (`law`), events taken in part (`parts`),
-//! and behaviour of SQLite and PostgreSQL alone (the rest).
+//! `contract` runs for every store; `law` draws random commands; `parts` are events taken in part; the rest concerns
+//! SQLite or PostgreSQL alone.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

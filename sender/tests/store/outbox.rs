@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use crate::postgres::Stranger;
 use crate::postgres_server::{execute, new_schema, query};
 
-/// Far below the interval at which a node reads all rows again.
+/// A node reads all rows again far later.
 const SOON: Duration = Duration::from_secs(60);
 
 struct Serving(Child);

@@ -1,9 +1,6 @@
 //! An event that some subscribers refuse for lack of capacity: each accepting subscriber has it exactly once, each
-//! refusing one not at all, and the same id, emitted again, completes it. This holds across fills, crashes, repeats
-//! and two processes.
-//!
-//! `HOOKPROOF_CASES=10000 cargo test -p hookproof-sender --test store parts` runs more cases; `HOOKPROOF_SEED` starts
-//! elsewhere.
+//! refusing one not at all, and the same id, emitted again, completes it. `HOOKPROOF_CASES=10000 cargo test -p
+//! hookproof-sender --test store parts` runs more cases; `HOOKPROOF_SEED` starts elsewhere.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,11 +20,10 @@ use crate::world::{Backend, body, later, subscribe};
 
 const LANES: usize = 3;
 const EVENTS: usize = 5;
-/// Repeats after which an event must be complete. Each lane is emptied before each repeat.
+/// Each lane is emptied before each repeat.
 const REPEATS_MAX: usize = 4;
 const HISTORIES_MAX: u64 = 100;
 
-/// A deliberate fault of the emitter or the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flaw {
     None,
@@ -50,7 +46,7 @@ enum Step {
         process: usize,
         heard: Heard,
     },
-    /// Frees capacity for `rows` deliveries on a lane.
+    /// Frees capacity on a lane.
     Room {
         lane: usize,
         rows: u32,
@@ -67,8 +63,7 @@ struct History {
     lanes: Vec<(u64, bool)>,
     /// The target lanes of each event, and whether it is all or nothing.
     events: Vec<(BTreeSet<usize>, bool)>,
-    /// Whether answers get lost. Lanes then need a long window for duplicates, because the emitter must repeat
-    /// events.
+    /// Lanes then need a long window for duplicates, because the emitter must repeat events.
     breaks: bool,
     steps: Vec<Step>,
 }
@@ -252,7 +247,7 @@ impl Run<'_> {
         }
     }
 
-    /// No lane has an event twice, and each lane reported to have it has it.
+    /// No lane has an event twice.
     fn check(&self) -> TestCaseResult {
         for known in &self.events {
             let has = self.ground.has(&known.ids);
@@ -297,7 +292,7 @@ fn play(ground: &mut Ground, flaw: Flaw, history: &History) -> TestCaseResult {
     let mut run = Run { ground, flaw, dedupe, lanes, events };
     for step in &history.steps {
         match step {
-            // Without a window for duplicates, a complete event must not be emitted again.
+            // A complete event must not be emitted again without a window.
             Step::Emit { event, .. } if !history.breaks && run.events[*event].complete => {}
             Step::Emit { event, process, heard } => {
                 let heard = if history.breaks { *heard } else { Heard::Answer };

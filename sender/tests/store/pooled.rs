@@ -1,4 +1,4 @@
-//! A pooler between a process and the server: PgBouncer, where it is installed.
+//! PgBouncer between a process and the server, where it is installed.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -20,7 +20,6 @@ struct Pooler {
 }
 
 impl Pooler {
-    /// Lends out the server's sessions in this mode.
     fn start(program: &Path, server: &Private, mode: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();

@@ -1,5 +1,3 @@
-//! The contract's store in PostgreSQL: a schema for each test, on one server.
-
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -62,7 +60,7 @@ impl Backend for Schema {
         Box::new(PostgresReader::open(&self.at()).unwrap())
     }
 
-    /// The server stays up; `tests/crash` kills it.
+    /// `tests/crash` kills the server.
     fn after_power_cut(&self) -> Self {
         Self { address: self.address.clone(), limits: self.limits }
     }
@@ -83,11 +81,11 @@ impl Backend for Schema {
 #[derive(Clone, Copy, PartialEq)]
 enum Loss {
     Cut,
-    /// As `Cut`, after the server's last message that it shuts down.
+    /// After the server's last message that it shuts down.
     Shutdown,
-    /// No side receives anything any more.
+    /// Neither side receives anything.
     Silence,
-    /// No loss: the server's answer arrives later, once released.
+    /// The server's answer arrives later, once released.
     Late,
 }
 
@@ -97,7 +95,7 @@ type Armed = Arc<Mutex<Option<(&'static [u8], Loss)>>>;
 struct Between {
     port: u16,
     armed: Armed,
-    /// The proxy accepts new connections, and sends nothing over them.
+    /// It accepts new connections, and sends nothing over them.
     is_deaf: Arc<AtomicBool>,
     let_go: Sender<()>,
 }
@@ -185,20 +183,19 @@ fn carry(
     let _ = server.shutdown(Shutdown::Both);
 }
 
-/// A schema's address through a proxy that can cut connections; `None` if the server is not private.
+/// `None` if the server is not private.
 fn by_way_of_a_cut(address: &str) -> Option<(Between, Schema)> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (address, socket) = by_way_of(address, listener.local_addr().unwrap().port())?;
     let between = Between::start(listener, socket);
     assert!(address.contains(&between.port.to_string()));
     let joint = if address.contains('?') { '&' } else { '?' };
-    // In seconds: nothing waits longer for an answer.
+    // Seconds: nothing waits longer for an answer.
     let address = format!("{address}{joint}tcp_user_timeout=1");
     Some((between, Schema { address, limits: Limits::default() }))
 }
 
-/// Emits over a connection that is lost at this message of the server. Then emits the same again, as the store's
-/// thread does.
+/// The connection is lost at this message of the server. Then emits the same again, as the store's thread does.
 fn emitted_over(loss: Loss, words: &'static [u8]) {
     emitted_after(0, loss, words);
 }
@@ -236,7 +233,7 @@ fn a_commit_that_happened_though_nobody_heard_of_it_happens_once() {
     emitted_over(Loss::Cut, b"COMMIT\0");
 }
 
-/// A server that is stopped during a commit finishes it, and then reports only its end.
+/// It finishes the commit, and then reports only its end.
 #[test]
 fn a_commit_that_happened_as_the_server_ended_happens_once() {
     emitted_over(Loss::Shutdown, b"COMMIT\0");
@@ -252,7 +249,7 @@ fn a_commit_that_was_cut_off_before_its_end_did_not_happen() {
     emitted_over(Loss::Cut, b"BEGIN\0");
 }
 
-/// Some commit changes the number of the writer's row: the row is found by the new number or the previous one.
+/// The row is found by the new number or the previous one.
 #[test]
 fn a_commit_that_would_number_its_writer_anew_happens_once_or_not() {
     for commits in 61..65 {
@@ -269,10 +266,10 @@ fn a_server_of_which_nothing_is_heard_any_more_is_away() {
     }
 }
 
-/// After a process connects, it takes no lanes with an expired lease for this long.
+/// A connecting process takes no expired lanes for this long.
 const SPARED: Nanos = Nanos::from_secs(3);
 
-/// While the server is away, no node can renew a lease. The first to reconnect takes the lanes of dead nodes alone.
+/// No node can renew. The first to reconnect takes the lanes of dead nodes alone.
 #[test]
 fn who_could_not_renew_while_the_server_was_away_is_not_robbed_at_once() {
     for is_dead in [false, true] {
@@ -301,14 +298,14 @@ fn who_could_not_renew_while_the_server_was_away_is_not_robbed_at_once() {
     }
 }
 
-/// A process that starts when the server returns cannot tell either which nodes live.
+/// It cannot tell either which nodes live.
 #[test]
 fn who_could_not_renew_while_the_server_was_away_is_not_robbed_by_who_begins_then() {
     let Some(address) = new_schema("who_could_not_renew_is_not_robbed_by_who_begins_then") else { return };
     let mut world = World::over(Schema { address: address.clone(), limits: Limits::default() });
     let (lane, _) = world.own_lane(WIDE);
     world.pass(LEASE);
-    // From here on only the server's clock decides whether the lease is over.
+    // Only the server's clock decides now.
     execute(&address, "UPDATE owners SET until = 1");
     let mut store = world.backend.store();
     let beginning = Beginning { wall: world.now, machine: None, alone: false, back_max: LEASE };
@@ -322,8 +319,7 @@ fn who_could_not_renew_while_the_server_was_away_is_not_robbed_by_who_begins_the
     assert_eq!(taken(later(begun, SPARED)), [lane]);
 }
 
-/// To free capacity in the whole store, an event must lock the fullest lane as well, so its commit restarts. This
-/// restart must not affect the next renewal, which waits for no lane.
+/// To free capacity in the whole store, an event must lock the fullest lane as well, so its commit restarts.
 #[test]
 fn a_renewal_waits_for_no_lane_though_an_event_had_to_begin_anew() {
     let Some(address) = new_schema("a_renewal_waits_for_no_lane_though_an_event_had_to_begin_anew") else {
@@ -344,7 +340,6 @@ fn a_renewal_waits_for_no_lane_though_an_event_had_to_begin_anew() {
     assert_eq!(world.renew(ME), []);
 }
 
-/// A number is missing until the transaction that took it ends, even if no later transaction has ended.
 #[test]
 fn a_number_is_missing_until_whoever_has_it_has_ended_though_none_did_that_began_later() {
     let Some(address) = new_schema("a_number_is_missing_until_whoever_has_it_has_ended") else { return };
@@ -379,7 +374,6 @@ fn takes(stranger: &Stranger, model: DeliveryId, count: usize) {
     assert_eq!(given, count);
 }
 
-/// Numbers commit in another order, and the first never does: the lane's owner still learns of each.
 #[test]
 fn a_number_that_comes_late_is_told_of_though_one_before_it_never_comes() {
     for between in [0, 10_001] {
@@ -458,7 +452,7 @@ fn a_number_that_a_commit_took_before_it_began_anew_is_nobodys() {
     assert!(number_of(&replies[0]) > last.0 + 1, "{replies:?}");
 }
 
-/// In a full store every event makes another lane shed; this must not leave a gap each time.
+/// In a full store every event makes another lane shed.
 #[test]
 fn a_commit_that_begins_anew_to_make_room_has_taken_no_number() {
     let Some(address) = new_schema("a_commit_that_begins_anew_to_make_room_has_taken_no_number") else {
@@ -469,7 +463,7 @@ fn a_commit_that_begins_anew_to_make_room_has_taken_no_number() {
     let sheds = Bounds { when_full: WhenFull::ShedOldest, ..WIDE };
     let (full, first, second) = (world.new_lane(sheds), world.new_lane(sheds), world.new_lane(sheds));
     let last = world.emit_one(full);
-    // The first event fits. It is written after the lane that sheds for the second is locked.
+    // The lane that sheds for the second is locked before.
     let emits = [first, second].map(|lane| Command::Emit(world.event(&[lane])));
     let numbers: Vec<u64> = world.all(&emits).iter().map(number_of).collect();
     assert_eq!(numbers, [last.0 + 1, last.0 + 2]);
@@ -561,7 +555,7 @@ fn what_a_server_refuses_is_told_by_what_it_is_and_names_no_file() {
     });
 }
 
-/// The first server's kernel accepts connections, but the frozen server never answers. Only the first connection
+/// The kernel accepts connections, but the frozen server never answers.
 /// finds that out.
 #[test]
 fn a_server_that_says_nothing_keeps_nobody_from_the_next_one() {
@@ -584,7 +578,6 @@ pub(crate) struct Stranger {
 }
 
 impl Stranger {
-    /// Blocks every commit that records events.
     fn begin(address: &str) -> Self {
         let stranger = Self::connect(address);
         stranger.says("BEGIN; LOCK TABLE events IN SHARE MODE");
@@ -616,8 +609,8 @@ impl Stranger {
     }
 }
 
-/// After a lost connection, a process learns its commit's result only once the server has finished it. Here that
-/// commit waits for another transaction in its last round trip, and may still succeed.
+/// A process learns its commit's result only once the server has finished it. Here that commit waits for another
+/// transaction in its last round trip, and may still succeed.
 #[test]
 fn a_commit_that_waits_with_nobody_to_tell_is_waited_for() {
     std::thread::scope(|scope| {
@@ -660,7 +653,7 @@ fn emitted_while_another_marks_the_minute(commits: u64, happens: bool) {
                 }
             }
         });
-        // The second commit waits for its writer's row, held by the first, then for the minute's mark.
+        // It waits for its writer's row, held by the first, then for the minute's mark.
         stranger.wait_until_some(if happens {
             "(SELECT pid FROM first) = ANY(pg_blocking_pids(pid))"
         } else {
@@ -673,8 +666,8 @@ fn emitted_while_another_marks_the_minute(commits: u64, happens: bool) {
             "{replies:?}"
         );
     });
-    // The store must know its own commits as the database does: otherwise, after a loss, it concludes that the
-    // database went back.
+    // The store must know its own commits as the database does: else, after a loss, it concludes that the database
+    // went back.
     between.lose_at(b"BEGIN\0", Loss::Cut);
     let next = [Command::Emit(world.event(&[lane]))];
     assert!(matches!(store.commit(world.now, &next), Err(StoreError::Lost { .. })));
@@ -684,7 +677,7 @@ fn emitted_while_another_marks_the_minute(commits: u64, happens: bool) {
     assert_eq!(query(&address, "SELECT count(*) FROM all_deliveries"), [(commits + 2).to_string()]);
 }
 
-/// The commit has to restore its row, and then to lock more lanes.
+/// It restores its row, and then locks more lanes.
 #[test]
 fn a_writer_whose_row_was_deleted_may_begin_more_than_once() {
     let Some(address) = new_schema("a_writer_whose_row_was_deleted_may_begin") else { return };
@@ -706,7 +699,7 @@ fn a_writer_whose_row_was_deleted_may_begin_more_than_once() {
     world.check_figures();
 }
 
-/// A sweep that deletes gone writers must not wait for a writer at a commit, which may be about to sweep too.
+/// The writer may be about to sweep too.
 #[test]
 fn a_writer_that_is_at_a_commit_is_not_taken_for_gone() {
     let Some(address) = new_schema("a_writer_that_is_at_a_commit") else { return };
@@ -726,7 +719,7 @@ fn a_writer_that_is_at_a_commit_is_not_taken_for_gone() {
     assert_eq!(writers(), ["1"], "only who swept is left");
 }
 
-/// A writer's row is deleted after a long time without counts. The writer starts to count again.
+/// It counted nothing for a long time.
 #[test]
 fn a_writer_whose_row_was_deleted_goes_on() {
     for commits in [1, 62, 63, 64] {
@@ -784,8 +777,7 @@ fn what_is_released_while_somebody_claims_is_handed_out_again() {
     assert_eq!((claimed.len(), claimed[0]), (2, first));
 }
 
-/// The database shows a commit before the store knows that it is through. A claim in between skips the moved
-/// deliveries at their new place.
+/// A claim in between skips the moved deliveries at their new place.
 #[test]
 fn what_waits_again_is_handed_out_though_somebody_claimed_before_its_commit_was_through() {
     let fates: [fn(StoreTime) -> Fate; 3] = [
@@ -870,7 +862,7 @@ fn a_claim_over_a_connection_that_falls_silent_holds_up_no_commit_and_no_further
         let error = claimed.join().unwrap().unwrap_err();
         assert!(matches!(error, StoreError::Lost { .. }), "{error}");
     });
-    // The claimer reconnects after a delay; until then it leaves claims to commits.
+    // Until the claimer reconnects, it leaves claims to commits.
     assert_eq!(
         beside.claim(now, std::slice::from_ref(&claim)).unwrap().map(|claimed| deliveries(&claimed)),
         None
@@ -879,8 +871,7 @@ fn a_claim_over_a_connection_that_falls_silent_holds_up_no_commit_and_no_further
     assert_eq!(deliveries(&beside.claim(later, std::slice::from_ref(&claim)).unwrap().unwrap()), [second]);
 }
 
-/// While new connections hang, commits continue over theirs. Claims go to commits at once, for a while after the
-/// connection failed.
+/// Commits continue over their own connection.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the test's one clock")]
 fn claims_are_left_to_the_commits_while_no_connection_is_to_be_had() {
@@ -903,7 +894,7 @@ fn claims_are_left_to_the_commits_while_no_connection_is_to_be_had() {
     assert!(matches!(error, StoreError::Lost { .. }), "it is tried again: {error}");
 }
 
-/// The database may answer a claim from before a commit that has ended when the answer arrives.
+/// The database may answer a claim from before a commit that has ended since.
 #[test]
 fn what_is_settled_while_somebody_claims_is_not_handed_out_again() {
     let fates: [fn(StoreTime) -> Fate; 3] =
@@ -935,7 +926,7 @@ fn what_is_settled_while_somebody_claims_is_not_handed_out_again() {
     }
 }
 
-/// A watcher's question is answered from memory, so it detects a dead connection soon.
+/// It is answered from memory, so a dead connection is noticed soon.
 #[test]
 fn a_glance_over_a_connection_that_falls_silent_is_given_up_before_a_question_that_may_take_long() {
     let Some(address) = new_schema("a_glance_over_a_connection_that_falls_silent") else { return };
@@ -956,15 +947,14 @@ fn a_glance_over_a_connection_that_falls_silent_is_given_up_before_a_question_th
     watching.glance().unwrap();
 }
 
-/// A schema whose statistics the server reports by statement.
+/// The server reports its statistics by statement.
 struct Watched {
     schema: Schema,
-    /// The application name of its stores' connections.
     name: String,
 }
 
 impl Watched {
-    /// With `deliveries` settled deliveries when the server analyses the table; `None` without a server.
+    /// So many deliveries are settled when the server analyses the table; `None` without a server.
     fn new(test: &str, deliveries: u32) -> Option<Self> {
         let address = new_schema(test)?;
         let name = query(&address, "SELECT current_schema()").remove(0);
@@ -987,7 +977,7 @@ impl Watched {
         execute(&self.schema.address, statements);
     }
 
-    /// A figure from ended connections. No connection may be open: the server reports it late.
+    /// A figure of ended connections. The server reports it late.
     fn heard(&self, sql: &str) -> u64 {
         let open = format!(
             "SELECT 1 FROM pg_stat_activity WHERE application_name = '{}' AND pid <> pg_backend_pid()",
@@ -1046,7 +1036,7 @@ fn whoever_seizes_a_lane_with_window_caps_reads_only_what_ended_since_its_record
     world.persist(lane, term, b"state", false);
     let now = world.now;
     drop(world);
-    // One attempt a second of 1 s, and two attempts of half an hour: one ended before the checkpoint, one after.
+    // One attempt a second of 1 s, and two of half an hour: one ended before the checkpoint, one after.
     let attempts = |delivery: &str, at: u64, latency: u64| {
         watched.execute(&format!(
             "INSERT INTO attempts SELECT {at} - number, {delivery}, {}, 1, {latency}, 0, 200, NULL, 1, NULL, true
@@ -1074,7 +1064,7 @@ fn whoever_seizes_a_lane_with_window_caps_reads_only_what_ended_since_its_record
     assert!(read < 10, "{read} rows");
 }
 
-/// While a subscriber changes, its lane is locked: its events wait, and are matched again with the new roster.
+/// The subscriber's events wait, and are matched again with the new roster.
 #[test]
 fn an_event_for_a_subscriber_that_is_being_changed_waits_and_is_matched_anew() {
     let Some(address) = new_schema("an_event_for_a_subscriber_that_is_being_changed") else { return };
@@ -1101,7 +1091,7 @@ fn an_event_for_a_subscriber_that_is_being_changed_waits_and_is_matched_anew() {
     world.try_emit(Emit { id: "another".into(), ..of_another }).unwrap();
 }
 
-/// While a stranger's transaction is open, the server keeps every old row version.
+/// The server keeps every old row version meanwhile.
 #[test]
 fn what_commits_have_changed_beside_a_strangers_transaction_is_passed_over_by_none_after() {
     let Some(watched) = Watched::new("what_commits_have_changed_beside_a_strangers_transaction", 0) else {
@@ -1120,8 +1110,7 @@ fn what_commits_have_changed_beside_a_strangers_transaction_is_passed_over_by_no
         let pages = tables.map(|table| watched.pages(table));
         std::array::from_fn::<_, 4, _>(|table| (pages[table] - before[table]) / u64::from(commits))
     };
-    // Each writer leaves a row with dead versions. From here on there are a few writers, and only two more at the
-    // end.
+    // Each writer leaves a row with dead versions.
     for owner in 11..14 {
         looked(OwnerId(owner), 70);
     }
@@ -1138,11 +1127,11 @@ fn what_commits_have_changed_beside_a_strangers_transaction_is_passed_over_by_no
     stranger.says("COMMIT");
 }
 
-/// A node alone on the lane emits, claims, settles and polls for `rounds` rounds. It leaves no connection open.
+/// Leaves no connection open.
 fn works_alone(schema: &Schema, owner: OwnerId, lane: LaneId, rounds: u32) {
     let mut world = World::over(Schema::at_address(schema.address.clone()));
     world.now = StoreTime(world.now.0 + owner.0 * 1_000_000_000);
-    // Uses the store directly: `World` also runs the operators' queries.
+    // `World` also runs the operators' queries.
     let term =
         match world.store.commit(world.now, &[acquire(owner, Which::These(vec![lane]))]).unwrap().remove(0) {
             Reply::Acquired(taken) => taken[0].term,
@@ -1163,8 +1152,7 @@ fn works_alone(schema: &Schema, owner: OwnerId, lane: LaneId, rounds: u32) {
     world.store.commit(world.now, &[Command::Evict(owner)]).unwrap();
 }
 
-/// Before a launch the tables may hold few rows. A sequential scan is then the cheapest plan, and a prepared
-/// statement keeps that plan until it is planned again.
+/// With few rows a sequential scan is the cheapest plan, and a prepared statement keeps it until it is planned again.
 #[test]
 fn working_looks_for_what_it_needs_however_few_there_were_when_the_tables_were_analysed() {
     const ROUNDS: u32 = 2_000;
@@ -1189,9 +1177,8 @@ fn working_looks_for_what_it_needs_however_few_there_were_when_the_tables_were_a
     }
 }
 
-/// A server that analysed `deliveries` with no waiting row treats all partial indexes as equal. While a stranger's
-/// transaction is open, those indexes still hold every settled delivery, so the wrong one reads all of them for each
-/// claim.
+/// A server that analysed the table with no waiting row treats all partial indexes as equal. A stranger's transaction
+/// keeps every settled delivery in them, so the wrong one reads all of them for each claim.
 #[test]
 fn each_index_of_what_waits_serves_its_own_statements() {
     let Some(watched) = Watched::new("each_index_of_what_waits_serves_its_own_statements", 50_000) else {
@@ -1212,7 +1199,7 @@ fn each_index_of_what_waits_serves_its_own_statements() {
         let indexes = ["due", "expires", "alike"];
         let before = indexes.map(|index| watched.uses(index));
         let mut store = watched.schema.store();
-        // The server plans a statement for its first values, and after some executions for any values.
+        // The server plans a statement for its first values, and later for any values.
         for _ in 0..20 {
             store.commit(now, std::slice::from_ref(&command)).unwrap();
         }

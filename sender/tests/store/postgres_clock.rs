@@ -1,4 +1,4 @@
-//! A server's clock was ahead for a while: this must expire nothing, and no later process may adopt that time.
+//! No process may expire anything by a server's wrong clock, or adopt its time.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -75,7 +75,7 @@ fn nothing_expires_for_a_server_clock_that_was_ahead_for_one_commit() {
     assert!(matches!(swept, Reply::Swept(Swept { expired: 0, .. })), "{swept:?}");
 }
 
-/// The machine's clock agrees with that commit, so the server's clock may be the wrong one.
+/// The machine's clock agrees with that commit.
 #[test]
 fn a_time_that_may_be_right_is_kept_and_nothing_is_given_up_or_deleted_for_it() {
     let Some(mut clocked) = Clocked::new("a_time_that_may_be_right_is_kept") else { return };
@@ -107,8 +107,7 @@ fn a_time_that_may_be_right_is_kept_and_nothing_is_given_up_or_deleted_for_it() 
     assert!(claimed.rows[0].expires > later(another, Nanos(23 * Nanos::HOUR.0)), "{claimed:?}");
 }
 
-/// A new process follows the server's clock if its machine's clock agrees. Live nodes may still follow another time,
-/// and their leases with it, so only a process alone discards that time.
+/// Live nodes may still follow another time, and their leases with it, so only a process alone discards that time.
 #[test]
 fn whoever_begins_counts_by_the_right_clock_and_the_first_that_is_alone_hands_no_other_on() {
     let Some(mut clocked) = Clocked::new("whoever_begins_counts_by_the_right_clock") else { return };

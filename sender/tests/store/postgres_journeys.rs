@@ -1,5 +1,4 @@
-//! The number of round trips of a commit must not grow with its content: the store has one thread, and a lease
-//! renewal waits for it.
+//! The number of round trips of a commit must not grow with its content: a lease renewal waits for it.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -18,7 +17,7 @@ use crate::postgres_server::{by_way_of, execute, hold, new_schema, query};
 use crate::world::{LEASE, ME, TTL, WIDE, World, YOU};
 
 const MANY: u32 = 200;
-/// A commit with a round trip for each item exceeds this by far; a batched commit stays well below.
+/// A round trip for each item exceeds this by far.
 const FEW: u64 = 20;
 
 struct Counted {
@@ -60,7 +59,7 @@ impl Counted {
     }
 }
 
-/// Forwards both directions, and counts each time the store sends after the server: an upper bound on its waits.
+/// Counts each time the store sends after the server: an upper bound on its waits.
 fn carry(client: TcpStream, server: UnixStream, journeys: &Arc<AtomicU64>) {
     let has_answered = Arc::new(AtomicBool::new(true));
     let (mut from_client, mut to_client) = (client.try_clone().unwrap(), client);
@@ -249,7 +248,7 @@ fn a_sweep_is_few_journeys_and_waits_for_no_lease() {
     assert!(
         lanes.iter().all(|lane| (counted.world.counts(*lane).dead, counted.dead_kept(*lane)) == (200, 10))
     );
-    // A later sweep, without the lock, forgets the owner whose lease is over.
+    // A later sweep forgets the owner whose lease is over.
     assert_eq!(query(&counted.address, "SELECT count(*) FROM owners"), ["1"]);
     counted.commit(&[Command::Sweep(Sweep { max: 1 })]);
     assert_eq!(query(&counted.address, "SELECT count(*) FROM owners"), ["0"]);

@@ -1,5 +1,4 @@
-//! Claims from memory, beside a store in a file. `law` compares them with the file; these tests cover their purpose,
-//! and threads.
+//! `law` compares claims from memory with the file; these tests cover their purpose, and threads.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -76,7 +75,7 @@ fn what_is_told_to_be_delivered_before_it_is_handed_out_is_not_handed_out() {
     assert_eq!(calm.read().iter().map(|row| row.delivery).collect::<Vec<_>>(), [waiting]);
 }
 
-/// A settlement relies on the knowledge since the claim, unless another process settled the delivery meanwhile.
+/// Another process may settle the delivery meanwhile.
 #[test]
 fn what_was_told_under_another_ownership_meanwhile_counts_once() {
     for is_recalled in [false, true] {
@@ -104,7 +103,7 @@ fn what_another_process_gives_up_is_not_handed_out_after_our_next_commit() {
     assert_eq!((calm.recall(), calm.read()), (None, vec![]));
 }
 
-/// The caller gets the answer on its own thread, before `submit` returns.
+/// The caller gets the answer before `submit` returns.
 #[test]
 fn a_claim_of_what_was_just_recorded_is_answered_at_once() {
     let Calm { mut world, lane, term, .. } = Calm::new();
@@ -146,8 +145,7 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// One thread claims, mostly from memory, while the other records and settles: no delivery is claimed twice, or after
-/// it was given up.
+/// One thread claims, mostly from memory, while the other records and settles.
 #[test]
 fn threads_hand_out_nothing_twice() {
     let Calm { mut world, lane, term, mut claimer, quick } = Calm::new();
@@ -209,7 +207,6 @@ fn threads_hand_out_nothing_twice() {
     world.check_figures();
 }
 
-/// One thread claims a delivery while another records it as delivered under an older term: it counts once.
 #[test]
 fn what_an_older_ownership_tells_during_a_claim_counts_once() {
     let Calm { mut world, lane, term, mut claimer, .. } = Calm::new();

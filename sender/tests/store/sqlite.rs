@@ -43,7 +43,6 @@ impl File {
     }
 
     pub(crate) fn options(&self) -> Options {
-        // Tests cut no power.
         let durability = Durability::Process;
         Options { durability, limits: self.limits, create: true, identity: u64::MAX, ..Options::default() }
     }
@@ -86,7 +85,7 @@ impl Backend for File {
     }
 }
 
-/// In memory where possible, because tests open thousands of stores.
+/// Tests open thousands of stores.
 pub(crate) fn folder() -> TempDir {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { tempfile::tempdir_in(memory).unwrap() } else { tempfile::tempdir().unwrap() }
@@ -174,7 +173,7 @@ mod files {
 }
 
 mod faults {
-    //! Failures of the environment: the store acknowledges nothing false, and recovers.
+    //! The environment fails: the store acknowledges nothing false.
 
     use super::*;
 
@@ -264,7 +263,7 @@ mod faults {
     }
 }
 
-/// Counts the rows that a commit writes: the cost of durability.
+/// Rows that a commit writes are the cost of durability.
 #[test]
 fn a_commit_writes_a_lane_once_however_much_it_settles() {
     let mut world = World::<File>::new();
@@ -324,8 +323,7 @@ mod threads {
         world.check_figures();
     }
 
-    /// One thread claims a delivery that just became due, while the other replaces it: a claimed delivery is never
-    /// replaced.
+    /// One thread claims a delivery that just became due, while the other replaces it.
     #[test]
     fn what_a_commit_replaces_is_not_handed_out_beside_it() {
         let mut world = World::<File>::new();
@@ -370,7 +368,6 @@ mod threads {
         done: bool,
     }
 
-    /// One thread claims while the other settles: no delivery is claimed twice, or before its settlement is on disk.
     #[test]
     fn claims_beside_commits_hand_out_what_is_true() {
         let mut world = World::<File>::new();
@@ -463,7 +460,7 @@ mod threads {
     }
 }
 
-/// Otherwise an event with a thousand subscribers is in memory a thousand times.
+/// An event with a thousand subscribers would be in memory a thousand times.
 #[test]
 fn an_event_that_several_lanes_are_handed_is_in_memory_once() {
     let mut world = World::<File>::new();

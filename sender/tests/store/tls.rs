@@ -10,7 +10,6 @@ use crate::postgres::Schema;
 use crate::postgres_server::{Private, none};
 use crate::world::{WIDE, World, body};
 
-/// A free port outside the ephemeral range.
 fn free_port() -> u16 {
     let first = 20_000 + u16::try_from(std::process::id() % 10_000).unwrap();
     (first..32_000).find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).unwrap()
@@ -70,8 +69,7 @@ fn a_server_over_tls_is_spoken_to_if_it_proves_who_it_is_and_not_otherwise() {
     assert!(another.contains("not valid for name"), "{another}");
 }
 
-/// Forwards both directions, until the server has sent `bytes` bytes to a client. Then it stops reading, and keeps
-/// the sockets open.
+/// After `bytes` bytes to a client it stops reading, and keeps the sockets open.
 fn carry_up_to(bytes: u64, server_port: u16) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -91,8 +89,7 @@ fn carry_up_to(bytes: u64, server_port: u16) -> u16 {
     port
 }
 
-/// A server cannot send the rest of an answer because the client stopped reading: it must not keep the client's
-/// locks.
+/// The server cannot send the rest of an answer.
 #[test]
 fn who_stops_listening_in_the_midst_of_an_answer_locks_nothing_for_long() {
     const BODY_BYTES: usize = 1 << 20;

@@ -1,5 +1,5 @@
-//! Moves a store from a file to a server and back, and compares: every row except those of processes, every value
-//! except the numbers of bodies, each reader's answers, and the next owner's handover.
+//! Compared after a move: every row except those of processes, every value except the numbers of bodies, each
+//! reader's answers, and the next owner's handover.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -154,8 +154,8 @@ fn a_store_that_is_moved_to_a_server_and_back_is_the_same_and_goes_on() {
 
 const THIRD: hookproof_sender::store::lane::OwnerId = hookproof_sender::store::lane::OwnerId(3);
 
-/// PostgreSQL's texts cannot hold the character zero: texts for people get a replacement. A row of the outbox, which
-/// is yet to become an event, is refused by name.
+/// PostgreSQL's texts cannot hold the character zero. A row of the outbox is yet to become an event, so it is refused
+/// by name.
 #[test]
 fn texts_with_a_character_that_a_server_cannot_keep_are_moved_where_people_alone_read_them() {
     let Some(address) = new_schema("texts_with_a_character_that_a_server_cannot_keep") else { return };
@@ -204,7 +204,7 @@ fn a_server_with_a_store_of_its_own_or_somebody_at_work_is_refused_and_stays() {
     assert!(folder.path().read_dir().unwrap().next().is_none());
 }
 
-/// Remains of a removed subscriber have a lane's number, which a moved lane may have too.
+/// A moved lane may have the number of a removed subscriber.
 #[test]
 fn a_server_with_a_row_in_any_table_is_refused() {
     let Some(address) = new_schema("a_server_with_a_row_in_any_table_is_refused") else { return };
@@ -235,7 +235,7 @@ fn a_server_with_a_row_in_any_table_is_refused() {
     move_store(&world.backend.path().into(), &server(&address)).unwrap();
 }
 
-/// An interrupted move has already created the tables, so an application may use the outbox.
+/// An interrupted move has already created the tables.
 #[test]
 fn a_server_with_an_applications_rows_alone_is_not_told_to_hold_the_store() {
     let Some(address) = new_schema("a_server_with_an_applications_rows_alone") else { return };
@@ -273,7 +273,7 @@ fn whoever_keeps_a_table_of_the_server_locked_is_named_after_a_while() {
     move_store(&file, &server(&address)).unwrap();
 }
 
-/// SQLite would replay an older file's log into the store of the same name.
+/// SQLite would replay the log into the store of the same name.
 #[test]
 fn a_file_is_not_put_where_an_older_one_has_left_its_log() {
     for end in ["", "-wal", "-shm", "-journal"] {
@@ -289,7 +289,6 @@ fn a_file_is_not_put_where_an_older_one_has_left_its_log() {
 
 const SET_ASIDE: &str = "INSERT INTO outbox_rejected VALUES (41, 'a', NULL, '{}', NULL, 'why', 1)";
 
-/// Rejected rows keep their numbers, and no later row reuses them.
 #[test]
 fn rows_of_the_outbox_are_numbered_after_those_that_were_set_aside() {
     const EMIT: &str = "INSERT INTO outbox (type, data) VALUES ('a.b', '{}') RETURNING id";
@@ -305,8 +304,7 @@ fn rows_of_the_outbox_are_numbered_after_those_that_were_set_aside() {
     assert_eq!((of_file, query(&address, EMIT)), (42, vec!["42".to_owned()]));
 }
 
-/// On a server the numbers of two events may interleave. In a file each event has a range, and owns only its own
-/// numbers in it.
+/// On a server the numbers of two events may interleave. In a file each event owns only its own numbers in its range.
 #[test]
 fn events_with_mixed_numbers_are_told_apart_in_a_file() {
     let Some(address) = new_schema("events_with_mixed_numbers") else { return };
@@ -346,7 +344,7 @@ fn events_with_mixed_numbers_are_told_apart_in_a_file() {
     assert_eq!(world.reader.deliveries(waiting, None, 10).unwrap().items.len(), 2);
 }
 
-/// Starts the program with a move. Its command line must not show a password.
+/// The command line must not show a password.
 fn program(from: &str, to: &str) -> Child {
     let mut program = Program::new(env!("CARGO_BIN_EXE_hookproof-sender"));
     program
@@ -373,7 +371,6 @@ fn done(from: &str, to: &str) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Other applications may keep tables in the database, and hold locks on them.
 #[test]
 fn a_move_waits_for_no_table_that_is_not_its_own() {
     const COUNTED: &str = "SELECT bool_and(reltuples >= 0) FROM pg_class WHERE oid IN ('events'::regclass, 'deliveries'::regclass)";
@@ -405,7 +402,7 @@ fn a_move_that_is_killed_has_moved_nothing_and_can_be_run_again() {
     Connection::open(world.backend.path()).unwrap().execute(SET_ASIDE, []).unwrap();
     let file = world.backend.path().display().to_string();
     let before = contents(&world.backend.path());
-    // Locks a row that the move needs last, so the kill comes before its end.
+    // The move needs this row last, so the kill comes before its end.
     let last = format!("BEGIN; {SET_ASIDE}");
     for table in ["subscribers", "events", "attempts", "latencies"] {
         let held = (table != "subscribers").then(|| hold(&address, &last));

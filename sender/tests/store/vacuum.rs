@@ -1,5 +1,3 @@
-//! Deleted space is reused, and `vacuum` returns it to the disk. An interruption loses no data.
-
 use std::fs::{self, Metadata};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::os::unix::fs::MetadataExt as _;
@@ -21,7 +19,7 @@ use crate::world::{World, body};
 
 const ROOM: Bounds = Bounds { rows_max: 100_000, bytes_max: 1 << 30, when_full: WhenFull::Refuse };
 const BODY_BYTES: usize = 32 << 10;
-/// Exceeds 8 MiB, below which SQLite keeps temporary files in memory.
+/// SQLite keeps temporary files below 8 MiB in memory.
 const MANY: u32 = 400;
 
 fn emit(world: &mut World<File>, lane: LaneId, count: u32) {
@@ -49,7 +47,7 @@ fn deliver_and_purge(world: &mut World<File>, (lane, term): (LaneId, Term), coun
     assert_eq!((purged.deliveries, purged.more), (u64::from(count), false));
 }
 
-/// A closed file from which `deleted` events were deleted and in which `left` still wait, and the bytes of those.
+/// `left` events still wait; also returns their bytes.
 fn much_deleted(deleted: u32, left: u32) -> (File, usize) {
     let mut world = World::<File>::new();
     let own = world.own_lane(ROOM);
@@ -58,13 +56,12 @@ fn much_deleted(deleted: u32, left: u32) -> (File, usize) {
     (world.backend, usize::try_from(left).unwrap() * BODY_BYTES)
 }
 
-/// Copies a file that nobody has open.
 fn copy_whole(file: &Path, copy: &Path) {
     fs::copy(file, copy).unwrap();
     Connection::open(copy).unwrap().execute_batch("PRAGMA journal_mode = DELETE").unwrap();
 }
 
-/// All tables and indexes, and all rows of all tables but of the one that says where the file is.
+/// All but the row with the file's place.
 fn everything(file: &Path) -> Vec<String> {
     let sql = Connection::open(file).unwrap();
     let whole: String = sql.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
@@ -180,7 +177,7 @@ fn killed_in_its_midst_the_file_is_whole_and_the_next_one_finishes() {
     let (backend, left) = much_deleted(1_000, 1_000);
     let file = backend.path();
     let (before, had) = (everything(&file), pages(&file));
-    // A reader delays the end: `vacuum` cannot move the new pages from the log to the file.
+    // A reader delays the end.
     let killed = |copy: &Path, is_time: &dyn Fn() -> bool| {
         copy_whole(&file, copy);
         drop(SqliteStore::open(copy, &Options::default()).unwrap());
@@ -218,7 +215,6 @@ fn a_file_that_somebody_reads_or_writes_is_refused_and_stays() {
     let file = backend.path();
     let had = bytes(&file);
     for at_work in ["BEGIN IMMEDIATE", "BEGIN; SELECT count(*) FROM deliveries"].repeat(2) {
-        // At first it has no log, and later an empty one.
         let other = Connection::open(&file).unwrap();
         other.execute_batch("UPDATE totals SET stirred = stirred + 1").unwrap();
         let before = everything(&file);
@@ -234,7 +230,7 @@ fn a_file_that_somebody_reads_meanwhile_is_smaller_once_that_has_ended() {
     let (backend, left) = much_deleted(100, 20);
     let file = backend.path();
     let (before, had) = (everything(&file), bytes(&file));
-    // With an empty log, this blocks only the end.
+    // An empty log blocks only the end.
     let other = Connection::open(&file).unwrap();
     other.execute_batch("BEGIN; SELECT count(*) FROM deliveries").unwrap();
     refused(&file, "is packed, but keeps its size while some program reads it");
@@ -251,7 +247,7 @@ fn refused(file: &Path, why: &str) {
     assert!(said(&output).contains(why), "{}", said(&output));
 }
 
-/// A limit on file sizes simulates a full disk: at once, and after the temporary file is written.
+/// The disk fills up at once, or after the temporary file is written.
 #[test]
 fn where_the_disk_fills_up_meanwhile_that_is_told_and_nothing_is_lost() {
     let (backend, left) = much_deleted(600, MANY);
@@ -275,8 +271,8 @@ fn where_the_disk_fills_up_meanwhile_that_is_told_and_nothing_is_lost() {
     drop(idle);
 }
 
-/// Copies a file to a small disk of its own, and vacuums it there; the content must be equal. Temporary files
-/// elsewhere have next to no space. `None` where the system cannot mount a disk.
+/// The content must be equal. Temporary files elsewhere have next to no space. `None` where the system cannot mount a
+/// disk.
 fn on_a_small_disk(bytes: usize, file: &Path) -> Option<Output> {
     const SCRIPT: &str = r#"mount -t tmpfs -o size="$1" none "$2" && mkdir "$2/elsewhere" &&
             mount -t tmpfs -o size=64k none "$2/elsewhere" || exit 99

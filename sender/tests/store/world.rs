@@ -1,4 +1,4 @@
-//! A store under test, with a reader and a clock. The figures are checked after every commit.
+//! The figures are checked after every commit.
 
 use std::sync::Arc;
 
@@ -13,22 +13,21 @@ use hookproof_sender::store::read::{Filter, LaneStatus, Place};
 use hookproof_sender::store::reply::{Claimed, ClaimedRow, Emitted, Placed, SettleResult, TakenLane};
 use hookproof_sender::store::{Command, Reader, Refusal, Reply, Store};
 
-/// A kind of store. All stores and readers of one backend share the stored state.
+/// All stores and readers of one backend share the stored state.
 pub(crate) trait Backend {
     /// Whether a restarted commit may leave numbers unused.
     const GAPS: bool = false;
 
-    /// Whether this machine has the prerequisites; prints a line if not.
+    /// Prints a line if not.
     fn is_there(_test: &str) -> bool {
         true
     }
     fn new(limits: Limits) -> Self;
     fn store(&self) -> Box<dyn Store>;
     fn reader(&self) -> Box<dyn Reader>;
-    /// The state after a power failure now: everything acknowledged, and no process.
+    /// Everything acknowledged, and no process.
     fn after_power_cut(&self) -> Self;
     fn application_emits(&self, kind: &str, key: Option<&str>, data: &str, event: Option<&str>);
-    /// The same, with a number that it chose.
     fn application_numbers(&self, id: i64);
 }
 
@@ -81,7 +80,7 @@ impl<B: Backend> World<B> {
         self.all(&[command]).remove(0)
     }
 
-    /// No delivery was lost or invented, in any lane, nor in total.
+    /// No delivery was lost or invented, in any lane or in total.
     pub(crate) fn check_figures(&self) {
         let lanes = self.lanes();
         let mut sum = Counts::default();
@@ -170,7 +169,6 @@ impl<B: Backend> World<B> {
         }
     }
 
-    /// An event with a new id for these lanes, due now, with a body of ten bytes.
     pub(crate) fn event(&mut self, lanes: &[LaneId]) -> Emit {
         self.serial += 1;
         Emit {
@@ -201,7 +199,7 @@ impl<B: Backend> World<B> {
         }
     }
 
-    /// Emits a new event; all its deliveries must wait.
+    /// All its deliveries must wait.
     pub(crate) fn emit(&mut self, lanes: &[LaneId]) -> Vec<DeliveryId> {
         let event = self.event(lanes);
         let emitted = self.try_emit(event).unwrap();

@@ -1,5 +1,5 @@
-//! Retry delays, by the figures of each system. To save hours, each `drain` makes one attempt and ends; the test
-//! checks the recorded delay, and then makes the delivery due.
+//! To save hours, each `drain` makes one attempt and ends; the test checks the recorded delay, and then makes the
+//! delivery due.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -31,7 +31,7 @@ fn check(settings: &[&str], attempts: u32, bounds: impl Fn(u32) -> (u64, u64)) {
     let sql = database.sql();
     let mut number = 0;
     while number < attempts {
-        // A drain that ends too early leaves its attempt to the next drain, as with cron.
+        // A drain that ends too early leaves its attempt to the next.
         let mut drains = 0;
         while failing.count() <= number as usize {
             drains += 1;

@@ -1,5 +1,3 @@
-//! Contracts with the systems' own figures, across restarts and several processes.
-
 use crate::binary::endpoint::Endpoint;
 use crate::binary::{Database, Serving};
 
@@ -40,7 +38,7 @@ fn a_stop_in_order_keeps_what_is_left_of_a_burst() {
     let database = Database::with_sink(&sink.url, &["limit.rate=5/1d", "limit.burst=10"]);
     for round in 1..=2 {
         let serving = database.serve();
-        // Only the rest of the burst lets the second five go within a day.
+        // Only the rest of the burst lets five go within a day.
         (0..5).for_each(|n| drop(serving.emit(&n.to_string())));
         sink.wait_for(5 * round);
         serving.until("/v1/status", |status| status["deliveries"]["waiting"] == 0);

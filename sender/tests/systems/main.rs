@@ -1,5 +1,5 @@
-//! Features of earlier systems, tested on the real sender with their own figures. The table beside this file names
-//! the tests of each row, and another test compares the table with the sources.
+//! Features of earlier systems, with their own figures. The table beside this file names the tests of each row, and
+//! another test compares it with the sources.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -69,7 +69,7 @@ fn a_full_subscriber_slows_nobody_else_and_gets_what_it_lacks_when_it_is_emitted
         }
     }
     healthy.wait_for(50);
-    // An atomic event is refused as a whole. A repeat that comes too soon reports the lanes that have the event.
+    // A repeat that comes too soon reports the lanes that have the event.
     assert_eq!(named(50, r#","atomic":true"#).status, 429);
     let again = named(49, "");
     let told = again.json();
@@ -124,7 +124,6 @@ struct Held {
     endpoint: Endpoint,
     database: Database,
     serving: Serving,
-    /// Releases one answer.
     begin: Sender<()>,
 }
 
@@ -171,14 +170,14 @@ fn told_to_stop_it_records_an_event_that_is_half_here_but_starts_no_attempt() {
         event.len()
     )
     .unwrap();
-    // The server reads the body: the request is in flight from here on.
+    // The request is in flight from here on.
     let mut line = [0; 25];
     caller.read_exact(&mut line).unwrap();
     assert_eq!(line.as_slice(), b"HTTP/1.1 100 Continue\r\n\r\n");
     serving.tell_to_stop();
     serving.wait_for_line("stopping: finishing what is under way");
     begin.send(()).unwrap();
-    // By now, a sender that starts another attempt would have done so.
+    // A sender that starts another attempt would have done so by now.
     while database.json(&["status", "--json"])["deliveries"]["delivered"] != 1 {}
     caller.write_all(event.as_bytes()).unwrap();
     let mut answer = String::new();
@@ -214,7 +213,7 @@ fn a_few_dead_letters_a_day_are_found_by_an_analysis_that_nobody_told_how_far_to
     (0..4).for_each(|_| drop(database.json(&["emit", "--type", "a", "--data", "1", "--json"])));
     let summary = database.json(&["drain", "--for", "5min", "--allow-private-targets", "--json"]);
     assert_eq!(summary["dead"], 4, "{summary}");
-    // As if one had died on each of the last four days.
+    // One died on each of the last four days.
     let moved =
         database.sql().execute("UPDATE deliveries SET at = at - (delivery - 1) * ?1 WHERE state = 2", [DAY]);
     assert_eq!(moved.unwrap(), 4);
@@ -230,13 +229,12 @@ fn a_changed_limit_holds_in_a_running_process() {
     let serving = database.serve();
     let events: Vec<String> = (0..30).map(|n| serving.emit(&n.to_string())).collect();
     sink.wait_for(1);
-    // Another process raises the limit, so that the rest does not take a month.
+    // The rest would take a month.
     database.json(&["subscriber", "set", "sink", "limit.rate=1000/s", "limit.burst=100", "--json"]);
     sink.wait_for_events(&events);
     serving.stop_in_order();
 }
 
-/// The open breaker must appear everywhere with the subscriber's name and its end.
 #[test]
 fn an_open_breaker_is_named_until_when_and_each_of_its_turns_is_logged_once() {
     let mends = Arc::new(AtomicBool::new(false));
@@ -271,7 +269,7 @@ fn an_open_breaker_is_named_until_when_and_each_of_its_turns_is_logged_once() {
         "{ready}"
     );
 
-    // Other processes know it from the checkpoint, which is written a little later.
+    // The checkpoint is written a little later.
     let other = database.serve();
     let seen = other.until("/v1/status", |status| status["open_breakers"][0]["name"] == "sink");
     assert_eq!(seen["open_breakers"][0]["here"], false, "{seen}");
@@ -285,7 +283,7 @@ fn an_open_breaker_is_named_until_when_and_each_of_its_turns_is_logged_once() {
     other.stop_in_order();
     mends.store(true, Ordering::SeqCst);
     owner.stop_in_order();
-    // The next owner uses the shorter cooldown: its first attempt is the probe.
+    // Its first attempt is the probe.
     database.json(&[
         "subscriber",
         "set",

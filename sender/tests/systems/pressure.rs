@@ -1,5 +1,3 @@
-//! The throttle: an endpoint above its latency target gets less load, and every view for operators shows the reason.
-
 use crate::binary::Database;
 use crate::binary::endpoint::Endpoint;
 
@@ -34,7 +32,7 @@ fn what_is_usual_for_an_endpoint_outlives_the_process() {
     let database = Database::with_sink(&endpoint.url, &["limit.rate=1000/s", "limit.burst=100"]);
     let usual = |status: &serde_json::Value| status["lanes"]["items"][0]["here"]["latency_usual_us"].is_u64();
     for (events, taken) in [(20, 20), (1, 21)] {
-        // One answer is too few for a baseline: the second process has it from the first, perhaps before it sends.
+        // One answer is too few for a baseline: the second process has it from the first.
         let serving = database.serve();
         for number in 0..events {
             serving.emit(&format!("{events}-{number}"));

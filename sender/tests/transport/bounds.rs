@@ -29,7 +29,6 @@ async fn holding() -> (Endpoint, mpsc::UnboundedReceiver<Connection>) {
     (endpoint, given)
 }
 
-/// A flood of thousands of lanes has one for each lane.
 #[tokio::test]
 async fn an_attempt_under_way_takes_less_than_a_kibibyte() {
     let (transport, post) = (transport(), post("http://127.0.0.1:9"));
@@ -168,7 +167,7 @@ async fn where_all_sockets_are_in_use_an_attempt_waits_and_the_fault_is_ours() {
         check(&made, "unsent no_socket");
         assert_eq!(transport.connections(LaneId(2)), 0);
         answer.send(true).unwrap();
-        // The other lane's connection closes because this lane waits, so this lane gets the socket.
+        // This lane waits, so the other lane's connection closes.
         check(&post(slow.url()).lane(3).through(&transport).await, "answered 204");
     };
     let (made, ()) = tokio::join!(holds_it, waits);

@@ -1,5 +1,3 @@
-//! Endpoints scripted byte by byte.
-
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -82,7 +80,7 @@ impl Drop for Endpoint {
 }
 
 impl Connection {
-    /// Reads a whole request; `None` if the connection ends first.
+    /// `None` if the connection ends first.
     pub(crate) async fn request(&mut self) -> Option<Vec<u8>> {
         let request = read_request(&mut self.socket).await;
         if request.is_some() {
@@ -91,7 +89,6 @@ impl Connection {
         request
     }
 
-    /// Writes; the peer may be gone.
     pub(crate) async fn say(&mut self, text: &str) {
         let _ = self.socket.write_all(text.as_bytes()).await;
     }
@@ -100,7 +97,7 @@ impl Connection {
         self.socket.set_zero_linger().unwrap();
     }
 
-    /// Waits until the peer ends the connection; an error means a reset.
+    /// An error means a reset.
     pub(crate) async fn end(&mut self) -> std::io::Result<()> {
         let mut rest = Vec::new();
         self.socket.read_to_end(&mut rest).await.map(|_| ())

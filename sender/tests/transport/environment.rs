@@ -1,5 +1,3 @@
-//! The transport ignores the environment.
-
 use std::env;
 use std::process::Command;
 
@@ -12,14 +10,14 @@ const PROXIES: [&str; 6] =
 
 #[tokio::test]
 async fn proxies_of_the_environment_are_ignored() {
-    // No process listens there, so an attempt through this proxy would fail.
+    // No process listens there.
     let nowhere = "http://127.0.0.1:1";
     if PROXIES.iter().all(|name| env::var(name).as_deref() == Ok(nowhere)) {
         let endpoint = Endpoint::answering("HTTP/1.1 204 No Content\r\n\r\n").await;
         check(&post(endpoint.url()).through(&transport()).await, "answered 204");
         return;
     }
-    // Runs the test again in a process with that environment: a process cannot safely change its own.
+    // A process cannot safely change its own environment.
     let mut again = Command::new(env::current_exe().unwrap());
     again.args(["--exact", NAME]).envs(PROXIES.map(|name| (name, nowhere))).env_remove("no_proxy");
     let output = again.env_remove("NO_PROXY").output().unwrap();

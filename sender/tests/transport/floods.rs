@@ -15,12 +15,11 @@ use crate::rig::{brief, check, post, transport};
 use crate::secure::{config, trusting};
 
 const DELIVERIES: usize = 300;
-/// Bytes of a flood if the sender never ends the connection.
+/// Sent if the sender never ends the connection.
 const FLOOD_BYTES: usize = 64 << 20;
-/// The most processor time of a flood, as a multiple of the deliveries' time.
+/// A multiple of the deliveries' processor time.
 const RATIO_MAX: u128 = 50;
 
-/// Reports that the whole flood was sent.
 const ALL_SENT: &str = "all was sent";
 
 const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
@@ -72,8 +71,8 @@ impl Line {
         }
     }
 
-    /// Sends these bytes repeatedly; fails once the sender ends the connection. It discards the sender's bytes, so
-    /// that the sender can go on writing.
+    /// Fails once the sender ends the connection. It discards the sender's bytes, so that the sender can go on
+    /// writing.
     fn flood(&mut self, bytes: &[u8], at_once: usize) -> io::Result<()> {
         let mut answers = self.tcp().try_clone()?;
         thread::spawn(move || io::copy(&mut answers, &mut io::sink()));
@@ -146,7 +145,6 @@ fn endpoint(
                         Line::Tls(Box::new(StreamOwned::new(session, tcp)))
                     }
                 };
-                // The receiver may be gone.
                 let _ = tell.send(script(line));
             });
         }
@@ -185,7 +183,7 @@ async fn deliveries(transport: &Transport, url: &str) {
     }
 }
 
-/// Makes one attempt at an endpoint with this script, beside healthy deliveries, and another after the flood.
+/// Makes an attempt beside healthy deliveries, and another after the flood.
 async fn flooded(is_secure: bool, speaks: &[&str], tickets: usize, script: Script) -> Came {
     let (mut secure, pem) = config(speaks);
     secure.send_tls13_tickets = tickets;
@@ -212,7 +210,6 @@ async fn flooded(is_secure: bool, speaks: &[&str], tickets: usize, script: Scrip
     Came { first: brief(&first), says, next, is_refused, ratio }
 }
 
-/// Checks all rows before it reports.
 #[track_caller]
 fn judge(rows: Vec<(&str, Came, &str, &str)>) {
     let mut wrong = Vec::new();
@@ -313,8 +310,7 @@ async fn a_flood_beneath_http_ends_its_connection_and_costs_a_bounded_time() {
     });
     let tickets = flooded(true, &["h2"], 100_000, after_an_answer(UNKNOWN.to_vec())).await;
     let keys = flooded(true, &["h2"], 2, keys).await;
-    // The library accepts some of either, and the next connection is new. An answer may arrive before the keys
-    // change.
+    // The library accepts some of either. An answer may arrive before the keys change.
     judge(vec![("tickets", tickets, "silent broken", "silent broken"), ("keys", keys, "", "")]);
 }
 
@@ -351,7 +347,7 @@ async fn an_endpoint_that_floods_each_of_its_connections_a_little_gets_no_more_o
             line.requests(|line, stream| {
                 line.write_all(&ok(stream, true))?;
                 line.write_all(&UNKNOWN.repeat(100_000))?;
-                // In order: a reset would discard bytes that the sender has not read.
+                // A reset would discard bytes that the sender has not read.
                 line.tcp().shutdown(Shutdown::Write)
             })
         }),
@@ -380,7 +376,7 @@ async fn an_endpoint_that_floods_each_of_its_connections_a_little_gets_no_more_o
 #[tokio::test]
 async fn honest_endpoints_may_say_much_and_keep_their_connection() {
     let (secure, pem) = config(&["h2"]);
-    // Over TLS each piece is a record, and perhaps a packet. The total is the most that the sender reads of a body.
+    // Over TLS each piece is a record. The total is the most that the sender reads of a body.
     let body = |line: &mut Line, stream, piece: usize| {
         line.write_all(&ok(stream, false))?;
         for _ in 0..ANSWER_BYTES_MAX / piece {

@@ -109,7 +109,6 @@ async fn interim_answers_are_read_up_to_a_bound() {
     }
 }
 
-/// A kept connection survives TLS records without application data, and ends with unrequested data.
 #[tokio::test]
 async fn a_kept_connection_outlives_what_is_for_tls_alone() {
     const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
@@ -174,14 +173,13 @@ async fn as_many_requests_share_a_connection_as_the_endpoint_allows() {
     };
     attempt(2);
     answer(204, given.recv().await.unwrap());
-    // The first answer reveals how many streams the endpoint allows.
+    // It reveals how many streams the endpoint allows.
     let mut held = Vec::new();
     for _ in 0..4 {
         attempt(2);
         held.push(given.recv().await.unwrap());
     }
     assert_eq!(endpoint.connections(), 2);
-    // One too many: it waits for a stream.
     attempt(2);
     answer(204, held.pop().unwrap());
     held.push(given.recv().await.unwrap());
@@ -274,7 +272,7 @@ async fn a_stream_that_the_endpoint_resets_costs_the_others_on_its_connection_no
         let (patient, through) = (post(endpoint.url()), Arc::clone(&transport));
         let patient = tokio::spawn(async move { brief(&patient.through(&through).await) });
         let held = given.recv().await.unwrap();
-        // If it could still leave, its connection would have to end at once.
+        // A request that could still leave would end its connection at once.
         let reset = post(endpoint.url()).late_max(Duration::ZERO);
         let serve = async {
             let mut asked = given.recv().await.unwrap();
@@ -397,7 +395,7 @@ async fn connections_that_their_endpoint_is_about_to_end_cost_no_attempt_however
         attempts.spawn(async move { brief(&post.through(&transport).await) });
     };
     attempt(&mut attempts);
-    // The first answer reveals how many streams the endpoint allows.
+    // It reveals how many streams the endpoint allows.
     answer(204, given.recv().await.unwrap());
     let mut held = Vec::new();
     for _ in 0..4 {
@@ -435,7 +433,7 @@ async fn a_request_that_is_taken_back_as_it_is_written_cuts_off_the_others_and_t
     let _held = given.recv().await.unwrap();
     let (taken_back, permit) = (post(endpoint.url()), permit(LONG));
     {
-        // The connection's task has the request, and has not run yet.
+        // The connection's task has not run yet.
         let mut attempt = pin!(taken_back.with_permit(&transport, permit.clone()));
         assert!(poll_once(&mut attempt).await.is_pending());
         permit.cancelled.cancel();

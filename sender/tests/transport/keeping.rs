@@ -71,8 +71,7 @@ async fn a_connection_is_not_kept_against_its_endpoints_will() {
     }
 }
 
-/// The endpoint closes each connection unseen: the runtime has no time to notice. After one lost request, the
-/// transport checks the socket itself.
+/// The runtime has no time to notice. After one lost request, the transport checks the socket itself.
 #[tokio::test]
 async fn an_endpoint_that_ends_its_connections_unseen_costs_one_request() {
     const LIVES: usize = 4;
@@ -94,7 +93,7 @@ async fn an_endpoint_that_ends_its_connections_unseen_costs_one_request() {
     let transport = transport();
     for life in 0..LIVES {
         check(&post(&url).through(&transport).await, "answered 200");
-        // No other task runs meanwhile, so the runtime sees no event of the socket.
+        // No other task runs meanwhile.
         go_on.send(()).unwrap();
         done.recv().unwrap();
         if life == 0 {
@@ -105,8 +104,7 @@ async fn an_endpoint_that_ends_its_connections_unseen_costs_one_request() {
     endpoint.join().unwrap();
 }
 
-/// The endpoint sends surplus bytes: first with the answer, where they are seen, then later, when the runtime has no
-/// time to notice.
+/// Surplus bytes come first with the answer, where they are seen, then later, when the runtime has no time to notice.
 #[tokio::test]
 async fn what_an_endpoint_says_unasked_and_unseen_is_no_answer_once_it_was_seen_to_do_so() {
     const UNASKED: &str = "HTTP/1.1 500 Not Yours\r\ncontent-length: 0\r\n\r\n";

@@ -35,7 +35,7 @@ async fn end(mut socket: TcpStream, how: End) {
     }
 }
 
-/// Bytes close to a valid answer, to reach deep into the parser.
+/// Close to a valid answer, to reach deep into the parser.
 fn answers() -> impl Strategy<Value = Vec<u8>> {
     let whole: [&[u8]; 5] = [
         b"HTTP/1.1 200 OK\r\ncontent-length: 12\r\nretry-after: 1\r\n\r\nhello, world",
@@ -61,7 +61,7 @@ fn answers() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![3 => nearly, 1 => prop::collection::vec(any::<u8>(), 0..2_000)]
 }
 
-/// Far beyond the deadline of an attempt: later than this it never ends.
+/// Far beyond the deadline of an attempt.
 const NEVER: Duration = Duration::from_secs(30);
 
 #[test]
@@ -75,7 +75,6 @@ fn any_bytes_as_an_answer_end_the_attempt_and_never_panic() {
                 async move {
                     connection.request().await;
                     for piece in answer.chunks(piece) {
-                        // The peer may have closed.
                         let _ = connection.socket.write_all(piece).await;
                         tokio::task::yield_now().await;
                     }
@@ -88,7 +87,7 @@ fn any_bytes_as_an_answer_end_the_attempt_and_never_panic() {
             (made, endpoint.requests())
         });
         let made = made.map_err(|_| TestCaseError::fail("an attempt outlived its deadline"))?;
-        // A busy machine may take longer to connect than the deadline allows.
+        // A busy machine may take long to connect.
         let unsent = matches!(made, AttemptResult::Unsent(_));
         prop_assert!(!unsent || requests == 0, "the request was read: {}", brief(&made));
     });
@@ -98,7 +97,6 @@ const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
 #[derive(Clone, Copy, Debug)]
 struct Step {
-    /// Requests that it answers properly first.
     well: usize,
     reads: usize,
     says: usize,
@@ -152,7 +150,7 @@ fn no_endpoint_sees_more_requests_than_attempts_that_may_have_left() {
                 let post = post(endpoint.url()).body(vec![b'x'; body]).deadline(Duration::from_millis(30));
                 made.push(tokio::time::timeout(NEVER, post.through(&transport)).await);
             }
-            // Ends hanging connections, so that everything is counted.
+            // Hanging connections end, so that everything is counted.
             drop((transport, endpoint));
             let mut seen = 0;
             while let Some(requests) = counted.recv().await {

@@ -15,7 +15,7 @@ use crate::rig::{LONG, SHORT, brief, check, lenient, post, transport};
 
 const OK: &str = "HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n";
 
-/// Each lookup has its own answer; the last one repeats.
+/// The last answer repeats.
 struct Scripted {
     answers: Vec<Vec<[u8; 4]>>,
     asked: AtomicUsize,
@@ -59,7 +59,7 @@ async fn a_name_is_asked_for_once_and_what_was_judged_is_what_is_connected_to() 
     let url = format!("http://partner.example:{}", endpoint.address.port());
     check(&post(&url).through(&transport).await, "answered 204");
     assert_eq!((endpoint.connections(), resolver.asked.load(Ordering::SeqCst)), (1, 1));
-    // The name now leads to a forbidden address; the next connection must notice.
+    // The next connection must notice the forbidden address.
     check(&post(&url).through(&transport).await, "unsent address_refused");
     assert_eq!((endpoint.connections(), resolver.asked.load(Ordering::SeqCst)), (1, 2));
 }
@@ -159,7 +159,6 @@ async fn a_failure_is_remembered_for_a_moment() {
         assert!(result.failure().unwrap().to_string().ends_with("nobody knows"));
     }
     assert_eq!(resolver.0.load(Ordering::SeqCst), 1);
-    // Another lane's failure does not spread.
     check(&post("http://partner.example").lane(2).through(&transport).await, "unsent unresolved");
     assert_eq!(resolver.0.load(Ordering::SeqCst), 2);
 }

@@ -1,10 +1,4 @@
 //! The transport over real sockets, against scripted endpoints.
-//!
-//! - `rig`: a transport, and attempts through it.
-//! - `endpoint`: endpoints scripted byte by byte.
-//! - `secure`: endpoints over TLS and HTTP/2; `name_server`: a DNS server.
-//! - `binary`: the sender as a process.
-//! - the others: the tests.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -1,5 +1,3 @@
-//! A local name server with scripted answers.
-
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -91,10 +89,9 @@ fn read(message: &[u8]) -> (String, u16, usize) {
     )
 }
 
-/// The question with its answer (RFC 1035 §4).
 fn answer(question: &[u8], kind: u16, says: Says) -> Option<Vec<u8>> {
     let mut answer = question.to_vec();
-    // A recursive server's answer, with one question and nothing else yet.
+    // As a recursive server answers, with one question.
     answer[2..4].copy_from_slice(&[0x81, 0x80]);
     answer[4..12].copy_from_slice(&[0, 1, 0, 0, 0, 0, 0, 0]);
     match says {

@@ -20,7 +20,7 @@ const OK: &str = "HTTP/1.1 204 No Content\r\n\r\n";
 const LEASE: Nanos = Nanos::from_secs(30);
 
 thread_local! {
-    /// How long the machine was suspended. Each test has its own thread, which runs all its tasks.
+    /// Each test has its own thread, which runs all its tasks.
     static SUSPENDED: Cell<Nanos> = const { Cell::new(Nanos::ZERO) };
 }
 
@@ -42,7 +42,7 @@ fn leased() -> SendPermit {
     SendPermit { lease: Lease::until(machine().after(LEASE)), ..permit(2 * LONG) }
 }
 
-/// No attempt was made, and the cause is this machine.
+/// The cause is this machine.
 #[track_caller]
 fn withheld(result: AttemptResult) {
     check(&result, "unsent withdrawn");
@@ -71,7 +71,7 @@ async fn a_request_whose_lease_was_renewed_meanwhile_is_sent() {
     check(&post(endpoint.url()).with_permit(&transport, decided).await, "answered 204");
 }
 
-/// TLS completes when the test says so. Returns the bytes that the endpoint read of the request.
+/// Returns the bytes that the endpoint read of the request.
 async fn suspended_in_tls(speaks: &'static [&'static str]) -> (AttemptResult, Vec<u8>) {
     let (agree, agreed) = oneshot::channel();
     let (connected, mut connections) = mpsc::unbounded_channel();
@@ -113,7 +113,7 @@ async fn a_request_that_http2_had_taken_and_not_written() {
     let post = post(endpoint.url());
     check(&post.with_permit(&transport, leased()).await, "answered 204");
     {
-        // The connection's task has the request, and has not run yet.
+        // The connection's task has not run yet.
         let mut attempt = pin!(post.with_permit(&transport, leased()));
         assert!(poll_once(&mut attempt).await.is_pending());
         suspend();
@@ -184,7 +184,7 @@ async fn what_a_suspended_process_could_not_connect_is_not_the_endpoints_fault()
     withheld(attempt.await);
 }
 
-/// Returns an endpoint that holds its answers, the signal that releases them, and the events "read" and "ended".
+/// Also returns the signal that releases the answers, and the events "read" and "ended".
 async fn held_back() -> (Endpoint, tokio::sync::watch::Sender<bool>, mpsc::UnboundedReceiver<&'static str>) {
     let (tell, told) = mpsc::unbounded_channel();
     let (answer, answers) = tokio::sync::watch::channel(false);
@@ -200,7 +200,6 @@ async fn held_back() -> (Endpoint, tokio::sync::watch::Sender<bool>, mpsc::Unbou
             if answered {
                 connection.say(OK).await;
             } else {
-                // The receiver may be gone.
                 let _ = tell.send("ended");
             }
         }
@@ -291,7 +290,7 @@ async fn a_request_that_waits_for_a_connection_is_withheld_when_its_lease_is_ove
     assert!(machine() < deadline, "it waited on");
 }
 
-/// Requires a result within seconds, although the timers of a suspended machine stand still.
+/// The timers of a suspended machine stand still.
 async fn soon<T>(result: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(3), result)
         .await

@@ -1,5 +1,3 @@
-//! The real sender as a process: stopped past its lease, beside hanging names, and with a wrong clock.
-
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 use std::net::Ipv4Addr;
@@ -38,7 +36,7 @@ async fn a_process_that_was_stopped_past_its_lease_sends_nothing_when_it_goes_on
     let options = ["--lease", "1s", "--extra-roots", roots.to_str().unwrap()];
     let stopped = database.serve_with(&options);
     stopped.emit("first");
-    // Its attempt waits for TLS from here on, for up to a minute.
+    // Its attempt waits for TLS, for up to a minute.
     connections.recv().await.unwrap();
     signal(&stopped, "-STOP");
     let before = owners(&database);

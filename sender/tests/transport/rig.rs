@@ -39,7 +39,6 @@ pub(crate) struct Post {
     pub(crate) connections_max: u32,
 }
 
-/// An attempt at `base`, such as `http://127.0.0.1:80`.
 pub(crate) fn post(base: impl std::fmt::Display) -> Post {
     let url = Target::parse(&format!("{base}/hooks?token={TOKEN}"), &lenient()).unwrap();
     Post {
@@ -62,7 +61,7 @@ impl Post {
         Self { body: body.into(), ..self }
     }
 
-    /// An abandoned request leaves within this time, or never.
+    /// A later request never leaves.
     pub(crate) fn late_max(mut self, late_max: Duration) -> Self {
         self.target.late_max = nanos(late_max);
         self
@@ -112,7 +111,6 @@ fn nanos(length: Duration) -> Nanos {
     Nanos(u64::try_from(length.as_nanos()).unwrap())
 }
 
-/// As `permit`, with the lane's consent withdrawn.
 pub(crate) fn withdrawn() -> SendPermit {
     let permit = permit(LONG);
     permit.cancelled.cancel();
@@ -138,7 +136,7 @@ fn signed() -> Headers {
     headers
 }
 
-/// Afterwards the runtime knows all earlier events of its sockets: they arrive in order, and this one is last.
+/// Events arrive in order, and this one is last.
 pub(crate) async fn all_events_are_seen() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut one = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
@@ -147,8 +145,8 @@ pub(crate) async fn all_events_are_seen() {
     other.read_exact(&mut [0]).await.unwrap();
 }
 
-/// The result in two words: `answered 204`, `unsent connect`, `silent deadline`. A failure's message must be short,
-/// on one line, and without the URL's secret parts.
+/// Such as `answered 204`, `unsent connect`, `silent deadline`. A failure's message must be short, on one line, and
+/// without the URL's secret parts.
 pub(crate) fn brief(made: &AttemptResult) -> String {
     if let Some(failure) = made.failure() {
         let (said, shown) = (failure.to_string(), format!("{made:?}"));

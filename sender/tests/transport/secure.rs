@@ -22,7 +22,7 @@ pub(crate) struct Secure {
 }
 
 impl Secure {
-    /// Runs the script for each connection with TLS. The certificate names only `localhost`.
+    /// The certificate names only `localhost`.
     pub(crate) async fn start<F>(
         speaks: &[&str],
         script: impl Fn(TlsStream<TcpStream>) -> F + Send + 'static,
@@ -36,7 +36,7 @@ impl Secure {
         Self::held(speaks, connected, agreed, script, || {}).await
     }
 
-    /// Answers 204 over HTTP/2; reports the number of requests of each ended connection.
+    /// Reports the number of requests of each ended connection.
     pub(crate) async fn counting() -> (Self, mpsc::UnboundedReceiver<usize>) {
         let (tell, told) = mpsc::unbounded_channel();
         let endpoint = Self::start(&["h2"], move |tls| {
@@ -56,8 +56,8 @@ impl Secure {
         (endpoint, told)
     }
 
-    /// As `start`, but the first connection begins TLS only after `agreed`. Reports that connection at once, and every
-    /// connection once TLS completed or failed.
+    /// The first connection begins TLS only after `agreed`. Reports it at once, and every connection once TLS
+    /// completed or failed.
     pub(crate) async fn held<F>(
         speaks: &[&str],
         connected: mpsc::UnboundedSender<()>,
@@ -81,7 +81,6 @@ impl Secure {
                 socket.set_nodelay(true).unwrap();
                 counted.fetch_add(1, Ordering::SeqCst);
                 if let Some(agreed) = agreed.take() {
-                    // The receiver may be gone.
                     let _ = connected.send(());
                     agreed.await.unwrap();
                 }
@@ -95,7 +94,7 @@ impl Secure {
         Self { address, pem, connections, accepting }
     }
 
-    /// As `held`; reports the bytes read over each connection, none if TLS failed.
+    /// Reports the bytes read over each connection, none if TLS failed.
     pub(crate) async fn reading(
         speaks: &[&str],
         connected: mpsc::UnboundedSender<()>,

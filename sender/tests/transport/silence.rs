@@ -1,5 +1,3 @@
-//! Requests that left, without a whole answer.
-
 use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
@@ -113,7 +111,7 @@ async fn a_request_that_was_given_up_does_not_arrive_later() {
         async move { give.send(connection).unwrap() }
     })
     .await;
-    // Exceeds the sockets' buffers, so a part is unsent at the deadline.
+    // A part is unsent at the deadline.
     let body = vec![b'x'; 64 << 20];
     let made = post(endpoint.url()).body(body.clone()).deadline(SHORT).through(&transport()).await;
     check(&made, "silent deadline");

@@ -1,4 +1,4 @@
-//! An HTTP/2 connection with an endpoint that stops reading: requests behind a large one must not be written.
+//! An endpoint stops reading: requests behind a large one must not be written.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,11 +25,10 @@ const MIDDLE: usize = 600_000;
 async fn answer_at_its_end(mut body: RecvStream, mut respond: SendResponse<Bytes>) {
     while body.data().await.is_some_and(|data| data.is_ok()) {}
     let head = http::Response::builder().status(204).body(()).unwrap();
-    // The peer may be gone.
     let _ = respond.send_response(head, true);
 }
 
-/// A connection with one answered request and a large stuck one.
+/// One answered request and a large stuck one.
 struct Stuck {
     endpoint: Secure,
     transport: Arc<Transport>,
@@ -75,7 +74,7 @@ impl Stuck {
         Self { endpoint, transport, large, go_on }
     }
 
-    /// The large request is answered over the one connection, and no other request arrived.
+    /// The large request is answered, and no other request arrived.
     async fn goes_on(self) {
         self.go_on.send(()).unwrap();
         assert_eq!(self.large.await.unwrap(), "answered 204");
@@ -106,8 +105,8 @@ async fn a_deadline_that_passes_before_the_endpoint_takes_a_byte_is_the_endpoint
     stuck.goes_on().await;
 }
 
-/// The endpoint answers its first request, and stops reading at the second. Returns the endpoint, the event of the
-/// stop, the signal to read again, and the count of body bytes after that.
+/// The endpoint stops at its second request. Returns the endpoint, the event of the stop, the signal to read again,
+/// and the count of body bytes after that.
 async fn stops_reading()
 -> (Secure, mpsc::UnboundedReceiver<()>, oneshot::Sender<()>, mpsc::UnboundedReceiver<usize>) {
     let (stops, stopped) = mpsc::unbounded_channel();
@@ -160,7 +159,7 @@ async fn what_was_written_and_given_up_does_not_leave_after_its_time_though_othe
     go_on.send(()).unwrap();
     let arrived = arrived.recv().await.unwrap();
     assert!(arrived < MIDDLE, "all of it came after its time");
-    // The sender cut it off for that, so the endpoint is not to blame.
+    // The endpoint is not to blame.
     let made = made.unwrap().unwrap();
     check(&made, "silent cut_off");
     assert!(matches!(made.outcome(StoreTime(0)), Outcome::CutOff));

@@ -29,7 +29,7 @@ async fn a_name_that_does_not_exist() {
 #[tokio::test]
 async fn an_address_that_the_guard_refuses() {
     let endpoint = Endpoint::answering("HTTP/1.1 204 No Content\r\n\r\n").await;
-    // The target was set while private targets were allowed; now they are not.
+    // Private targets were allowed when the target was set.
     let strict = Transport::new(Settings::default(), Guard::strict()).unwrap();
     check(&post(endpoint.url()).through(&strict).await, "unsent address_refused");
     let port = endpoint.address.port();
@@ -45,7 +45,7 @@ async fn black_hole() -> (TcpListener, TcpStream) {
     black_hole_at("127.0.0.1:0".parse().unwrap()).await
 }
 
-/// Accepts no further connection: its queue holds only one, which fills it.
+/// Its queue holds only one connection, which fills it.
 pub(crate) async fn black_hole_at(address: SocketAddr) -> (TcpListener, TcpStream) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(address).unwrap();

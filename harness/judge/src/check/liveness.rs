@@ -1,9 +1,9 @@
 //! `liveness.served`: a lane with a delivery due is sent to within X, unless something holds it back.
 //!
-//! A delivery is *due* from its acknowledgement until its first attempt, and from the end of the longest delay that its retry
-//! schedule allows after a failed attempt until the next one; one that is never settled is due until its `ttl` or the end
-//! of the run. A lane is *silent* from one request to the next, as far as something was due all the while. A silence counts
-//! from the latest moment until which something may have held the lane back:
+//! A delivery is *due* from its acknowledgement until its first attempt, and from the end of the longest delay that
+//! its retry schedule allows after a failed attempt until the next one; one that is never settled is due until its
+//! `ttl` or the end of the run. A lane is *silent* from one request to the next, as far as something was due all the
+//! while. A silence counts from the latest moment until which something may have held the lane back:
 //!
 //! - a request that ended without an answer is in doubt: its end and `doubt`;
 //! - the last attempt that failed may have opened the breaker: its end and `cooldown_max`. Without a declared breaker a lane
@@ -14,12 +14,14 @@
 //!   request may be under way and in doubt where the contract has no room for twice the cap in flight;
 //! - a window of the contract may be full: the end of the last request and the window's length.
 //!
-//! X is the sum of `timeout` (requests are open), 1/rate (the bucket has room for one more), `takeover_within` (a process that
-//! lives serves a lane no later than one that takes it over), and, at an endpoint that has misbehaved, the longest pause of a
-//! sender that gives way to it ([`SLOWEST`]). The harness's own stalls come on top, each by its measured length. Lanes that
-//! coalesce or keep an order hold deliveries back on purpose, and are not judged. Neither are retries in a run with a redrive.
+//! X is the sum of `timeout` (requests are open), 1/rate (the bucket has room for one more), `takeover_within` (a
+//! process that lives serves a lane no later than one that takes it over), and, at an endpoint that has misbehaved,
+//! the longest pause of a sender that gives way to it ([`SLOWEST`]). The harness's own stalls come on top, each by
+//! its measured length. Lanes that coalesce or keep an order hold deliveries back on purpose, and are not judged.
+//! Neither are retries in a run with a redrive.
 //!
-//! `recovery.drains` and `crash.takeover` judge the end of a run and the time after a kill; this one judges every moment.
+//! `recovery.drains` and `crash.takeover` judge the end of a run and the time after a kill; this one judges every
+//! moment.
 
 use super::dead_letters::longest_delay;
 use super::evidence::{Delivery, Evidence, Exchange, Lane};
@@ -202,8 +204,8 @@ fn taken_over_by(evidence: &Evidence<'_>, lane: &Lane<'_>, until: u64) -> u64 {
     })
 }
 
-/// A window may be full if as many requests as it allows ended within its length of `from`. Those that a new owner has to
-/// count beside them are at most twice the cap in flight.
+/// A window may be full if as many requests as it allows ended within its length of `from`. Those that a new owner
+/// has to count beside them are at most twice the cap in flight.
 fn window_until(lane: &Lane<'_>, before: &[&Exchange], from: u64) -> u64 {
     let Some(last) =
         before.iter().map(|one| one.end.min(one.t.saturating_add(lane.subscriber.timeout.0))).max()

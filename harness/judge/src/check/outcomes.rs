@@ -1,12 +1,12 @@
 //! The outcome of each delivery that is owed: delivered, given up, coalesced, or unsettled.
 //!
-//! A redriven dead letter starts anew and is no duplicate. A delivery that was delivered before, or never tried, was no dead
-//! letter, and a redrive excuses nothing of it.
+//! A redriven dead letter starts anew and is no duplicate. A delivery that was delivered before, or never tried, was
+//! no dead letter, and a redrive excuses nothing of it.
 //!
-//! At the end of a run, an unsettled delivery is lost only if it can no longer come. It can no longer come once its lane was
-//! silent for longer than everything that may hold it back: the delay after its last attempt, a pause that its endpoint asked
-//! for, the wait of the contract, a takeover after a fault, and `linger`. A breaker may hold it back for ever after a failed
-//! exchange, unless the sender is declared to have none.
+//! At the end of a run, an unsettled delivery is lost only if it can no longer come. It can no longer come once its
+//! lane was silent for longer than everything that may hold it back: the delay after its last attempt, a pause that
+//! its endpoint asked for, the wait of the contract, a takeover after a fault, and `linger`. A breaker may hold it
+//! back for ever after a failed exchange, unless the sender is declared to have none.
 
 use std::collections::BTreeMap;
 

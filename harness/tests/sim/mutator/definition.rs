@@ -1,4 +1,4 @@
-//! A run's promises in their simplest form: it compares every pair of requests, and shares nothing with the checks.
+//! A run's promises in their simplest form: it compares every pair of requests.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ impl Made<'_> {
     }
 }
 
-/// The broken promises. Answers have the same order as arrivals.
+/// Answers have the same order as arrivals.
 pub(super) fn broken(scenario: &Scenario, trace: &Trace) -> Vec<&'static str> {
     let made: Vec<Made<'_>> =
         trace.arrivals.iter().zip(&trace.answers).map(|(arrival, answer)| Made { arrival, answer }).collect();

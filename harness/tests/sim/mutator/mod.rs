@@ -1,4 +1,4 @@
-//! Good runs with one random change. If the change breaks a promise by its [`definition`], no run may pass.
+//! Good runs with one random change. A run that breaks a promise by its [`definition`] may not pass.
 
 mod definition;
 
@@ -15,8 +15,7 @@ use hookproof_simulator::sim::{Keep, Options, judged, simulate};
 const MUTATIONS: u64 = 10_000;
 const SECOND: u64 = 1_000_000_000;
 
-/// Three subscribers, of which one fails twice and one asks for a pause; recorded from the real sender in the
-/// simulator.
+/// One fails twice and one asks for a pause; recorded from the real sender in the simulator.
 const LIVELY: &str = r#"
 name  = "lively"
 drain = "20s"
@@ -189,7 +188,6 @@ fn shift(trace: &mut Trace, at: usize, chance: &mut Chance) {
     }
 }
 
-/// Sorts requests by arrival, renumbers them, and moves their answers along.
 fn sort(trace: &mut Trace) {
     let mut made: Vec<_> = trace.arrivals.drain(..).zip(trace.answers.drain(..)).collect();
     made.sort_by_key(|(arrival, _)| arrival.t);

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 
 const SCRIPT: &str = include_str!("container.sh");
-/// The services of the Compose file, in the order of their addresses.
+/// Services in the order of their addresses.
 const NAMES: [&str; 6] = ["first", "second", "pool", "node-a", "node-b", "node-c"];
 
 pub(crate) struct Machine {
@@ -19,7 +19,6 @@ pub(crate) struct Machine {
     programs: PathBuf,
 }
 
-/// PostgreSQL's programs that servers and clients run.
 const PROGRAMS: [&str; 6] = ["initdb", "postgres", "pg_ctl", "pg_basebackup", "psql", "pg_isready"];
 
 impl Machine {
@@ -63,7 +62,7 @@ impl Machine {
             let programs = folder.join("bin");
             fs::create_dir_all(&programs).unwrap();
             open_to_all(&folder);
-            // The image listens on all addresses; here the service has only one.
+            // Here the service has only one address.
             let server = format!(
                 "#!/bin/sh\nexec {}/postgres -c listen_addresses={} -c unix_socket_directories={} \"$@\"\n",
                 self.programs.display(),
@@ -101,7 +100,7 @@ impl Machine {
     }
 }
 
-/// A user without rights runs its contents.
+/// Its contents run without rights.
 fn open_to_all(folder: &Path) {
     fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).unwrap();
 }
@@ -141,7 +140,6 @@ impl Container {
 impl Drop for Container {
     fn drop(&mut self) {
         drop(self.process.stdin.take());
-        // It may have ended already.
         let _ = self.process.wait();
     }
 }

@@ -1,5 +1,5 @@
 //! Runs the Compose file (`packaging/compose/nodes.yaml`) without containers: its commands, scripts and files
-//! unchanged, with the installed programs. Each service has its own address.
+//! unchanged.
 
 mod container;
 mod file;
@@ -94,7 +94,7 @@ impl Deployment {
         first
     }
 
-    /// Starts the standby. Its script must succeed at the first try.
+    /// The standby's script must succeed at the first try.
     fn second(&self) -> Container {
         let script = self.machine.folder("second").join("follow.sh");
         fs::write(&script, self.machine.located("second", &self.file.content("follow"))).unwrap();
@@ -126,7 +126,6 @@ impl Deployment {
         Some(pool)
     }
 
-    /// Runs the health check of a service.
     fn is_healthy(&self, service: &str, part: &[&str]) -> bool {
         let test = self.file.list(&[part, &["healthcheck", "test"]].concat());
         let [kind, program, arguments @ ..] = test.as_slice() else { panic!("{test:?}") };

@@ -209,7 +209,7 @@ pub(super) fn what_waits_again_is_handed_out_again_wherever_it_is_due<B: Backend
     world.pass(Nanos::SECOND);
     let second = world.emit_one(lane);
     assert_eq!(world.claim(lane, term), [first, second]);
-    // Due at once, although deliveries with a later due time are claimed already.
+    // Deliveries with a later due time are claimed already.
     world.settle(lane, term, first, Fate::Retry { due });
     assert_eq!(world.claim(lane, term), [first]);
     world.settle(lane, term, first, Fate::Dead(Reason::Exhausted));

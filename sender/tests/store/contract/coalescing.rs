@@ -1,5 +1,3 @@
-//! Of events with the same key within a window, only the newest is delivered, when the window ends.
-
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use hookproof_sender::store::command::{Coalesce, Fate};
 use hookproof_sender::store::lane::{Bounds, Limits, WhenFull};
@@ -58,7 +56,7 @@ pub(super) fn once_the_window_is_over_the_next_one_opens_its_own<B: Backend>() {
     let mut world = World::<B>::new();
     let (lane, term) = world.own_lane(WIDE);
     let (first, ..) = emit_alike(&mut world, lane, "clip");
-    // Due from now on: another process may have claimed it, so it is not replaced.
+    // Another process may have claimed it.
     world.pass(WINDOW);
     let (second, due, replaced) = emit_alike(&mut world, lane, "clip");
     assert_eq!((due, replaced), (later(world.now, WINDOW), None));

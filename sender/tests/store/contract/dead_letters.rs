@@ -9,7 +9,7 @@ use hookproof_sender::store::{Command, Reply};
 
 use crate::world::{Backend, TTL, WIDE, World, later, waiting};
 
-/// Makes `count` dead letters of a lane, the oldest first.
+/// The oldest first.
 fn letters<B: Backend>(world: &mut World<B>, lane: LaneId, count: u32) -> Vec<DeliveryId> {
     let letters: Vec<DeliveryId> = (0..count).map(|_| world.emit_one(lane)).collect();
     world.one(Command::Shed(Shed { lane, max: count }));
@@ -116,7 +116,7 @@ pub(super) fn a_redriven_letter_is_not_replaced_by_a_newer_event<B: Backend>() {
     let first = waiting(&world.try_emit(event.clone()).unwrap().targets[0]);
     world.one(Command::Shed(Shed { lane, max: 1 }));
     redrive(&mut world, Dead::All, None, 1);
-    // Even if the clock steps back, so that the redriven delivery is not due yet.
+    // The redriven delivery is not due yet.
     world.now = hookproof_sender::engine::StoreTime(world.now.0 - 1);
     let mut newer = world.event(&[lane]);
     newer.targets[0].coalesce = Some(coalesce);
@@ -158,7 +158,7 @@ pub(super) fn letters_are_grouped_by_what_they_have_in_common<B: Backend>() {
     let mut world = World::<B>::new();
     let (lane, term) = world.own_lane(WIDE);
     let (other, other_term) = world.own_lane(WIDE);
-    // On the hour, so that the groups' hours are known.
+    // The groups' hours are then known.
     world.now = later(world.now, Nanos(Nanos::HOUR.0 - world.now.0 % Nanos::HOUR.0));
     let hour = world.now;
     let mut die = |lane, term, status: Option<u16>, error: Option<&str>, attempts| {
@@ -209,7 +209,6 @@ pub(super) fn letters_are_grouped_by_what_they_have_in_common<B: Backend>() {
     assert_eq!(world.reader.dead_groups(hour, 1).unwrap(), groups[..1]);
 }
 
-/// The store's bound on letters is full, and each of the oldest belongs to another lane.
 pub(super) fn one_commit_buries_many_and_forgets_the_oldest_of_as_many_lanes<B: Backend>() {
     const MANY: u32 = 150;
 

@@ -40,8 +40,7 @@ pub(super) fn every_lane_gets_the_body_that_was_shaped_for_it<B: Backend>() {
     assert_eq!((world.counts(one).waiting_bytes, world.counts(other).waiting_bytes), (7, 5));
 }
 
-/// PostgreSQL's texts cannot hold the character zero, so readers see a replacement. Bodies are bytes and stay
-/// unchanged.
+/// PostgreSQL's texts cannot hold the character zero, so readers see a replacement. Bodies stay unchanged.
 pub(super) fn a_key_may_be_any_text<B: Backend>() {
     let mut world = World::<B>::new();
     let (lane, term) = world.own_lane(WIDE);
@@ -158,7 +157,7 @@ pub(super) fn each_subscriber_has_a_window_of_its_own<B: Backend>() {
     };
     assert_eq!(again(Nanos::ZERO), [false, false, false]);
     assert_eq!(again(Nanos::SECOND), [true, true, false]);
-    // The second has a new delivery, so a new window; the first keeps its old window.
+    // The second has a new delivery, so a new window.
     assert_eq!(again(Nanos::MINUTE), [true, false, false]);
     assert_eq!(again(Nanos::MINUTE.times(59)), [true, false, false]);
     assert_eq!(again(Nanos::HOUR), [false, false, false]);
@@ -187,7 +186,7 @@ pub(super) fn an_outbox_row_becomes_an_event_exactly_once<B: Backend>() {
     world.try_emit(unwanted).unwrap();
     assert_eq!(world.reader.outbox(None, 10).unwrap(), []);
     assert_eq!(world.total().accepted, 1);
-    // Numbers are never reused: they may be part of public ids.
+    // Numbers may be part of public ids.
     world.backend.application_emits("video.trending", None, "{}", None);
     assert!(world.reader.outbox(None, 10).unwrap()[0].id > rows[1].id);
 }
@@ -212,7 +211,6 @@ pub(super) fn an_outbox_row_that_is_taken_in_part_stays_with_the_id_of_its_event
     world.try_emit(event.clone()).unwrap();
     let stays = world.reader.outbox(None, 10).unwrap().remove(0);
     assert_eq!((stays.id, stays.event.as_deref()), (row.id, Some(&*event.id)));
-    // Another process that read the row earlier cannot make a second event of it.
     let other = Emit { outbox: Some(row.id), ..world.event(&[wide, narrow]) };
     assert_eq!(world.try_emit(other), Err(Refusal::OutboxNamed(row.id)));
     world.change(Change { bounds: Some(WIDE), ..Change::of(narrow) });

@@ -18,7 +18,7 @@ fn deliver<B: Backend>(world: &mut World<B>, lane: LaneId, term: Term, count: us
     world.settle_all(settlements);
 }
 
-/// Commits something, as a running sender always does.
+/// A running sender always commits something.
 fn a_second_passes<B: Backend>(world: &mut World<B>) {
     world.pass(Nanos::SECOND);
     world.one(Command::Sweep(Sweep { max: 10 }));

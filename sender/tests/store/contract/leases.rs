@@ -43,7 +43,7 @@ pub(super) fn a_renewed_lease_holds<B: Backend>() {
         assert_eq!(world.renew(ME), []);
         assert_eq!(world.acquire(YOU, Which::These(lanes.to_vec())), []);
     }
-    // An expired lease can still be renewed while no other process has taken the lane.
+    // No other process has taken the lane.
     world.pass(Nanos::HOUR);
     assert_eq!(world.renew(ME), []);
     assert_eq!(world.acquire(YOU, Which::All), []);
@@ -69,7 +69,7 @@ pub(super) fn a_clean_hand_over_is_clean_once<B: Backend>() {
     let (lane, term) = world.own_lane(WIDE);
     world.persist(lane, term, b"level 3", true);
     world.own(YOU, lane);
-    // The new owner dies before it persists, so the earlier checkpoint says nothing about its attempts.
+    // The earlier checkpoint says nothing about its attempts.
     world.pass(LEASE);
     let taken = world.acquire(ME, Which::All);
     assert!(matches!(taken[0].handover, Handover::Seized { from: YOU, .. }), "{taken:?}");
@@ -306,13 +306,12 @@ pub(super) fn what_was_held_is_forgotten_with_the_lane<B: Backend>() {
     world.persist(lane, term, b"", true);
     let again = world.own(ME, lane);
     assert_eq!(world.claim(lane, again), [delivery]);
-    // A late settlement under the first term does not affect the second.
     let due = world.now;
     world.settle(lane, term, delivery, Fate::Retry { due });
     assert_eq!(world.claim(lane, again), []);
 }
 
-/// Several processes compete for lanes. Each records its lanes outside the store for as long as it owns them.
+/// Each records its lanes outside the store.
 pub(super) fn many_at_once_never_own_a_lane_together<B: Backend>() {
     let mut world = World::<B>::new();
     let lanes: Vec<LaneId> = (0..4).map(|_| world.new_lane(WIDE)).collect();

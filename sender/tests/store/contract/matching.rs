@@ -1,4 +1,4 @@
-//! An event matched before subscribers changed is refused as stale only if a change affects it.
+//! Only a change that affects an event makes it stale.
 
 use hookproof_sender::engine::{LaneId, Nanos};
 use hookproof_sender::roster::RosterKeeper;
@@ -42,7 +42,6 @@ fn carried_out(replies: &[Reply]) -> bool {
     matches!(replies, [Reply::Done | Reply::Subscribed { .. }])
 }
 
-/// Each event is matched, then another process changes one subscriber, then the event is emitted.
 pub(super) fn however_often_one_subscriber_changes_the_events_of_others_are_taken<B: Backend>() {
     let mut world = World::<B>::new();
     let (one, other) = (world.new_lane(WIDE), world.new_lane(WIDE));
@@ -67,7 +66,7 @@ pub(super) fn however_often_one_subscriber_changes_the_events_of_others_are_take
     assert_eq!(world.counts(other).accepted, 90);
 }
 
-/// The emitting process has missed every change; several events share a commit.
+/// Several events share a commit.
 pub(super) fn however_old_its_roster_is_an_event_is_taken_that_no_change_concerns<B: Backend>() {
     let mut world = World::<B>::new();
     let (one, other) = (world.new_lane(WIDE), world.new_lane(WIDE));

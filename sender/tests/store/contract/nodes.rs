@@ -22,7 +22,7 @@ fn said(name: &str) -> Announcement {
     }
 }
 
-/// Renews the owner's leases with this announcement. Returns all nodes; the reply and a reader must agree.
+/// Returns all nodes; the reply and a reader must agree.
 fn announce<B: Backend>(world: &mut World<B>, owner: OwnerId, said: Announcement) -> Vec<Node> {
     let announce = Some(Arc::new(said));
     let reply = world.one(Command::Renew(Renew { owner, lease: LEASE, announce }));
@@ -53,7 +53,6 @@ pub(super) fn a_node_is_told_as_it_announced_itself<B: Backend>() {
     let you = Node { owner: YOU, announced: said("second"), since: world.now, until: until(&world) };
     assert_eq!(announce(&mut world, YOU, said("second")), [me.clone(), you.clone()]);
     assert!(has_changed(&world, &mut seen));
-    // The same announcement again extends the lease, and raises no change.
     let me = Node { until: until(&world), ..me };
     assert_eq!(announce(&mut world, ME, announced), [me, you]);
     assert!(!has_changed(&world, &mut seen));
@@ -77,7 +76,6 @@ pub(super) fn who_only_owns_is_no_node<B: Backend>() {
     world.own_lane(WIDE);
     world.renew(ME);
     assert_eq!(world.reader.nodes().unwrap().all, []);
-    // A renewal without an announcement keeps the node.
     announce(&mut world, ME, said("first"));
     world.pass(ALMOST);
     world.renew(ME);
@@ -129,7 +127,6 @@ pub(super) fn an_operator_drains_a_node_and_lets_it_go_on<B: Backend>() {
         assert!(has_changed(&world, &mut seen));
         assert_eq!(drain(&mut world, ME, draining), Reply::Done);
         assert!(!has_changed(&world, &mut seen), "it was so already");
-        // A node's own announcement does not change this.
         let nodes = announce(&mut world, ME, said("first"));
         assert_eq!(nodes[0].announced.draining, draining);
         assert_eq!(nodes[0].takes_lanes(), !draining);
@@ -166,7 +163,7 @@ pub(super) fn who_asks_for_its_own_gets_no_lane_of_another<B: Backend>() {
         let Reply::Acquired(taken) = reply else { panic!("{reply:?}") };
         taken.iter().map(|taken| taken.lane).collect::<Vec<_>>()
     };
-    // A page is full even if other nodes' lanes lie between.
+    // Other nodes' lanes lie between.
     assert_eq!(ask(ME, Which::WithWork { after: LaneId(0) }, 2), of(ME)[..2]);
     assert_eq!(ask(ME, Which::WithWork { after: of(ME)[1] }, 1_000), of(ME)[2..]);
     assert_eq!(ask(YOU, Which::These(of(ME)), 1_000), []);

@@ -97,7 +97,7 @@ pub(super) fn the_status_tells_the_last_hour<B: Backend>() {
     assert_eq!(figures(&world), (2, 1, 1, Some("60ms".into())));
     world.now = StoreTime(world.now.0 - Nanos::MINUTE.0 * 25);
     assert_eq!(figures(&world), (4, 2, 2, Some("40ms".into())));
-    // The hour is exact to the minute, and includes the minute in which it began.
+    // The hour is exact to the minute.
     world.now = StoreTime(world.now.0 + Nanos::MINUTE.0 * 45);
     assert_eq!(figures(&world), (2, 1, 1, Some("60ms".into())));
     world.pass(Nanos::MINUTE);
@@ -213,7 +213,7 @@ pub(super) fn how_long_attempts_took_is_told_in_pages<B: Backend>() {
         world.settle_all(vec![Settlement { lane, term, delivery, attempts: 1, fate, attempt }]);
     };
     attempt(one, first, 1, 5, AttemptOutcome::Rejected);
-    // Three attempts began at one moment; the second sent nothing.
+    // The second sent nothing.
     attempt(one, first, 7, 3, AttemptOutcome::Delivered);
     attempt(one, second, 7, 9, AttemptOutcome::Unsent);
     attempt(other, third, 7, 1, AttemptOutcome::Silent);

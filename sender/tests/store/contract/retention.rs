@@ -161,7 +161,7 @@ pub(super) fn attempts_go_by_their_age<B: Backend>() {
         Purged { attempts: 1, more: true, ..Purged::default() }
     );
     assert_eq!(purge(&mut world, NEVER, moments[2], NEVER, 100).attempts, 1);
-    // The chain of attempts ends where the rest was deleted.
+    // The rest of the chain was deleted.
     let kept = world.reader.attempts_of(delivery).unwrap();
     assert_eq!(kept.iter().map(|attempt| attempt.number).collect::<Vec<_>>(), [3]);
 }
@@ -176,7 +176,7 @@ pub(super) fn letters_go_by_their_age<B: Backend>() {
         moments.push(world.now);
         world.pass(Nanos::HOUR);
     }
-    // Each step inspects two letters, and continues after the previous step.
+    // Each step continues after the previous one.
     let steps: Vec<u64> = (0..3).map(|_| purge(&mut world, NEVER, NEVER, moments[3], 6).dead).collect();
     assert_eq!(steps, [2, 1, 0]);
     assert_eq!(world.counts(lane).dead_kept, 1);
@@ -221,7 +221,7 @@ pub(super) fn one_large_event_goes_in_small_steps<B: Backend>() {
     assert_eq!(world.reader.deliveries(Default::default(), None, 9).unwrap().items, []);
 }
 
-/// A commit that dead-letters may have to restart. The purge must not restart with it.
+/// A commit that dead-letters may have to restart, but not the purge with it.
 pub(super) fn what_expires_meanwhile_does_not_keep_old_events_for_ever<B: Backend>() {
     const KEPT: usize = 5;
 

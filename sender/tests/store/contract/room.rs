@@ -51,7 +51,7 @@ pub(super) fn a_lane_that_refuses_does_so_for_itself_alone<B: Backend>() {
     let event = world.event(&[wide, narrow]);
     let emitted = world.try_emit(event.clone()).unwrap();
     assert!(matches!(emitted.targets[..], [Placed::Waiting { .. }, Placed::Refused(Bound::LaneRows)]));
-    // Repeated while the lane is still full: the lane with the event keeps it.
+    // The lane with the event keeps it.
     let emitted = world.try_emit(event.clone()).unwrap();
     assert_eq!(emitted.targets, [Placed::Duplicate, Placed::Refused(Bound::LaneRows)]);
     assert_eq!(world.claim(narrow, term), [first]);
@@ -153,7 +153,7 @@ pub(super) fn when_everything_is_full_the_fullest_lane_pays<B: Backend>() {
     let emitted = emit_bytes(&mut world, &[quiet], 1).unwrap();
     waiting(&emitted.targets[0]);
     assert_eq!((emitted.shed, world.place(oldest[0])), (1, Some(Place::Dead)));
-    // If the loud lane's deliveries are claimed, another lane sheds; at last the new delivery itself.
+    // Another lane sheds; at last the new delivery itself.
     assert_eq!(world.claim(loud, term), oldest[1..]);
     for _ in 0..4 {
         emit_bytes(&mut world, &[loud], 1).unwrap();
@@ -245,7 +245,7 @@ pub(super) fn dead_letters_are_bounded_and_the_oldest_go_first<B: Backend>() {
     assert_eq!((written.forgotten, written.shed), (2, 0), "an operator gave them up, not the bound");
 }
 
-/// More than a store reads in one step; some are claimed, and some were.
+/// More than a store reads in one step.
 pub(super) fn many_make_room_in_one_commit_and_many_letters_are_forgotten_for_them<B: Backend>() {
     const WAITING: u64 = 90;
     const KEPT: usize = 25;

@@ -77,7 +77,6 @@ pub(super) fn a_verdict_comes_for_each_in_order<B: Backend>() {
     assert_eq!(world.place(deliveries[1]), Some(Place::Waiting));
 }
 
-/// Claims one delivery, loses the lane to another process, and settles it with `fate`.
 fn late<B: Backend>(fate: Fate) -> (SettleResult, Option<Place>, u64) {
     let mut world = World::<B>::new();
     let (lane, term) = world.own_lane(WIDE);
@@ -103,7 +102,7 @@ pub(super) fn delivered_is_a_fact_even_after_it_was_given_up<B: Backend>() {
     let (lane, term) = world.own_lane(WIDE);
     let delivery = world.emit_one(lane);
     world.claim(lane, term);
-    // Another process, which does not know this process's claims, sheds it.
+    // Another process does not know this process's claims.
     world.backend.store().commit(world.now, &[Command::Shed(Shed { lane, max: 1 })]).unwrap();
     assert_eq!(world.place(delivery), Some(Place::Dead));
     let due = world.now;
@@ -198,7 +197,7 @@ pub(super) fn an_endpoint_that_is_gone_is_disabled_whatever_became_of_the_delive
         let (lane, term) = world.own_lane(WIDE);
         let delivery = world.emit_one(lane);
         world.claim(lane, term);
-        // Another process, which does not know this process's claims, sheds it, and forgets it too.
+        // Another process does not know this process's claims.
         let shed = Command::Shed(Shed { lane, max: 1 });
         let forget = Command::Forget(Forget { which: Dead::All, after: None, max: 1 });
         world.backend.store().commit(world.now, &[shed, forget][..commands]).unwrap();

@@ -140,7 +140,7 @@ pub(super) fn however_many_secrets_there_are_they_may_retire_at_once<B: Backend>
     fill_with_secrets(&mut world, lane);
     assert_eq!(rotate(&mut world, lane, "new", Nanos::ZERO), Reply::Done);
     assert_eq!(secrets(&world, lane), ["new"]);
-    // The real clock steps back to before they retired, so more are live than may sign.
+    // More secrets are live than may sign.
     world.now = StoreTime(world.now.0 - 1);
     assert_eq!(secrets(&world, lane), ["new", "3", "2", "1"]);
 }

@@ -1,5 +1,5 @@
-//! The law: for random commands in any order from two processes, the store answers as the model does, and holds the
-//! same state. Processes die, and the power fails.
+//! For random commands in any order from two processes, the store answers as the model does, and holds the same
+//! state. Processes die, and the power fails.
 //!
 //! `PROPTEST_CASES=10000 cargo test -p hookproof-sender --test store law` runs more cases.
 
@@ -33,7 +33,7 @@ struct Process {
 }
 
 impl Process {
-    /// Claims bypass the commits, where the store supports that.
+    /// Claims bypass the commits, where the store can.
     fn carry_out(&mut self, now: StoreTime, commands: &[Command]) -> Vec<Reply> {
         let claims = commands.iter().map(|command| match command {
             Command::Claim(claim) => Some(claim.clone()),
@@ -92,8 +92,8 @@ impl<B: Backend> Run<B> {
         }
     }
 
-    /// If memory answers a claim, the rows must be those that the store would hand out, or fewer. Once other
-    /// processes may have written, memory may only answer within `HOLDS_FOR`, and the rows are not compared.
+    /// The rows must be those that the store would hand out, or fewer. Once other processes may have written, memory
+    /// may only answer within `HOLDS_FOR`, and the rows are not compared.
     fn claim_from_memory(&mut self, process: usize, claim: &Claim) -> Result<Option<Claimed>, TestCaseError> {
         let now = self.model.now;
         let process = &mut self.processes[process];
@@ -154,7 +154,7 @@ impl<B: Backend> Run<B> {
                     && let (Some(given), Some(next)) = (first_given(&replies), first_given(&expected))
                     && given > next
                 {
-                    // The commit restarted, and its first numbers stay unused.
+                    // The first numbers stay unused.
                     (self.model, process.hands) = before;
                     self.model.skip_to(given);
                     let carry_out = |command| self.model.carry_out(&mut process.hands, command);

@@ -1,5 +1,4 @@
-//! The model: each delivery has one place, and all other figures are counted from there. It follows the definitions,
-//! without regard to speed.
+//! Each delivery has one place, and all other figures are counted from there. Without regard to speed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -263,7 +262,6 @@ impl Model {
         Reply::Done
     }
 
-    /// Whether a subscriber that the event concerns has changed since it was matched.
     fn is_outdated(&self, emit: &Emit) -> bool {
         let changed = self.lanes.iter().filter(|(_, lane)| lane.version > emit.roster);
         let mut living = changed.filter(|(_, lane)| lane.state != LaneState::Removed);
@@ -346,7 +344,7 @@ impl Model {
         found.first().map(|(_, id)| *id).filter(|id| !hands.has(target.lane, *id))
     }
 
-    /// Finds the refusing lanes that are full. It counts as if only those lanes got the event.
+    /// Counts as if only the refusing lanes got the event.
     fn full(&self, emit: &Emit, routes: &mut [Result<Option<DeliveryId>, Placed>]) -> Vec<FullLane> {
         let mut full = Vec::new();
         let (mut total_rows, mut total_bytes) = (self.number(None, Where::Waiting), self.bytes(None));

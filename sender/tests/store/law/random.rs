@@ -1,4 +1,4 @@
-//! Random commands, made from wishes: the model's state turns each wish into a meaningful command.
+//! The model's state turns each wish into a meaningful command.
 
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use hookproof_sender::store::Command;
@@ -38,11 +38,11 @@ pub(crate) struct How {
     atomic: bool,
     withheld: bool,
     kind: &'static str,
-    /// How many changes of subscribers the emitter has missed.
+    /// Missed changes of subscribers.
     behind: u64,
 }
 
-/// A command before the state is known.
+/// The state is not known yet.
 #[derive(Clone, Debug)]
 pub(crate) enum Wish {
     Emit { lanes: Vec<u64>, bytes: usize, alike: Option<u8>, again: Option<u64>, times: (u64, u64), how: How },
@@ -72,7 +72,7 @@ pub(crate) fn limits() -> impl Strategy<Value = Limits> {
     )
 }
 
-/// Two lanes with tight bounds for each behaviour when full.
+/// Two for each behaviour when full.
 pub(crate) fn subscribers() -> Vec<Command> {
     (0..LANES)
         .map(|number| {
@@ -101,7 +101,7 @@ pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
     })
 }
 
-/// A process's daily work: it has claimed every due delivery of a lane, and continues one step at a time.
+/// It has claimed every due delivery of a lane, and continues one step at a time.
 fn everyday() -> impl Strategy<Value = Vec<Step>> {
     let emit = (0..20_usize, weighted(0.1, 0..2_u8), (0..2_u64, 5..60_u64), how());
     let emit = emit.prop_map(|(bytes, alike, times, how)| Wish::Emit {
@@ -124,8 +124,7 @@ fn everyday() -> impl Strategy<Value = Vec<Step>> {
     (0..2_usize, 1..3_u64, vec(one, 3..15)).prop_map(|(process, lane, ones)| {
         let lane = lane + if process == 0 { 0 } else { 2 };
         let all = Everyday::Claim { max: 100, bytes_max: u64::MAX };
-        // Begins with a commit, so that the process knows of others' writes. The first claim of a lane may need a
-        // second commit.
+        // The process then knows of others' writes. The first claim of a lane may need a second commit.
         [Everyday::Wishes(vec![Wish::Renew]), all.clone(), all]
             .into_iter()
             .chain(ones)

@@ -6,13 +6,14 @@
 //! 10⁻⁶, a correct sender fails once in a million runs. With fewer than [`SAMPLES_MIN`] gaps the check never
 //! passes, and does not judge gaps that are too long.
 //!
-//! What is measured is the draw and a little more (the network, a busy machine, the contract), never less. On the side of
-//! gaps that are too long, `retry_after_late` is therefore taken off each; on the other side nothing is. On the former, only
-//! gaps are pooled that nothing else could move: for as long as the longest draw lasts, the bucket was at most half full, no
-//! delivery waited for its first attempt for more than `retry_after_late`, as it does where the sender gives way to an
-//! endpoint that fails, and nothing befell the sender. All of that must not hang on how long the gap itself was: a state
-//! that is looked at where the gap ends would keep the long ones of a crowd that thins out. On neither side are attempts
-//! that the sender ended by itself. Distances are compared in integers: n·D² > ln(2 ÷ α) ÷ 2.
+//! What is measured is the draw and a little more (the network, a busy machine, the contract), never less. On the
+//! side of gaps that are too long, `retry_after_late` is therefore taken off each; on the other side nothing is. On
+//! the former, only gaps are pooled that nothing else could move: for as long as the longest draw lasts, the bucket
+//! was at most half full, no delivery waited for its first attempt for more than `retry_after_late`, as it does where
+//! the sender gives way to an endpoint that fails, and nothing befell the sender. All of that must not hang on how
+//! long the gap itself was: a state that is looked at where the gap ends would keep the long ones of a crowd that
+//! thins out. On neither side are attempts that the sender ended by itself. Distances are compared in integers: n·D²
+//! > ln(2 ÷ α) ÷ 2.
 
 use crate::check::evidence::{Delivery, Evidence, Lane};
 use crate::check::rate::Level;
@@ -162,8 +163,8 @@ fn shortest_draws(evidence: &Evidence<'_>) -> Vec<u128> {
     draws
 }
 
-/// When something else than its draw may have held a retry of a lane back, in order: the bucket was more than half full, or
-/// a delivery waited for its first attempt.
+/// When something else than its draw may have held a retry of a lane back, in order: the bucket was more than half
+/// full, or a delivery waited for its first attempt.
 fn crowds(evidence: &Evidence<'_>, at: u32, lane: &Lane<'_>) -> Vec<(u64, u64)> {
     let late = evidence.scenario.expect.retry_after_late.0;
     let mut crowds = waits(evidence, at);
