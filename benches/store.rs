@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use hookproof_sender::store::command::{
-    Acquire, Attempt, AttemptOutcome, Body, Claim, Emit, Fate, Renew, Settlement, Subscribe, Target, Which,
+    Acquire, Attempt, AttemptOutcome, Body, Claim, Emit, Fate, LaneSelection, Renew, Settlement, Subscribe,
+    Target,
 };
 use hookproof_sender::store::lane::{Bounds, OwnerId, Secret, WhenFull};
 use hookproof_sender::store::sqlite::{Options, SqliteStore};
@@ -51,7 +52,8 @@ fn open(folder: &Path, durability: Durability, lanes: u64) -> (SqliteStore, Vec<
         SqliteStore::open(&folder.join("bench.db"), &options).expect("a new file in a new folder");
     let subscribe: Vec<Command> = (0..lanes).map(subscriber).collect();
     commit(&mut store, &subscribe);
-    let acquire = Acquire { owner: OWNER, lease: Nanos::HOUR, which: Which::All, homes: None, max: u32::MAX };
+    let acquire =
+        Acquire { owner: OWNER, lease: Nanos::HOUR, which: LaneSelection::All, homes: None, max: u32::MAX };
     let replies = commit(&mut store, &[Command::Acquire(acquire)]);
     let Some(Reply::Acquired(taken)) = replies.into_iter().next() else { panic!("acquired") };
     (store, taken.iter().map(|taken| (taken.lane, taken.term)).collect())
@@ -255,7 +257,7 @@ fn backlog() {
         let acquire = Acquire {
             owner: OwnerId(2),
             lease: Nanos::HOUR,
-            which: Which::WithWork { after: LaneId(0) },
+            which: LaneSelection::WithWork { after: LaneId(0) },
             homes: None,
             max: 10,
         };
@@ -346,7 +348,7 @@ fn many_lanes() {
         let acquire = Acquire {
             owner: OwnerId(2),
             lease: Nanos::HOUR,
-            which: Which::WithWork { after: LaneId(0) },
+            which: LaneSelection::WithWork { after: LaneId(0) },
             homes: None,
             max: u32::MAX,
         };

@@ -66,7 +66,7 @@ pub(crate) fn flood(
     let rate = Rate::new(deliveries, now() - began);
     sender.wait_until_recorded(recorded + deliveries)?;
     figures::rate("delivered", rate);
-    before.tell(&Spent::by(sender)?, deliveries);
+    before.report(&Spent::by(sender)?, deliveries);
     Ok(rate)
 }
 
@@ -82,7 +82,7 @@ impl Spent {
         Ok(Self(spent))
     }
 
-    fn tell(&self, after: &Self, deliveries: u64) {
+    fn report(&self, after: &Self, deliveries: u64) {
         let before = |name: &str| self.0.get(name).copied().unwrap_or(0);
         let micros = |nanos: u64| figures::float(nanos) / figures::float(deliveries) / 1_000.0;
         let spent: Vec<_> =

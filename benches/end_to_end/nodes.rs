@@ -148,7 +148,7 @@ fn rest(server: &Server) -> Result<(), Failure> {
     let workers = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'autovacuum worker'";
     let (mut quiet_since, give_up) = (now(), now() + REST_MAX);
     while now() < quiet_since + QUIET {
-        if server.ask(workers)?.as_deref() != Some("0") {
+        if server.query_value(workers)?.as_deref() != Some("0") {
             quiet_since = now();
         }
         if now() > give_up {

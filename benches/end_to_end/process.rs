@@ -179,7 +179,7 @@ impl Database {
     ) -> Result<(), Failure> {
         let mut add = self.program()?;
         add.args(["subscriber", "add", name, url, "--events", events, "--allow-private-targets"]);
-        done(add.args(settings))
+        run_command(add.args(settings))
     }
 
     pub(crate) fn lanes_by_node(&self) -> Result<BTreeMap<String, u64>, Failure> {
@@ -200,7 +200,7 @@ impl Database {
     }
 
     pub(crate) fn pause(&self) -> Result<(), Failure> {
-        done(self.program()?.args(["subscriber", "pause", "sink"]))
+        run_command(self.program()?.args(["subscriber", "pause", "sink"]))
     }
 
     fn program(&self) -> Result<Command, Failure> {
@@ -228,7 +228,7 @@ impl Bare {
     }
 }
 
-fn done(command: &mut Command) -> Result<(), Failure> {
+fn run_command(command: &mut Command) -> Result<(), Failure> {
     let output = command.output()?;
     if output.status.success() {
         return Ok(());

@@ -44,7 +44,7 @@ impl Used {
     }
 }
 
-pub(crate) struct Held {
+pub(crate) struct HeldConnection {
     _runtime: tokio::runtime::Runtime,
     _client: tokio_postgres::Client,
 }
@@ -61,25 +61,25 @@ impl Server {
     pub(crate) fn schema(&self) -> Result<String, Failure> {
         static SCHEMAS: AtomicU32 = AtomicU32::new(0);
         let name = format!("bench_{}_{}", std::process::id(), SCHEMAS.fetch_add(1, Ordering::Relaxed));
-        self.ask(&format!("CREATE SCHEMA {name}"))?;
+        self.query_value(&format!("CREATE SCHEMA {name}"))?;
         let joint = if self.0.contains('?') { '&' } else { '?' };
         Ok(format!("{}{joint}options=-csearch_path%3D{name}", self.0))
     }
 
     pub(crate) fn used(&self) -> Result<Used, Failure> {
-        let told = self.ask("SELECT pg_current_wal_lsn() - '0/0'")?;
+        let told = self.query_value("SELECT pg_current_wal_lsn() - '0/0'")?;
         let log_bytes = told.and_then(|text| text.parse().ok());
         let log_bytes = log_bytes
             .ok_or_else(|| Failure::Says("the server does not tell the place of its log".to_owned()))?;
         let one = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'";
         let one = self
-            .ask(one)?
+            .query_value(one)?
             .ok_or_else(|| Failure::Says("the server does not tell its processes".to_owned()))?;
         Ok(Used { log_bytes, ticks: ticks(&one)? })
     }
 
     /// Keeps a transaction open that has read a table of its own.
-    pub(crate) fn hold(&self) -> Result<Held, Failure> {
+    pub(crate) fn hold(&self) -> Result<HeldConnection, Failure> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let (client, connection) = runtime.block_on(tokio_postgres::connect(&self.0, NoTls))?;
         drop(runtime.spawn(connection));
@@ -87,7 +87,7 @@ impl Server {
         runtime.block_on(client.batch_execute(table))?;
         let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM public.strangers";
         runtime.block_on(client.batch_execute(begin))?;
-        Ok(Held { _runtime: runtime, _client: client })
+        Ok(HeldConnection { _runtime: runtime, _client: client })
     }
 
     pub(crate) fn tell_tables(&self) -> Result<(), Failure> {
@@ -107,7 +107,7 @@ impl Server {
         Ok(())
     }
 
-    pub(crate) fn ask(&self, statement: &str) -> Result<Option<String>, Failure> {
+    pub(crate) fn query_value(&self, statement: &str) -> Result<Option<String>, Failure> {
         Ok(self.rows(statement)?.first().and_then(|row| row.get(0)).map(ToOwned::to_owned))
     }
 

@@ -23,11 +23,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Sink {
     address: SocketAddr,
-    seen: Arc<Seen>,
+    seen: Arc<SinkState>,
     _runtime: Runtime,
 }
 
-struct Seen {
+struct SinkState {
     clock: Instant,
     arrivals: AtomicU64,
     /// Arrivals with types that begin with `fast`.
@@ -53,7 +53,7 @@ impl Sink {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build()?;
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
         let address = listener.local_addr()?;
-        let seen = Arc::new(Seen {
+        let seen = Arc::new(SinkState {
             clock: now(),
             arrivals: AtomicU64::new(0),
             fast: AtomicU64::new(0),
@@ -132,7 +132,7 @@ impl Sink {
     }
 }
 
-impl Seen {
+impl SinkState {
     fn counted(&self, wanted: Wanted) -> (&AtomicU64, u64) {
         match wanted {
             Wanted::All(count) => (&self.arrivals, count),
@@ -141,7 +141,7 @@ impl Seen {
     }
 }
 
-async fn accept(listener: TcpListener, seen: Arc<Seen>, takes: Duration) {
+async fn accept(listener: TcpListener, seen: Arc<SinkState>, takes: Duration) {
     loop {
         let Ok((stream, _)) = listener.accept().await else { return };
         // Without this option the socket is only slower.
@@ -161,7 +161,7 @@ async fn accept(listener: TcpListener, seen: Arc<Seen>, takes: Duration) {
 
 async fn take(
     request: Request<Incoming>,
-    seen: &Seen,
+    seen: &SinkState,
     takes: Duration,
 ) -> Result<Response<Empty<Bytes>>, hyper::Error> {
     let at = seen.clock.elapsed_now();

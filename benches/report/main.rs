@@ -29,7 +29,10 @@ fn written(file: &str) -> Result<(), String> {
     for bench in FIGURES.iter().map(|figure| figure.bench) {
         if !outputs.contains_key(bench) {
             eprintln!("bench-report: {bench}");
-            outputs.insert(bench, said("cargo", &["bench", "-p", "hookproof-benches", "--bench", bench])?);
+            outputs.insert(
+                bench,
+                command_output("cargo", &["bench", "-p", "hookproof-benches", "--bench", bench])?,
+            );
         }
     }
     let read = |figure: &'static Figure| figure.read(&outputs[figure.bench]).map(|row| (figure, row));
@@ -38,7 +41,7 @@ fn written(file: &str) -> Result<(), String> {
 }
 
 /// A command's output; its errors go to the terminal.
-fn said(program: &str, arguments: &[&str]) -> Result<String, String> {
+fn command_output(program: &str, arguments: &[&str]) -> Result<String, String> {
     let mut command = Command::new(program);
     let output = command.args(arguments).stderr(Stdio::inherit()).output();
     let output = output.map_err(|error| format!("starting {program}: {error}"))?;
@@ -60,7 +63,7 @@ fn machine() -> Result<Machine, String> {
         cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         memory: value(&read("/proc/meminfo")?, "MemTotal"),
         kernel: line(read("/proc/sys/kernel/osrelease")?),
-        date: line(said("date", &["-u", "+%F"])?),
-        commit: line(said("git", &["describe", "--always", "--abbrev=12", "--dirty"])?),
+        date: line(command_output("date", &["-u", "+%F"])?),
+        commit: line(command_output("git", &["describe", "--always", "--abbrev=12", "--dirty"])?),
     })
 }

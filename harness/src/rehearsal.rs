@@ -163,7 +163,7 @@ impl Stand<'_> {
         }
         if self.emit().await {
             self.receive().await;
-            self.look().await;
+            self.check_depth().await;
         }
     }
 
@@ -221,7 +221,7 @@ impl Stand<'_> {
                 }
             }
         }
-        let told = self.api.told().into_iter().map(|told| told.what);
+        let told = self.api.substitutions().into_iter().map(|told| told.what);
         let said: Vec<String> = std::iter::once(format!("an endpoint at {url}")).chain(told).collect();
         self.rehearsal.passed("subscribe", said.join("; "));
         true
@@ -303,7 +303,7 @@ impl Stand<'_> {
         }
     }
 
-    async fn look(&mut self) {
+    async fn check_depth(&mut self) {
         let file = self.api.file();
         match (&file.depth, self.api.depth().await) {
             (None, _) => self.rehearsal.skipped("depth", "the driver file has no [depth]"),
@@ -462,7 +462,7 @@ impl Arrivals {
         self.wanted = tokens.collect();
     }
 
-    fn look(&mut self) {
+    fn collect(&mut self) {
         for record in self.records.take() {
             match record {
                 Record::Arrival(arrival) => self.all.push(arrival),
@@ -486,7 +486,7 @@ impl Arrivals {
     }
 
     fn are_all_there(&mut self) -> bool {
-        self.look();
+        self.collect();
         self.came().len() == self.wanted.len()
     }
 

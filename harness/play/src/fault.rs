@@ -108,7 +108,7 @@ impl Skews {
 /// `until` counts only for faults that last.
 #[must_use]
 pub fn record(plan: &FaultPlan, place: Option<u32>, t: u64, until: u64, struck: Option<usize>) -> Fault {
-    let target = plan.worker.as_ref().map(|target| target.told(struck));
+    let target = plan.worker.as_ref().map(|target| target.label(struck));
     Fault {
         t,
         kind: plan.action.kind(),

@@ -14,7 +14,7 @@ use hookproof_judge::scenario::Scenario;
 use hookproof_judge::trace::Trace;
 
 use super::forms::{self, Forms};
-use super::out::{self, HARNESS, REGRESSION, USAGE, line, one_line, quoted, refuse, say, worse};
+use super::out::{self, HARNESS, REGRESSION, USAGE, line, one_line, print_stderr, quoted, refuse, worse};
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
@@ -50,7 +50,7 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
             Err(Failure { what, code, report }) => {
                 reports.extend(report.map(|report| *report));
                 let subject = path.display().to_string();
-                say(format_args!("hookproof check: {subject}: {what}"));
+                print_stderr(format_args!("hookproof check: {subject}: {what}"));
                 unjudged.push(Unjudged { subject, why: what });
                 worst = out::worse(worst, code);
             }
@@ -146,14 +146,14 @@ pub(crate) fn compare(arguments: &Compare) -> ExitCode {
     }
     let allowed = &arguments.allowances.allow;
     let gone = missing(&base, &new, allowed);
-    tell(&gone);
+    print_difference(&gone);
     let comparison = compare_all(&base, &new, allowed);
     for scenario in &comparison.unknown {
         let scenario = in_one_line(scenario);
-        say(format_args!("{} has no run of {scenario}: not compared", arguments.base.display()));
+        print_stderr(format_args!("{} has no run of {scenario}: not compared", arguments.base.display()));
     }
     for (scenario, difference) in &comparison.compared {
-        tell(difference);
+        print_difference(difference);
         let (bad, good) = (difference.regressions.len(), difference.improvements.len());
         one_line(format_args!("{scenario}: {bad} worse, {good} better"));
     }
@@ -161,7 +161,7 @@ pub(crate) fn compare(arguments: &Compare) -> ExitCode {
     ExitCode::from(worse(comparison.code(), gone))
 }
 
-fn tell(difference: &Difference) {
+fn print_difference(difference: &Difference) {
     let rows = [
         ("worse  ", &difference.regressions),
         ("better ", &difference.improvements),
@@ -198,12 +198,12 @@ pub(super) fn open(arguments: &Open) -> ExitCode {
     let (page, code) = match found(&arguments.trace).and_then(|trace| judged(&trace)) {
         Ok(report) => (report::html(&report, &[]), 0),
         Err(why) => {
-            say(format_args!("hookproof open: {why}"));
+            print_stderr(format_args!("hookproof open: {why}"));
             let subject = arguments.trace.display().to_string();
             (report::html_unjudged(&Unjudged { subject, why }), USAGE)
         }
     };
-    let path = match kept(arguments.html.as_deref(), &page) {
+    let path = match write_page(arguments.html.as_deref(), &page) {
         Ok(path) => path,
         Err(error) => return out::refuse("open", format!("the page can't be written: {error}"), HARNESS),
     };
@@ -235,7 +235,7 @@ fn judged(path: &Path) -> Result<Report, String> {
 }
 
 /// Without a requested file, writes a temporary file that stays.
-fn kept(asked: Option<&Path>, page: &str) -> io::Result<PathBuf> {
+fn write_page(asked: Option<&Path>, page: &str) -> io::Result<PathBuf> {
     if let Some(path) = asked {
         forms::write(path, page)?;
         return Ok(path.to_owned());
@@ -257,9 +257,9 @@ fn show(path: &Path) {
     match command.status() {
         Ok(status) if status.success() => {}
         Ok(status) => {
-            say(format_args!("hookproof open: no browser opened it: {program} ended with {status}"));
+            print_stderr(format_args!("hookproof open: no browser opened it: {program} ended with {status}"));
         }
-        Err(error) => say(format_args!("hookproof open: no browser opened it: {program}: {error}")),
+        Err(error) => print_stderr(format_args!("hookproof open: no browser opened it: {program}: {error}")),
     }
 }
 

@@ -13,7 +13,7 @@ use crate::endpoint::{Bind, PublicUrl, Reach, Tls};
 use crate::rehearsal::{Options, Rehearsal, rehearse};
 
 #[derive(Debug, Subcommand)]
-pub(super) enum Asked {
+pub(super) enum DriverCommand {
     /// Start its sender, subscribe, offer three events, verify the deliveries, and take all back: a minute at
     /// most
     Check(Check),
@@ -38,8 +38,8 @@ pub(super) struct Check {
     json: bool,
 }
 
-pub(super) fn main(asked: &Asked) -> ExitCode {
-    let Asked::Check(check) = asked;
+pub(super) fn main(asked: &DriverCommand) -> ExitCode {
+    let DriverCommand::Check(check) = asked;
     let file = match DriverFile::open(&check.file) {
         Ok(file) => file,
         Err(error) => return refuse("driver check", error, USAGE),

@@ -8,7 +8,7 @@ use clap::Args;
 use hookproof_judge::report::{self, Colours, Regressions, Report, Unjudged};
 use serde::Serialize;
 
-use super::out::{say, written};
+use super::out::{print_stderr, written};
 
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Forms {
@@ -172,7 +172,10 @@ fn named(what: &str, path: &Path, error: &io::Error) -> io::Error {
 
 /// Removes an older run's picture, which must not stand for this run. Anything but a regular file stays.
 fn undrawn(path: &Path) -> io::Result<()> {
-    say(format_args!("hookproof: no picture in {}: nothing failed that could be drawn", path.display()));
+    print_stderr(format_args!(
+        "hookproof: no picture in {}: nothing failed that could be drawn",
+        path.display()
+    ));
     let removed = match fs::canonicalize(path) {
         Ok(older) if older.is_file() => fs::remove_file(&older),
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

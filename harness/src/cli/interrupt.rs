@@ -8,7 +8,7 @@ use hookproof_simulator::sim::remove_folders;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 
-use super::out::say;
+use super::out::print_stderr;
 use crate::run::Interrupt;
 
 /// SIGXFSZ: a file would exceed the limit of the process (`ulimit -f`). Without a handler it kills the
@@ -88,7 +88,7 @@ pub(super) fn interrupts() -> io::Result<Interrupts> {
     tokio::spawn(async move {
         signals.next().await;
         tell.send_replace(true);
-        say("ending the run; once more to end it at once");
+        print_stderr("ending the run; once more to end it at once");
         signals.next().await;
         // Without a receiver the run has ended already.
         let _ = tell_again.send(());
@@ -116,7 +116,7 @@ pub(super) fn interrupt_flag() -> Arc<AtomicBool> {
                     remove_folders();
                     std::process::abort();
                 }
-                say(format_args!("ending the simulation; once more to end it at once"));
+                print_stderr(format_args!("ending the simulation; once more to end it at once"));
             }
         });
     });

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::out::{HARNESS, USAGE, refuse};
 
 #[derive(Debug, Args)]
-pub(super) struct Asked {
+pub(super) struct ListArgs {
     /// For machines
     #[arg(long)]
     json: bool,
@@ -25,7 +25,7 @@ struct Listed<'a> {
     entry: &'a Entry,
 }
 
-pub(super) fn main(asked: &Asked) -> ExitCode {
+pub(super) fn main(asked: &ListArgs) -> ExitCode {
     let sides = [("sender", catalogue::sender()), ("receiver", catalogue::receiver())];
     let text = if asked.json {
         let listed = sides.iter().flat_map(|(judges, entries)| {

@@ -11,16 +11,16 @@ use hookproof_judge::catalogue::Verdict;
 use hookproof_judge::scenario::quantity::Rate;
 
 use super::interrupt::asked_to_end;
-use super::out::{HARNESS, INTERRUPTED, UNREACHABLE, USAGE, code, say};
-use super::receiver::{Unusable, Whom, length, secret};
+use super::out::{HARNESS, INTERRUPTED, UNREACHABLE, USAGE, code, print_stderr};
+use super::receiver::{ReceiverTarget, Unusable, length, secret};
 use crate::load::{self, Bracket, Found, Limits, Load, Slo, Trial};
 
 const CUT_SHORT: &str = "interrupted: this is what was seen until then";
 
 #[derive(Debug, Args)]
-pub(super) struct Asked {
+pub(super) struct LoadArgs {
     #[command(flatten)]
-    whom: Whom,
+    whom: ReceiverTarget,
     /// How many requests, such as 500/s
     #[arg(long, value_name = "RATE", required_unless_present = "find_max", conflicts_with = "find_max")]
     rate: Option<Rate>,
@@ -45,7 +45,7 @@ pub(super) struct Asked {
     out: Option<PathBuf>,
 }
 
-pub(super) fn main(asked: &Asked) -> ExitCode {
+pub(super) fn main(asked: &LoadArgs) -> ExitCode {
     let load = match settings(asked) {
         Ok(load) => load,
         Err(Unusable(why)) => return ended(USAGE, &why),
@@ -64,7 +64,7 @@ pub(super) fn main(asked: &Asked) -> ExitCode {
             let why = format!("{} can't be reached: {error}; is it running?", load.target.url);
             let kept = asked.out.as_deref().map(|dir| keep_nothing(dir, &load.target.url, &why));
             if let Some(Err(Ended::Ours(what))) = kept {
-                say(format_args!("hookproof load: {what}"));
+                print_stderr(format_args!("hookproof load: {what}"));
             }
             ended(UNREACHABLE, &why)
         }
@@ -78,12 +78,12 @@ enum Ended {
 }
 
 fn ended(code: u8, why: &str) -> ExitCode {
-    say(format_args!("hookproof load: {why}"));
+    print_stderr(format_args!("hookproof load: {why}"));
     ExitCode::from(code)
 }
 
-fn settings(asked: &Asked) -> Result<Load, Unusable> {
-    let Whom { profile, secret_env, .. } = &asked.whom;
+fn settings(asked: &LoadArgs) -> Result<Load, Unusable> {
+    let ReceiverTarget { profile, secret_env, .. } = &asked.whom;
     let rate = asked
         .rate
         .map_or((1, Duration::from_secs(1)), |rate| (rate.count, Duration::from_nanos(rate.per.nanos())));
@@ -121,9 +121,9 @@ async fn interrupted(flag: &AtomicBool) {
     flag.store(true, Ordering::Relaxed);
 }
 
-async fn once(asked: &Asked, load: &Load, slo: Option<&Slo>) -> Result<u8, Ended> {
+async fn once(asked: &LoadArgs, load: &Load, slo: Option<&Slo>) -> Result<u8, Ended> {
     if std::io::stderr().is_terminal() {
-        say(format_args!("sending {} requests in {:?}", load.requests(), load.lasts));
+        print_stderr(format_args!("sending {} requests in {:?}", load.requests(), load.lasts));
     }
     let stopped = AtomicBool::new(false);
     let trial = load::run(load, interrupted(&stopped)).await.map_err(Ended::Unreachable)?;
@@ -142,15 +142,15 @@ async fn once(asked: &Asked, load: &Load, slo: Option<&Slo>) -> Result<u8, Ended
     if let Some(dir) = &asked.out {
         let told =
             if is_cut_short { (Verdict::Inconclusive, CUT_SHORT.to_owned()) } else { (status, sentence) };
-        keep(dir, &trial, &load.target.url, told)?;
+        save_report(dir, &trial, &load.target.url, told)?;
     }
     if is_cut_short {
-        say(CUT_SHORT);
+        print_stderr(CUT_SHORT);
     }
     Ok(code)
 }
 
-async fn search(asked: &Asked, load: &Load, slo: &Slo) -> Result<u8, Ended> {
+async fn search(asked: &LoadArgs, load: &Load, slo: &Slo) -> Result<u8, Ended> {
     let told = |trial: &Trial, holds: bool| {
         let word = if holds { "holds" } else { "broken" };
         let limited = match () {
@@ -160,7 +160,9 @@ async fn search(asked: &Asked, load: &Load, slo: &Slo) -> Result<u8, Ended> {
         };
         let p99 = trial.latency.value_at_quantile(0.99);
         let (rate, failed, missed) = (trial.per_second, trial.failed(), trial.missed);
-        say(format_args!("{rate:>8.0}/s  {word:<7} p99 {p99} µs, {failed} failed, {missed} missed{limited}"));
+        print_stderr(format_args!(
+            "{rate:>8.0}/s  {word:<7} p99 {p99} µs, {failed} failed, {missed} missed{limited}"
+        ));
     };
     let (mut found, stopped) = (Found::default(), AtomicBool::new(false));
     let ended = tokio::select! {
@@ -182,13 +184,13 @@ async fn search(asked: &Asked, load: &Load, slo: &Slo) -> Result<u8, Ended> {
             "confirmed": bracket.confirmed, "interrupted": interrupted, "lost": lost, "trial": trial });
         format!("{json}\n")
     } else {
-        said(slo, &found)
+        search_text(slo, &found)
     });
     if let Some(why) = &lost {
-        say(format_args!("{} could no longer be reached: {why}", load.target.url));
+        print_stderr(format_args!("{} could no longer be reached: {why}", load.target.url));
     }
     if interrupted {
-        say(CUT_SHORT);
+        print_stderr(CUT_SHORT);
     }
     let status = match () {
         () if interrupted || lost.is_some() || bracket.generator_limited => Verdict::Inconclusive,
@@ -197,16 +199,16 @@ async fn search(asked: &Asked, load: &Load, slo: &Slo) -> Result<u8, Ended> {
         () => Verdict::Pass,
     };
     if let Some(dir) = &asked.out {
-        let told = said(slo, &found).lines().next().unwrap_or_default().to_owned();
+        let told = search_text(slo, &found).lines().next().unwrap_or_default().to_owned();
         match best {
-            Some(trial) => keep(dir, trial, &load.target.url, (status, told))?,
+            Some(trial) => save_report(dir, trial, &load.target.url, (status, told))?,
             None => keep_nothing(dir, &load.target.url, &told)?,
         }
     }
     Ok(if interrupted { INTERRUPTED } else { code(status) })
 }
 
-fn said(slo: &Slo, found: &Found) -> String {
+fn search_text(slo: &Slo, found: &Found) -> String {
     let Bracket { holds, breaks, generator_limited, confirmed } = found.bracket;
     let upper = match breaks {
         Some(breaks) => format!("and not at {breaks}/s"),
@@ -225,12 +227,12 @@ fn said(slo: &Slo, found: &Found) -> String {
     }
 }
 
-fn keep(dir: &Path, trial: &Trial, target: &str, told: (Verdict, String)) -> Result<(), Ended> {
+fn save_report(dir: &Path, trial: &Trial, target: &str, told: (Verdict, String)) -> Result<(), Ended> {
     let failed = |error: std::io::Error| Ended::Ours(format!("can't write to {}: {error}", dir.display()));
     std::fs::create_dir_all(dir).map_err(failed)?;
     std::fs::write(dir.join("load.hdr"), trial.hdr_log().map_err(failed)?).map_err(failed)?;
     std::fs::write(dir.join("load.html"), trial.page(target, told)).map_err(failed)?;
-    say(format_args!("report: {}", dir.join("load.html").display()));
+    print_stderr(format_args!("report: {}", dir.join("load.html").display()));
     Ok(())
 }
 

@@ -54,7 +54,7 @@ enum Command {
     Compare(check::Compare),
     /// Try a driver file before a run trusts it: `hookproof driver check FILE`
     #[command(subcommand)]
-    Driver(driver::Asked),
+    Driver(driver::DriverCommand),
     /// Write a first scenario, the beginning of a driver, and the file for CI
     Init(init::Arguments),
     /// Write the completions and manual pages that an archive of a release has
@@ -63,11 +63,11 @@ enum Command {
     /// The JSON Schema of the scenario file and of the report
     Schema(list::Schema),
     /// Send a receiver every awkward request, and judge its answers
-    Receiver(Box<receiver::Asked>),
+    Receiver(Box<receiver::ReceiverArgs>),
     /// Send a receiver signed events at a steady rate, or find the highest rate that it carries
-    Load(Box<load::Asked>),
+    Load(Box<load::LoadArgs>),
     /// Every check and case, with its requirement
-    List(list::Asked),
+    List(list::ListArgs),
     /// The requirement, reason and remedy of a check or case
     Explain(list::Explain),
     /// The sender's own command line: `hookproof sender --help`

@@ -9,7 +9,7 @@ use hookproof_judge::report::{in_one_line, visible};
 use hookproof_judge::trace::Ended;
 
 /// Ignores errors: the result is also in the exit code and the files, and must not be lost over a closed stderr.
-pub(super) fn say(text: impl Display) {
+pub(super) fn print_stderr(text: impl Display) {
     let _unread = writeln!(io::stderr().lock(), "{}", unobeyed(&visible(&text.to_string())));
 }
 
@@ -30,7 +30,7 @@ pub(super) fn written(result: io::Result<()>) -> io::Result<()> {
 /// A closed pipe (`head`) is no failure and ends nothing, since the exit code has the result too.
 pub(super) fn line(text: impl Display) {
     if let Err(error) = written(writeln!(io::stdout().lock(), "{text}")) {
-        say(format_args!("hookproof: writing to stdout: {error}"));
+        print_stderr(format_args!("hookproof: writing to stdout: {error}"));
     }
 }
 
@@ -49,7 +49,7 @@ pub(super) fn quoted(word: &str) -> String {
 }
 
 pub(super) fn refuse(command: &str, what: impl std::fmt::Display, code: u8) -> ExitCode {
-    say(format_args!("hookproof {command}: {what}"));
+    print_stderr(format_args!("hookproof {command}: {what}"));
     ExitCode::from(code)
 }
 

@@ -14,12 +14,12 @@ use hookproof_simulator::plan::machine::Machine;
 use hookproof_simulator::plan::scale::{AS_IT_STANDS, is_coarse, scaled};
 use hookproof_simulator::plan::slo::Slo;
 use hookproof_simulator::plan::{
-    Asked, Plan, answer, is_sheet, page, plan, sheets, table, with_live, with_patch, with_recorded,
+    Plan, PlanRequest, answer, is_sheet, page, plan, sheets, table, with_live, with_patch, with_recorded,
 };
 use hookproof_simulator::sim::{EPOCH, Options};
 
 use super::interrupt::interrupt_flag;
-use super::out::{FAILED, HARNESS, INTERRUPTED, USAGE, line, say};
+use super::out::{FAILED, HARNESS, INTERRUPTED, USAGE, line, print_stderr};
 use crate::endpoint::{Reach, Spec};
 use crate::run::{self, ceiling, play};
 
@@ -108,7 +108,7 @@ impl Asks {
         match self.plan() {
             Ok(code) => ExitCode::from(code),
             Err((code, why)) => {
-                say(format_args!("hookproof plan: {why}"));
+                print_stderr(format_args!("hookproof plan: {why}"));
                 ExitCode::from(code)
             }
         }
@@ -121,7 +121,7 @@ impl Asks {
         let machine = self.machine.machine(&scenario, &database)?;
         let interrupt = interrupt_flag();
         let folder = self.scenario.parent().map(Path::to_owned).unwrap_or_default();
-        let asked = Asked {
+        let asked = PlanRequest {
             slos: self.slo.clone(),
             carry: self.carry.map(|carry| carry.0 / AS_IT_STANDS),
             headroom: !self.no_headroom,
@@ -157,7 +157,7 @@ impl Asks {
         };
         if let Some(database) = &self.instead.from {
             let live = with_live(&scenario, database).map_err(|error| error.to_string())?;
-            live.notes.iter().for_each(|note| say(format_args!("hookproof plan: {note}")));
+            live.notes.iter().for_each(|note| print_stderr(format_args!("hookproof plan: {note}")));
             scenario = live.scenario;
             told("--from", database, "subscribers and their latencies are those of a live sender");
         }
@@ -172,7 +172,7 @@ impl Asks {
                 with_patch(&scenario, &text).map_err(|error| format!("{}: {error}", path.display()))?;
             told("--patch", path, "settings are changed by a patch");
         }
-        conditions.extend(self.what_if(&mut scenario)?);
+        conditions.extend(self.apply_conditions(&mut scenario)?);
         self.fits(&scenario)?;
         if self.times != Millionths::ONE {
             let times = format!("{} times the traffic", self.times);
@@ -181,7 +181,7 @@ impl Asks {
         Ok((scaled(&scenario, self.times.0 / AS_IT_STANDS), conditions))
     }
 
-    fn what_if(&self, scenario: &mut Scenario) -> Result<Vec<Condition>, String> {
+    fn apply_conditions(&self, scenario: &mut Scenario) -> Result<Vec<Condition>, String> {
         if self.instead.with.is_empty() {
             return Ok(Vec::new());
         }
@@ -340,7 +340,7 @@ impl MachineArgs {
             );
             return Ok(());
         }
-        say("measuring how much the sender carries on this machine; --machine RATE says it");
+        print_stderr("measuring how much the sender carries on this machine; --machine RATE says it");
         let (carries, at_least) = runtime.block_on(sender(scenario, ceiling))?;
         (machine.carries_per_second, machine.at_least) = (Some(carries), at_least);
         let percent = carries.saturating_mul(100) / ceiling.max(1);
@@ -363,7 +363,7 @@ impl MachineArgs {
         match reached(last) {
             Ok(millionths) => Ok(Some((millionths, last.to_owned()))),
             Err(why) => {
-                say(format_args!("{THROUGHPUT} does not count: {why}; {expected}"));
+                print_stderr(format_args!("{THROUGHPUT} does not count: {why}; {expected}"));
                 Ok(None)
             }
         }

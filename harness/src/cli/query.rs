@@ -14,7 +14,7 @@ use rusqlite::types::{Value as Sql, ValueRef};
 use rusqlite::{Connection, Statement, params_from_iter};
 use serde_json::{Map, Value};
 
-use super::out::{USAGE, refuse, say, written};
+use super::out::{USAGE, print_stderr, refuse, written};
 
 /// They exist even if the trace has no such record.
 const TABLES: [(&str, &str); 24] = [
@@ -167,7 +167,9 @@ fn print(statement: &mut Statement<'_>, arguments: &Arguments) -> Result<(), Unp
     let mut printed = 0;
     while let Some(row) = rows.next()? {
         if printed == arguments.rows {
-            say(format_args!("hookproof query: there are more rows; --rows shows more than {printed}"));
+            print_stderr(format_args!(
+                "hookproof query: there are more rows; --rows shows more than {printed}"
+            ));
             break;
         }
         printed += 1;
@@ -201,8 +203,8 @@ mod tests {
     use hookproof_judge::scenario::FaultKind;
     use hookproof_judge::trace::{
         Accepted, Answer, Arrival, Ceiling, ClockSet, Cut, CutKind, Dead, Declared, Depth, Ended, Fault,
-        Handshake, Head, Kept, Machine, Offer, Offset, Process, ProcessEvent, Public, Record, Refused,
-        SharedSecret, Signed, Signs, Stall, Stray, StrayKind, Text, Told, Trailer, Undone, Unoffered,
+        Handshake, Head, Machine, Offer, Offset, Process, ProcessEvent, Public, Record, Refused, Retained,
+        SharedSecret, Signed, Signs, Stall, Stray, StrayKind, Substitution, Text, Trailer, Undone, Unoffered,
         Verified,
     };
 
@@ -287,7 +289,7 @@ mod tests {
                 coalesced: Some(1),
                 resident_bytes: Some(1),
                 processor_ns: Some(1),
-                kept: Some(Kept { listed: true, oldest_unix_ns: Some(1), disk_bytes: Some(1) }),
+                kept: Some(Retained { listed: true, oldest_unix_ns: Some(1), disk_bytes: Some(1) }),
             }),
             Record::Dead(Dead {
                 t,
@@ -305,7 +307,7 @@ mod tests {
                 confirmed_within: Some(1),
                 content_type: Some(endpoint.clone()),
                 signs: Some(Signs::Profile(endpoint.clone())),
-                told: vec![Told { subscriber: endpoint.clone(), what: endpoint.clone() }],
+                told: vec![Substitution { subscriber: endpoint.clone(), what: endpoint.clone() }],
             }),
         ]
     }

@@ -13,15 +13,15 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::forms::try_to_open;
 use super::interrupt::asked_to_end;
-use super::out::{HARNESS, UNREACHABLE, USAGE, refuse, say};
+use super::out::{HARNESS, UNREACHABLE, USAGE, print_stderr, refuse};
 use crate::suite::{self, Hooks, Known, Report, Selection, Settings, Step, Stopped};
 use crate::wire::clock::unix_seconds;
 use crate::wire::request::Target;
 
 #[derive(Debug, Args)]
-pub(super) struct Asked {
+pub(super) struct ReceiverArgs {
     #[command(flatten)]
-    whom: Whom,
+    whom: ReceiverTarget,
     #[command(flatten)]
     probes: Probes,
     #[command(flatten)]
@@ -31,7 +31,7 @@ pub(super) struct Asked {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Whom {
+pub(super) struct ReceiverTarget {
     /// The URL that takes webhooks
     pub(super) url: String,
     /// How it verifies them: standard-webhooks, vvv-timestamped, vvv-frozen, stripe, github
@@ -122,7 +122,7 @@ impl Output {
         self.json.as_deref() == Some(Path::new("-"))
     }
 
-    fn keep(&self, junit: &str, json: &str) -> Result<(), String> {
+    fn write_files(&self, junit: &str, json: &str) -> Result<(), String> {
         let junit = self.junit.as_deref().map_or(Ok(()), |path| write(path, junit));
         let json_file = self.json.as_deref().filter(|_| !self.json_shown());
         let json = json_file.map_or(Ok(()), |path| write(path, json));
@@ -139,7 +139,7 @@ impl<E: std::error::Error> From<E> for Unusable {
     }
 }
 
-pub(super) fn main(asked: &Asked) -> ExitCode {
+pub(super) fn main(asked: &ReceiverArgs) -> ExitCode {
     let settings = match settings(asked) {
         Ok(settings) => settings,
         Err(Unusable(why)) => {
@@ -147,26 +147,26 @@ pub(super) fn main(asked: &Asked) -> ExitCode {
         }
     };
     if let Err(why) = asked.output.prepare() {
-        say(format_args!("hookproof receiver: {why}"));
+        print_stderr(format_args!("hookproof receiver: {why}"));
         return ExitCode::from(USAGE);
     }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            say(format_args!("hookproof receiver: can't start: {error}"));
+            print_stderr(format_args!("hookproof receiver: can't start: {error}"));
             return ExitCode::from(HARNESS);
         }
     };
     let report = match runtime.block_on(watched(&settings)) {
         Ok(report) => report,
         Err(stopped) => {
-            say(format_args!("hookproof receiver: {stopped}"));
+            print_stderr(format_args!("hookproof receiver: {stopped}"));
             let json = serde_json::json!({ "error": stopped.to_string(), "exit_code": UNREACHABLE });
             let page = stopped.page(&settings.target.url);
             let paged = asked.output.page().map_or(Ok(()), |path| write(&path, &page));
-            let kept = stopped.junit().and_then(|junit| asked.output.keep(&junit, &json.to_string()));
+            let kept = stopped.junit().and_then(|junit| asked.output.write_files(&junit, &json.to_string()));
             if let Err(why) = paged.and(kept) {
-                say(format_args!("hookproof receiver: {why}"));
+                print_stderr(format_args!("hookproof receiver: {why}"));
             }
             return ExitCode::from(UNREACHABLE);
         }
@@ -174,14 +174,14 @@ pub(super) fn main(asked: &Asked) -> ExitCode {
     match hand_over(&report, &asked.output) {
         Ok(()) => ExitCode::from(report.exit_code()),
         Err(why) => {
-            say(format_args!("hookproof receiver: {why}"));
+            print_stderr(format_args!("hookproof receiver: {why}"));
             ExitCode::from(HARNESS)
         }
     }
 }
 
-fn settings(asked: &Asked) -> Result<Settings, Unusable> {
-    let Asked { whom, probes, weighing, .. } = asked;
+fn settings(asked: &ReceiverArgs) -> Result<Settings, Unusable> {
+    let ReceiverArgs { whom, probes, weighing, .. } = asked;
     let target = whom.target()?;
     let effects = probes.effects_url.as_deref().map(Target::parse).transpose()?;
     let retired = probes.retired_secret_env.as_deref().map(|name| secret(whom.profile, name)).transpose()?;
@@ -206,7 +206,7 @@ fn settings(asked: &Asked) -> Result<Settings, Unusable> {
     })
 }
 
-impl Whom {
+impl ReceiverTarget {
     /// Only on this machine, or with the user's confirmation.
     pub(super) fn target(&self) -> Result<Target, Unusable> {
         let target = Target::parse(&self.url)?;
@@ -272,7 +272,7 @@ async fn watched(settings: &Settings) -> Result<Report, Stopped> {
 
 /// Writes all requested files even if one fails.
 fn hand_over(report: &Report, output: &Output) -> Result<(), String> {
-    let told = Told { report, counts: report.counts(), exit_code: report.exit_code() };
+    let told = ReportWithCounts { report, counts: report.counts(), exit_code: report.exit_code() };
     let json = serde_json::to_string_pretty(&told).map_err(|error| error.to_string())?;
     let stdout = std::io::stdout();
     let colours = Colours::of(stdout.is_terminal());
@@ -280,10 +280,10 @@ fn hand_over(report: &Report, output: &Output) -> Result<(), String> {
     let _closed = stdout.lock().write_all(text.as_bytes());
     let paged = output.page().as_ref().map_or(Ok(()), |page| {
         write(page, &report.page())?;
-        say(format_args!("report: {}", page.display()));
+        print_stderr(format_args!("report: {}", page.display()));
         Ok(())
     });
-    paged.and(report.junit().and_then(|junit| output.keep(&junit, &json)))
+    paged.and(report.junit().and_then(|junit| output.write_files(&junit, &json)))
 }
 
 fn write(path: &Path, text: &str) -> Result<(), String> {
@@ -291,7 +291,7 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
 }
 
 #[derive(serde::Serialize)]
-struct Told<'a> {
+struct ReportWithCounts<'a> {
     #[serde(flatten)]
     report: &'a Report,
     counts: suite::Counts,

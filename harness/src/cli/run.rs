@@ -18,7 +18,7 @@ use super::check::{Allowances, Gate};
 use super::driver::ReachArgs;
 use super::forms::{self, Forms};
 use super::interrupt::{Interrupts, interrupts};
-use super::out::{self, HARNESS, INTERRUPTED, USAGE, quoted, say};
+use super::out::{self, HARNESS, INTERRUPTED, USAGE, print_stderr, quoted};
 use crate::clock::Clock;
 use crate::run::{Interrupt, Judging, Live, Options, PageServer, Played, play};
 
@@ -115,7 +115,7 @@ impl Run {
         let Interrupts { first, second } = match interrupts() {
             Ok(interrupts) => interrupts,
             Err(error) => {
-                say(format_args!("hookproof run: signals cannot be listened for: {error}"));
+                print_stderr(format_args!("hookproof run: signals cannot be listened for: {error}"));
                 return HARNESS;
             }
         };
@@ -139,12 +139,12 @@ impl Run {
         let (baseline, shared) = match self.begin(interrupt) {
             Ok(begun) => begun,
             Err(what) => {
-                say(format_args!("hookproof run: {what}"));
+                print_stderr(format_args!("hookproof run: {what}"));
                 return USAGE;
             }
         };
         if let Some(server) = &shared.server {
-            say(format_args!("live:  http://{}/", server.address()));
+            print_stderr(format_args!("live:  http://{}/", server.address()));
         }
         let (mut worst, mut found) = (0, Found::default());
         let rounds = (0..self.times).flat_map(|_| &self.scenarios);
@@ -169,7 +169,7 @@ impl Run {
         }
         let baseline = baseline.unwrap_or_default();
         if let Err(error) = self.forms.write(&found.reports, &found.unjudged, &found.regressions, &baseline) {
-            say(format_args!("hookproof run: the reports could not be written: {error}"));
+            print_stderr(format_args!("hookproof run: the reports could not be written: {error}"));
             return HARNESS;
         }
         worst
@@ -198,7 +198,7 @@ impl Run {
             Err(why) => Err(Failure { code: USAGE, why }),
         };
         result.unwrap_or_else(|Failure { code, why }| {
-            say(format_args!("hookproof run: {subject}: {why}"));
+            print_stderr(format_args!("hookproof run: {subject}: {why}"));
             if found.reports.len() == shown {
                 found.unjudged.push(Unjudged { subject, why });
             }
@@ -234,7 +234,7 @@ impl Run {
         let judgement = self.gate.judge(&shared.selection, scenario, &trace);
         let code = out::code(judgement.status);
         let report = Report::new(scenario, &trace, judgement, repeat);
-        let kept = self.keep(&report, &played, shared);
+        let kept = self.write_report(&report, &played, shared);
         // The command's own reports have the result even after an error.
         reports.push(report);
         kept.map_err(|error| ours("the report could not be written", error))?;
@@ -248,7 +248,7 @@ impl Run {
     }
 
     /// Writes the folder first, then the terminal. Returns the first error, after all was tried.
-    fn keep(&self, report: &Report, played: &Played, shared: &Shared) -> io::Result<()> {
+    fn write_report(&self, report: &Report, played: &Played, shared: &Shared) -> io::Result<()> {
         let page = played.trace.with_file_name(PAGE);
         if let Some(server) = &shared.server {
             server.show(report::html_live(report, &page, false));
@@ -258,7 +258,7 @@ impl Run {
             forms::write_json(&page.with_file_name("report.json"), report),
             self.forms.show(report),
         ];
-        say(format_args!("trace: {}\npage:  {}", played.trace.display(), page.display()));
+        print_stderr(format_args!("trace: {}\npage:  {}", played.trace.display(), page.display()));
         all.into_iter().collect()
     }
 
@@ -287,23 +287,23 @@ impl Run {
         for report in &found.reports {
             let page = self.out.join(&report.scenario).join(PAGE);
             if let Err(error) = forms::write(&page, &report::html(report, baseline)) {
-                say(format_args!("hookproof run: {error}"));
+                print_stderr(format_args!("hookproof run: {error}"));
                 code = out::worse(code, HARNESS);
             }
         }
         for scenario in &comparison.unknown {
-            say(format_args!("the baseline has no run of {scenario}: not compared"));
+            print_stderr(format_args!("the baseline has no run of {scenario}: not compared"));
         }
         for (scenario, difference) in comparison.compared {
             let lines = difference.regressions.iter();
             lines.for_each(|line| {
-                say(format_args!("{scenario}: worse than before: {}", report::in_one_line(line)));
+                print_stderr(format_args!("{scenario}: worse than before: {}", report::in_one_line(line)));
             });
             found.regressions.insert(scenario, difference.regressions);
         }
         if code == out::INCONCLUSIVE {
             let why = "nothing was compared with the baseline: it has no run of what was run".to_owned();
-            say(format_args!("hookproof run: {why}"));
+            print_stderr(format_args!("hookproof run: {why}"));
             found.unjudged.push(Unjudged { subject: "baseline".to_owned(), why });
         }
         code

@@ -21,7 +21,7 @@ use hookproof_simulator::sim::{
 use super::forms::Forms;
 use super::interrupt::interrupt_flag;
 use super::out::{
-    self, FAILED, HARNESS, INCONCLUSIVE, INTERRUPTED, USAGE, line, one_line, quoted, say, worse,
+    self, FAILED, HARNESS, INCONCLUSIVE, INTERRUPTED, USAGE, line, one_line, print_stderr, quoted, worse,
 };
 use crate::clock::Clock;
 
@@ -122,7 +122,7 @@ impl Sim {
         for path in &self.scenarios {
             let files = files(path)?;
             if files.is_empty() {
-                say(format_args!(
+                print_stderr(format_args!(
                     "hookproof sim: {}: nothing to play; expected *.toml in it",
                     path.display()
                 ));
@@ -140,7 +140,7 @@ impl Sim {
         let scenario = match read(path, &self.set) {
             Ok(scenario) => scenario,
             Err(problems) => {
-                problems.iter().for_each(|problem| say(format_args!("hookproof sim: {problem}")));
+                problems.iter().for_each(|problem| print_stderr(format_args!("hookproof sim: {problem}")));
                 found.unjudged.push(unjudged(problems.join("; ")));
                 return USAGE;
             }
@@ -161,13 +161,13 @@ impl Sim {
             (true, Some(seed)) => swarm::disturbed(&scenario, &options, seed, until),
             _ => scenario,
         };
-        let keep = self.keep(&scenario);
+        let keep = self.keep_mode(&scenario);
         let clock = Clock::begun();
         let began = clock.now();
         match simulate(&scenario, &Options { keep, ..options }) {
             Ok(simulated) => {
                 let took = Duration::from_nanos(clock.now().saturating_sub(began));
-                self.tell(path, &scenario, &simulated, took, found)
+                self.report_run(path, &scenario, &simulated, took, found)
             }
             Err(error) => {
                 found.unjudged.push(unjudged(error.to_string()));
@@ -177,13 +177,13 @@ impl Sim {
     }
 
     /// A trace that is requested, or that the sweep judged, is kept at any length.
-    fn keep(&self, scenario: &Scenario) -> Keep {
+    fn keep_mode(&self, scenario: &Scenario) -> Keep {
         let wanted = self.out.is_some() || self.swarm || self.forms.is_asked();
         let bare = self.figures || (!wanted && scenario.expected_events() > TRACED_EVENTS_MAX);
         if bare { Keep::Figures } else { Keep::Trace }
     }
 
-    fn tell(
+    fn report_run(
         &self,
         path: &Path,
         scenario: &Scenario,
@@ -211,7 +211,7 @@ impl Sim {
                 code
             }
             Err(error) => {
-                say(format_args!("hookproof sim: {}: {error}", scenario.name));
+                print_stderr(format_args!("hookproof sim: {}: {error}", scenario.name));
                 HARNESS
             }
         }
@@ -245,7 +245,7 @@ impl Sim {
         match save(&folder, trace) {
             Ok(()) => true,
             Err(error) => {
-                say(format_args!("hookproof sim: {}: {}: {error}", scenario.name, folder.display()));
+                print_stderr(format_args!("hookproof sim: {}: {}: {error}", scenario.name, folder.display()));
                 false
             }
         }
@@ -329,7 +329,7 @@ impl Sim {
 }
 
 fn failed(scenario: &Scenario, error: &SimError) -> u8 {
-    say(format_args!("hookproof sim: {}: {error}", scenario.name));
+    print_stderr(format_args!("hookproof sim: {}: {error}", scenario.name));
     exit_code(error)
 }
 

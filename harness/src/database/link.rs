@@ -188,11 +188,15 @@ impl OneWay {
             listening.await;
             Ok(())
         };
-        tokio::try_join!(listening, self.say(heard, to)).map(drop)
+        tokio::try_join!(listening, self.write_pieces(heard, to)).map(drop)
     }
 
     /// Writes each piece when it is due, in order.
-    async fn say(mut self, mut heard: mpsc::Receiver<Piece>, mut to: OwnedWriteHalf) -> io::Result<()> {
+    async fn write_pieces(
+        mut self,
+        mut heard: mpsc::Receiver<Piece>,
+        mut to: OwnedWriteHalf,
+    ) -> io::Result<()> {
         while let Some(Piece { due, bytes }) = heard.recv().await {
             tokio::select! {
                 () = self.clock.until(due) => {}
@@ -250,7 +254,7 @@ mod tests {
         Link::open(folder.join("link"), folder).unwrap()
     }
 
-    async fn say(link: &Link) -> UnixStream {
+    async fn send_byte(link: &Link) -> UnixStream {
         let mut peer = UnixStream::connect(socket(&link.folder)).await.unwrap();
         peer.write_all(b"?").await.unwrap();
         peer
@@ -260,11 +264,11 @@ mod tests {
     async fn what_is_said_in_silence_passes_when_it_is_over() {
         let folder = tempfile::tempdir().unwrap();
         let link = echoing(folder.path());
-        let mut before = say(&link).await;
+        let mut before = send_byte(&link).await;
         assert_eq!(before.read_u8().await.unwrap(), b'?');
         link.bar(0, Partition::Silence);
         before.write_all(b"!").await.unwrap();
-        let mut during = say(&link).await;
+        let mut during = send_byte(&link).await;
         for peer in [&mut before, &mut during] {
             let heard = tokio::time::timeout(std::time::Duration::from_millis(50), peer.read_u8()).await;
             assert!(heard.is_err(), "{heard:?}");
@@ -277,7 +281,7 @@ mod tests {
     async fn who_is_cut_off_hears_it_at_once_and_comes_back_when_it_is_over() {
         let folder = tempfile::tempdir().unwrap();
         let link = echoing(folder.path());
-        let mut before = say(&link).await;
+        let mut before = send_byte(&link).await;
         before.read_u8().await.unwrap();
         link.bar(0, Partition::Silence);
         link.bar(1, Partition::Cut);
@@ -285,7 +289,7 @@ mod tests {
         let mut during = UnixStream::connect(socket(&link.folder)).await.unwrap();
         assert!(during.read_u8().await.is_err(), "and so is each that is made");
         link.open_again();
-        assert_eq!(say(&link).await.read_u8().await.unwrap(), b'?');
+        assert_eq!(send_byte(&link).await.read_u8().await.unwrap(), b'?');
     }
 
     #[tokio::test]
@@ -302,7 +306,7 @@ mod tests {
         let mut during = UnixStream::connect(socket(&link.folder)).await.unwrap();
         assert!(during.read_u8().await.is_err(), "one cut lasts");
         link.unbar(2);
-        let mut silent = say(&link).await;
+        let mut silent = send_byte(&link).await;
         let heard = tokio::time::timeout(std::time::Duration::from_millis(50), silent.read_u8()).await;
         assert!(heard.is_err() && !link.is_used(), "{heard:?}");
         link.unbar(1);
@@ -319,7 +323,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let link = echoing(folder.path());
         let (clock, by) = (Clock::begun(), Partition::Delay(Duration::from_millis(60)));
-        let mut peer = say(&link).await;
+        let mut peer = send_byte(&link).await;
         peer.read_u8().await.unwrap();
         link.bar(0, by);
         let text: Vec<u8> = (0..=255).cycle().take(3 * PIECE_BYTES + 1).collect();
@@ -345,7 +349,7 @@ mod tests {
     async fn who_says_more_than_a_delay_can_hold_waits() {
         let folder = tempfile::tempdir().unwrap();
         let link = echoing(folder.path());
-        let mut peer = say(&link).await;
+        let mut peer = send_byte(&link).await;
         peer.read_u8().await.unwrap();
         let longest = Partition::Delay(Duration::from_secs(3_600));
         link.bar(0, longest);
@@ -382,12 +386,12 @@ mod tests {
             }
         });
         let link = Link::open(folder.path().join("link"), folder.path()).unwrap();
-        let mut before = say(&link).await;
+        let mut before = send_byte(&link).await;
         assert_eq!((arrived.recv().await, before.read_u8().await.unwrap()), (Some(Some(b'?')), b'?'));
         link.bar(0, Partition::HalfOpen);
         before.write_all(b"!").await.unwrap();
         assert_eq!(arrived.recv().await, Some(Some(b'!')), "what is said arrives");
-        let during = say(&link).await;
+        let during = send_byte(&link).await;
         assert_eq!(arrived.recv().await, Some(Some(b'?')), "and connections are made");
         assert!(is_silent(&mut before).await);
         drop(during);

@@ -60,7 +60,7 @@ pub enum DatabaseError {
 pub struct Database {
     address: String,
     server: Option<Arc<Server>>,
-    _given: Option<Given>,
+    _given: Option<TemporaryDatabase>,
 }
 
 impl Database {
@@ -76,7 +76,7 @@ impl Database {
             return Ok(Self { address, server: None, _given: None });
         }
         if let Some(server) = std::env::var(VARIABLE).ok().filter(|server| !server.is_empty()) {
-            let given = Given::create(&server).await?;
+            let given = TemporaryDatabase::create(&server).await?;
             return Ok(Self { address: given.address().to_owned(), server: None, _given: Some(given) });
         }
         let server = Server::start(durability, &logs.join("postgres.log")).await?;
@@ -120,13 +120,13 @@ const EXECUTED_WITHIN: Duration = Duration::from_secs(15);
 
 /// Dropped with this. A killed harness leaves it behind.
 #[derive(Debug)]
-struct Given {
+struct TemporaryDatabase {
     server: Config,
     name: String,
     address: String,
 }
 
-impl Given {
+impl TemporaryDatabase {
     /// The server has that address.
     async fn create(server: &str) -> Result<Self, DatabaseError> {
         let unusable = |error: &dyn std::fmt::Display| DatabaseError::Given(error.to_string());
@@ -149,7 +149,7 @@ impl Given {
     }
 }
 
-impl Drop for Given {
+impl Drop for TemporaryDatabase {
     fn drop(&mut self) {
         let (server, name) = (self.server.clone(), self.name.clone());
         // An aborted run has no runtime any more, so the thread makes its own.
@@ -159,12 +159,12 @@ impl Drop for Given {
             dropped.map_err(|error| std::io::Error::other(error.to_string()))
         });
         if let Ok(Err(error)) = dropping.join() {
-            tell(&format!("the run's database {} was not dropped: {error}", self.name));
+            print_message(&format!("the run's database {} was not dropped: {error}", self.name));
         }
     }
 }
 
-fn tell(text: &str) {
+fn print_message(text: &str) {
     use std::io::Write as _;
 
     let _ = writeln!(std::io::stderr().lock(), "{text}");
@@ -233,7 +233,10 @@ mod tests {
             "host=localhost user=x",
             "postgres://a:b@[host/x",
         ] {
-            assert!(matches!(Given::create(server).await, Err(DatabaseError::Given(_))), "{server}");
+            assert!(
+                matches!(TemporaryDatabase::create(server).await, Err(DatabaseError::Given(_))),
+                "{server}"
+            );
         }
     }
 }

@@ -67,7 +67,7 @@ impl Server {
             return Err(DatabaseError::Server("its pipes are gone".to_owned()));
         };
         let (tell, log) = mpsc::channel(UNREAD_MAX);
-        tokio::spawn(keep(said, kept, tell));
+        tokio::spawn(copy_output(said, kept, tell));
         let answers = BufReader::new(answers).lines();
         let mut orders = Orders { to, answers, log, state: State::Stopped, keeper };
         let Some(folder) = orders.answer().await? else {
@@ -127,7 +127,7 @@ impl Server {
 }
 
 impl Orders {
-    async fn give(&mut self, order: &str) -> Result<(), DatabaseError> {
+    async fn send_order(&mut self, order: &str) -> Result<(), DatabaseError> {
         // Earlier lines are no answer.
         while self.log.try_recv().is_ok() {}
         self.to.write_all(format!("{order}\n").as_bytes()).await?;
@@ -142,7 +142,7 @@ impl Orders {
     }
 
     async fn stop(&mut self) -> Result<(), DatabaseError> {
-        self.give("stop").await?;
+        self.send_order("stop").await?;
         match self.answer().await? {
             Some(_) => Ok(()),
             None => Err(self.end().await),
@@ -150,7 +150,7 @@ impl Orders {
     }
 
     async fn begin(&mut self) -> Result<(), DatabaseError> {
-        self.give("start").await?;
+        self.send_order("start").await?;
         let ready = async {
             while let Some(line) = self.log.recv().await {
                 if line.contains("is ready to accept connections") {
@@ -182,7 +182,7 @@ impl Orders {
 }
 
 /// Logs as far as there is room, and forwards the lines.
-async fn keep(from: impl AsyncRead + Unpin, mut log: tokio::fs::File, tell: mpsc::Sender<String>) {
+async fn copy_output(from: impl AsyncRead + Unpin, mut log: tokio::fs::File, tell: mpsc::Sender<String>) {
     let (mut lines, mut kept) = (BufReader::new(from).lines(), 0);
     while let Ok(Some(line)) = lines.next_line().await {
         kept += line.len() + 1;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::calls::{Dead, Depth, Each, Emit, Kept, Owner, Request, Scalar};
+use super::calls::{Dead, Depth, Each, Emit, Owner, Request, RetainedCall, Scalar};
 use super::client::Reply;
 use super::error::ApiError;
 use super::moment;
@@ -115,7 +115,7 @@ fn number(value: &Value, pointer: Option<&String>) -> Option<u64> {
 }
 
 /// Secrets are redacted.
-pub(super) fn taken(emit: &Emit, reply: &Reply, events: usize, hidden: &Redactor) -> Vec<EmitResult> {
+pub(super) fn emit_results(emit: &Emit, reply: &Reply, events: usize, hidden: &Redactor) -> Vec<EmitResult> {
     let matched =
         |value: &Value| number(value, emit.matched.as_ref()).and_then(|count| u32::try_from(count).ok());
     if !is_right(reply.status, &emit.accept) {
@@ -221,7 +221,7 @@ pub(super) fn listed(
 }
 
 /// When the oldest was delivered, in Unix nanoseconds; none for an empty list. Fails without a list or a time.
-pub(super) fn oldest(kept: &Kept, page: &[u8]) -> Result<Option<u64>, ApiError> {
+pub(super) fn oldest(kept: &RetainedCall, page: &[u8]) -> Result<Option<u64>, ApiError> {
     let unreadable = |why: String| ApiError::Unreadable { what: "kept", why };
     let answer: Value = serde_json::from_slice(page).map_err(|error| unreadable(error.to_string()))?;
     let items = answer.pointer(&kept.list).and_then(Value::as_array);
@@ -254,7 +254,7 @@ mod tests {
     fn every_line_of_a_batch_has_its_own_fate() {
         let emit = DriverFile::hookproof().unwrap().emit;
         let answer = "{\"deliveries\":3}\n{\"status\":429,\"error\":{}}\n";
-        let taken = taken(&emit, &reply(207, answer), 2, &Redactor::default());
+        let taken = emit_results(&emit, &reply(207, answer), 2, &Redactor::default());
         assert_eq!(taken[0], EmitResult::Accepted { status: 207, matched: Some(3) });
         assert!(
             matches!(&taken[1], EmitResult::Refused { status: 429, retry_after: Some(after), .. } if after == "2")
@@ -265,10 +265,10 @@ mod tests {
     fn a_refusal_of_all_refuses_each_and_a_garbled_answer_leaves_all_unknown() {
         let emit = DriverFile::hookproof().unwrap().emit;
         assert!(matches!(
-            taken(&emit, &reply(503, "no"), 2, &Redactor::default())[..],
+            emit_results(&emit, &reply(503, "no"), 2, &Redactor::default())[..],
             [EmitResult::Refused { .. }, EmitResult::Refused { .. }]
         ));
-        let garbled = taken(&emit, &reply(202, "{}\n"), 2, &Redactor::default());
+        let garbled = emit_results(&emit, &reply(202, "{}\n"), 2, &Redactor::default());
         assert!(
             garbled.iter().all(|taken| matches!(taken, EmitResult::Silent { unknown: true, .. })),
             "{garbled:?}"
@@ -280,7 +280,7 @@ mod tests {
         let emit = DriverFile::hookproof().unwrap().emit;
         for line in ["garbage", "[]", "7", r#"{"status":"429"}"#, r#"{"status":70000}"#, r#"{"status":null}"#]
         {
-            let taken = taken(
+            let taken = emit_results(
                 &emit,
                 &reply(207, &format!("{line}\n{{\"deliveries\":1}}\n")),
                 2,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hookproof_judge::scenario::{self, Limit, SECOND, Subscriber};
-use hookproof_judge::trace::{Offset, Told};
+use hookproof_judge::trace::{Offset, Substitution};
 use hookproof_play::settings::{of_limit, of_subscriber, of_timeout};
 use serde_json::Value;
 use tokio::task::JoinSet;
@@ -45,7 +45,7 @@ struct Inner {
     /// A call was made that teardown may have to undo.
     begun: AtomicBool,
     /// Values given to subscribers in place of the scenario's.
-    told: Mutex<Vec<Told>>,
+    told: Mutex<Vec<Substitution>>,
     redactor: Redactor,
     last: Option<Mutex<Option<LastCall>>>,
 }
@@ -142,8 +142,8 @@ impl Api {
     pub fn last(&self) -> Option<Exchange> {
         let last = self.0.last.as_ref()?.lock();
         let (call, reply) = last.unwrap_or_else(PoisonError::into_inner).clone()?;
-        let got = reply.map_or_else(|why| self.hide(&why), |reply| reply.shown(&self.0.redactor));
-        Some(Exchange { sent: call.shown(&self.0.redactor), got })
+        let got = reply.map_or_else(|why| self.hide(&why), |reply| reply.display_text(&self.0.redactor));
+        Some(Exchange { sent: call.display_text(&self.0.redactor), got })
     }
 
     /// Redacts a text.
@@ -169,7 +169,7 @@ impl Api {
         }
         let reply = reply?;
         if let Some(date) = &reply.date {
-            self.0.offsets.note(date, began, clock.unix_ns(clock.now()));
+            self.0.offsets.record_date(date, began, clock.unix_ns(clock.now()));
         }
         Ok(reply)
     }
@@ -307,7 +307,7 @@ impl Api {
             Err(error) => return unoffered(false, error.to_string()),
         };
         match reply {
-            Ok(reply) => answers::taken(emit, &reply, events.len(), &self.0.redactor),
+            Ok(reply) => answers::emit_results(emit, &reply, events.len(), &self.0.redactor),
             Err(error) if error.ours => unoffered(true, error.to_string()),
             Err(error) => {
                 vec![EmitResult::Silent { unknown: error.unknown, why: error.to_string() }; events.len()]
@@ -492,7 +492,7 @@ impl Api {
 
     /// The sender cannot express the scenario's values.
     #[must_use]
-    pub fn told(&self) -> Vec<Told> {
+    pub fn substitutions(&self) -> Vec<Substitution> {
         self.0.told.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -500,7 +500,7 @@ impl Api {
         let differences = request.templates().flat_map(|template| template.differences(variables));
         let mut told = self.0.told.lock().unwrap_or_else(PoisonError::into_inner);
         for difference in differences {
-            let one = Told { subscriber: name.to_owned(), what: self.hide(&difference.to_string()) };
+            let one = Substitution { subscriber: name.to_owned(), what: self.hide(&difference.to_string()) };
             if !told.contains(&one) {
                 told.push(one);
             }

@@ -101,13 +101,13 @@ pub struct Depth {
     /// The same by subscriber.
     pub each: Option<Each>,
     /// Retained deliveries.
-    pub kept: Option<Kept>,
+    pub kept: Option<RetainedCall>,
 }
 
 /// Lists deliveries retained after success, the oldest on the first page.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Kept {
+pub struct RetainedCall {
     /// Method and URL.
     pub request: Template,
     /// Header fields.

@@ -82,7 +82,7 @@ pub struct CallError {
 }
 
 impl Call {
-    pub(super) fn shown(&self, hidden: &Redactor) -> String {
+    pub(super) fn display_text(&self, hidden: &Redactor) -> String {
         let fields = self.headers.iter().map(|(name, value)| format!("{name}: {value}\n"));
         let head = format!("{} {}\n{}", self.method, self.url, fields.collect::<String>());
         hidden.hide(&head) + &hidden.beginning(&self.body, SHOWN_CHARS_MAX)
@@ -90,7 +90,7 @@ impl Call {
 }
 
 impl Reply {
-    pub(super) fn shown(&self, hidden: &Redactor) -> String {
+    pub(super) fn display_text(&self, hidden: &Redactor) -> String {
         format!("{}\n{}", self.status, hidden.beginning(&self.body, SHOWN_CHARS_MAX))
     }
 }

@@ -250,7 +250,7 @@ fn line_at(text: &str, at: usize) -> usize {
 /// Errors across parts: holes that name nothing, and keys that need each other.
 pub(super) fn find(file: &DriverFile, name: &str, text: &str) -> Vec<Problem> {
     let mut search = Search { name, text, found: Vec::new() };
-    search.look(file);
+    search.search_file(file);
     search.found
 }
 
@@ -268,7 +268,7 @@ impl Search<'_> {
         self.found.push(problem(self.name, line, key, what));
     }
 
-    fn look(&mut self, file: &DriverFile) {
+    fn search_file(&mut self, file: &DriverFile) {
         let mut shared = Names::from(SHARED);
         for template in file.start.iter().flat_map(|start| start.templates()).chain(&file.base) {
             self.holes(template, &shared);

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
 
-use hookproof_judge::check::exact::Asked;
+use hookproof_judge::check::exact::RequestedPause;
 use hookproof_judge::scenario::SECOND;
 use hookproof_judge::trace::Offset;
 
@@ -110,8 +110,8 @@ struct Bounds {
 
 impl Offsets {
     /// `began` and `ended` of the call, in Unix nanoseconds.
-    pub(super) fn note(&self, date: &str, began: u64, ended: u64) {
-        let Asked::Date(second) = Asked::read(date) else { return };
+    pub(super) fn record_date(&self, date: &str, began: u64, ended: u64) {
+        let RequestedPause::Date(second) = RequestedPause::read(date) else { return };
         let date = i128::from(second) * i128::from(SECOND);
         let seen =
             Bounds { least: date - i128::from(ended), most: date + i128::from(SECOND) - i128::from(began) };
@@ -170,11 +170,11 @@ mod tests {
         let offsets = Offsets::default();
         assert_eq!(offsets.estimate(9), None);
         // The sender shows a second that is already over here.
-        offsets.note(DATE, UNIX_NS + 5 * SECOND, UNIX_NS + 5 * SECOND + 100);
+        offsets.record_date(DATE, UNIX_NS + 5 * SECOND, UNIX_NS + 5 * SECOND + 100);
         let one = offsets.estimate(9).unwrap();
         assert!(one.ns < 0 && one.error > SECOND / 2 - 1_000, "{one:?}");
-        offsets.note(NEXT, UNIX_NS + 6 * SECOND, UNIX_NS + 6 * SECOND + 100);
-        offsets.note(DATE, UNIX_NS + 6 * SECOND - 200, UNIX_NS + 6 * SECOND - 100);
+        offsets.record_date(NEXT, UNIX_NS + 6 * SECOND, UNIX_NS + 6 * SECOND + 100);
+        offsets.record_date(DATE, UNIX_NS + 6 * SECOND - 200, UNIX_NS + 6 * SECOND - 100);
         let close = offsets.estimate(9).unwrap();
         assert!(close.ns.abs_diff(-5_000_000_000) <= close.error && close.error < 1_000, "{close:?}");
     }
@@ -182,10 +182,10 @@ mod tests {
     #[test]
     fn a_clock_that_was_set_has_no_one_offset() {
         let offsets = Offsets::default();
-        offsets.note(DATE, UNIX_NS, UNIX_NS + 100);
-        offsets.note(DATE, UNIX_NS + 60 * SECOND, UNIX_NS + 60 * SECOND + 100);
+        offsets.record_date(DATE, UNIX_NS, UNIX_NS + 100);
+        offsets.record_date(DATE, UNIX_NS + 60 * SECOND, UNIX_NS + 60 * SECOND + 100);
         assert_eq!(offsets.estimate(9), None);
-        offsets.note("tomorrow", 0, 1);
+        offsets.record_date("tomorrow", 0, 1);
         assert_eq!(offsets.estimate(9), None);
     }
 }

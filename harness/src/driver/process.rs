@@ -58,10 +58,10 @@ impl Process {
         let pid = pid.ok_or_else(|| io::Error::other("the process was gone before it had an id"))?;
         let log = std::fs::OpenOptions::new().create(true).append(true).open(&launch.log)?;
         if let Some(stdout) = child.stdout.take() {
-            tokio::spawn(keep(stdout, log.try_clone()?));
+            tokio::spawn(copy_output(stdout, log.try_clone()?));
         }
         if let Some(stderr) = child.stderr.take() {
-            tokio::spawn(keep(stderr, log));
+            tokio::spawn(copy_output(stderr, log));
         }
         Ok(Self { child, pid, gone: false, leaves_children: false, has_clock: has_clock(&launch.env) })
     }
@@ -146,7 +146,7 @@ fn assemble(launch: &Launch) -> io::Result<Command> {
 }
 
 /// Copies as far as there is room. The rest is read and dropped, so that the process never blocks on a pipe.
-async fn keep(mut from: impl AsyncRead + Unpin, log: std::fs::File) {
+async fn copy_output(mut from: impl AsyncRead + Unpin, log: std::fs::File) {
     let mut log = tokio::fs::File::from_std(log);
     let (mut buffer, mut kept) = (vec![0; 16 << 10], 0_u64);
     while let Ok(read @ 1..) = from.read(&mut buffer).await {

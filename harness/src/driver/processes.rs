@@ -191,14 +191,14 @@ impl Processes {
         }
         (worker.process, worker.apart, worker.struck) = (Some(process), false, None);
         (worker.again_after, worker.again_at) = (None, None);
-        note(&self.recorder, self.clock.now(), number, ProcessEvent::Started, None);
+        record_process(&self.recorder, self.clock.now(), number, ProcessEvent::Started, None);
         let (api, clock, recorder) = (self.api.clone(), self.clock.clone(), self.recorder.clone());
         let waiting = tokio::spawn(async move {
             while !api.is_ready(number).await {
                 clock.pass(READY_PAUSE_NS).await;
             }
             api.set_open(number, true);
-            note(&recorder, clock.now(), number, ProcessEvent::Ready, None);
+            record_process(&recorder, clock.now(), number, ProcessEvent::Ready, None);
         });
         if let Some(before) = worker.waiting.replace(waiting) {
             before.abort();
@@ -207,7 +207,7 @@ impl Processes {
     }
 
     /// Records the processes that ended, and restarts those that are due.
-    pub fn look(&mut self) -> io::Result<()> {
+    pub fn poll(&mut self) -> io::Result<()> {
         for number in 0..self.workers.len() {
             self.bury(number)?;
             self.conclude(number);
@@ -247,7 +247,7 @@ impl Processes {
         }
         self.api.set_open(number, false);
         self.api.set_frozen(number, false);
-        note(&self.recorder, now, number, ProcessEvent::Exited, Some(status_text(status)));
+        record_process(&self.recorder, now, number, ProcessEvent::Exited, Some(status_text(status)));
         Ok(())
     }
 
@@ -305,9 +305,9 @@ fn last_line(text: &str) -> String {
     text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing").to_owned()
 }
 
-fn note(recorder: &Recorder, t: u64, number: usize, event: ProcessEvent, status: Option<String>) {
+fn record_process(recorder: &Recorder, t: u64, number: usize, event: ProcessEvent, status: Option<String>) {
     let worker = u32::try_from(number).unwrap_or(u32::MAX);
-    recorder.keep(Record::Process(Line { t, worker, event, status }));
+    recorder.record(Record::Process(Line { t, worker, event, status }));
 }
 
 #[cfg(target_os = "linux")]

@@ -138,7 +138,7 @@ async fn named(
         let (head, _) = match head {
             Ok(head) => head,
             Err(error) => {
-                port.broken_off(how(&error), first_byte, wire.rest());
+                port.broken_off(cut_kind(&error), first_byte, wire.rest());
                 return None;
             }
         };
@@ -157,7 +157,7 @@ async fn named(
     }
 }
 
-const fn how(error: &ReadError) -> CutKind {
+const fn cut_kind(error: &ReadError) -> CutKind {
     match error {
         ReadError::Io(_) | ReadError::Closed { .. } => CutKind::PeerGone,
         ReadError::Malformed(_) => CutKind::Malformed,
@@ -198,7 +198,7 @@ async fn exchange(
     // Ready work comes first; the end of the run is rare.
     let request = tokio::select! {
         biased;
-        request = wire.request() => request.map_err(|error| how(&error)),
+        request = wire.request() => request.map_err(|error| cut_kind(&error)),
         () = &mut closed => Err(CutKind::RunEnded),
     };
     let request = match request {

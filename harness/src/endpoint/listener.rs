@@ -109,7 +109,7 @@ async fn accept(
                 let from = port.stage.clock.now();
                 port.stage.clock.pass(pause).await;
                 let (thread, until) = (ENDPOINTS.to_owned(), port.stage.clock.now());
-                port.stage.recorder.keep(Record::Stall(Stall { thread, from, until }));
+                port.stage.recorder.record(Record::Stall(Stall { thread, from, until }));
                 pause = pause.saturating_mul(2).min(AGAIN_MAX_NS);
             }
         }

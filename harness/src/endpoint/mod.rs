@@ -228,7 +228,7 @@ impl Keys {
         if *owner != endpoint.name {
             let (t, endpoint_name) = (endpoint.stage.clock.now(), endpoint.name.clone());
             let shared = SharedSecret { t, endpoint: endpoint_name, with: owner.clone() };
-            endpoint.stage.recorder.keep(Record::SharedSecret(shared));
+            endpoint.stage.recorder.record(Record::SharedSecret(shared));
         }
     }
 }
@@ -330,10 +330,10 @@ impl Strays {
     }
 
     /// `token` is the harness's, if there was one.
-    fn note(&self, kind: StrayKind, token: Option<u64>, said: &str) {
+    fn record_or_count(&self, kind: StrayKind, token: Option<u64>, said: &str) {
         if self.count(kind).fetch_add(1, Ordering::Relaxed) < STRAYS_MAX {
             let said: String = said.chars().take(SAID_MAX).collect();
-            self.keep(Stray { t: self.clock.now(), kind, token, said, count: 1 });
+            self.record(Stray { t: self.clock.now(), kind, token, said, count: 1 });
         }
     }
 
@@ -343,7 +343,7 @@ impl Strays {
             let count = self.count(kind).load(Ordering::Relaxed).saturating_sub(STRAYS_MAX);
             if count > 0 {
                 let said = "not recorded one by one".to_owned();
-                self.keep(Stray { t: self.clock.now(), kind, token: None, said, count });
+                self.record(Stray { t: self.clock.now(), kind, token: None, said, count });
             }
         }
     }
@@ -355,8 +355,8 @@ impl Strays {
         }
     }
 
-    fn keep(&self, stray: Stray) {
-        self.recorder.keep(Record::Stray(stray));
+    fn record(&self, stray: Stray) {
+        self.recorder.record(Record::Stray(stray));
     }
 }
 
@@ -393,9 +393,9 @@ mod tests {
         let (recorder, records) = Recorder::new(10_000);
         let strays = Strays::new(Clock::begun(), recorder);
         for _ in 0..STRAYS_MAX + 7 {
-            strays.note(StrayKind::Handshake, None, &"x".repeat(SAID_MAX + 1));
+            strays.record_or_count(StrayKind::Handshake, None, &"x".repeat(SAID_MAX + 1));
         }
-        strays.note(StrayKind::Request, Some(3), "POST /");
+        strays.record_or_count(StrayKind::Request, Some(3), "POST /");
         strays.end();
         let stray = |record| if let Record::Stray(stray) = record { Some(stray) } else { None };
         let kept: Vec<Stray> = records.take().into_iter().filter_map(stray).collect();

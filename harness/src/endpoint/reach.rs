@@ -367,7 +367,7 @@ impl Port {
 
     pub(super) fn stray(&self, method: &str, target: &str, host: Option<&str>, body: &[u8]) {
         let said = format!("{method} {target} at {}", host.unwrap_or("no host"));
-        self.strays.note(StrayKind::Request, self.stage.tokens.find(body), &said);
+        self.strays.record_or_count(StrayKind::Request, self.stage.tokens.find(body), &said);
     }
 
     /// `began` is the time of the first byte.
@@ -376,7 +376,11 @@ impl Port {
         match &self.behind {
             Behind::One(endpoint) => endpoint.keep_cut(None, how, Some(began), token),
             Behind::All { .. } => {
-                self.strays.note(StrayKind::Request, token, "it ended before it said whom it was for");
+                self.strays.record_or_count(
+                    StrayKind::Request,
+                    token,
+                    "it ended before it said whom it was for",
+                );
             }
         }
     }

@@ -327,7 +327,7 @@ impl Endpoint {
         let now = self.stage.clock.now();
         let (t, end) = (first.unwrap_or(now), if whole { last } else { now });
         let retry_after = retry_after.map(Text::from);
-        self.stage.recorder.keep(Record::Answer(Answer { t, end, n, status, retry_after, whole }));
+        self.stage.recorder.record(Record::Answer(Answer { t, end, n, status, retry_after, whole }));
     }
 
     pub(super) fn cut(&self, n: u64, how: CutKind) {
@@ -346,7 +346,7 @@ impl Endpoint {
 
     pub(super) fn keep_cut(&self, n: Option<u64>, how: CutKind, began: Option<u64>, token: Option<u64>) {
         let (t, endpoint) = (self.stage.clock.now(), self.text.clone());
-        self.stage.recorder.keep(Record::Cut(Cut { t, endpoint, n, how, began, token }));
+        self.stage.recorder.record(Record::Cut(Cut { t, endpoint, n, how, began, token }));
     }
 
     /// The record lacks its number.

@@ -203,7 +203,7 @@ impl Identity {
     pub fn of(reach: &Reach, names: &[&str], folder: &Path, clock: &Clock) -> Result<Option<Self>, TlsError> {
         match &reach.tls {
             Tls::None => Ok(None),
-            Tls::Given { certificate, key } => given(certificate, key).map(Some),
+            Tls::Given { certificate, key } => load_identity(certificate, key).map(Some),
             Tls::OfTheRun => {
                 let made = make(hosts(reach, names), clock.unix_ns(clock.now()) / SECOND / 86_400);
                 let (config, authority) = made.map_err(TlsError::Made)?;
@@ -249,7 +249,7 @@ fn config(
     versions.with_no_client_auth().with_single_cert(chain, key)
 }
 
-fn given(certificate: &Path, key_file: &Path) -> Result<Identity, TlsError> {
+fn load_identity(certificate: &Path, key_file: &Path) -> Result<Identity, TlsError> {
     let wrong = |path: &Path, why: &dyn std::fmt::Display| TlsError::Given {
         path: path.to_owned(),
         why: why.to_string(),
@@ -318,7 +318,7 @@ pub(super) async fn shake_hands(
         agreed = agreed => match agreed? {
             Ok(tls) => {
                 let until = port.stage.clock.now();
-                port.stage.recorder.keep(Record::Handshake(Handshake { t, until, connection, first: None }));
+                port.stage.recorder.record(Record::Handshake(Handshake { t, until, connection, first: None }));
                 let is_second = tls.get_ref().1.alpn_protocol() == Some(HTTP2);
                 return Some((Stream::Tls(Box::new(tls)), is_second));
             }
@@ -328,6 +328,6 @@ pub(super) async fn shake_hands(
             format!("it was not over within {} s", HANDSHAKE_WITHIN_NS / SECOND)
         }
     };
-    port.strays.note(StrayKind::Handshake, None, &why);
+    port.strays.record_or_count(StrayKind::Handshake, None, &why);
     None
 }

@@ -28,7 +28,7 @@ const LOCK_ALL: &str = "DO $$ DECLARE own text; BEGIN
 
 /// Dropping it releases the lock.
 #[derive(Debug)]
-pub struct Held {
+pub struct DatabaseLock {
     _holder: Holder,
 }
 
@@ -48,25 +48,25 @@ pub enum LockError {
     #[error(transparent)]
     File(#[from] rusqlite::Error),
     /// The lock on a server failed.
-    #[error("{}", said(.0))]
+    #[error("{}", server_message(.0))]
     Server(#[from] tokio_postgres::Error),
     /// The locking thread is gone.
     #[error("whoever was to hold it is gone")]
     Gone,
 }
 
-fn said(error: &tokio_postgres::Error) -> String {
+fn server_message(error: &tokio_postgres::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 /// Locks everything that the sender writes, in a SQLite file or on a server. Fails when the lock is unavailable.
-pub async fn hold_database(database: &str) -> Result<Held, LockError> {
+pub async fn hold_database(database: &str) -> Result<DatabaseLock, LockError> {
     let holder = if is_on_a_server(database) {
         Holder::Server(hold_tables(database).await?)
     } else {
         Holder::File(hold_file(database.into()).await?)
     };
-    Ok(Held { _holder: holder })
+    Ok(DatabaseLock { _holder: holder })
 }
 
 async fn hold_tables(address: &str) -> Result<Client, tokio_postgres::Error> {

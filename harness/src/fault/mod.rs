@@ -7,4 +7,4 @@ mod lock;
 
 pub use clock::{WallClock, has_clock, sets_clocks, tidy_clock};
 pub use disk::{Room, limit_files};
-pub use lock::{Held, LockError, hold_database};
+pub use lock::{DatabaseLock, LockError, hold_database};

@@ -178,7 +178,7 @@ async fn release(shared: &Arc<Shared>, watch: Watch, schedule: Vec<Duration>, re
         }
         *released += 1;
         while let Some(done) = open.try_join_next() {
-            shared.note(done);
+            shared.count_failed_task(done);
         }
         let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
             shared.tally().trial.missed += 1;
@@ -203,7 +203,7 @@ async fn release(shared: &Arc<Shared>, watch: Watch, schedule: Vec<Duration>, re
         });
     }
     while let Some(done) = open.join_next().await {
-        shared.note(done);
+        shared.count_failed_task(done);
     }
 }
 
@@ -212,7 +212,7 @@ impl Shared {
         self.tally.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn note(&self, done: Result<(), JoinError>) {
+    fn count_failed_task(&self, done: Result<(), JoinError>) {
         if done.is_err() {
             *self.tally().trial.unanswered.entry("the generator failed".to_owned()).or_default() += 1;
         }
@@ -223,7 +223,7 @@ impl Shared {
         let bytes = self.request(number).bytes();
         // The rest is connecting, which is the receiver's time, and writing.
         record(&mut self.tally().trial.lag, watch.passed().saturating_sub(due));
-        let stream = match self.kept().await {
+        let stream = match self.idle_connection().await {
             Some(stream) => stream,
             None => connect(&self.load.target, &self.addresses)
                 .await
@@ -234,7 +234,7 @@ impl Shared {
 
     /// Checked before the write: a request that fails later may have been read, and a repetition would falsify the
     /// figures.
-    async fn kept(&self) -> Option<Box<dyn Stream>> {
+    async fn idle_connection(&self) -> Option<Box<dyn Stream>> {
         loop {
             let mut stream = self.tally().idle.pop()?;
             if is_quiet(&mut stream).await {

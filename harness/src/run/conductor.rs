@@ -10,14 +10,14 @@ use hookproof_judge::scenario::{
     FaultAction, FaultPlan, FaultTarget, KeptBound, Partition, Scenario, Standing, Store,
 };
 use hookproof_judge::signature::{Profile, Scheme};
-use hookproof_judge::trace::{Depth, Ended, Fault, Kept, Record, Recorder, Undone};
+use hookproof_judge::trace::{Depth, Ended, Fault, Record, Recorder, Retained, Undone};
 use hookproof_play::fault::{self, Step};
 use rustix::process::Pid;
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinHandle, JoinSet};
 
 use super::emitter::Emitting;
-use super::operator::{Done, Errand, Operator};
+use super::operator::{ActionOutcome, Errand, Operator};
 use super::view::View;
 use super::{Interrupt, RunError};
 use crate::clock::Clock;
@@ -47,7 +47,7 @@ pub(super) struct Conductor<'a> {
     pub(super) traffic_end: u64,
     pub(super) view: View,
     /// Each fault has at most one.
-    pub(super) errands: JoinSet<Result<Done, String>>,
+    pub(super) errands: JoinSet<Result<ActionOutcome, String>>,
 }
 
 /// Shared with the sampling task.
@@ -104,9 +104,9 @@ impl Conductor<'_> {
                 self.step(step);
             }
             while let Some(done) = self.errands.try_join_next() {
-                self.hear(done);
+                self.handle_outcome(done);
             }
-            self.processes.look().map_err(RunError::Process)?;
+            self.processes.poll().map_err(RunError::Process)?;
             for undone in self.processes.take_undone() {
                 self.take_back(undone);
             }
@@ -138,7 +138,7 @@ impl Conductor<'_> {
             }
             tokio::select! {
                 () = self.clock.pass(TICK_NS) => {}
-                Some(done) = self.errands.join_next() => self.hear(done),
+                Some(done) = self.errands.join_next() => self.handle_outcome(done),
                 _ = interrupt.changed() => {}
             }
         }
@@ -176,11 +176,11 @@ impl Conductor<'_> {
             loop {
                 let asked = clock.now();
                 let cost = queue.cost().await;
-                let kept = keeping.look(&api, asked).await;
+                let kept = keeping.poll(&api, asked).await;
                 if !has_depth {
                     // The system reports memory and file sizes.
                     if cost.is_some() || kept.is_some() {
-                        recorder.keep(depth(asked, Sample::default(), cost, kept));
+                        recorder.record(depth(asked, Sample::default(), cost, kept));
                     }
                 } else if let Ok(samples) = api.depth().await {
                     // A sender that does not answer is asked again; the trace shows its silence as refusals.
@@ -188,7 +188,7 @@ impl Conductor<'_> {
                         queue.waiting.store(waiting, Ordering::Relaxed);
                         queue.asked.store(asked, Ordering::Relaxed);
                     }
-                    let each = |sample| recorder.keep(depth(asked, sample, cost, kept.clone()));
+                    let each = |sample| recorder.record(depth(asked, sample, cost, kept.clone()));
                     samples.into_iter().for_each(each);
                 }
                 clock.until(asked.saturating_add(SAMPLE_NS)).await;
@@ -202,17 +202,17 @@ impl Conductor<'_> {
         self.links.iter().for_each(Link::open_again);
         let clocks = self.clocks.values_mut().map(WallClock::put_right).fold(Ok(()), Result::and);
         if let Err(error) = clocks.and(self.processes.relieve()) {
-            self.view.say(&format!("a fault could not be ended: {error}"));
+            self.view.print(&format!("a fault could not be ended: {error}"));
         }
     }
 
     /// Reports an action that failed, or continues with a prepared one.
-    fn hear(&mut self, done: Result<Result<Done, String>, JoinError>) {
+    fn handle_outcome(&mut self, done: Result<Result<ActionOutcome, String>, JoinError>) {
         match done.map_err(|error| format!("a fault was not applied: {error}")).flatten() {
-            Ok(Done::All) => {}
-            Ok(Done::Found(place, worker)) => self.strike_owner(place, worker),
+            Ok(ActionOutcome::All) => {}
+            Ok(ActionOutcome::Found(place, worker)) => self.strike_owner(place, worker),
             // It has no record, so its check reports that it saw none.
-            Err(why) => self.view.say(&why),
+            Err(why) => self.view.print(&why),
         }
     }
 }
@@ -221,7 +221,7 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-fn depth(t: u64, sample: Sample, cost: Option<Cost>, kept: Option<Kept>) -> Record {
+fn depth(t: u64, sample: Sample, cost: Option<Cost>, kept: Option<Retained>) -> Record {
     let Sample { subscriber, waiting, bytes, dead, delivered, coalesced } = sample;
     let whole = subscriber.is_none();
     let (cost, kept) = (cost.filter(|_| whole), kept.filter(|_| whole));
@@ -265,7 +265,7 @@ impl Keeping {
     }
 
     /// None before it is time. Of a silent sender only the size is known.
-    pub(super) async fn look(&mut self, api: &Api, now: u64) -> Option<Kept> {
+    pub(super) async fn poll(&mut self, api: &Api, now: u64) -> Option<Retained> {
         if now < self.next || self.bound == KeptBound::default() {
             return None;
         }
@@ -273,7 +273,7 @@ impl Keeping {
         let oldest = if self.bound.age.is_some() { api.oldest_kept().await.ok() } else { None };
         let disk_bytes = self.database.as_deref().and_then(size);
         let listed = oldest.is_some();
-        (listed || disk_bytes.is_some()).then(|| Kept {
+        (listed || disk_bytes.is_some()).then(|| Retained {
             listed,
             oldest_unix_ns: oldest.flatten(),
             disk_bytes,
@@ -300,7 +300,7 @@ impl Conductor<'_> {
         if over && fault::ends(&fault.action) {
             let name = fault.action.kind();
             let why = "its time was over before its owner was known";
-            return self.view.say(&format!("{name} was not applied: {why}"));
+            return self.view.print(&format!("{name} was not applied: {why}"));
         }
         self.strike(fault, Some(worker));
     }
@@ -311,7 +311,7 @@ impl Conductor<'_> {
             Step::End(fault) => {
                 let Some(place) = Fault::place(&self.scenario.faults, fault) else { return };
                 if let Err(error) = self.end(place) {
-                    self.view.say(&format!("{} could not be ended: {error}", fault.action.kind()));
+                    self.view.print(&format!("{} could not be ended: {error}", fault.action.kind()));
                 }
             }
         }
@@ -370,15 +370,15 @@ impl Conductor<'_> {
         };
         if let Err(why) = done {
             let (kind, why) = (fault.action.kind(), why.to_string());
-            self.view.say(&format!("{kind} was not applied: {why}"));
-            return self.recorder.keep(Record::Undone(Undone { t, kind, worker: None, plan, why }));
+            self.view.print(&format!("{kind} was not applied: {why}"));
+            return self.recorder.record(Record::Undone(Undone { t, kind, worker: None, plan, why }));
         }
-        self.recorder.keep(Record::Fault(fault::record(fault, plan, t, until, worker)));
+        self.recorder.record(Record::Fault(fault::record(fault, plan, t, until, worker)));
     }
 
     fn take_back(&self, undone: driver::Undone) {
-        self.view.say(&undone.to_string());
-        self.recorder.keep(Record::Undone(undone.record(self.clock.now())));
+        self.view.print(&undone.to_string());
+        self.recorder.record(Record::Undone(undone.record(self.clock.now())));
     }
 
     /// Succeeds if one of them could be struck.
@@ -438,7 +438,7 @@ impl Conductor<'_> {
         let path = path.ok_or_else(|| "the driver's [start] names no database".to_owned());
         match path.and_then(|path| path.fill(&self.api.variables(0)).map_err(text)) {
             Ok(path) => drop(self.errands.spawn(self.operator().lock(path, self.errand(fault)))),
-            Err(why) => self.view.say(&format!("lock-database was not applied: {why}")),
+            Err(why) => self.view.print(&format!("lock-database was not applied: {why}")),
         }
     }
 
@@ -448,7 +448,7 @@ impl Conductor<'_> {
                 let server = Arc::clone(server);
                 drop(self.errands.spawn(self.operator().restart_database(server, self.errand(fault))));
             }
-            None => self.view.say(&format!(
+            None => self.view.print(&format!(
                 "{} was not applied: the database server is not the harness's own",
                 fault.action.kind()
             )),

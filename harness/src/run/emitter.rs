@@ -52,7 +52,7 @@ struct Released {
 
 impl Released {
     /// A caller became free at `free`.
-    const fn held(&self, free: u64) -> u64 {
+    const fn waited(&self, free: u64) -> u64 {
         free.saturating_sub(self.at)
     }
 }
@@ -72,7 +72,7 @@ impl Pace for Paced {
         self.clock.block_until(until);
         let now = self.clock.now();
         if now >= until.saturating_add(STALL_NS) {
-            self.recorder.keep(Record::Stall(Stall {
+            self.recorder.record(Record::Stall(Stall {
                 thread: GENERATOR.to_owned(),
                 from: until,
                 until: now,
@@ -173,7 +173,7 @@ impl Emission {
         Offer {
             t,
             intended: *intended,
-            held: released.held(free),
+            held: released.waited(free),
             token: due.token,
             kind: self.schedule.kind(due).into(),
             key: self.schedule.key(due).into(),
@@ -199,7 +199,7 @@ impl Emission {
             let taken = self.emit(&batch, free, &waiting.owed, &mut given_up).await;
             let t = self.clock.now();
             for (released, taken) in batch.iter().zip(taken) {
-                self.recorder.keep(record(t, released, taken));
+                self.recorder.record(record(t, released, taken));
             }
         }
     }
@@ -207,7 +207,7 @@ impl Emission {
     fn not_offered(&self, released: &Released) {
         let why = "the sender had not answered enough earlier calls when the time was over".to_owned();
         let (t, intended, token) = (self.clock.now(), released.intended, released.due.token);
-        self.recorder.keep(Record::Unoffered(Unoffered { t, intended, token, why }));
+        self.recorder.record(Record::Unoffered(Unoffered { t, intended, token, why }));
     }
 
     async fn emit(
@@ -221,7 +221,7 @@ impl Emission {
         let events: Vec<Event> = batch.iter().map(|released| self.event(&released.due, now)).collect();
         let t = self.clock.now();
         for released in batch {
-            self.recorder.keep(Record::Offer(self.offer(released, t, free, owed)));
+            self.recorder.record(Record::Offer(self.offer(released, t, free, owed)));
         }
         tokio::select! {
             taken = self.api.emit(&events) => taken,
@@ -333,8 +333,8 @@ mod tests {
     fn what_waits_for_a_free_caller_waits_for_the_sender() {
         let due = Due { at: 0, token: 1, kind: 0, key: 0, bytes: 0 };
         let released = Released { due, intended: 10, at: 20 };
-        assert_eq!(released.held(15), 0, "a caller was free before it came");
-        assert_eq!(released.held(120), 100);
+        assert_eq!(released.waited(15), 0, "a caller was free before it came");
+        assert_eq!(released.waited(120), 100);
     }
 
     #[tokio::test]

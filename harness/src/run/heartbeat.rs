@@ -78,14 +78,14 @@ async fn beat(clock: &Clock, recorder: &Recorder, mut stopped: oneshot::Receiver
         }
         let now = clock.now();
         if let Some(stall) = beats.at(now) {
-            recorder.keep(Record::Stall(stall));
+            recorder.record(Record::Stall(stall));
         }
         if let Some(set) = wall.at(now, clock.wall_ahead_ns()) {
-            recorder.keep(Record::ClockSet(set));
+            recorder.record(Record::ClockSet(set));
         }
     }
     if let Some(from) = beats.rest {
-        recorder.keep(Record::Stall(stall(from, beats.last)));
+        recorder.record(Record::Stall(stall(from, beats.last)));
     }
 }
 

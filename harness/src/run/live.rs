@@ -189,7 +189,7 @@ async fn serve(listener: std::net::TcpListener, page: watch::Receiver<Arc<str>>)
 async fn answer(mut stream: TcpStream, page: &watch::Receiver<Arc<str>>) -> std::io::Result<()> {
     let mut head = Vec::with_capacity(1_024);
     let status = loop {
-        match asked(&head) {
+        match status_for(&head) {
             Some(status) => break status,
             None if head.len() >= HEAD_MAX => break "431 Request Header Fields Too Large",
             None => {}
@@ -217,7 +217,7 @@ async fn answer(mut stream: TcpStream, page: &watch::Receiver<Arc<str>>) -> std:
 const OK: &str = "200 OK";
 
 /// None while the head is incomplete.
-fn asked(head: &[u8]) -> Option<&'static str> {
+fn status_for(head: &[u8]) -> Option<&'static str> {
     let mut headers = [httparse::EMPTY_HEADER; 64];
     let mut request = httparse::Request::new(&mut headers);
     match request.parse(head) {
@@ -327,7 +327,7 @@ mod tests {
             ("\u{1}\u{2} / HTTP/1.1\r\n\r\n", Some("400 Bad Request")),
         ];
         for (head, expected) in rows {
-            assert_eq!(asked(head.as_bytes()), expected, "{head:?}");
+            assert_eq!(status_for(head.as_bytes()), expected, "{head:?}");
         }
     }
 

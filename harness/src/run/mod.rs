@@ -36,7 +36,7 @@ use live::Following;
 pub use live::{Judging, Live, PageServer};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use view::{View, tell};
+use view::{View, print_message};
 
 use crate::clock::Clock;
 use crate::database::{Database, DatabaseError, Link};
@@ -193,7 +193,7 @@ impl Staged<'_> {
         endpoints.close().await;
         drop(thread);
         if let Some(offset) = api.offset(clock.now()) {
-            emission.recorder.keep(Record::Offset(offset));
+            emission.recorder.record(Record::Offset(offset));
         }
         Ok(Course { ended, lag, dead_listed, failure })
     }
@@ -223,14 +223,14 @@ impl Staged<'_> {
         let trace = self.options.trace();
         TraceFile::empty(&trace).map_err(|error| cannot_write(&trace, error))?;
         recorder.begin(self.header());
-        let declared = Declared { told: api.told(), ..self.file.declared() };
+        let declared = Declared { told: api.substitutions(), ..self.file.declared() };
         if self.file.depth.is_none() {
             recorder.account(Ledger::new(&declared.applied(self.scenario)));
         }
-        recorder.keep(Record::Declared(declared));
+        recorder.record(Record::Declared(declared));
         if let Some(public) = &self.options.reach.public {
             let (url, path) = (public.to_string(), public.path().to_owned());
-            recorder.keep(Record::Public(Public { url, path }));
+            recorder.record(Record::Public(Public { url, path }));
         }
         Ok(())
     }
@@ -242,10 +242,10 @@ impl Staged<'_> {
         let identity = Identity::of(reach, &names, &self.options.out, &self.stage.clock)?;
         if self.options.show {
             if let Some(public) = &reach.public {
-                tell(&format!("endpoints listen at {}, and are called {public}", reach.address()));
+                print_message(&format!("endpoints listen at {}, and are called {public}", reach.address()));
             }
             if let Some(identity) = &identity {
-                tell(&format!("endpoints speak TLS; to be trusted: {}", identity.trust().display()));
+                print_message(&format!("endpoints speak TLS; to be trusted: {}", identity.trust().display()));
             }
         }
         Ok(identity)
@@ -289,7 +289,7 @@ impl Staged<'_> {
         let body = first.map(|due| self.schedule.data(due, self.stage.tokens)).unwrap_or_default();
         let measuring = ceiling(self.specs(), body.as_bytes(), self.header());
         let per_second = measuring.await.map_err(RunError::Ceiling)?;
-        self.stage.recorder.keep(Record::Ceiling(Ceiling { t: 0, per_second }));
+        self.stage.recorder.record(Record::Ceiling(Ceiling { t: 0, per_second }));
         Ok(())
     }
 
@@ -429,14 +429,14 @@ impl Options {
 
 /// Skips the first `said`; returns the number of differences.
 fn tell_differences(api: &Api, said: usize) -> usize {
-    let told = api.told();
-    told.iter().skip(said).for_each(|told| tell(&format!("{}: {}", told.subscriber, told.what)));
+    let told = api.substitutions();
+    told.iter().skip(said).for_each(|told| print_message(&format!("{}: {}", told.subscriber, told.what)));
     told.len()
 }
 
 async fn tear_down(api: &Api) {
     for failed in api.tear_down().await {
-        tell(&format!("after the run: {failed}"));
+        print_message(&format!("after the run: {failed}"));
     }
 }
 
@@ -446,9 +446,9 @@ async fn take_back(api: &Api, processes: &mut Processes, clock: &Clock, within: 
     // A clock that has not begun stands still, and no timeout would pass.
     clock.begin();
     let stopped = processes.stop(within).await;
-    processes.take_undone().iter().for_each(|undone| tell(&undone.to_string()));
+    processes.take_undone().iter().for_each(|undone| print_message(&undone.to_string()));
     if let Err(error) = stopped {
-        tell(&format!("the sender could not be stopped: {error}"));
+        print_message(&format!("the sender could not be stopped: {error}"));
     }
 }
 
@@ -471,7 +471,7 @@ async fn list_dead(api: &Api, emission: &Emission, scenario: &Scenario) -> bool 
         let tokens = if tokens.is_empty() { vec![None] } else { tokens.into_iter().map(Some).collect() };
         let reason = api.file().declares.reason(&letter.reason);
         for token in tokens {
-            emission.recorder.keep(Record::Dead(Dead {
+            emission.recorder.record(Record::Dead(Dead {
                 t,
                 subscriber: letter.subscriber.clone(),
                 token,
@@ -495,8 +495,8 @@ async fn end(processes: &mut Processes, emission: &Emission, within: u64) -> Res
 
 fn tell_undone(processes: &mut Processes, emission: &Emission) {
     for undone in processes.take_undone() {
-        tell(&undone.to_string());
-        emission.recorder.keep(Record::Undone(undone.record(emission.clock.now())));
+        print_message(&undone.to_string());
+        emission.recorder.record(Record::Undone(undone.record(emission.clock.now())));
     }
 }
 

@@ -29,7 +29,7 @@ pub(super) struct Operator {
 
 /// The outcome of an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Done {
+pub(super) enum ActionOutcome {
     All,
     /// The fault's index in the scenario, and the process.
     Found(usize, usize),
@@ -57,7 +57,7 @@ struct Lasting<'a> {
 
 impl Drop for Lasting<'_> {
     fn drop(&mut self) {
-        self.fault.take().into_iter().for_each(|fault| self.recorder.keep(Record::Fault(fault)));
+        self.fault.take().into_iter().for_each(|fault| self.recorder.record(Record::Fault(fault)));
     }
 }
 
@@ -96,29 +96,33 @@ impl Errand {
 
 impl Operator {
     /// Acts for each of its subscribers in turn.
-    pub(super) async fn carry_out(self, errand: Errand) -> Result<Done, String> {
+    pub(super) async fn carry_out(self, errand: Errand) -> Result<ActionOutcome, String> {
         let asked = self.clock.now();
         for whom in &errand.whom {
             let done = self.persist(whom, &errand.plan).await;
             done.map_err(|why| format!("{} was not applied: {why}", errand.plan.action.kind()))?;
         }
         // The end of a lasting fault counts from the request, which is not later than the action.
-        self.note(&errand, asked);
-        Ok(Done::All)
+        self.record_fault(&errand, asked);
+        Ok(ActionOutcome::All)
     }
 
     /// Holds the lock for the fault's duration, or until this is dropped.
-    pub(super) async fn lock(self, database: String, errand: Errand) -> Result<Done, String> {
+    pub(super) async fn lock(self, database: String, errand: Errand) -> Result<ActionOutcome, String> {
         let held = hold_database(&database).await;
         let held = held.map_err(|error| format!("{} was not applied: {error}", errand.plan.action.kind()))?;
-        self.note(&errand, self.clock.now());
+        self.record_fault(&errand, self.clock.now());
         self.clock.pass(errand.plan.lasts.0).await;
         drop(held);
-        Ok(Done::All)
+        Ok(ActionOutcome::All)
     }
 
     /// Stops the server as a crash would, and starts it again after the fault's duration.
-    pub(super) async fn restart_database(self, server: Arc<Server>, errand: Errand) -> Result<Done, String> {
+    pub(super) async fn restart_database(
+        self,
+        server: Arc<Server>,
+        errand: Errand,
+    ) -> Result<ActionOutcome, String> {
         let (kind, t) = (errand.plan.action.kind(), self.clock.now());
         // A cancelled restart never comes back, and the fault has no end.
         let until = Some(u64::MAX);
@@ -132,26 +136,26 @@ impl Operator {
         let begun = server.begin().await;
         begun.map_err(|error| format!("the database server was stopped, and is not there again: {error}"))?;
         lasting.fault.iter_mut().for_each(|fault| fault.until = Some(self.clock.now()));
-        Ok(Done::All)
+        Ok(ActionOutcome::All)
     }
 
     /// Finds the process that serves a subscriber, for the fault with this index. Fails when no process serves it, or
     /// the question is refused.
-    pub(super) async fn find_owner(self, place: usize, name: String) -> Result<Done, String> {
+    pub(super) async fn find_owner(self, place: usize, name: String) -> Result<ActionOutcome, String> {
         for _ in 0..OWNER_QUESTIONS {
             let found = self.api.owner(&name).await;
             if let Some(worker) = found.map_err(|error| format!("a fault was not applied: {error}"))? {
-                return Ok(Done::Found(place, worker));
+                return Ok(ActionOutcome::Found(place, worker));
             }
             self.clock.pass(AGAIN_NS).await;
         }
         Err(format!("a fault was not applied: no process says that it serves {name}"))
     }
 
-    fn note(&self, errand: &Errand, from: u64) {
+    fn record_fault(&self, errand: &Errand, from: u64) {
         let Errand { plan, place, .. } = errand;
         let until = from.saturating_add(plan.lasts.0);
-        self.recorder.keep(Record::Fault(fault::record(plan, *place, self.clock.now(), until, None)));
+        self.recorder.record(Record::Fault(fault::record(plan, *place, self.clock.now(), until, None)));
     }
 
     async fn persist(&self, whom: &Concerned, plan: &FaultPlan) -> Result<(), String> {
@@ -202,7 +206,7 @@ mod tests {
     const SCENARIO: &str = "name = \"x\"\n[[traffic]]\nshape = \"burst\"\nevents = 1\n[[subscriber]]\nname = \"a\"\n\
         [[fault]]\nat = \"0s\"\ndo = \"redrive\"\n[[fault]]\nat = \"0s\"\ndo = \"rotate\"\n";
 
-    async fn carry_out(place: usize, port: u16) -> (Result<Done, String>, usize) {
+    async fn carry_out(place: usize, port: u16) -> (Result<ActionOutcome, String>, usize) {
         let call = "{ request = \"POST {{ base }}/\", body = \"\" }";
         let file =
             format!("name = \"x\"\nsubscribe = {call}\nemit = {call}\nredrive = {call}\nrotate = {call}\n");
@@ -236,7 +240,7 @@ mod tests {
             assert!(stream.read(&mut [0; 1024]).await.unwrap() > 0);
             stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").await.unwrap();
         });
-        assert_eq!(carry_out(0, port).await, (Ok(Done::All), 1));
+        assert_eq!(carry_out(0, port).await, (Ok(ActionOutcome::All), 1));
         sender.await.unwrap();
     }
 

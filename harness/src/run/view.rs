@@ -47,8 +47,8 @@ impl View {
         self.updated = now;
         let tally = recorder.tally();
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        self.offered.note(now / SECOND, count(&tally.offers));
-        self.arrived.note(now / SECOND, recorder.arrivals());
+        self.offered.record_second(now / SECOND, count(&tally.offers));
+        self.arrived.record_second(now / SECOND, recorder.arrivals());
         let waiting = waiting.map_or_else(|| "?".to_owned(), |waiting| waiting.to_string());
         let phase = if now < self.lasts_ns { "" } else { ", draining" };
         let at = format!("{} s of {} s{phase}", now / SECOND, self.lasts_ns.div_ceil(SECOND));
@@ -59,11 +59,14 @@ impl View {
             count(&tally.delivered)
         );
         let failed = self.following.as_ref().map(Following::failed).unwrap_or_default();
-        let noted = noted(&recorder.lately(), &failed);
+        let noted = notable_facts(&recorder.lately(), &failed);
         if self.line_at.is_some_and(|line_at| now >= line_at) {
             self.line_at = Some(now.saturating_add(LINE_NS));
             let (offered, arrived) = (self.offered.lately(), self.arrived.lately());
-            tell(&format!("{at}: offered {offered}/s, arrived {arrived}/s, {}", joined(&counts, &noted)));
+            print_message(&format!(
+                "{at}: offered {offered}/s, arrived {arrived}/s, {}",
+                joined(&counts, &noted)
+            ));
         }
         self.bar.set_position(now / 1_000_000);
         let (offered, arrived) = (&self.offered, &self.arrived);
@@ -73,12 +76,12 @@ impl View {
     }
 
     /// Above the display, if there is one.
-    pub(super) fn say(&self, text: &str) {
-        self.bar.suspend(|| tell(text));
+    pub(super) fn print(&self, text: &str) {
+        self.bar.suspend(|| print_message(text));
     }
 }
 
-fn noted(lately: &Lately, failed: &[String]) -> Vec<String> {
+fn notable_facts(lately: &Lately, failed: &[String]) -> Vec<String> {
     let worst = lately.worst.as_ref().filter(|(.., waiting)| *waiting > 0);
     let worst = worst.map(|(_, name, waiting)| format!("most wait for {name}: {waiting}"));
     let fault = lately.fault.as_ref().map(|fault| {
@@ -94,7 +97,7 @@ fn joined(counts: &str, noted: &[String]) -> String {
 }
 
 /// Used while there is no display.
-pub(super) fn tell(text: &str) {
+pub(super) fn print_message(text: &str) {
     use std::io::Write as _;
 
     let _ = writeln!(std::io::stderr().lock(), "{}", hookproof_judge::report::visible(text));
@@ -113,7 +116,7 @@ struct Course {
 }
 
 impl Course {
-    fn note(&mut self, second: u64, count: u64) {
+    fn record_second(&mut self, second: u64, count: u64) {
         let second = usize::try_from(second).unwrap_or(usize::MAX).min(SECONDS_MAX - 1);
         if self.seconds.len() <= second {
             self.seconds.resize(second + 1, 0);
@@ -147,7 +150,7 @@ mod tests {
     fn a_course_shows_the_fullest_second_and_the_rate_of_the_last_whole_one() {
         let mut course = Course::default();
         for (second, count) in [(0, 2), (0, 10), (1, 80), (2, 100), (3, 101)] {
-            course.note(second, count);
+            course.record_second(second, count);
         }
         assert_eq!(course.to_string(), "▂█▃▁ 20/s, 101 in all, 70/s at most");
     }
@@ -155,18 +158,18 @@ mod tests {
     #[test]
     fn what_is_worth_a_word_is_the_worst_lane_of_the_latest_sample_the_last_fault_and_what_failed() {
         let (recorder, _messages) = Recorder::new(16);
-        assert_eq!(noted(&recorder.lately(), &[]), Vec::<String>::new());
+        assert_eq!(notable_facts(&recorder.lately(), &[]), Vec::<String>::new());
         let depth = |t, name: &str, waiting| {
             let json = format!(r#"{{"k":"depth","t":{t},"subscriber":"{name}","waiting":{waiting}}}"#);
-            recorder.keep(serde_json::from_str(&json).unwrap());
+            recorder.record(serde_json::from_str(&json).unwrap());
         };
         for (t, name, waiting) in [(1, "a", 9), (1, "b", 70), (2, "a", 3), (2, "c", 8), (2, "b", 5)] {
             depth(t, name, waiting);
         }
-        recorder.keep(
+        recorder.record(
             serde_json::from_str(r#"{"k":"fault","t":2000000000,"do":"kill","detail":"worker 0"}"#).unwrap(),
         );
-        let told = noted(&recorder.lately(), &["rate.envelope".to_owned()]);
+        let told = notable_facts(&recorder.lately(), &["rate.envelope".to_owned()]);
         let expected = [
             "most wait for c: 8",
             "last done to the sender: kill (worker 0) at 2 s",
@@ -178,8 +181,8 @@ mod tests {
     #[test]
     fn a_long_course_is_folded_and_keeps_its_spike() {
         let mut course = Course::default();
-        (0..200).for_each(|second| course.note(second, second));
-        course.note(200, 1_000);
+        (0..200).for_each(|second| course.record_second(second, second));
+        course.record_second(200, 1_000);
         let shown = course.to_string();
         assert!(shown.chars().take_while(|letter| *letter != ' ').count() <= COLUMNS, "{shown}");
         assert!(shown.contains("█ "), "{shown}");

@@ -162,7 +162,7 @@ impl<'a> Bench<'a> {
                     pass(wait).await;
                 }
                 None => {
-                    self.keep(label, request, want, &exchange);
+                    self.record_exchange(label, request, want, &exchange);
                     return exchange;
                 }
             }
@@ -177,7 +177,7 @@ impl<'a> Bench<'a> {
         succession(&self.settings.target, &self.addresses, requests, self.settings.timeout).await
     }
 
-    pub(super) fn keep(&self, label: &str, request: &Request, want: Want, exchange: &Exchange) {
+    pub(super) fn record_exchange(&self, label: &str, request: &Request, want: Want, exchange: &Exchange) {
         self.look_for_leaks(label, exchange, request);
         let mut recorded = self.recorded.borrow_mut();
         if recorded.len() >= RECORDED_MAX {
@@ -211,7 +211,7 @@ impl<'a> Bench<'a> {
         let headers =
             answer.headers.iter().flat_map(|(_, value)| [value.as_slice(), b"\n"]).collect::<Vec<_>>();
         let told = [headers.concat(), answer.body.clone()].concat();
-        for what in self.told(&told, request) {
+        for what in self.leaks_in(&told, request) {
             let mut leaks = self.leaks.borrow_mut();
             if leaks.len() < RECORDED_MAX {
                 leaks.push(format!("the {} answer to \"{label}\" holds {what}", answer.status));
@@ -219,7 +219,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    fn told(&self, told: &[u8], request: &Request) -> Vec<&'static str> {
+    fn leaks_in(&self, told: &[u8], request: &Request) -> Vec<&'static str> {
         const TRACES: [&str; 12] = [
             "Traceback (most recent call last)",
             "\n    at ",

@@ -136,7 +136,7 @@ fn weigh(
         (Verdict::Warn, _) if settings.strict => Verdict::Fail,
         (other, _) => other,
     };
-    let known = settings.known.why(&entry.id).map(str::to_owned);
+    let known = settings.known.skip_reason(&entry.id).map(str::to_owned);
     Row {
         id: entry.id.clone(),
         section: entry.section().to_owned(),

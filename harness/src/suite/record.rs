@@ -46,7 +46,7 @@ impl Recorded {
         settings: &Settings,
     ) -> Self {
         // Redacts first: half a secret, or an escaped one, would not be recognised.
-        let shown = |head: &[u8], body: &[u8]| shown(&settings.redact(head), &settings.redact(body));
+        let shown = |head: &[u8], body: &[u8]| display_text(&settings.redact(head), &settings.redact(body));
         let answer = match &exchange.outcome {
             Outcome::Answer(answer) => shown(&head(answer), &answer.body),
             _ => String::new(),
@@ -77,7 +77,7 @@ fn head(answer: &Answer) -> Vec<u8> {
     head
 }
 
-fn shown(head: &[u8], body: &[u8]) -> String {
+fn display_text(head: &[u8], body: &[u8]) -> String {
     let cut = |bytes: &[u8], most: usize| {
         let text: String = bytes[..bytes.len().min(most)].escape_ascii().to_string();
         let text =
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn what_is_shown_is_bounded_and_readable() {
-        let text = shown(b"POST / HTTP/1.1\r\nA: b\r\n", &[b'a'; 10_000]);
+        let text = display_text(b"POST / HTTP/1.1\r\nA: b\r\n", &[b'a'; 10_000]);
         assert!(text.starts_with("POST / HTTP/1.1\nA: b\n\naaa") && text.ends_with("… (10000 bytes)"));
     }
 }

@@ -102,7 +102,7 @@ impl Report {
     /// Such an entry would hide the next failure.
     pub fn find_stale(&mut self, settings: &Settings) {
         let stale = self.rows.iter().filter(|row| {
-            settings.known.why(&row.id).is_some()
+            settings.known.skip_reason(&row.id).is_some()
                 && matches!(row.verdict, Verdict::Pass | Verdict::NotApplicable)
         });
         self.stale = stale.map(|row| row.id.clone()).collect();

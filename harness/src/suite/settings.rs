@@ -97,7 +97,7 @@ impl Known {
 
     /// The reason of an expected failure.
     #[must_use]
-    pub fn why(&self, id: &str) -> Option<&str> {
+    pub fn skip_reason(&self, id: &str) -> Option<&str> {
         self.failures.get(id).map(|expected| expected.why.as_str())
     }
 }
@@ -147,9 +147,9 @@ mod tests {
     fn an_expected_failure_has_a_reason_and_may_have_an_end() {
         let text = "['raw.chunked']\nwhy = 'ticket 1'\n['sig.encoding']\nwhy = 'x'\nuntil = '2026-05-01'";
         let known = Known::parse(text, "2026-05-01").unwrap();
-        assert_eq!(known.why("raw.chunked"), Some("ticket 1"));
-        assert_eq!(known.why("sig.encoding"), Some("x"));
-        assert_eq!(Known::parse(text, "2026-05-02").unwrap().why("sig.encoding"), None);
+        assert_eq!(known.skip_reason("raw.chunked"), Some("ticket 1"));
+        assert_eq!(known.skip_reason("sig.encoding"), Some("x"));
+        assert_eq!(Known::parse(text, "2026-05-02").unwrap().skip_reason("sig.encoding"), None);
     }
 
     #[test]

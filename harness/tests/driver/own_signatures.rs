@@ -1,7 +1,7 @@
 //! Signatures of another program, and each part of a request changed.
 
 use hookproof::driver::DriverFile;
-use hookproof_judge::signature::{Key, Scheme, Seen, Wrong};
+use hookproof_judge::signature::{CheckedSignature, Key, Scheme, Wrong};
 use serde::Deserialize;
 
 const OPENSSL: &str = include_str!("../../../scenarios/vectors/own/openssl.json");
@@ -32,7 +32,7 @@ fn scheme(sign: &str) -> Scheme {
     DriverFile::parse(&text, "x.toml").unwrap_or_else(|error| panic!("{error}")).sign.unwrap().scheme
 }
 
-fn verify(scheme: &Scheme, keys: &[Key], headers: &[(&str, &str)], body: &str) -> Seen {
+fn verify(scheme: &Scheme, keys: &[Key], headers: &[(&str, &str)], body: &str) -> CheckedSignature {
     let headers: Vec<(&str, &[u8])> = headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
     scheme.verify(keys, &headers, body.as_bytes())
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::api::Api;
-use crate::{archive, path, root, said, succeeds, there_is};
+use crate::{archive, combined_output, path, root, succeeds, there_is};
 
 const SCENARIO: &str = r#"
 name = "gate"
@@ -99,7 +99,7 @@ impl Job {
         assert!(!self.file("pwned").exists() && !self.file("ba se/pwned").exists(), "a name was executed");
         Step {
             code: ended.status.code(),
-            log: said(&ended),
+            log: combined_output(&ended),
             summary: fs::read_to_string(summary).unwrap(),
             outputs: outputs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
         }

@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 pub(crate) struct Api {
     pub(crate) url: String,
-    kept: Arc<Mutex<Kept>>,
+    kept: Arc<Mutex<ApiState>>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct ApiState {
     comments: Vec<Value>,
     calls: Vec<String>,
     read_only: bool,
@@ -20,7 +20,7 @@ impl Api {
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let kept = Arc::new(Mutex::new(Kept::default()));
+        let kept = Arc::new(Mutex::new(ApiState::default()));
         let shared = Arc::clone(&kept);
         std::thread::spawn(move || {
             for stream in listener.incoming() {
@@ -50,7 +50,7 @@ impl Api {
     }
 }
 
-impl Kept {
+impl ApiState {
     fn add(&mut self, author: &str, body: &str) {
         let id = self.comments.len() + 1;
         self.comments.push(json!({ "id": id, "user": { "login": author }, "body": body }));
@@ -77,7 +77,7 @@ impl Kept {
     }
 }
 
-fn serve(stream: &TcpStream, kept: &mut Kept) {
+fn serve(stream: &TcpStream, kept: &mut ApiState) {
     let mut reader = BufReader::new(stream);
     let mut head = Vec::new();
     loop {

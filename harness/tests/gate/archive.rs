@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use crate::{root, said, succeeds};
+use crate::{combined_output, root, succeeds};
 
 pub(crate) fn target() -> String {
     format!("{}-unknown-linux-musl", std::env::consts::ARCH)
@@ -44,7 +44,7 @@ fn an_archive_is_unpacked_and_one_command_says_a_verdict() {
     let (from, to) = (folder.path().join("rel eases"), folder.path().join("to"));
     releases(&from);
     let output = install(&from, &to);
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", combined_output(&output));
     for file in [
         "share/man/man1/hookproof-run.1",
         "share/man/man1/hookproof-sender-serve.1",
@@ -72,7 +72,7 @@ fn nothing_is_installed_from_an_address_without_tls() {
         ["http://127.0.0.1:9/releases", "HTTP://127.0.0.1:9/releases", "ftp://127.0.0.1:9/releases", &ours]
     {
         let output = install(Path::new(from), &to);
-        let told = said(&output);
+        let told = combined_output(&output);
         assert!(!output.status.success() && told.contains("expected https://"), "{from}: {told}");
     }
     assert!(!to.exists(), "something was installed");
@@ -112,14 +112,14 @@ fn an_archive_without_an_attestation_is_not_installed() {
     };
     tool("gh", "echo \"$@\" >\"$FROM/asked\"; exit 1");
     let output = installed();
-    let told = said(&output);
+    let told = combined_output(&output);
     assert!(!output.status.success() && told.contains("no attestation of a build by some/one"), "{told}");
     assert!(!to.exists(), "something was installed");
     let asked = fs::read_to_string(from.join("asked")).unwrap();
     assert!(asked.starts_with("attestation verify ") && asked.contains("--repo some/one "), "{asked}");
     tool("gh", "exit 0");
     let output = installed();
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", combined_output(&output));
 }
 
 #[test]
@@ -134,9 +134,9 @@ fn an_archive_that_was_changed_is_not_installed() {
     fs::write(&path, bytes).unwrap();
     let output = install(&from, &to);
     assert!(
-        !output.status.success() && said(&output).contains("not what its checksum says"),
+        !output.status.success() && combined_output(&output).contains("not what its checksum says"),
         "{}",
-        said(&output)
+        combined_output(&output)
     );
     assert!(!to.exists(), "something was installed");
 }

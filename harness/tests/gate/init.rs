@@ -1,7 +1,7 @@
 use std::fs;
 use std::process::Command;
 
-use crate::{accuses_nobody, said, succeeds};
+use crate::{accuses_nobody, combined_output, succeeds};
 
 fn init(folder: &std::path::Path) -> std::process::Output {
     Command::new(env!("CARGO_BIN_EXE_hookproof")).arg("init").arg(folder).output().unwrap()
@@ -11,7 +11,7 @@ fn init(folder: &std::path::Path) -> std::process::Output {
 fn what_init_writes_judges_a_sender_once_three_values_are_filled_in() {
     let folder = tempfile::tempdir().unwrap();
     let output = init(folder.path());
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", combined_output(&output));
     let driver = folder.path().join("hookproof/driver.toml");
     let text = fs::read_to_string(&driver).unwrap();
     let rows = [
@@ -46,7 +46,10 @@ fn nothing_is_written_over() {
     fs::create_dir_all(workflow.parent().unwrap()).unwrap();
     fs::write(&workflow, "mine").unwrap();
     let output = init(folder.path());
-    assert!(output.status.code() == Some(64) && said(&output).contains("hookproof.yml is there already"));
+    assert!(
+        output.status.code() == Some(64)
+            && combined_output(&output).contains("hookproof.yml is there already")
+    );
     assert_eq!(fs::read_to_string(&workflow).unwrap(), "mine");
     assert!(!folder.path().join("hookproof").exists(), "half of it was written");
 }

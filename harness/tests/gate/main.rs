@@ -44,7 +44,7 @@ fn verdicts(report: &Path) -> BTreeMap<String, String> {
 /// On a busy machine a run may be inconclusive, and then it must report that the harness was late.
 #[track_caller]
 fn accuses_nobody(output: &Output, report: &Path) {
-    let (code, said, verdicts) = (output.status.code(), said(output), verdicts(report));
+    let (code, said, verdicts) = (output.status.code(), combined_output(output), verdicts(report));
     assert!(!verdicts.values().any(|status| status == "fail"), "{said}");
     for id in ["loss.none", "identity.body"] {
         assert_eq!(verdicts[id], "pass", "{id}: {said}");
@@ -56,13 +56,13 @@ fn was_late(verdicts: &BTreeMap<String, String>) -> bool {
     verdicts.iter().any(|(id, status)| id.starts_with("harness.") && status == "inconclusive")
 }
 
-fn said(output: &Output) -> String {
+fn combined_output(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
 #[track_caller]
 fn succeeds(command: &mut Command) -> String {
     let output = command.output().unwrap();
-    assert!(output.status.success(), "{command:?}: {}", said(&output));
-    said(&output)
+    assert!(output.status.success(), "{command:?}: {}", combined_output(&output));
+    combined_output(&output)
 }

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 
-use crate::{accuses_nobody, archive, path, root, said, succeeds, there_is, verdicts, was_late};
+use crate::{accuses_nobody, archive, combined_output, path, root, succeeds, there_is, verdicts, was_late};
 
 fn blocks(page: &str, language: &str) -> Vec<String> {
     let text = fs::read_to_string(root().join("docs").join(page)).unwrap();
@@ -53,9 +53,9 @@ fn the_page_on_ci_works_in_any_shell() {
             "run" => accuses_nobody(&output, &report),
             // If one of two runs was late, it is worse than the other.
             "compare" if was_late(&verdicts(&report)) => {
-                assert!(said(&output).contains(" worse, "), "{}", said(&output));
+                assert!(combined_output(&output).contains(" worse, "), "{}", combined_output(&output));
             }
-            _ => assert!(output.status.success(), "{command}: {}", said(&output)),
+            _ => assert!(output.status.success(), "{command}: {}", combined_output(&output)),
         }
     }
     let summary = fs::read_to_string(folder.path().join("summary.md")).unwrap();
@@ -116,20 +116,20 @@ fn the_page_for_partners_judges_a_receiver() {
 
     let [judge, explain] = commands(&elsewhere(judge)).try_into().unwrap();
     let output = shell(&format!("{judge} --json=report.json"), folder.path(), &variables).output().unwrap();
-    assert!(matches!(output.status.code(), Some(0 | 2)), "{}", said(&output));
+    assert!(matches!(output.status.code(), Some(0 | 2)), "{}", combined_output(&output));
     let report = fs::read(folder.path().join("report.json")).unwrap();
     let report: serde_json::Value = serde_json::from_slice(&report).unwrap();
-    assert_eq!(report["counts"]["fail"], 0, "{}", said(&output));
+    assert_eq!(report["counts"]["fail"], 0, "{}", combined_output(&output));
     for case in ["sig.base64-junk", "replay.after-restart", "replay.after-failure"] {
         let row = report["rows"].as_array().unwrap().iter().find(|row| row["id"] == case).unwrap();
-        assert_eq!(row["verdict"], "pass", "{case}: {}", said(&output));
+        assert_eq!(row["verdict"], "pass", "{case}: {}", combined_output(&output));
     }
     assert!(folder.path().join("report/receiver.html").exists());
     assert!(run(&explain, folder.path(), &[]).contains("sig.base64-junk"));
 
     let [load, end] = commands(&elsewhere(load)).try_into().unwrap();
     let output = shell(&load, folder.path(), &variables).output().unwrap();
-    let (code, told) = (output.status.code(), said(&output));
+    let (code, told) = (output.status.code(), combined_output(&output));
     // The machine's load decides how late the generator is.
     assert!(code == Some(0) || code == Some(2) && told.contains("\ngenerator-limited: "), "{code:?}: {told}");
     let all = ["100 due, 0 missed, 0 unanswered\n", "answers    100 × 204\n"];
@@ -150,7 +150,7 @@ fn the_quick_start_shows_a_pass_a_bug_and_a_plan() {
     let report = folder.path().join("reports/runs/first/report.json");
     for command in commands(&blocks("quick-start.md", "sh").concat()) {
         let output = shell(&command, folder.path(), &[]).output().unwrap();
-        let (code, said) = (output.status.code(), said(&output));
+        let (code, said) = (output.status.code(), combined_output(&output));
         match command.split(' ').nth(1).unwrap() {
             "run" => accuses_nobody(&output, &report),
             "sim" => assert!(code == Some(1) && said.contains("retry.after-429"), "{code:?}: {said}"),
@@ -173,7 +173,11 @@ fn the_pages_for_operators_make_a_delivery_a_copy_and_a_diagnosis() {
     for command in commands(&blocks("troubleshooting.md", "sh").concat()) {
         // A delivery is due and no process delivers: `doctor` ends with 1.
         let output = shell(&command, folder.path(), &[]).output().unwrap();
-        assert!(matches!(output.status.code(), Some(0 | 1)), "{command}: {}", crate::said(&output));
+        assert!(
+            matches!(output.status.code(), Some(0 | 1)),
+            "{command}: {}",
+            crate::combined_output(&output)
+        );
     }
 }
 
@@ -181,5 +185,5 @@ fn the_pages_for_operators_make_a_delivery_a_copy_and_a_diagnosis() {
 fn a_command_of_a_page_that_fails_is_noticed() {
     let folder = tempfile::tempdir().unwrap();
     let output = shell("hookproof run no-such.toml\ntrue", folder.path(), &[]).output().unwrap();
-    assert_eq!(output.status.code(), Some(64), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(64), "{}", combined_output(&output));
 }

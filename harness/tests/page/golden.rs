@@ -10,7 +10,7 @@ use hookproof::suite::{Recorded, Report, Row};
 use hookproof_judge::catalogue::{Severity, Verdict};
 use hookproof_judge::scenario::Scenario;
 use hookproof_simulator::plan::machine::Machine;
-use hookproof_simulator::plan::{Asked, page, plan};
+use hookproof_simulator::plan::{PlanRequest, page, plan};
 
 #[track_caller]
 fn check(name: &str, html: &str) {
@@ -44,10 +44,10 @@ fn outline(html: &str) -> String {
 fn trace(name: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     // The page then names no local folder.
-    made(&root, "check", &PathBuf::from("scenarios/traces").join(name))
+    render_page(&root, "check", &PathBuf::from("scenarios/traces").join(name))
 }
 
-fn made(here: &Path, command: &str, file: &Path) -> String {
+fn render_page(here: &Path, command: &str, file: &Path) -> String {
     let folder = tempfile::tempdir().expect("a folder");
     let page = folder.path().join("page.html");
     let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_hookproof"));
@@ -81,7 +81,7 @@ pub(crate) fn thousand() -> String {
     let text = "name = \"many\"\n[[traffic]]\nshape = \"steady\"\nrate = \"4/s\"\nlasts = \"1s\"\n[[subscriber]]\nname = \"many\"\n\
                 count = 1000\n";
     std::fs::write(folder.path().join("many.toml"), text).expect("written");
-    made(folder.path(), "sim", Path::new("many.toml"))
+    render_page(folder.path(), "sim", Path::new("many.toml"))
 }
 
 fn receiver() -> String {
@@ -144,7 +144,7 @@ fn small_plan() -> String {
     let text = "name = \"small\"\n[[traffic]]\nshape = \"burst\"\nevents = 40\n[[subscriber]]\nname = \"partner\"\n\
                 limit = { rate = \"10/s\", burst = 5 }\n";
     let scenario = Scenario::from_text(text, "small.toml").expect("valid");
-    let asked = Asked {
+    let asked = PlanRequest {
         slos: Vec::new(),
         carry: None,
         headroom: false,

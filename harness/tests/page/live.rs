@@ -5,7 +5,7 @@ use hookproof::run::PageServer;
 
 use super::Page;
 
-fn got(address: std::net::SocketAddr) -> String {
+fn get_page(address: std::net::SocketAddr) -> String {
     let mut stream = TcpStream::connect(address).expect("it listens");
     stream.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").expect("written");
     let mut answer = String::new();
@@ -17,7 +17,7 @@ fn got(address: std::net::SocketAddr) -> String {
 #[test]
 fn the_page_of_a_run_follows_it_and_says_when_nothing_comes_any_more() {
     let server = PageServer::open("127.0.0.1:0".parse().expect("an address")).expect("a server");
-    let first = got(server.address());
+    let first = get_page(server.address());
     let Some(page) = Page::of("the_page_of_a_run_follows_it", String::new()) else { return };
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");

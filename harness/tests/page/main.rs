@@ -53,10 +53,10 @@ struct Page {
 
 fn page(test: &str, trace: &str) -> Option<Page> {
     let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/traces").join(trace);
-    made(test, |command| command.arg("check").arg(trace))
+    render_page(test, |command| command.arg("check").arg(trace))
 }
 
-fn made(test: &str, arguments: impl FnOnce(&mut Command) -> &mut Command) -> Option<Page> {
+fn render_page(test: &str, arguments: impl FnOnce(&mut Command) -> &mut Command) -> Option<Page> {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("report.html");
     let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof"));

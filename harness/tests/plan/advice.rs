@@ -2,20 +2,20 @@ use hookproof_judge::scenario::Scenario;
 use hookproof_simulator::plan::advice::Why;
 use hookproof_simulator::plan::judge::breaches;
 use hookproof_simulator::plan::scale::scaled;
-use hookproof_simulator::plan::{Asked, Plan, answer, page, plan, table, with_patch};
+use hookproof_simulator::plan::{Plan, PlanRequest, answer, page, plan, table, with_patch};
 use hookproof_simulator::sim::{Keep, Options, simulate};
 
-use crate::{asked, launch};
+use crate::{launch, plan_request};
 
 const SLOS: [&str; 1] = ["p95<20s"];
 
 fn planned(scenario: &Scenario, slos: &[&str], carry: u64, seeds: u64) -> Plan {
-    plan(scenario, &Asked { headroom: true, carry: Some(carry), seeds, ..asked(slos) }).unwrap()
+    plan(scenario, &PlanRequest { headroom: true, carry: Some(carry), seeds, ..plan_request(slos) }).unwrap()
 }
 
 fn holds(scenario: &Scenario, slos: &[&str], seed: u64) -> bool {
-    let options = Options { keep: Keep::Figures, seed: Some(seed), ..asked(&[]).options };
-    breaches(scenario, &asked(slos).slos, &simulate(scenario, &options).unwrap().figures).is_empty()
+    let options = Options { keep: Keep::Figures, seed: Some(seed), ..plan_request(&[]).options };
+    breaches(scenario, &plan_request(slos).slos, &simulate(scenario, &options).unwrap().figures).is_empty()
 }
 
 #[test]

@@ -1,13 +1,13 @@
 use hookproof_judge::scenario::Scenario;
 use hookproof_simulator::plan::scale::scaled;
-use hookproof_simulator::plan::{Asked, Plan, answer, page, plan, table};
+use hookproof_simulator::plan::{Plan, PlanRequest, answer, page, plan, table};
 use hookproof_simulator::sim::Model;
 
-use crate::asked;
+use crate::plan_request;
 
 fn stretched(text: &str, slos: &[&str], carry: Option<u64>) -> Plan {
     let scenario = Scenario::from_text(text, "further.toml").unwrap();
-    plan(&scenario, &Asked { headroom: true, carry, ..asked(slos) }).unwrap()
+    plan(&scenario, &PlanRequest { headroom: true, carry, ..plan_request(slos) }).unwrap()
 }
 
 fn steady(rate: &str, lasts: &str, subscriber: &str) -> String {
@@ -65,7 +65,7 @@ fn commits_take_as_long_at_every_load() {
     let text = steady("20000/s", "10s", "name = \"s\"\nevents = [\"a\"]")
         + "[events]\ntypes = { \"a\" = 1, \"b\" = 999 }\ndata_bytes = \"100..100\"\n";
     let more = scaled(&Scenario::from_text(&text, "further.toml").unwrap(), 3_000);
-    let plan = plan(&more, &Asked { headroom: false, ..asked(&["p95<150ms"]) }).unwrap();
+    let plan = plan(&more, &PlanRequest { headroom: false, ..plan_request(&["p95<150ms"]) }).unwrap();
     assert_eq!((plan.breaches.len(), plan.model_errors.len()), (0, 0), "{:?}", plan.breaches);
     assert!(table(&plan).contains("model: a commit takes 300 µs to 2 ms, at every load"), "{}", table(&plan));
 }
@@ -74,7 +74,7 @@ fn commits_take_as_long_at_every_load() {
 fn a_plan_with_long_commits_has_bounds_that_know_them() {
     let text = steady("20/s", "10s", "name = \"s\"\nlimit = { rate = \"40/s\", burst = 20, in_flight = 20 }");
     let scenario = Scenario::from_text(&text, "further.toml").unwrap();
-    let mut long = asked(&["p95<150ms"]);
+    let mut long = plan_request(&["p95<150ms"]);
     long.options.model = Some(Model { commit_ns: (500_000_000, 700_000_000), ..Model::CLOSE });
     let plan = plan(&scenario, &long).unwrap();
     assert_eq!(plan.model_errors, [""; 0]);

@@ -3,28 +3,28 @@ use hookproof_simulator::plan::headroom::Headroom;
 use hookproof_simulator::plan::judge::breaches;
 use hookproof_simulator::plan::scale::scaled;
 use hookproof_simulator::plan::slo::Slo;
-use hookproof_simulator::plan::{Asked, Plan, answer, page, plan, table};
+use hookproof_simulator::plan::{Plan, PlanRequest, answer, page, plan, table};
 use hookproof_simulator::sim::{Keep, Model, Options, simulate};
 
-use crate::{asked, launch};
+use crate::{launch, plan_request};
 
 const SLOS: [&str; 3] = ["p95<20s", "shed=0", "drain<10m"];
 
 fn planned() -> (Plan, Headroom) {
-    let plan = plan(&launch(), &Asked { headroom: true, ..asked(&SLOS) }).unwrap();
+    let plan = plan(&launch(), &PlanRequest { headroom: true, ..plan_request(&SLOS) }).unwrap();
     let headroom = plan.headroom.clone().unwrap();
     (plan, headroom)
 }
 
 fn holds(scenario: &Scenario, slos: &[Slo]) -> bool {
-    let options = Options { keep: Keep::Figures, ..asked(&[]).options };
+    let options = Options { keep: Keep::Figures, ..plan_request(&[]).options };
     breaches(scenario, slos, &simulate(scenario, &options).unwrap().figures).is_empty()
 }
 
 #[test]
 fn the_headroom_is_confirmed_by_simulation_on_both_sides() {
     let (plan, headroom) = planned();
-    let slos = asked(&SLOS).slos;
+    let slos = plan_request(&SLOS).slos;
     let carries = headroom.carries.unwrap();
     assert!(carries > 1_000, "{headroom:?}");
     assert!(holds(&scaled(&launch(), carries * 95 / 100), &slos), "fails at 0.95 of {carries}");
@@ -38,7 +38,8 @@ fn the_headroom_is_confirmed_by_simulation_on_both_sides() {
 
 #[test]
 fn a_launch_that_does_not_fit_says_which_part_of_it_does() {
-    let plan = plan(&launch(), &Asked { headroom: true, ..asked(&["partner-c.p95<2s"]) }).unwrap();
+    let plan =
+        plan(&launch(), &PlanRequest { headroom: true, ..plan_request(&["partner-c.p95<2s"]) }).unwrap();
     let headroom = plan.headroom.clone().unwrap();
     assert!(headroom.carries.unwrap() < 1_000);
     assert_eq!(headroom.carry, 1_000);
@@ -47,7 +48,7 @@ fn a_launch_that_does_not_fit_says_which_part_of_it_does() {
 
 #[test]
 fn simulated_figures_stay_inside_their_bounds() {
-    let honest = plan(&launch(), &asked(&[])).unwrap();
+    let honest = plan(&launch(), &plan_request(&[])).unwrap();
     assert!(honest.model_errors.is_empty(), "{:?}", honest.model_errors);
     for lane in &honest.lanes {
         let bound = lane.bound.unwrap();
@@ -67,14 +68,14 @@ fn a_service_is_no_faster_than_its_requests_in_flight() {
 fn an_endpoint_that_fails_for_good_has_no_bound_and_its_reason() {
     let text = launch().text + "\n[[subscriber.behaviour]]\nanswer = 500\nshare = 0.1\n";
     let scenario = Scenario::from_text(&text, "launch.toml").unwrap();
-    let plan = plan(&scenario, &asked(&[])).unwrap();
+    let plan = plan(&scenario, &plan_request(&[])).unwrap();
     assert_eq!(plan.lanes[2].bound.err(), Some("it may fail at any time, so no service is sure"));
     assert!(table(&plan).contains("no bound for partner-c: it may fail at any time"));
 }
 
 #[test]
 fn the_page_holds_everything_and_needs_nothing() {
-    let plan = plan(&launch(), &asked(&SLOS)).unwrap();
+    let plan = plan(&launch(), &plan_request(&SLOS)).unwrap();
     let page = page(&plan);
     for part in ["prefers-color-scheme:dark", "<svg", "class=\"bound\"", "partner-c", "Backlog", "Latency"] {
         assert!(page.contains(part), "no {part}");

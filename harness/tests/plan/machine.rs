@@ -1,8 +1,8 @@
 use hookproof_judge::scenario::Scenario;
 use hookproof_simulator::plan::machine::{Machine, NAME};
-use hookproof_simulator::plan::{Asked, Plan, answer, page, plan, table};
+use hookproof_simulator::plan::{Plan, PlanRequest, answer, page, plan, table};
 
-use crate::asked;
+use crate::plan_request;
 
 fn planned(sender: &str, subscriber: &str, machine: Machine) -> Plan {
     let text = format!(
@@ -10,7 +10,7 @@ fn planned(sender: &str, subscriber: &str, machine: Machine) -> Plan {
          [[subscriber]]\nname = \"a\"\n{subscriber}"
     );
     let scenario = Scenario::from_text(&text, "machine.toml").unwrap();
-    plan(&scenario, &Asked { headroom: true, machine, ..asked(&["p95<2s"]) }).unwrap()
+    plan(&scenario, &PlanRequest { headroom: true, machine, ..plan_request(&["p95<2s"]) }).unwrap()
 }
 
 fn carrying(per_second: u64) -> Machine {

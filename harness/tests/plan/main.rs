@@ -19,7 +19,7 @@ mod sure;
 use std::path::{Path, PathBuf};
 
 use hookproof_judge::scenario::Scenario;
-use hookproof_simulator::plan::Asked;
+use hookproof_simulator::plan::PlanRequest;
 use hookproof_simulator::plan::machine::Machine;
 use hookproof_simulator::sim::Options;
 
@@ -32,8 +32,8 @@ pub(crate) fn launch() -> Scenario {
     Scenario::from_text(&text, "capacity-launch.toml").unwrap()
 }
 
-pub(crate) fn asked(slos: &[&str]) -> Asked {
-    Asked {
+pub(crate) fn plan_request(slos: &[&str]) -> PlanRequest {
+    PlanRequest {
         slos: slos.iter().map(|slo| slo.parse().unwrap()).collect(),
         carry: None,
         headroom: false,

@@ -1,7 +1,7 @@
 use hookproof_judge::scenario::Scenario;
-use hookproof_simulator::plan::{Asked, Plan, plan};
+use hookproof_simulator::plan::{Plan, PlanRequest, plan};
 
-use crate::asked;
+use crate::plan_request;
 
 fn broken(text: &str, slos: &[&str]) -> Vec<String> {
     let breaches = planned(text, slos).breaches;
@@ -10,7 +10,7 @@ fn broken(text: &str, slos: &[&str]) -> Vec<String> {
 
 fn planned(text: &str, slos: &[&str]) -> Plan {
     let scenario = Scenario::from_text(text, "owed.toml").unwrap();
-    plan(&scenario, &Asked { headroom: false, ..asked(slos) }).unwrap()
+    plan(&scenario, &PlanRequest { headroom: false, ..plan_request(slos) }).unwrap()
 }
 
 const STEADY: &str = "name = \"owed\"\ndrain = \"30s\"\n\

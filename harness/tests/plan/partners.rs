@@ -1,11 +1,11 @@
 use hookproof_simulator::plan::{plan, sheets};
 
-use crate::{asked, launch};
+use crate::{launch, plan_request};
 
 #[test]
 fn a_sheet_says_what_the_partner_will_see_and_nothing_of_others() {
     let scenario = launch();
-    let plan = plan(&scenario, &asked(&[])).unwrap();
+    let plan = plan(&scenario, &plan_request(&[])).unwrap();
     let sheets: Vec<_> = sheets(&scenario, &plan).collect();
     let names: Vec<&str> = sheets.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["partner-a.md", "partner-b.md", "partner-c.md"]);

@@ -1,9 +1,9 @@
 use hookproof_play::traffic::Schedule;
 use hookproof_simulator::plan::headroom::Point;
 use hookproof_simulator::plan::launch::With;
-use hookproof_simulator::plan::{Asked, Plan, page, plan, table};
+use hookproof_simulator::plan::{Plan, PlanRequest, page, plan, table};
 
-use crate::{asked, launch, shipped};
+use crate::{launch, plan_request, shipped};
 
 fn what_if(question: &str, headroom: bool) -> Plan {
     let mut scenario = launch();
@@ -11,7 +11,7 @@ fn what_if(question: &str, headroom: bool) -> Plan {
     if !question.is_empty() {
         question.parse::<With>().unwrap().apply(&mut scenario, &schedule).unwrap();
     }
-    plan(&scenario, &Asked { headroom, ..asked(&["p95<20s"]) }).unwrap()
+    plan(&scenario, &PlanRequest { headroom, ..plan_request(&["p95<20s"]) }).unwrap()
 }
 
 fn p99(plan: &Plan, name: &str) -> u64 {

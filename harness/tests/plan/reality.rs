@@ -6,10 +6,10 @@ use hookproof_judge::scenario::{Scenario, Shape};
 use hookproof_judge::trace::Trace;
 use hookproof_simulator::plan::scale::{AS_IT_STANDS, scaled};
 use hookproof_simulator::plan::slo::{Measure, NEVER, Slo};
-use hookproof_simulator::plan::{Asked, answer, plan};
+use hookproof_simulator::plan::{PlanRequest, answer, plan};
 use serde_json::Value;
 
-use crate::asked;
+use crate::plan_request;
 
 const SEEDS: u64 = 5;
 
@@ -93,7 +93,8 @@ fn real_runs_pass_below_the_answer_and_break_above_it() {
     let mut wrong = Vec::new();
     for (text, slo) in [(RATE, "p95<4s"), (DRAIN, "drain<15s"), (SHED, "shed=0")] {
         let scenario = Scenario::from_text(text, "real.toml").unwrap();
-        let found = plan(&scenario, &Asked { headroom: true, seeds: SEEDS, ..asked(&[slo]) }).unwrap();
+        let found =
+            plan(&scenario, &PlanRequest { headroom: true, seeds: SEEDS, ..plan_request(&[slo]) }).unwrap();
         let carries = found.headroom.as_ref().unwrap().carries.unwrap();
         println!("{}: {}", scenario.name, answer(&found));
         let slo: Slo = slo.parse().unwrap();

@@ -3,13 +3,13 @@ use hookproof_simulator::plan::headroom::Headroom;
 use hookproof_simulator::plan::interval::Interval;
 use hookproof_simulator::plan::judge::breaches;
 use hookproof_simulator::plan::scale::scaled;
-use hookproof_simulator::plan::{Asked, answer, page, plan, with_patch};
+use hookproof_simulator::plan::{PlanRequest, answer, page, plan, with_patch};
 use hookproof_simulator::sim::{Keep, Options, simulate};
 
-use crate::{asked, launch};
+use crate::{launch, plan_request};
 
 fn stretched(scenario: &Scenario, slos: &[&str], seeds: u64) -> Headroom {
-    plan(scenario, &Asked { headroom: true, seeds, ..asked(slos) }).unwrap().headroom.unwrap()
+    plan(scenario, &PlanRequest { headroom: true, seeds, ..plan_request(slos) }).unwrap().headroom.unwrap()
 }
 
 fn by_chance() -> Scenario {
@@ -27,7 +27,7 @@ fn a_few_types_of_many() -> Scenario {
 }
 
 /// Pairs of a handful of seeds and another seed: those inside the handful's interval, and all.
-fn held(carried: &[u64], handful: usize) -> (usize, usize) {
+fn coverage(carried: &[u64], handful: usize) -> (usize, usize) {
     let (mut held, mut all) = (0, 0);
     for (place, few) in carried.chunks_exact(handful).enumerate() {
         let edges: Vec<(u64, u64)> = few.iter().map(|one| (*one, *one)).collect();
@@ -43,7 +43,8 @@ fn held(carried: &[u64], handful: usize) -> (usize, usize) {
 
 #[test]
 fn the_answer_carries_its_interval_and_how_many_seeds_it_stands_on() {
-    let plan = plan(&by_chance(), &Asked { headroom: true, seeds: 4, ..asked(&["p95<2s"]) }).unwrap();
+    let plan =
+        plan(&by_chance(), &PlanRequest { headroom: true, seeds: 4, ..plan_request(&["p95<2s"]) }).unwrap();
     let headroom = plan.headroom.clone().unwrap();
     let interval = headroom.interval.unwrap();
     let carries = headroom.carries.unwrap();
@@ -63,7 +64,7 @@ fn a_load_that_some_seed_fails_is_not_said_to_hold() {
     let mut carried: Vec<u64> = headroom.seeds.iter().copied().flatten().collect();
     carried.sort_unstable();
     let middle = scaled(&by_chance(), carried[2].midpoint(carried[3]));
-    let plan = plan(&middle, &Asked { headroom: true, seeds: 6, ..asked(&["p95<2s"]) }).unwrap();
+    let plan = plan(&middle, &PlanRequest { headroom: true, seeds: 6, ..plan_request(&["p95<2s"]) }).unwrap();
     let short = plan.headroom.as_ref().unwrap().short;
     assert!((1..6).contains(&short) && !plan.holds(), "{short}");
     assert!(answer(&plan).contains(&format!("and this traffic fails in {short} of 6")), "{}", answer(&plan));
@@ -76,7 +77,7 @@ fn advice_stands_on_the_seeds_that_the_answer_stands_on() {
     // The scenario's own seed carries it; the median seed does not.
     let carry = headroom.seeds[0];
     assert!(carry > headroom.fails, "{headroom:?}");
-    let asked = Asked { headroom: true, seeds: 3, carry, ..asked(&["p95<2s"]) };
+    let asked = PlanRequest { headroom: true, seeds: 3, carry, ..plan_request(&["p95<2s"]) };
     let plan = plan(&scenario, &asked).unwrap();
     let headroom = plan.headroom.clone().unwrap();
     assert!(answer(&plan).contains(": to carry ") && headroom.advice.changes.len() > 1, "{}", answer(&plan));
@@ -99,7 +100,7 @@ fn advice_stands_on_the_seeds_that_the_answer_stands_on() {
 
 #[test]
 fn a_load_that_needs_no_change_is_said_to_need_none() {
-    let asked = Asked { headroom: true, seeds: 2, carry: Some(1_000), ..asked(&["p95<2s"]) };
+    let asked = PlanRequest { headroom: true, seeds: 2, carry: Some(1_000), ..plan_request(&["p95<2s"]) };
     let plan = plan(&by_chance(), &asked).unwrap();
     let advice = plan.headroom.clone().unwrap().advice;
     assert_eq!((advice.changes.len(), advice.trial), (0, None));
@@ -109,7 +110,8 @@ fn a_load_that_needs_no_change_is_said_to_need_none() {
 
 #[test]
 fn a_spread_without_measure_is_drawn_and_told_within_what_was_tried() {
-    let mut plan = plan(&by_chance(), &Asked { headroom: true, seeds: 2, ..asked(&["p95<2s"]) }).unwrap();
+    let mut plan =
+        plan(&by_chance(), &PlanRequest { headroom: true, seeds: 2, ..plan_request(&["p95<2s"]) }).unwrap();
     let headroom = plan.headroom.as_mut().unwrap();
     headroom.interval = Some(Interval { low: 1, high: u64::MAX, seeds: 2 });
     assert!(page(&plan).contains("Load against time"));
@@ -133,7 +135,7 @@ fn intervals_hold_in_about_nineteen_of_twenty_other_seeds() {
         let carried = stretched(&scenario, &slos, SEEDS).seeds;
         let mut carried: Vec<u64> = carried.into_iter().map(Option::unwrap).collect();
         for handful in [3, 5, 10] {
-            let (held, all) = held(&carried, handful);
+            let (held, all) = coverage(&carried, handful);
             println!("{name}: by {handful} seeds each, {held} of {all} hold");
             assert!(held * 100 >= all * 92, "{name}: by {handful} seeds each, {held} of {all} hold");
         }

@@ -1,14 +1,14 @@
 use hookproof_judge::scenario::Scenario;
 use hookproof_simulator::plan::plan;
 
-use crate::asked;
+use crate::plan_request;
 
 /// The simulation never exceeds the bound.
 fn bound(traffic: &str, subscriber: &str) -> Result<u64, &'static str> {
     let text =
         format!("name = \"sure\"\ndrain = \"60s\"\n{traffic}[[subscriber]]\nname = \"a\"\n{subscriber}");
     let scenario = Scenario::from_text(&text, "sure.toml").unwrap();
-    let plan = plan(&scenario, &asked(&["dead<1000"])).unwrap();
+    let plan = plan(&scenario, &plan_request(&["dead<1000"])).unwrap();
     assert_eq!(plan.model_errors, [""; 0]);
     plan.lanes[0].bound.map(|bound| bound.delay_ns)
 }

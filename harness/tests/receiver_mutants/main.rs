@@ -119,7 +119,7 @@ fn every_flaw_is_caught_by_the_case_that_names_it() {
     println!("{matrix}");
     let problems: Vec<_> = rows.iter().flat_map(|(.., problems)| problems).collect();
     assert!(problems.is_empty(), "{problems:#?}");
-    hold(&matrix, &kept());
+    hold(&matrix, &matrix_path());
 }
 
 /// The machine decides whether it also detects other flaws.
@@ -145,7 +145,7 @@ fn matrix(rows: &str) -> String {
     text + rows
 }
 
-fn kept() -> PathBuf {
+fn matrix_path() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../reports/kill-matrix-receivers.md")
 }
 

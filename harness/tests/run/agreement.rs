@@ -50,7 +50,7 @@ fn database(folder: &Path) -> Option<PathBuf> {
     own.or_else(|| folders.iter().find_map(|folder| database(folder)))
 }
 
-fn told(database: &Path) -> BTreeMap<String, (u64, u64)> {
+fn waits_and_latencies(database: &Path) -> BTreeMap<String, (u64, u64)> {
     let reader = SqliteReader::open(database).unwrap();
     let ids = DeliveryIds::new(reader.glance().unwrap().identity);
     let filter = Filter { lane: None, place: Some(Place::Delivered) };
@@ -98,7 +98,7 @@ fn the_senders_first_attempts_waited_as_long_as_the_harness_saw_in_every_percent
     assert_eq!(run.child.wait().unwrap().code(), Some(0));
     let database = database(&run.out()).expect("the sender's database is kept with the run");
     let trace = Trace::open(&run.out().join("trace.jsonl")).unwrap();
-    let waits = waits(&trace, &told(&database));
+    let waits = waits(&trace, &waits_and_latencies(&database));
     assert_eq!(waits.len(), 240);
     for (number, Wait { least, told, most }) in waits.iter().enumerate() {
         let fits = *least <= told + SLACK && *told <= most + SLACK;

@@ -3,7 +3,7 @@ use std::net::{SocketAddr, TcpStream};
 
 use super::{Ended, QUIET, start};
 
-fn asked(address: SocketAddr, request: &str) -> String {
+fn answer_to(address: SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
@@ -23,7 +23,7 @@ fn a_run_is_shown_while_it_goes_on_and_browsers_that_stall_change_nothing() {
     let address: SocketAddr = address.unwrap_or_else(|| panic!("{first}")).parse().unwrap();
     assert!(address.ip().is_loopback());
     let page = loop {
-        let page = asked(address, "GET / HTTP/1.1\r\nhost: localhost\r\n\r\n");
+        let page = answer_to(address, "GET / HTTP/1.1\r\nhost: localhost\r\n\r\n");
         assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
         if page.contains("goes on; in ") {
             break page;

@@ -105,7 +105,7 @@ const SLOWED: &str = "[[fault]]\nat = \"1s\"\ndo = \"partition\"\nhow = \"delay\
 const HALF_OPEN: &str =
     "[[fault]]\nat = \"1s\"\ndo = \"partition\"\nhow = \"half-open\"\nworker = 0\nlasts = \"2s\"\n";
 
-fn taken(trace: &Trace) -> impl Iterator<Item = (u64, u64, u64)> {
+fn accepted(trace: &Trace) -> impl Iterator<Item = (u64, u64, u64)> {
     let offered = |token: u64| trace.offers.iter().find(|offer| offer.token == token).unwrap().t;
     trace.accepted.iter().map(move |one| (one.token, offered(one.token), one.t))
 }
@@ -132,7 +132,7 @@ fn a_node_with_a_slow_way_to_its_server_is_answered_as_much_later() {
     let (there_and_back, fault) = (100_000_000, &trace.faults[0]);
     // The call returns at once if its answer would come after the partition's end.
     let slowed = |from: u64| fault.t < from && from + there_and_back < fault.until.unwrap();
-    let taken: Vec<_> = taken(&trace).filter(|(_, from, _)| slowed(*from)).collect();
+    let taken: Vec<_> = accepted(&trace).filter(|(_, from, _)| slowed(*from)).collect();
     assert!(!taken.is_empty(), "nothing was offered meanwhile");
     assert!(taken.iter().all(|(_, from, until)| until - from >= there_and_back), "{taken:?}");
 }
@@ -143,11 +143,11 @@ fn a_node_that_is_heard_and_hears_nothing_takes_no_event_before_it_does() {
     let fault = &trace.faults[0];
     let ends = fault.until.unwrap();
     let during = |t: u64| fault.t < t && t < ends;
-    let told: Vec<_> = taken(&trace).filter(|(_, from, until)| during(*from) && during(*until)).collect();
+    let told: Vec<_> = accepted(&trace).filter(|(_, from, until)| during(*from) && during(*until)).collect();
     assert_eq!(told, [], "it was told of a commit");
     // Perhaps all permitted calls began before the partition.
     let half = u64::midpoint(fault.t, ends);
-    assert!(taken(&trace).any(|(_, from, until)| from < half && ends <= until), "nothing had to wait");
+    assert!(accepted(&trace).any(|(_, from, until)| from < half && ends <= until), "nothing had to wait");
 }
 
 #[tokio::test]

@@ -30,7 +30,7 @@ impl Journal {
         (Self { file, pending: String::new(), database }, past)
     }
 
-    pub(crate) fn keep(&mut self, line: &Value) {
+    pub(crate) fn append(&mut self, line: &Value) {
         self.pending.push_str(&line.to_string());
         self.pending.push('\n');
     }

@@ -193,7 +193,7 @@ impl Lane {
         self.queue.values().find(|one| full && !one.open).map(|one| one.n)
     }
 
-    pub(crate) fn held(&self) -> usize {
+    pub(crate) fn queued(&self) -> usize {
         self.queue.values().map(|one| one.events).sum()
     }
 

@@ -147,8 +147,8 @@ impl Sender {
         self.changed.notify_waiters();
     }
 
-    fn note(&self, line: Value) {
-        self.journal.borrow_mut().keep(&line);
+    fn append_to_journal(&self, line: Value) {
+        self.journal.borrow_mut().append(&line);
     }
 
     pub(crate) fn subscribe(self: &Rc<Self>, settings: &Value) -> Value {
@@ -159,7 +159,7 @@ impl Sender {
             settings["secret"].clone_from(first);
         }
         self.first_secret.borrow_mut().get_or_insert_with(|| settings["secret"].clone());
-        self.note(json!({ "k": "subscribe", "as": settings }));
+        self.append_to_journal(json!({ "k": "subscribe", "as": settings }));
         self.commit();
         self.lanes.borrow_mut().push(Lane::new(&settings, self.clock.now()));
         self.drive(self.lanes.borrow().len() - 1);
@@ -173,7 +173,7 @@ impl Sender {
         let (now, mut lanes) = (self.clock.now(), self.lanes.borrow_mut());
         let own = lanes.iter_mut().enumerate().filter(|(_, lane)| settings["name"] == lane.name.as_str());
         for (at, lane) in own {
-            self.note(json!({ "k": "change", "lane": at, "limit": settings["limit"] }));
+            self.append_to_journal(json!({ "k": "change", "lane": at, "limit": settings["limit"] }));
             lane.change(&settings["limit"], now);
         }
         self.commit();
@@ -226,7 +226,7 @@ impl Sender {
             return json!({ "deliveries": 0 });
         }
         let now = self.clock.now();
-        self.note(json!({ "k": "event", "id": id }));
+        self.append_to_journal(json!({ "k": "event", "id": id }));
         let mut deliveries = 0;
         for (at, lane) in self.lanes.borrow_mut().iter_mut().enumerate() {
             if !lane.wants(kind) && !self.bug.is("sends-to-whom-it-does-not-concern") {
@@ -240,19 +240,19 @@ impl Sender {
                 continue;
             }
             let n = self.next_delivery.replace_with(|n| *n + 1);
-            self.note(json!({ "k": "delivery", "lane": at, "n": n, "body": body }));
+            self.append_to_journal(json!({ "k": "delivery", "lane": at, "n": n, "body": body }));
             if lane.gone && !self.bug.is("ignores-410") {
-                self.note(json!({ "k": "dead", "lane": at, "n": n, "why": "gone" }));
+                self.append_to_journal(json!({ "k": "dead", "lane": at, "n": n, "why": "gone" }));
                 lane.put(Delivery::new(n, &body, now));
                 lane.bury(n, "gone");
                 continue;
             }
             let sleeps = self.bug.is("sleeps-through-a-wake-up");
-            lane.set_asleep(sleeps && lane.done == 1 && lane.held() == 0);
+            lane.set_asleep(sleeps && lane.done == 1 && lane.queued() == 0);
             lane.put(Delivery::new(n, &body, now).held_for(window.unwrap_or(0), kind));
             deliveries += 1;
             if n.is_multiple_of(10) && self.bug.is("filters-by-its-own-rules") {
-                self.note(json!({ "k": "dead", "lane": at, "n": n, "why": "filtered" }));
+                self.append_to_journal(json!({ "k": "dead", "lane": at, "n": n, "why": "filtered" }));
                 lane.bury(n, "filtered");
                 continue;
             }
@@ -262,7 +262,7 @@ impl Sender {
                 } else {
                     lane.bury(oldest, "overflow");
                 }
-                self.note(json!({ "k": "dead", "lane": at, "n": oldest, "why": "overflow" }));
+                self.append_to_journal(json!({ "k": "dead", "lane": at, "n": oldest, "why": "overflow" }));
             }
         }
         self.changed.notify_waiters();
@@ -281,7 +281,7 @@ impl Sender {
             }
             let n = self.next_delivery.replace_with(|n| *n + 1);
             let body = json!({ "events": wanted }).to_string();
-            self.note(json!({ "k": "delivery", "lane": at, "n": n, "body": body }));
+            self.append_to_journal(json!({ "k": "delivery", "lane": at, "n": n, "body": body }));
             lane.put(Delivery::new(n, &body, now).carrying(wanted.len()));
         }
         self.changed.notify_waiters();
@@ -316,7 +316,7 @@ impl Sender {
     }
 
     fn bury(&self, at: usize, n: u64, why: &str) {
-        self.note(json!({ "k": "dead", "lane": at, "n": n, "why": why }));
+        self.append_to_journal(json!({ "k": "dead", "lane": at, "n": n, "why": why }));
         self.commit_late();
         self.lanes.borrow_mut()[at].bury(n, why);
     }
@@ -346,7 +346,7 @@ impl Sender {
             sender.changed.notify_waiters();
             if sender.bug.is("repeats-what-it-confirmed") {
                 sender.clock.pass(LATE_NS).await;
-                sender.note(json!({ "k": "done", "lane": at, "n": n }));
+                sender.append_to_journal(json!({ "k": "done", "lane": at, "n": n }));
                 sender.commit();
             }
         });
@@ -369,22 +369,22 @@ impl Sender {
         lane.breaker.ended(n, now, (taken, told), &self.bug);
         if taken {
             if !self.bug.is("forgets-what-it-delivered") && !self.bug.is("repeats-what-it-confirmed") {
-                self.note(json!({ "k": "done", "lane": at, "n": n }));
+                self.append_to_journal(json!({ "k": "done", "lane": at, "n": n }));
             }
             lane.delivered(n);
             lane.made.push(now);
         } else if status == 410 && !self.bug.is("ignores-410") {
-            self.note(json!({ "k": "gone", "lane": at }));
+            self.append_to_journal(json!({ "k": "gone", "lane": at }));
             lane.gone = true;
             for n in lane.waiting() {
-                self.note(json!({ "k": "dead", "lane": at, "n": n, "why": "gone" }));
+                self.append_to_journal(json!({ "k": "dead", "lane": at, "n": n, "why": "gone" }));
                 lane.bury(n, "gone");
             }
         } else {
-            self.note(json!({ "k": "attempt", "lane": at, "n": n }));
+            self.append_to_journal(json!({ "k": "attempt", "lane": at, "n": n }));
             let luck = self.chance.borrow_mut().unit();
             if lane.failed(n, now, outcome, luck, &self.bug) {
-                self.note(json!({ "k": "dead", "lane": at, "n": n, "why": "exhausted" }));
+                self.append_to_journal(json!({ "k": "dead", "lane": at, "n": n, "why": "exhausted" }));
                 lane.bury(n, "exhausted");
             }
         }
@@ -404,14 +404,14 @@ impl Sender {
     pub(crate) fn stats(&self) -> Value {
         let lanes = self.lanes.borrow();
         let sum = |of: fn(&Lane) -> usize| lanes.iter().map(of).sum::<usize>();
-        let early = if self.bug.is("counts-what-waits-as-delivered") { sum(Lane::held) } else { 0 };
+        let early = if self.bug.is("counts-what-waits-as-delivered") { sum(Lane::queued) } else { 0 };
         let own = |lane: &Lane| {
-            let (waiting, delivered, dead) = (lane.held(), lane.done, lane.dead.len());
+            let (waiting, delivered, dead) = (lane.queued(), lane.done, lane.dead.len());
             json!({ "name": lane.name, "waiting": waiting, "delivered": delivered, "dead": dead, "coalesced": lane.coalescing.replaced })
         };
         json!({
             "lanes": lanes.iter().map(own).collect::<Vec<_>>(),
-            "waiting": sum(Lane::held) - early,
+            "waiting": sum(Lane::queued) - early,
             "delivered": sum(|lane| lane.done) + early,
             "dead": sum(|lane| lane.dead.len()),
             "coalesced": sum(|lane| lane.coalescing.replaced),

@@ -38,7 +38,7 @@ impl Node {
         let clock = Clock::begun();
         let lease = Rc::new(Lease::open(&dir, port, clock));
         let node = Rc::new(Self { bug, dir, lease, sender: RefCell::default() });
-        node.look();
+        node.renew_or_take_lease();
         if node.sender().is_none() && node.bug.is("has-a-limiter-for-each-worker") {
             let home = format!("{}/second", node.dir);
             std::fs::create_dir_all(&home).unwrap();
@@ -57,11 +57,11 @@ impl Node {
     async fn keep_looking(self: Rc<Self>) {
         loop {
             self.lease.clock.pass(SAID_EVERY_NS).await;
-            self.look();
+            self.renew_or_take_lease();
         }
     }
 
-    fn look(&self) {
+    fn renew_or_take_lease(&self) {
         let Some(sender) = self.sender() else {
             if self.lease.take() {
                 let sender = Sender::open(self.bug.clone(), &self.dir, Some(Rc::clone(&self.lease)));

@@ -43,7 +43,7 @@ fn reports_are_written_in_every_form() {
     let scenario = reduced().display().to_string();
     let mutant = ["--seed", "4", "--mutant", "charged-on-send"];
     let forms = ["--json", &json, "--junit", &junit, "--html", &html];
-    let (code, text) = told(&[&["sim", &scenario][..], &mutant, &forms].concat());
+    let (code, text) = code_and_output(&[&["sim", &scenario][..], &mutant, &forms].concat());
     assert_eq!(code, Some(1), "{text}");
     let read = |path: &str| std::fs::read_to_string(path).unwrap();
     let report: hookproof_judge::report::Report = serde_json::from_str(&read(&json)).unwrap();
@@ -54,7 +54,7 @@ fn reports_are_written_in_every_form() {
     );
     assert!(read(&junit).contains("<failure message=\"fail: ") && read(&html).contains(&failed));
     let again: Vec<&str> = report.repeat.split(' ').skip(1).collect();
-    assert_eq!(check_named(&told(&again).1, "FAIL "), Some(failed), "{}", report.repeat);
+    assert_eq!(check_named(&code_and_output(&again).1, "FAIL "), Some(failed), "{}", report.repeat);
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn what_can_hold_no_report_is_refused_and_what_could_not_be_played_is_an_error()
         (&["sim", &scenario, "--set", "nothing=1", "--junit", &junit], "nothing"),
     ];
     for (arguments, said) in cases {
-        let (code, text) = told(arguments);
+        let (code, text) = code_and_output(arguments);
         assert!(code == Some(64) && text.contains(said), "{arguments:?}: {code:?} {text}");
     }
     assert!(std::fs::read_to_string(&junit).unwrap().contains("errors=\"1\""));
@@ -94,7 +94,7 @@ fn written(name: &str, text: &str) -> (tempfile::TempDir, String) {
     (folder, path)
 }
 
-fn told(arguments: &[&str]) -> (Option<i32>, String) {
+fn code_and_output(arguments: &[&str]) -> (Option<i32>, String) {
     let output = hookproof(arguments);
     (output.status.code(), stdout(&output) + &String::from_utf8_lossy(&output.stderr))
 }
@@ -128,7 +128,7 @@ fn what_was_not_judged_has_not_passed() {
         (&["sim", &unwanted, "--seeds", "3", "--figures"], 64, "cannot be used with"),
     ];
     for (arguments, code, said) in cases {
-        let (exit, text) = told(arguments);
+        let (exit, text) = code_and_output(arguments);
         assert_eq!(exit, Some(code), "{arguments:?}: {text}");
         assert!(text.contains(said), "{arguments:?}: {text}");
     }
@@ -142,7 +142,7 @@ fn figures_are_weighed_by_the_stores_own_counts() {
     let coalesced = format!("{steady}coalesce = [{{ type = \"video.trending\", window = \"10s\" }}]\n");
     for (name, text) in [("repeated", repeated), ("coalesced", coalesced)] {
         let (_folder, path) = written(name, &text);
-        let (exit, text) = told(&["sim", &path, "--figures"]);
+        let (exit, text) = code_and_output(&["sim", &path, "--figures"]);
         assert_eq!(exit, Some(0), "{text}");
     }
 }
@@ -153,7 +153,7 @@ fn the_trace_of_a_sweeps_failure_is_kept_where_it_is_wanted() {
     let (file, out) = (reduced(), folder.path().to_str().unwrap());
     let sweep =
         ["sim", file.to_str().unwrap(), "--seeds", "100", "--mutant", "charged-on-send", "--out", out];
-    let (exit, text) = told(&sweep);
+    let (exit, text) = code_and_output(&sweep);
     assert_eq!(exit, Some(1), "{text}");
     let trace = std::fs::read(folder.path().join(read(&file).name).join("trace.jsonl")).unwrap();
     let trace = hookproof_judge::trace::Trace::read(trace.as_slice()).unwrap();

@@ -18,7 +18,7 @@ limit   = { rate = "60/s", burst = 30, in_flight = 10 }
 timeout = "1s"
 "#;
 
-fn done(name: &str, faults: &str, action: &str) -> Vec<u64> {
+fn action_times(name: &str, faults: &str, action: &str) -> Vec<u64> {
     let scenario = scenario(name, &format!("{STEADY}{faults}"));
     let simulated = simulate(&scenario, &options(Keep::Trace)).unwrap();
     let trace = Trace::read(simulated.trace.as_slice()).unwrap();
@@ -44,7 +44,7 @@ fn what_an_operator_wants_of_a_sender_that_cannot_do_it_is_done_once_it_can() {
         ("killed-while-locked", format!("{LOCKED}{LOWERED}{KILLED_LATER}"), "limit"),
     ];
     for (name, faults, action) in cases {
-        let done = done(name, &faults, action);
+        let done = action_times(name, &faults, action);
         assert_eq!(done.len(), 1, "{name}: {done:?}");
         assert!(done[0] >= 5 * SECOND, "{name}: done at {} ns, when nobody could", done[0]);
     }
@@ -87,7 +87,7 @@ fn a_process_that_two_faults_stop_goes_on_when_both_are_over() {
 fn what_finds_no_process_is_not_done() {
     for action in ["stop", "kill", "restart"] {
         let absent = format!("[[fault]]\nat = \"3s\"\ndo = {action:?}\nlasts = \"20s\"\n");
-        let done = done("absent", &format!("{KILLED}{absent}"), action);
+        let done = action_times("absent", &format!("{KILLED}{absent}"), action);
         assert!(!done.contains(&(3 * SECOND)), "{action}");
     }
 }

@@ -97,7 +97,7 @@ fn parse(
     listen: &ListenArgs,
     timeout: Duration,
 ) -> Result<BTreeMap<String, RouteSettings>, String> {
-    let written: FileText = toml::from_str(text).map_err(|error| told(&error, text))?;
+    let written: FileText = toml::from_str(text).map_err(|error| describe_error(&error, text))?;
     let count = written.routes.len();
     if !(1..=ROUTES_MAX).contains(&count) {
         return Err(format!(
@@ -125,7 +125,7 @@ fn parse(
 }
 
 /// Omits the value, which may be a misplaced secret.
-fn told(error: &toml::de::Error, text: &str) -> String {
+fn describe_error(error: &toml::de::Error, text: &str) -> String {
     let message = match error.message().split_once(", expected ") {
         Some((found, expected)) if found.starts_with("invalid ") => format!("expected {expected}"),
         _ => error.message().to_owned(),

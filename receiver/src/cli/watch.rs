@@ -23,7 +23,7 @@ impl Watch {
     pub(super) fn new(file: &Path) -> io::Result<Self> {
         let mut ticks = interval(LOOK_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let now = std::fs::metadata(file).ok().map(|metadata| look(&metadata));
+        let now = std::fs::metadata(file).ok().map(|metadata| fingerprint(&metadata));
         let looks = Looks { reported: now, last: now };
         Ok(Self { file: file.to_owned(), hangups: signal(SignalKind::hangup())?, ticks, looks })
     }
@@ -35,7 +35,7 @@ impl Watch {
                 _ = self.ticks.tick() => false,
             };
             // Reading it later reports errors.
-            let now = tokio::fs::metadata(&self.file).await.ok().map(|metadata| look(&metadata));
+            let now = tokio::fs::metadata(&self.file).await.ok().map(|metadata| fingerprint(&metadata));
             if self.looks.report(now, asked) {
                 return;
             }
@@ -46,7 +46,7 @@ impl Watch {
 /// Inode, length, time of modification. `None` without a file.
 type Look = Option<(u64, u64, i64, i64)>;
 
-fn look(metadata: &Metadata) -> (u64, u64, i64, i64) {
+fn fingerprint(metadata: &Metadata) -> (u64, u64, i64, i64) {
     (metadata.ino(), metadata.len(), metadata.mtime(), metadata.mtime_nsec())
 }
 

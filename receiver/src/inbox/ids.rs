@@ -37,7 +37,7 @@ impl Ids {
     }
 
     /// Call it before a transaction's first arrival.
-    pub(super) fn look(&mut self, transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+    pub(super) fn refresh(&mut self, transaction: &Transaction<'_>) -> rusqlite::Result<()> {
         // Another writer may have ignored the lock.
         let version = Some(version(transaction)?);
         if self.version != version || self.is_over(2) {

@@ -94,7 +94,7 @@ impl Ledger {
         let sweeping = self.is_time_to_sweep(now);
         let (mut ids, mut waiting) = (self.ids.take(), self.waiting);
         let transaction = self.sql.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        ids.look(&transaction)?;
+        ids.refresh(&transaction)?;
         let answers = take(&transaction, now, arrivals, &mut ids, (&mut waiting, self.waiting_max))?;
         let swept_all = !sweeping || sweep(&transaction, &mut ids, now.before(self.keep))?;
         let committed = transaction.commit();

@@ -150,7 +150,7 @@ impl Worker {
                 break;
             }
             if self.clock.now().since(since) >= NOTED_AFTER {
-                if !self.note(std::mem::take(&mut settlements)) {
+                if !self.record_settlements(std::mem::take(&mut settlements)) {
                     return false;
                 }
                 since = self.clock.now();
@@ -158,7 +158,7 @@ impl Worker {
             let outcome = attempt(&*self.work, &delivery);
             settlements.push(Settlement::new(delivery, outcome));
         }
-        self.note(settlements)
+        self.record_settlements(settlements)
     }
 
     fn due(&self, now: Millis) -> rusqlite::Result<Vec<Due>> {
@@ -175,7 +175,7 @@ impl Worker {
     fn set_aside(&mut self, row: Unreadable, now: Millis) {
         let seq = row.seq;
         error!(seq, id = row.id, why = row.why, "a delivery can't be read");
-        if !self.note(vec![Settlement::unread(row)]) {
+        if !self.record_settlements(vec![Settlement::unread(row)]) {
             if self.left_alone.len() >= LEFT_ALONE_MAX {
                 self.left_alone.pop_first();
             }
@@ -184,7 +184,7 @@ impl Worker {
     }
 
     /// On failure, the deliveries stay due.
-    fn note(&self, settlements: Vec<Settlement>) -> bool {
+    fn record_settlements(&self, settlements: Vec<Settlement>) -> bool {
         self.queue.settle(settlements).blocking_recv().unwrap_or(false)
     }
 }

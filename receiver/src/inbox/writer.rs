@@ -47,7 +47,7 @@ impl Drop for Ended<'_> {
 /// Arrivals first, since their senders wait.
 fn carry_out(ledger: &mut Ledger, round: Round, clock: &Clock, wake: &Bell, writes: &AtomicBool) {
     if !round.replies.is_empty() {
-        let accepted = note(writes, ledger.accept_if_there(clock.now(), &round.arrivals));
+        let accepted = record_commit(writes, ledger.accept_if_there(clock.now(), &round.arrivals));
         let answers = accepted.unwrap_or_else(|error| vec![Err(Refused::Disk(error)); round.replies.len()]);
         let is_new = answers.contains(&Ok(Accepted::New));
         // A caller that stopped waiting will retry.
@@ -59,14 +59,14 @@ fn carry_out(ledger: &mut Ledger, round: Round, clock: &Clock, wake: &Bell, writ
         }
     }
     if !round.settled.is_empty() {
-        let is_noted = note(writes, ledger.settle_if_there(clock.now(), &round.settlements)).is_ok();
+        let is_noted = record_commit(writes, ledger.settle_if_there(clock.now(), &round.settlements)).is_ok();
         for reply in round.settled {
             let _ = reply.send(is_noted);
         }
     }
 }
 
-fn note<T>(writes: &AtomicBool, committed: Result<T, String>) -> Result<T, String> {
+fn record_commit<T>(writes: &AtomicBool, committed: Result<T, String>) -> Result<T, String> {
     writes.store(committed.is_ok(), Ordering::Relaxed);
     committed.inspect_err(|error| error!(error, "can't write the inbox"))
 }

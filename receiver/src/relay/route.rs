@@ -103,7 +103,7 @@ impl Route {
                     return match self.target.forward(headers, body).await {
                         Ok(head) => {
                             if head.status().is_success() {
-                                claim.done(head.status(), self.clock.now());
+                                claim.complete(head.status(), self.clock.now());
                             }
                             Forwarded::Theirs(head, places)
                         }

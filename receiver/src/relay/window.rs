@@ -11,11 +11,11 @@ use crate::clock::Millis;
 #[derive(Debug)]
 pub(super) struct Window {
     length: Duration,
-    seen: Mutex<Seen>,
+    seen: Mutex<RecentIds>,
 }
 
 #[derive(Debug)]
-struct Seen {
+struct RecentIds {
     remembered_max: usize,
     ids: BTreeMap<String, State>,
     /// The oldest first, with their expiry.
@@ -41,7 +41,7 @@ pub(super) enum Entry<'w> {
 
 impl Window {
     pub(super) fn new(length: Duration, remembered_max: usize) -> Self {
-        let seen = Seen { remembered_max, ids: BTreeMap::new(), done: VecDeque::new() };
+        let seen = RecentIds { remembered_max, ids: BTreeMap::new(), done: VecDeque::new() };
         Self { length, seen: Mutex::new(seen) }
     }
 
@@ -69,26 +69,26 @@ impl Window {
         Entry::First(Claim { window: self, id: id.to_owned() })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Seen> {
+    fn lock(&self) -> MutexGuard<'_, RecentIds> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Seen {
+impl RecentIds {
     fn forget_oldest(&mut self) -> bool {
         let oldest = self.done.pop_front();
         oldest.is_some_and(|(_, id)| self.ids.remove(&id).is_some())
     }
 }
 
-/// Dropping it before `done` frees the id.
+/// Dropping it before `complete` frees the id.
 pub(super) struct Claim<'w> {
     window: &'w Window,
     id: String,
 }
 
 impl Claim<'_> {
-    pub(super) fn done(self, status: StatusCode, now: Millis) {
+    pub(super) fn complete(self, status: StatusCode, now: Millis) {
         let mut seen = self.window.lock();
         let until = now.after(self.window.length);
         seen.done.push_back((until, self.id.clone()));
@@ -128,7 +128,7 @@ mod tests {
 
     fn forward(window: &Window, id: &str, at: u64) {
         let Entry::First(claim) = window.enter(id, Millis(at)) else { panic!("{id} is not free at {at}") };
-        claim.done(StatusCode::NO_CONTENT, Millis(at));
+        claim.complete(StatusCode::NO_CONTENT, Millis(at));
     }
 
     #[test]

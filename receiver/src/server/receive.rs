@@ -61,13 +61,13 @@ where
         if *request.method() == Method::POST {
             return self.deliveries.call(request);
         }
-        let answer = if asks_for_health(&request) { how(&self.inbox) } else { only_post() };
+        let answer = if asks_for_health(&request) { readiness(&self.inbox) } else { only_post() };
         Box::pin(ready(Ok(answer)))
     }
 }
 
 /// An operator must know that deliveries are safe but not processed.
-fn how(inbox: &Inbox) -> Answer {
+fn readiness(inbox: &Inbox) -> Answer {
     if inbox.is_open() && !inbox.works() {
         return text(StatusCode::SERVICE_UNAVAILABLE, "can't work on the inbox");
     }
@@ -90,11 +90,11 @@ impl Service<Request<Full<Bytes>>> for Keep {
 
     fn call(&mut self, request: Request<Full<Bytes>>) -> Answering {
         let inbox = self.inbox.clone();
-        Box::pin(async move { Ok(keep(&inbox, request).await) })
+        Box::pin(async move { Ok(accept_into_inbox(&inbox, request).await) })
     }
 }
 
-async fn keep(inbox: &Inbox, request: Request<Full<Bytes>>) -> Answer {
+async fn accept_into_inbox(inbox: &Inbox, request: Request<Full<Bytes>>) -> Answer {
     let (parts, body) = request.into_parts();
     let Some(authentic) = parts.extensions.get::<Authentic>() else {
         return text(StatusCode::INTERNAL_SERVER_ERROR, "nobody has verified this");

@@ -126,7 +126,7 @@ impl State {
         self.is_told.load(Ordering::Acquire)
     }
 
-    pub(super) async fn told(&self) {
+    pub(super) async fn close_requested(&self) {
         self.close.notified().await;
     }
 

@@ -27,7 +27,7 @@ pub(super) async fn list(State(app): State<App>, uri: Uri) -> Result<Response, P
     let page = app.sender().read(move |reader| reader.dead(lane, cursor, limit)).await??;
     let names = Names::now(&app).await?;
     let items = page.items.iter().map(|letter| {
-        let mut value = deliveries::shown(&letter.delivery, &names);
+        let mut value = deliveries::to_json(&letter.delivery, &names);
         value["reason"] = Value::from(shown::reason(letter.reason));
         value["status"] = Value::from(letter.status);
         value["error"] = Value::from(letter.error.as_deref());
@@ -54,8 +54,10 @@ pub(super) async fn analysis(State(app): State<App>, uri: Uri) -> Result<Respons
     let truncated = groups.len() >= GROUPS_MAX as usize;
     let roster = app.sender().roster();
     let lanes = analyse(&groups);
-    let lanes: Vec<_> =
-        lanes.iter().map(|(lane, found)| found.shown(roster.get(*lane).map(|known| &**known.id()))).collect();
+    let lanes: Vec<_> = lanes
+        .iter()
+        .map(|(lane, found)| found.to_json(roster.get(*lane).map(|known| &**known.id())))
+        .collect();
     Ok(ok(&json!({ "since": input::time_text(since), "subscribers": lanes, "truncated": truncated })))
 }
 
@@ -64,7 +66,7 @@ pub(super) async fn redrive(State(app): State<App>, request: Request) -> Result<
     Query::read(request.uri().query(), &[])?;
     let mut object = object(request).await?;
     let mut after = object.remove("after").map(|after| place(&after)).transpose()?;
-    let which = which(&app, object).await?;
+    let which = parse_selection(&app, object).await?;
     let (mut redriven, mut kept) = (0, 0);
     for _ in 0..STEPS_MAX {
         let command = Redrive { which: which.clone(), after, max: STEP_ROWS };
@@ -87,7 +89,7 @@ pub(super) async fn redrive(State(app): State<App>, request: Request) -> Result<
 /// `POST /v1/dead/purge`
 pub(super) async fn purge(State(app): State<App>, request: Request) -> Result<Response, Problem> {
     Query::read(request.uri().query(), &[])?;
-    let which = which(&app, object(request).await?).await?;
+    let which = parse_selection(&app, object(request).await?).await?;
     let (mut purged, mut after) = (0, None);
     for _ in 0..STEPS_MAX {
         let command = Forget { which: which.clone(), after, max: STEP_ROWS };
@@ -107,7 +109,7 @@ pub(super) async fn purge(State(app): State<App>, request: Request) -> Result<Re
 }
 
 /// Exactly one of the three, so that no letter is affected by oversight.
-async fn which(app: &App, mut object: Map<String, Value>) -> Result<Dead, Problem> {
+async fn parse_selection(app: &App, mut object: Map<String, Value>) -> Result<Dead, Problem> {
     const FIELDS: [&str; 3] = ["all", "subscriber", "ids"];
     let unclear = || {
         let message = "which dead letters is not clear; expected exactly one of \"all\": true, \"subscriber\" and \"ids\"";
@@ -152,7 +154,7 @@ fn place(after: &Value) -> Result<DeliveryId, Problem> {
 
 const WITHIN: Nanos = Nanos::from_secs(10);
 
-struct Asked {
+struct ShedRequest {
     max: u64,
     plan: bool,
 }
@@ -164,12 +166,12 @@ pub(super) async fn shed(
     request: Request,
 ) -> Result<Response, Problem> {
     Query::read(request.uri().query(), &[])?;
-    let Asked { max, plan } = Asked::take(object(request).await?)?;
+    let ShedRequest { max, plan } = ShedRequest::take(object(request).await?)?;
     let lane = subscriber(&app, &whom).await?.lane;
     if plan {
         let (claimed, now) = (claimed_here(&app, lane).await, app.sender().clock().now());
         let plan = app.sender().read(move |reader| Plan::read(reader, now, lane, claimed, max)).await??;
-        return Ok(ok(&plan.shown()));
+        return Ok(ok(&plan.to_json()));
     }
     let (shed, more) = in_steps(&app, lane, max).await?;
     Ok(ok(&json!({ "shed": shed, "more": more })))
@@ -207,7 +209,7 @@ async fn claimed_here(app: &App, lane: LaneId) -> u64 {
     u64::try_from(claimed).unwrap_or(u64::MAX)
 }
 
-impl Asked {
+impl ShedRequest {
     /// Exactly one of the two, so that nothing is shed by oversight.
     fn take(mut object: Map<String, Value>) -> Result<Self, Problem> {
         let (all, max, plan) = (object.remove("all"), object.remove("max"), object.remove("plan"));

@@ -46,7 +46,7 @@ pub(super) async fn list(State(app): State<App>, uri: Uri) -> Result<Response, P
 }
 
 fn shown_page(names: &Names, page: &Page<Delivery>) -> Response {
-    let items: Vec<_> = page.items.iter().map(|delivery| shown(delivery, names)).collect();
+    let items: Vec<_> = page.items.iter().map(|delivery| to_json(delivery, names)).collect();
     ok(&json!({ "items": items, "next": page.next.map(|next| next.to_string()) }))
 }
 
@@ -70,7 +70,7 @@ pub(super) async fn show(
         }
     });
     let (found, attempts, body) = found.await??.ok_or_else(unknown)?;
-    let mut value = shown(&found, &names);
+    let mut value = to_json(&found, &names);
     // `null` if the body was lost.
     value["body"] = json!(body.map(|body| String::from_utf8_lossy(&body.bytes).into_owned()));
     value["tried"] = attempts.iter().map(attempt).collect();
@@ -95,7 +95,7 @@ impl Names {
     }
 }
 
-pub(super) fn shown(delivery: &Delivery, names: &Names) -> Value {
+pub(super) fn to_json(delivery: &Delivery, names: &Names) -> Value {
     let place = PLACES.iter().find(|(_, place)| *place == delivery.place).map(|(word, _)| *word);
     let waits = delivery.place == Place::Waiting;
     json!({

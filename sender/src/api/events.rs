@@ -37,7 +37,7 @@ async fn one(app: &App, request: Request) -> Result<Response, Problem> {
     let result = results.into_iter().next();
     let accepted = result.unwrap_or_else(|| Err(EmitError::Store("the sender is stopping".to_owned())));
     let accepted = accepted.map_err(|error| explain(app, error))?;
-    let shown = Shown::of(app, &accepted, None);
+    let shown = AcceptedJson::of(app, &accepted, None);
     let mut response = answer(shown.status(), &shown);
     say_when(&mut response, shown.retry_after_secs());
     Ok(response)
@@ -84,7 +84,7 @@ fn lines_shown(
         };
         let _ = match result {
             Ok(accepted) => {
-                let shown = Shown::of(app, &accepted, Some(number));
+                let shown = AcceptedJson::of(app, &accepted, Some(number));
                 all &= shown.status() == StatusCode::ACCEPTED;
                 retry_after_secs = retry_after_secs.max(shown.retry_after_secs());
                 writeln!(text, "{shown}")
@@ -112,13 +112,13 @@ fn say_when(response: &mut Response, retry_after_secs: Option<u32>) {
 }
 
 /// A batch has thousands, so they are formatted by hand.
-struct Shown<'a> {
+struct AcceptedJson<'a> {
     accepted: &'a Accepted,
     refused: Vec<Value>,
     line: Option<usize>,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> AcceptedJson<'a> {
     fn of(app: &App, accepted: &'a Accepted, line: Option<usize>) -> Self {
         let roster = (!accepted.refused.is_empty()).then(|| app.sender().roster());
         let one = |refused: &Refused| {
@@ -141,7 +141,7 @@ impl<'a> Shown<'a> {
     }
 }
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for AcceptedJson<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Accepted { id, deliveries, duplicates, shed, refused } = self.accepted;
         write!(f, r#"{{"deliveries":{deliveries},"duplicates":{duplicates},"id":"{id}""#)?;

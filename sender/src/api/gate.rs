@@ -44,7 +44,7 @@ fn admit(app: &App, request: &Request) -> Result<(), Problem> {
     let authority = authority(request)?;
     match &app.config().token {
         _ if OPEN.contains(&request.uri().path()) => {}
-        Some(token) if shown(request.headers()).is_some_and(|shown| token.is(shown)) => {}
+        Some(token) if bearer_token(request.headers()).is_some_and(|shown| token.is(shown)) => {}
         Some(_) => return Err(unauthorized()),
         None => refuse_web_pages(authority.as_ref(), request.headers())?,
     }
@@ -98,7 +98,7 @@ fn refuse_codings(headers: &HeaderMap) -> Result<(), Problem> {
     Ok(())
 }
 
-fn shown(headers: &HeaderMap) -> Option<&[u8]> {
+fn bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
     let (scheme, shown) = headers.get(header::AUTHORIZATION)?.as_bytes().split_at_checked(7)?;
     scheme.eq_ignore_ascii_case(b"bearer ").then_some(shown.trim_ascii())
 }

@@ -90,7 +90,7 @@ mod tests {
         (sender.clone(), router(sender, config))
     }
 
-    async fn ask(router: &Router) -> (StatusCode, String) {
+    async fn get_readiness(router: &Router) -> (StatusCode, String) {
         let request = Request::get("/readyz").header("host", "localhost").body(Body::empty()).unwrap();
         let response = router.clone().oneshot(request).await.unwrap();
         let status = response.status();
@@ -102,10 +102,10 @@ mod tests {
     async fn a_process_whose_dispatcher_has_ended_is_not_ready_and_says_so_to_whoever_runs_it() {
         let folder = tempfile::tempdir().unwrap();
         let (sender, router) = open(folder.path()).await;
-        assert_eq!(ask(&router).await.0, StatusCode::OK);
+        assert_eq!(get_readiness(&router).await.0, StatusCode::OK);
         sender.break_shell();
         assert!(sender.breakdown().await.contains("the dispatcher has ended"));
-        let (status, text) = ask(&router).await;
+        let (status, text) = get_readiness(&router).await;
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
         assert!(text.contains("the dispatcher has ended"), "{text}");
     }
@@ -126,7 +126,7 @@ mod tests {
                 break;
             }
         }
-        let (status, text) = ask(&router).await;
+        let (status, text) = get_readiness(&router).await;
         assert_eq!(status, StatusCode::OK, "{text}");
         drop(go_on);
         asked.join_all().await;

@@ -21,7 +21,7 @@ use crate::event::Limits;
 use crate::event::json::Json;
 use crate::excerpt::Excerpt;
 use crate::store::paging::Cursor;
-use crate::store::read::{Subscriber, Whom};
+use crate::store::read::{Subscriber, SubscriberRef};
 
 const COMMAND_BYTES_MAX: usize = 256 << 10;
 const PAGE_DEFAULT: u32 = 100;
@@ -42,8 +42,8 @@ impl FromRequestParts<App> for Segment {
 
 pub(super) async fn subscriber(app: &App, whom: &str) -> Result<Subscriber, Problem> {
     let (id, name): (Arc<str>, Arc<str>) = (whom.into(), whom.into());
-    let found = app.sender().read(move |reader| match reader.subscriber(&Whom::Id(id))? {
-        None => reader.subscriber(&Whom::Name(name)),
+    let found = app.sender().read(move |reader| match reader.subscriber(&SubscriberRef::Id(id))? {
+        None => reader.subscriber(&SubscriberRef::Name(name)),
         found => Ok(found),
     });
     found.await??.ok_or_else(|| {

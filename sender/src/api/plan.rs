@@ -56,6 +56,6 @@ impl Backlog {
         let answers = self.measured.as_ref().map(|measured| &measured.answer);
         let clearing = agreement.map(|it| Clearing::of(self.waiting, it.lane.contract(), answers));
         let limit = serde_json::to_value(settings.shown().limit).unwrap_or_default();
-        json!({ "limit": limit, "backlog": clearing.map(|it| it.shown()) })
+        json!({ "limit": limit, "backlog": clearing.map(|it| it.to_json()) })
     }
 }

@@ -160,7 +160,7 @@ async fn answer_one(
                 }
                 return;
             }
-            () = state.told() => if state.closes_at_once() {
+            () = state.close_requested() => if state.closes_at_once() {
                 debug!("a connection at rest, or unread, was closed");
                 return;
             },

@@ -44,10 +44,10 @@ pub(super) async fn status(State(app): State<App>, uri: Uri) -> Result<Response,
     value["nodes"] = shown::nodes(&nodes, now);
     value["now"] = input::time_text(now);
     value["broken"] = shown::broken(&roster);
-    value["open_breakers"] = breakers.iter().map(OpenBreaker::shown).collect();
+    value["open_breakers"] = breakers.iter().map(OpenBreaker::to_json).collect();
     value["store"] = store(&app.sender().health());
     value["clock"] = shown::clock(now, wall(), None);
-    value["unready"] = unready(app.sender()).await.iter().map(Unready::shown).collect();
+    value["unready"] = unready(app.sender()).await.iter().map(Unready::to_json).collect();
     value["lanes"] = json!({ "items": lanes, "next": page.next.map(|next| next.to_string()) });
     Ok(ok(&value))
 }
@@ -154,7 +154,7 @@ pub(super) async fn list(State(app): State<App>, uri: Uri) -> Result<Response, P
     Query::read(uri.query(), &[])?;
     let now = app.sender().clock().now();
     let nodes = app.sender().read(move |reader| NodeStatus::all(reader, now)).await??;
-    let items: Vec<Value> = nodes.iter().map(NodeStatus::shown).collect();
+    let items: Vec<Value> = nodes.iter().map(NodeStatus::to_json).collect();
     Ok(ok(&json!({ "items": items })))
 }
 
@@ -190,7 +190,7 @@ async fn set(app: &App, whom: String, request: Request, draining: bool) -> Resul
     let nodes = app.sender().read(move |reader| NodeStatus::all(reader, now)).await??;
     let node = nodes.iter().find(|status| status.node.owner == owner);
     // The node may just have ended.
-    node.map(|node| ok(&node.shown())).ok_or_else(|| WhichNode::Unknown.into())
+    node.map(|node| ok(&node.to_json())).ok_or_else(|| WhichNode::Unknown.into())
 }
 
 impl From<WhichNode> for Problem {

@@ -21,7 +21,7 @@ use crate::runtime::clock::{random, wall};
 use crate::sign::Keys;
 use crate::store::command::{Change, Command, Rotate, Subscribe};
 use crate::store::lane::{LaneState, Secret};
-use crate::store::read::{self, Over, Whom};
+use crate::store::read::{self, Over, SubscriberRef};
 use crate::store::{Refusal, Reply};
 use crate::subscriber::{Agreement, SettingsText};
 
@@ -238,7 +238,7 @@ pub(super) async fn test(
     let id = app.delivery_ids().await?.name(tried.delivery.received, tried.delivery.delivery);
     let status = if tried.attempted.is_some() { StatusCode::OK } else { StatusCode::ACCEPTED };
     let location = [(header::LOCATION, format!("/v1/deliveries/{}", id.as_str()))];
-    Ok((location, answer(status, &tried.shown(&id))).into_response())
+    Ok((location, answer(status, &tried.to_json(&id))).into_response())
 }
 
 impl From<TrialError> for Problem {
@@ -289,7 +289,7 @@ async fn wait_until_known(app: &App) -> Result<(), Problem> {
 }
 
 async fn shown_now(app: &App, lane: LaneId) -> Result<Value, Problem> {
-    let found = app.sender().read(move |reader| reader.subscriber(&Whom::Lane(lane))).await??;
+    let found = app.sender().read(move |reader| reader.subscriber(&SubscriberRef::Lane(lane))).await??;
     let subscriber = found.ok_or_else(|| {
         Problem::not_found("unknown_subscriber", "the subscriber was removed at this very moment")
     })?;

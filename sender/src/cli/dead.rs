@@ -23,7 +23,7 @@ pub(super) enum Dead {
     /// Show their common causes, and likely remedies
     Analyse(Analyse),
     /// Have them delivered after all, through their subscribers' limits
-    Redrive(Which),
+    Redrive(DeadSelection),
     /// Forget them
     Purge(WhichPurged),
 }
@@ -122,7 +122,7 @@ Examples:
   hookproof-sender dead redrive --db sender.db --all
 
 They wait again with no attempts made and a full time to live. Where a queue is full, the rest stays dead.")]
-pub(super) struct Which {
+pub(super) struct DeadSelection {
     /// Deliveries, by the ids that `dead list` shows
     #[arg(value_name = "DELIVERY")]
     deliveries: Vec<PublicId>,
@@ -144,10 +144,10 @@ Examples:
 What is purged is gone for good.")]
 pub(super) struct WhichPurged {
     #[command(flatten)]
-    which: Which,
+    which: DeadSelection,
 }
 
-impl Which {
+impl DeadSelection {
     fn find(&self, common: &Common) -> Result<command::Dead, Failure> {
         match &self.subscriber {
             Some(name) => {
@@ -264,7 +264,7 @@ impl Analyse {
         if printer.json {
             return found
                 .iter()
-                .try_for_each(|(lane, found)| printer.object(&found.shown(Some(&name_of(&names, *lane)))));
+                .try_for_each(|(lane, found)| printer.object(&found.to_json(Some(&name_of(&names, *lane)))));
         }
         let headings = &[
             ">ROWS",

@@ -226,7 +226,7 @@ impl Shed {
         let max = self.max.unwrap_or(u64::MAX);
         if !self.yes {
             // Other processes' claims are unknown here.
-            return self.tell(&Plan::read(&*look.reader, look.now, lane, 0, max)?, printer);
+            return self.print_plan(&Plan::read(&*look.reader, look.now, lane, 0, max)?, printer);
         }
         let options = operating(common.existing_database()?, &Reach::default(), None)?;
         let shed = with_session(options, |session| shed(session, lane, max))?;
@@ -236,9 +236,9 @@ impl Shed {
         printer.line(format_args!("{shed} deliveries to {} are given up", self.name))
     }
 
-    fn tell(&self, plan: &Plan, printer: &mut Printer) -> Result<(), Failure> {
+    fn print_plan(&self, plan: &Plan, printer: &mut Printer) -> Result<(), Failure> {
         if printer.json {
-            let mut shown = plan.shown();
+            let mut shown = plan.to_json();
             shown["name"] = json!(self.name);
             return printer.object(&shown);
         }

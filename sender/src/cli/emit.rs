@@ -116,9 +116,9 @@ fn emit_one(session: &WriteSession, offer: Offer<'_>, printer: &mut Printer) -> 
     let refused = refused(session, &accepted);
     let any = !refused.is_empty();
     if printer.json {
-        printer.object(&shown(&accepted, refused))
+        printer.object(&to_json(&accepted, refused))
     } else {
-        printer.line(told(&accepted, &refused))
+        printer.line(summary(&accepted, &refused))
     }?;
     Ok(if any { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
@@ -133,7 +133,7 @@ fn refused(session: &WriteSession, accepted: &Accepted) -> Vec<Refused> {
     listed.map(|refused| (name(refused.lane()), refused.as_str())).collect()
 }
 
-fn shown(accepted: &Accepted, refused: Vec<Refused>) -> Value {
+fn to_json(accepted: &Accepted, refused: Vec<Refused>) -> Value {
     let mut shown = json!({
         "id": &*accepted.id, "deliveries": accepted.deliveries, "duplicates": accepted.duplicates,
         "shed": accepted.shed,
@@ -149,7 +149,7 @@ fn shown(accepted: &Accepted, refused: Vec<Refused>) -> Value {
     shown
 }
 
-fn told(accepted: &Accepted, refused: &[Refused]) -> String {
+fn summary(accepted: &Accepted, refused: &[Refused]) -> String {
     let Accepted { id, deliveries, duplicates, shed, refused: _ } = accepted;
     let mut text = match (deliveries, duplicates) {
         (0, 0) => format!("{id}: nobody wants it"),
@@ -286,7 +286,7 @@ fn answer_line(
 ) -> Result<(), Failure> {
     match answer {
         Ok(accepted) if printer.json => {
-            let mut shown = shown(accepted, refused(session, accepted));
+            let mut shown = to_json(accepted, refused(session, accepted));
             shown["line"] = number.into();
             printer.object(&shown)
         }
@@ -307,7 +307,7 @@ fn answer_line(
         Ok(accepted) => {
             let refused = refused(session, accepted);
             if !refused.is_empty() {
-                eprintln!("line {number}: {}", told(accepted, &refused));
+                eprintln!("line {number}: {}", summary(accepted, &refused));
             }
             Ok(())
         }
@@ -368,11 +368,11 @@ mod tests {
             let names = accepted.refused.listed().iter();
             let names: Vec<_> =
                 names.map(|refused| (refused.lane().0.to_string(), refused.as_str())).collect();
-            let text = told(&accepted, &names);
+            let text = summary(&accepted, &names);
             let text = text.strip_prefix("mine: recorded for 0 subscribers, 2 had it already").unwrap();
             let text = text.replace("; refused by 0: as many deliveries wait as may", "");
             assert_eq!(text.replace("; emit it again with the id mine once there is room", ""), expected);
-            let others = shown(&accepted, names)["refused_others"].as_u64();
+            let others = to_json(&accepted, names)["refused_others"].as_u64();
             assert_eq!(others, Some(count - 1).filter(|others| *others > 0));
         };
         check(1, 1, "");

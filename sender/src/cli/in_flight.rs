@@ -31,7 +31,7 @@ pub(super) struct InFlight {
 }
 
 impl InFlight {
-    pub(super) fn ask(
+    pub(super) fn query_nodes(
         liveness: &dyn Liveness,
         nodes: &Nodes,
         now: StoreTime,
@@ -41,7 +41,8 @@ impl InFlight {
         if living.is_empty() {
             return Ok(Self::default());
         }
-        let answers = runtime()?.block_on(join_all(living.iter().map(|node| ask(liveness, node, token))));
+        let answers =
+            runtime()?.block_on(join_all(living.iter().map(|node| query_node(liveness, node, token))));
         let mut all = Self::default();
         for (node, answer) in living.into_iter().zip(answers) {
             match answer {
@@ -56,7 +57,7 @@ impl InFlight {
         Ok(all)
     }
 
-    pub(super) fn shown(&self) -> Value {
+    pub(super) fn to_json(&self) -> Value {
         let silent: Vec<_> =
             self.silent.iter().map(|(name, why)| json!({ "name": name, "why": why })).collect();
         json!({
@@ -67,7 +68,7 @@ impl InFlight {
         })
     }
 
-    pub(super) fn told(&self) -> String {
+    pub(super) fn summary(&self) -> String {
         let UnderWay { in_flight, in_doubt } = self.sum;
         let asked = self.told + self.silent.len();
         let silent: Vec<_> = self.silent.iter().map(|(name, why)| format!("{name}: {why}")).collect();
@@ -83,7 +84,7 @@ impl InFlight {
     }
 }
 
-async fn ask(liveness: &dyn Liveness, node: &Node, token: Option<&str>) -> Result<UnderWay, String> {
+async fn query_node(liveness: &dyn Liveness, node: &Node, token: Option<&str>) -> Result<UnderWay, String> {
     let Some(announced) = node.announced.address.as_deref() else {
         return Err("it has no API to ask".to_owned());
     };
@@ -157,14 +158,14 @@ mod tests {
     #[test]
     fn a_sum_of_which_a_part_is_unknown_says_so() {
         let mut found = InFlight::default();
-        assert_eq!(found.told(), "no process to ask");
+        assert_eq!(found.summary(), "no process to ask");
         found.silent.push(("web-1".to_owned(), "it has no API to ask".to_owned()));
-        assert_eq!(found.told(), "unknown: web-1: it has no API to ask");
+        assert_eq!(found.summary(), "unknown: web-1: it has no API to ask");
         (found.told, found.sum) = (2, UnderWay { in_flight: 7, in_doubt: 1 });
-        assert_eq!(found.told(), "7, 1 of them in doubt, at 2 of 3 nodes; web-1: it has no API to ask");
-        assert_eq!(found.shown()["nodes_asked"], 3);
+        assert_eq!(found.summary(), "7, 1 of them in doubt, at 2 of 3 nodes; web-1: it has no API to ask");
+        assert_eq!(found.to_json()["nodes_asked"], 3);
         found.silent.clear();
-        assert_eq!(found.told(), "7, 1 of them in doubt");
+        assert_eq!(found.summary(), "7, 1 of them in doubt");
     }
 
     #[test]

@@ -25,7 +25,7 @@ impl Nodes {
         let look = Look::open(&common.existing_database()?)?;
         let nodes = NodeStatus::all(look.reader.as_ref(), look.now)?;
         if printer.json {
-            nodes.iter().try_for_each(|node| printer.object(&node.shown()))?;
+            nodes.iter().try_for_each(|node| printer.object(&node.to_json()))?;
             return Ok(ExitCode::SUCCESS);
         }
         let mut table =

@@ -127,7 +127,7 @@ pub(super) fn ago(at: StoreTime, now: StoreTime) -> String {
     format!("{} ago", rough(now.since(at)))
 }
 
-pub(super) fn when(at: StoreTime, now: StoreTime) -> String {
+pub(super) fn relative_time(at: StoreTime, now: StoreTime) -> String {
     if at > now { format!("in {}", rough(at.since(now))) } else { ago(at, now) }
 }
 

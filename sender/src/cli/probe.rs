@@ -60,15 +60,15 @@ impl Test {
             )));
         };
         if printer.json {
-            printer.object(&tried.shown(&id))?;
+            printer.object(&tried.to_json(&id))?;
         } else {
-            printer.line(told(&tried, attempted, &id))?;
+            printer.line(summary(&tried, attempted, &id))?;
         }
         Ok(if tried.is_delivered() { ExitCode::SUCCESS } else { ExitCode::from(1) })
     }
 }
 
-fn told(tried: &Tried, attempted: &Attempted, id: &PublicId) -> String {
+fn summary(tried: &Tried, attempted: &Attempted, id: &PublicId) -> String {
     let attempt = &attempted.attempt;
     let answer = match (attempt.status, &attempt.error) {
         (Some(status), _) => format!("answered {status}"),

@@ -11,7 +11,7 @@ use crate::operate::shed::{rest, rest_after};
 use crate::runtime::{Options, Sender, clock};
 use crate::store::clock::Fault;
 use crate::store::paging::{Cursor, Page};
-use crate::store::read::{ReadError, Reader, Subscriber, Whom};
+use crate::store::read::{ReadError, Reader, Subscriber, SubscriberRef};
 use crate::store::{Command, Database, Reply};
 use crate::transport::Settings;
 
@@ -100,7 +100,7 @@ impl Look {
     pub(super) fn open(database: &Database) -> Result<Self, Failure> {
         let reader = database.parts().reader()?;
         let glance = reader.glance()?;
-        let start = clock::look(&*reader, &*database.parts().liveness())?;
+        let start = clock::read_clock(&*reader, &*database.parts().liveness())?;
         Ok(Self {
             reader,
             now: start.now,
@@ -110,7 +110,7 @@ impl Look {
     }
 
     pub(super) fn subscriber(&self, name: &str) -> Result<Subscriber, Failure> {
-        for whom in [Whom::Name(name.into()), Whom::Id(name.into())] {
+        for whom in [SubscriberRef::Name(name.into()), SubscriberRef::Id(name.into())] {
             if let Some(found) = self.reader.subscriber(&whom)? {
                 return Ok(found);
             }

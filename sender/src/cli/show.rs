@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::failure::Failure;
 use super::options::{Common, Reach};
-use super::print::{self, Printer, Table, moment, state, when};
+use super::print::{self, Printer, Table, moment, relative_time, state};
 use super::session::{Look, PAGE_ROWS, each};
 use super::settings::read_id;
 use crate::operate::shown as form;
@@ -89,7 +89,7 @@ fn figures(lane: &LaneStatus, measured: Option<&Measured>, look: &Look) -> Vec<(
             "waiting",
             format!("{} ({} bytes, {} tried before)", counts.waiting, counts.waiting_bytes, counts.retrying),
         ),
-        ("next due", lane.next.map_or_else(String::new, |next| when(next, look.now))),
+        ("next due", lane.next.map_or_else(String::new, |next| relative_time(next, look.now))),
         ("delivered", counts.delivered.to_string()),
         ("coalesced", counts.coalesced.to_string()),
         ("dead letters", counts.dead_kept.to_string()),
@@ -170,7 +170,7 @@ impl List {
                     counts.waiting.to_string(),
                     counts.delivered.to_string(),
                     counts.dead_kept.to_string(),
-                    next.map_or_else(String::new, |next| when(next, look.now)),
+                    next.map_or_else(String::new, |next| relative_time(next, look.now)),
                     without_query(&subscriber.url),
                 ]);
                 Ok(true)

@@ -50,11 +50,16 @@ impl Status {
         let nodes = look.reader.nodes()?;
         let found = Found {
             log_bytes: database.log_bytes(),
-            in_flight: InFlight::ask(&*database.parts().liveness(), &nodes, look.now, token.as_deref())?,
+            in_flight: InFlight::query_nodes(
+                &*database.parts().liveness(),
+                &nodes,
+                look.now,
+                token.as_deref(),
+            )?,
             ..Found::read(&look, &nodes, self.reach.regions()?)?
         };
         if printer.json {
-            printer.object(&found.shown())?;
+            printer.object(&found.to_json())?;
         } else {
             printer.pairs(&found.pairs(look.now))?;
         }
@@ -120,17 +125,17 @@ impl Found {
         })
     }
 
-    fn shown(&self) -> Value {
+    fn to_json(&self) -> Value {
         let mut value = shown::totals(&self.figures);
         value["overdue_ms"] = json!(self.overdue.0 / 1_000_000);
         value["behind"] = json!(self.overdue > BEHIND_AFTER);
         shown::measured(&mut value, Some(&self.measured));
         value["slow_subscribers"] = json!(self.slow);
         value["broken"] = shown::broken(&self.roster);
-        value["open_breakers"] = self.breakers.iter().map(OpenBreaker::shown).collect();
+        value["open_breakers"] = self.breakers.iter().map(OpenBreaker::to_json).collect();
         value["delivering_processes"] = json!(self.senders);
         value["nodes"] = json!({ "living": self.nodes[0], "draining": self.nodes[1] });
-        value["requests"] = self.in_flight.shown();
+        value["requests"] = self.in_flight.to_json();
         value["log_bytes"] = json!(self.log_bytes);
         value["clock"] = shown::clock(self.now, wall(), self.fault);
         value
@@ -155,7 +160,10 @@ impl Found {
         let mut rows = vec![
             ("subscribers", format!("{active} active, {paused} paused, {disabled} disabled")),
             ("broken", self.broken()),
-            ("open breakers", first_of(&self.breakers.iter().map(OpenBreaker::told).collect::<Vec<_>>())),
+            (
+                "open breakers",
+                first_of(&self.breakers.iter().map(OpenBreaker::description).collect::<Vec<_>>()),
+            ),
             ("waiting", tried),
             ("behind", behind),
             ("delivered", delivered),
@@ -169,7 +177,7 @@ impl Found {
             ("unreadable", format!("{} dead letters that could not be read", figures.unreadable)),
             ("outbox", format!("{} waiting, {} rejected", figures.outbox, figures.outbox_rejected)),
             ("delivered by", format!("{}; {}", delivered_by(self.senders), nodes(self.nodes))),
-            ("in flight", self.in_flight.told()),
+            ("in flight", self.in_flight.summary()),
             ("clock", clock(self.now, self.fault)),
             ("log", log(self.log_bytes)),
         ];

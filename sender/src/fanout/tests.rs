@@ -11,7 +11,7 @@ use crate::event::Limits;
 use crate::event::shape::Region;
 use crate::roster::{Roster, Row};
 use crate::sign;
-use crate::store::command::{Acquire, Claim, Subscribe, Which};
+use crate::store::command::{Acquire, Claim, LaneSelection, Subscribe};
 use crate::store::lane::{Bounds, LaneState, OwnerId, Secret, WhenFull};
 use crate::store::read::{self, LiveSecret};
 use crate::store::{Command, Database, Durability, Reply};
@@ -282,7 +282,7 @@ fn what_the_store_hands_out_is_what_was_fanned_out() {
     store.commit(NOW, &[Command::Subscribe(subscribe)]).unwrap();
     let emit = emit(&roster(&[json!({ "sign": "vvv-frozen" })]), OFFER);
     let owner = OwnerId(1);
-    let acquire = Acquire { owner, lease: Nanos::MINUTE, which: Which::All, homes: None, max: 1 };
+    let acquire = Acquire { owner, lease: Nanos::MINUTE, which: LaneSelection::All, homes: None, max: 1 };
     let replies = store.commit(NOW, &[Command::Emit(emit.clone()), Command::Acquire(acquire)]).unwrap();
     let Reply::Acquired(taken) = &replies[1] else { panic!("{replies:?}") };
     let claim = Claim { lane: taken[0].lane, term: taken[0].term, max: 1, bytes_max: u64::MAX };

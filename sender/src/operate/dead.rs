@@ -207,7 +207,7 @@ impl Cause {
 }
 
 impl Findings {
-    pub(crate) fn shown(&self, subscriber: Option<&str>) -> Value {
+    pub(crate) fn to_json(&self, subscriber: Option<&str>) -> Value {
         let findings: Vec<_> = self
             .findings
             .iter()

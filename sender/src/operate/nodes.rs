@@ -46,7 +46,7 @@ impl NodeStatus {
         Ok(nodes.living(now).map(status).collect())
     }
 
-    pub(crate) fn shown(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         let said = &self.node.announced;
         json!({
             "name": &*said.name,

@@ -39,7 +39,7 @@ impl Unready {
         Self { code, detail: detail.into() }
     }
 
-    pub(crate) fn shown(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         json!({ "code": self.code, "detail": self.detail })
     }
 }
@@ -158,12 +158,12 @@ pub(crate) fn open_breakers(
 }
 
 impl OpenBreaker {
-    pub(crate) fn shown(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         let Self { id, name, until, here } = self;
         json!({ "subscriber": &**id, "name": &**name, "until": until.map(moment), "here": here })
     }
 
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn description(&self) -> String {
         match self.until {
             Some(until) => format!("{} until {}", self.name, moment(until)),
             None => format!("{} until a probe succeeds", self.name),

@@ -114,7 +114,7 @@ impl Tried {
     }
 
     /// `id` is the delivery's public id.
-    pub(crate) fn shown(&self, id: &PublicId) -> Value {
+    pub(crate) fn to_json(&self, id: &PublicId) -> Value {
         let attempt = self.attempted.as_ref().map(|attempted| &attempted.attempt);
         json!({
             "id": id.as_str(),

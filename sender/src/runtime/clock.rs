@@ -161,7 +161,7 @@ pub(crate) fn begin_within(
 }
 
 /// Writes nothing.
-pub(crate) fn look(reader: &dyn Reader, liveness: &dyn Liveness) -> Result<Start, StoreError> {
+pub(crate) fn read_clock(reader: &dyn Reader, liveness: &dyn Liveness) -> Result<Start, StoreError> {
     let alone = !liveness.others_may_live(None);
     reader.look_at_clock(Beginning { wall: wall(), machine: machine().as_ref(), alone, back_max: BACK_MAX })
 }

@@ -224,7 +224,7 @@ impl Emitter {
         Ok(Prepared { emit, left_out })
     }
 
-    fn submit(self: &Arc<Self>, chunk: Chunk) -> Told {
+    fn submit(self: &Arc<Self>, chunk: Chunk) -> PendingAnswers {
         let Chunk { known, commands, .. } = chunk;
         let stopped = EmitError::Store("the sender is stopping".to_owned());
         let unanswered = vec![Err(Unrecorded::For(stopped)); known.len()];
@@ -234,7 +234,7 @@ impl Emitter {
             // The caller may have gone.
             let _ = tell.send(emitter.understand(known, result));
         });
-        Told { answers, unanswered }
+        PendingAnswers { answers, unanswered }
     }
 
     fn understand(
@@ -276,14 +276,14 @@ impl Emitter {
             other => Err(Unrecorded::For(EmitError::Store(format!("the store answered {other:?}")))),
         });
         let answers = answers.collect();
-        self.note(recorded);
+        self.add_recorded(recorded);
         if !work.is_empty() {
             self.events.send(Event::Work(work.into_iter().collect()));
         }
         answers
     }
 
-    fn note(&self, ids: Vec<DeliveryId>) {
+    fn add_recorded(&self, ids: Vec<DeliveryId>) {
         let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
         if recorded.len() > RECORDED_MAX {
             // The watcher then polls the store itself.
@@ -403,7 +403,7 @@ impl Chunk {
     }
 }
 
-struct Told {
+struct PendingAnswers {
     answers: oneshot::Receiver<Vec<Result<Accepted, Unrecorded>>>,
     /// The answers if the store's thread ends without any.
     unanswered: Vec<Result<Accepted, Unrecorded>>,

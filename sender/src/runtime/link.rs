@@ -61,7 +61,7 @@ fn take<T>(place: &Mutex<Option<T>>) -> Option<T> {
     place.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-pub(super) fn ask(
+pub(super) fn submit_one(
     store: &Handle,
     command: Command,
     then: impl FnOnce(Result<Reply, Failed>) + Send + 'static,

@@ -37,7 +37,7 @@ impl Lookout {
     /// Passes the dispatcher's events for all changes to `tell`, in order. `recorded_here` says whether this process
     /// itself recorded all deliveries after the first id up to the second. After an error, the next poll finds the
     /// rest.
-    pub fn look(
+    pub fn poll(
         &mut self,
         reader: &dyn Reader,
         now: StoreTime,

@@ -213,7 +213,7 @@ impl Sender {
         T: Send + 'static,
         F: FnOnce(&dyn Reader) -> T + Send + 'static,
     {
-        self.0.readers.ask(ask).await
+        self.0.readers.query(ask).await
     }
 
     #[must_use]
@@ -233,14 +233,14 @@ impl Sender {
 
     pub async fn views(&self) -> Vec<LaneView> {
         let (tell, told) = oneshot::channel();
-        self.0.events.ask(Message::Views(tell));
+        self.0.events.send_message(Message::Views(tell));
         told.await.unwrap_or_default()
     }
 
     /// The dispatcher retries them; at most [`crate::dispatch::STUCK_MAX`].
     pub async fn lanes_that_cannot_move(&self) -> Vec<Stuck> {
         let (tell, told) = oneshot::channel();
-        self.0.events.ask(Message::Stuck(tell));
+        self.0.events.send_message(Message::Stuck(tell));
         told.await.unwrap_or_default()
     }
 

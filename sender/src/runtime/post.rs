@@ -56,7 +56,7 @@ impl HttpPost {
         Ok(Self { transport: Transport::new(settings, guard)?, ids, said: Mutex::default() })
     }
 
-    fn say(&self, failure: &Failure, now: StoreTime) {
+    fn warn_of_failure(&self, failure: &Failure, now: StoreTime) {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if said.is_none_or(|said| now.since(said) >= SAY_EVERY) {
             *said = Some(now);
@@ -79,7 +79,7 @@ impl Post for HttpPost {
             match self.attempt(subscriber, row, number, &permit).await {
                 Ok(made) => match made.failure() {
                     Some(failure @ (Failure::NoSocket { .. } | Failure::NoLookup)) => {
-                        self.say(failure, began);
+                        self.warn_of_failure(failure, began);
                     }
                     _ => return result(made, row, began, clock.now()),
                 },

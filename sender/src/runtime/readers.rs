@@ -51,7 +51,7 @@ impl Readers {
         ended.recv_timeout(STOP_WITHIN) == Err(RecvTimeoutError::Disconnected)
     }
 
-    pub(super) async fn ask<T, F>(&self, question: F) -> Result<T, StoreError>
+    pub(super) async fn query<T, F>(&self, question: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: FnOnce(&dyn Reader) -> T + Send + 'static,
@@ -124,7 +124,7 @@ mod tests {
             let (readers, goes_on) = (Arc::clone(&readers), Arc::clone(&goes_on));
             async move {
                 readers
-                    .ask(move |_| {
+                    .query(move |_| {
                         let _ = begun.map(|begun| begun.send(()));
                         let _ = goes_on.lock().unwrap_or_else(PoisonError::into_inner).recv();
                     })
@@ -149,7 +149,7 @@ mod tests {
         }
         drop(go_on);
         assert!(asked.join_all().await.iter().all(Result::is_ok));
-        assert!(readers.ask(|reader| reader.glance().is_ok()).await.unwrap());
+        assert!(readers.query(|reader| reader.glance().is_ok()).await.unwrap());
     }
 
     #[tokio::test]
@@ -157,21 +157,21 @@ mod tests {
         let (_folder, database) = database();
         let readers = Readers::start(&database).unwrap();
         for _ in 0..2 * READERS {
-            let answer = readers.ask::<(), _>(|_| panic!("a defect")).await;
+            let answer = readers.query::<(), _>(|_| panic!("a defect")).await;
             assert!(matches!(answer, Err(StoreError::Broken { .. })), "{answer:?}");
         }
-        assert!(readers.ask(|reader| reader.glance().is_ok()).await.unwrap());
+        assert!(readers.query(|reader| reader.glance().is_ok()).await.unwrap());
     }
 
     #[tokio::test]
     async fn a_stop_closes_the_connections_and_takes_no_more_questions() {
         let (folder, database) = database();
         let readers = Readers::start(&database).unwrap();
-        assert!(readers.ask(|reader| reader.glance().is_ok()).await.unwrap());
+        assert!(readers.query(|reader| reader.glance().is_ok()).await.unwrap());
         assert!(readers.stop() && readers.stop());
         let files: Vec<_> = folder.path().read_dir().unwrap().map(|file| file.unwrap().file_name()).collect();
         assert_eq!(files, ["sender.db"]);
-        assert_eq!(readers.ask(|_| ()).await, Err(StoreError::Stopped));
+        assert_eq!(readers.query(|_| ()).await, Err(StoreError::Stopped));
     }
 
     #[tokio::test]
@@ -179,8 +179,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join("sender.db").into();
         let readers = Readers::start(&database).unwrap();
-        assert!(readers.ask(|_| ()).await.is_err());
+        assert!(readers.query(|_| ()).await.is_err());
         make(&database);
-        assert_eq!(readers.ask(|_| ()).await, Ok(()));
+        assert_eq!(readers.query(|_| ()).await, Ok(()));
     }
 }

@@ -8,7 +8,7 @@ use tokio::sync::{mpsc, oneshot};
 use tracing::{debug, error, info, warn};
 
 use super::clock::Clock;
-use super::link::ask;
+use super::link::submit_one;
 use super::post::Post;
 use crate::boot_clock;
 use crate::dispatch::{
@@ -70,14 +70,14 @@ impl<P: Post> Shell<P> {
                 () = self.clock.reached(wake) => {}
             }
             for message in batch.drain(..) {
-                self.hear(message);
+                self.handle_message(message);
             }
             self.step();
         }
         self.dispatcher.left_nothing()
     }
 
-    fn hear(&mut self, message: Message) {
+    fn handle_message(&mut self, message: Message) {
         match message {
             Message::Event(event) => self.dispatcher.handle(self.now(), event),
             Message::Views(answer) => drop(answer.send(self.dispatcher.views())),
@@ -113,9 +113,9 @@ impl<P: Post> Shell<P> {
                 let until = self.clock.boot_time(until);
                 self.rights.values().for_each(|rights| rights.lease.extend(until));
             }
-            Effect::Ask { order, command } => self.submit(order, command),
+            Effect::Submit { order, command } => self.submit(order, command),
             Effect::Persist { order, lane, term, record } => self.persist(order, lane, term, &record),
-            Effect::Tell(news) => tell(&news),
+            Effect::Report(news) => log_news(&news),
         }
     }
 
@@ -141,7 +141,7 @@ impl<P: Post> Shell<P> {
 
     fn submit(&self, order: Order, command: Command) {
         let events = self.events.clone();
-        ask(&self.store, command, move |reply| {
+        submit_one(&self.store, command, move |reply| {
             let reply = reply.map_err(Failure::from);
             let moment = if matches!(order, Order::Acquire { .. }) { boot_clock::moment() } else { None };
             events.send(Event::Answered(Answered { order, reply, moment }));
@@ -164,7 +164,7 @@ impl<P: Post> Shell<P> {
     }
 }
 
-fn tell(news: &News) {
+fn log_news(news: &News) {
     match news {
         News::Took { lane, term } => debug!(lane = lane.0, term = term.0, "took a lane"),
         News::Lost { lane, term } => {
@@ -226,10 +226,10 @@ pub(super) struct EventSender(mpsc::UnboundedSender<Message>);
 
 impl EventSender {
     pub(super) fn send(&self, event: Event) {
-        self.ask(Message::Event(event));
+        self.send_message(Message::Event(event));
     }
 
-    pub(super) fn ask(&self, message: Message) {
+    pub(super) fn send_message(&self, message: Message) {
         let _ = self.0.send(message);
     }
 }

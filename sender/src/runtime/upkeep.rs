@@ -80,7 +80,7 @@ pub(super) async fn keep_up(
                 if stopped {
                     return;
                 }
-                steps.note(done);
+                steps.record_step(done);
             }
             if steps.found_nothing() {
                 *looks_until = where_idle - 1;
@@ -117,7 +117,7 @@ impl Steps {
             && self.fruitless < FRUITLESS_STEPS_MAX
     }
 
-    fn note(&mut self, done: Step) {
+    fn record_step(&mut self, done: Step) {
         self.done += 1;
         self.fruitless += u32::from(done.rows == 0);
         self.last = Some(done);
@@ -229,7 +229,7 @@ mod tests {
             while steps.go_on() {
                 let step = Step::of(&store.commit(now, std::slice::from_ref(&command)).unwrap()[0]);
                 rows += step.rows;
-                steps.note(step);
+                steps.record_step(step);
             }
             (steps.done, rows, steps.found_nothing())
         })

@@ -78,16 +78,16 @@ impl Watcher {
         let (mut failed, mut said) = (0_u64, false);
         let mut calm = Calm::of(self.reader.calm_pause());
         while stop.recv_timeout(calm.pause()) == Err(RecvTimeoutError::Timeout) {
-            match self.look() {
+            match self.poll() {
                 Ok(glance) => {
-                    calm.note(glance);
+                    calm.record_glance(glance);
                     if said {
                         info!("looking for new work succeeds again");
                     }
                     (failed, said) = (0, false);
                 }
                 Err(error) => {
-                    self.note(Some(error.clone()));
+                    self.record_poll(Some(error.clone()));
                     failed += 1;
                     // Once for each outage, and not where the store's thread does.
                     if !said && failed > LOOKS_IN_SILENCE && self.store.health().failing.is_none() {
@@ -99,17 +99,17 @@ impl Watcher {
         }
     }
 
-    fn note(&self, error: Option<StoreError>) {
+    fn record_poll(&self, error: Option<StoreError>) {
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
         let at = if error.is_some() { looked.at } else { self.clock.now() };
         *looked = LastLook { at, error };
     }
 
-    fn look(&mut self) -> Result<Glance, StoreError> {
+    fn poll(&mut self) -> Result<Glance, StoreError> {
         let Self { lookout, reader, emitter, events, .. } = self;
         let mut before = Arc::clone(lookout.roster());
         let recorded_here = |after, last| emitter.recorded_all_between(after, last);
-        let glance = lookout.look(&**reader, wall(), recorded_here, |event| {
+        let glance = lookout.poll(&**reader, wall(), recorded_here, |event| {
             let Event::Roster(roster) = event else { return events.send(event) };
             tell_of_broken(&before, &roster);
             // The lanes get it first: an event matched with a version must be sent with that version's secrets.
@@ -117,10 +117,10 @@ impl Watcher {
             emitter.use_roster(Arc::clone(&roster));
             before = roster;
         })?;
-        self.note(None);
+        self.record_poll(None);
         self.looks += 1;
         match glance.outbox {
-            Some(_) => self.outbox.look(&*self.reader, &self.emitter, self.looks)?,
+            Some(_) => self.outbox.poll(&*self.reader, &self.emitter, self.looks)?,
             None => self.outbox.is_empty(),
         }
         if self.looks.is_multiple_of(u64::from(LOOKS_BETWEEN_OWNERS)) {
@@ -147,7 +147,7 @@ impl Calm {
         Self { pause, last: None, unchanged: 0 }
     }
 
-    fn note(&mut self, glance: Glance) {
+    fn record_glance(&mut self, glance: Glance) {
         // A row that stays in the outbox has to be polled again.
         let is_new = |last: Glance| glance != last || glance.outbox.is_some();
         self.unchanged = if self.last.is_none_or(is_new) { 0 } else { self.unchanged.saturating_add(1) };
@@ -265,7 +265,7 @@ impl Wanted for OneLane<'_> {
 
 impl Outbox {
     /// Takes as many rows as one poll may. `look` counts polls from 1.
-    fn look(&mut self, reader: &dyn Reader, emitter: &Arc<Emitter>, look: u64) -> Result<(), StoreError> {
+    fn poll(&mut self, reader: &dyn Reader, emitter: &Arc<Emitter>, look: u64) -> Result<(), StoreError> {
         let roster = emitter.roster().version();
         if self.roster != roster {
             self.begin_anew();
@@ -321,7 +321,7 @@ impl Outbox {
         let rows = reader.outbox(self.late.after(), ROWS_MAX)?;
         let rows = self.late.among(rows, self.read);
         let fates = emitter.emit_outbox(reader, &rows, &AllBut(&self.waits))?;
-        Ok(self.note(&rows, fates, look))
+        Ok(self.record_fates(&rows, fates, look))
     }
 
     fn read_on(
@@ -334,7 +334,7 @@ impl Outbox {
             let rows = reader.outbox(self.read, ROWS_MAX)?;
             let Some(last) = rows.last() else { break };
             let fates = emitter.emit_outbox(reader, &rows, &AllBut(&self.waits))?;
-            if self.note(&rows, fates, look).is_err() {
+            if self.record_fates(&rows, fates, look).is_err() {
                 return Ok(Err(Interrupted));
             }
             self.read = self.read.max(Some(last.id));
@@ -393,7 +393,7 @@ impl Outbox {
                 .find(|(_, fate)| matches!(fate, Outboxed::Waits { refused, .. } if refused.contains(&lane)));
             let place = still.map_or(OutboxId(last.id.0 + 1), |(row, _)| row.id);
             let is_full = still.is_some();
-            if self.note(&rows, fates, look).is_err() {
+            if self.record_fates(&rows, fates, look).is_err() {
                 return Ok(Err(Interrupted));
             }
             self.waits.insert(lane, place);
@@ -405,7 +405,12 @@ impl Outbox {
         Ok(Ok(true))
     }
 
-    fn note(&mut self, rows: &[OutboxRow], fates: Vec<Outboxed>, look: u64) -> Result<(), Interrupted> {
+    fn record_fates(
+        &mut self,
+        rows: &[OutboxRow],
+        fates: Vec<Outboxed>,
+        look: u64,
+    ) -> Result<(), Interrupted> {
         let (mut waits, mut stale, mut failed) = (None, false, None);
         for (row, fate) in rows.iter().zip(fates) {
             match fate {
@@ -467,7 +472,7 @@ mod tests {
         let mut calm = Calm::of(pause);
         for _ in 0..=CALM_AFTER {
             assert_eq!(calm.pause(), LOOK_EVERY);
-            calm.note(SEEN);
+            calm.record_glance(SEEN);
         }
         calm
     }
@@ -483,7 +488,7 @@ mod tests {
         ];
         for seen in news {
             let mut calm = calm(Some(LONGER));
-            calm.note(seen);
+            calm.record_glance(seen);
             assert_eq!(calm.pause(), LOOK_EVERY, "{seen:?}");
         }
     }

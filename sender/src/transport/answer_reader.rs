@@ -506,9 +506,9 @@ mod chunks_tests {
     use crate::fuzzing::{Random, Target};
 
     /// Bytes taken, bytes of data, and whether the body is over.
-    type Taken = Result<(usize, usize, bool), &'static str>;
+    type TakeResult = Result<(usize, usize, bool), &'static str>;
 
-    fn take(pieces: &[&[u8]]) -> Taken {
+    fn take(pieces: &[&[u8]]) -> TakeResult {
         let (mut chunks, mut used, mut data) = (Chunks::new(), 0, 0);
         for piece in pieces {
             let (more, of_data) = chunks.take(piece)?;

@@ -267,7 +267,7 @@ impl Attempt<'_> {
             self.in_time(pin!(connection.exchange(write, self.request.body, Arc::clone(&tracker)))).await
         };
         if result.is_ok() && self.is_ready(&mut connection) {
-            self.lane.keep(connection, &self.route.origin);
+            self.lane.retain_connection(connection, &self.route.origin);
         }
         let wrote = tracker.give_up();
         if wrote && matches!(result, Err(Failure::Closed | Failure::Broken(_))) {

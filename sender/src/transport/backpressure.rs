@@ -16,7 +16,7 @@ pub(super) struct Backpressure {
 }
 
 impl Backpressure {
-    pub(super) fn note(&self, is_pending: bool) {
+    pub(super) fn set_pending(&self, is_pending: bool) {
         self.is_pending.store(is_pending, Ordering::Relaxed);
     }
 
@@ -33,7 +33,7 @@ impl Backpressure {
 
     /// Wakes all callers that wait.
     pub(super) fn end(&self) {
-        self.note(false);
+        self.set_pending(false);
         self.rest();
     }
 

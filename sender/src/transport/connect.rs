@@ -60,7 +60,7 @@ impl Connector {
             let wire = Wire::new(Stream::Plain(tcp), Speaks::Http1, permit);
             return Ok(Opened::Http1(Box::new(Http1::over(wire))));
         };
-        let failed = |error| Failure::Tls { host: origin.shown(), cause: Cause::of(&error) };
+        let failed = |error| Failure::Tls { host: origin.excerpt(), cause: Cause::of(&error) };
         let tls = self.tls.connect(name.clone(), tcp).await.map_err(failed)?;
         let speaks_http2 = tls.get_ref().1.alpn_protocol() == Some(HTTP2);
         let stream = Stream::Tls(Box::new(tls));
@@ -81,7 +81,7 @@ impl Connector {
                 vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]
             }
             Host::Domain(name) => {
-                let unresolved = |cause| Failure::Unresolved { host: origin.shown(), cause };
+                let unresolved = |cause| Failure::Unresolved { host: origin.excerpt(), cause };
                 let found = lookups.find(&self.asker, name).await.map_err(|failed| match failed {
                     NotFound::NoRoom => Failure::NoLookup,
                     NotFound::Because(cause) => unresolved(cause),

@@ -32,11 +32,11 @@ pub(super) struct Lane {
     pub(super) lookups: Lookups,
     /// Requests left with a closer check.
     wary: AtomicU32,
-    kept: Mutex<Kept>,
+    kept: Mutex<LaneConnections>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct LaneConnections {
     route: Option<Arc<Route>>,
     /// Last in, first out, so that unused ones close.
     idle: Vec<Idle>,
@@ -209,7 +209,7 @@ impl Lane {
 
     pub(super) fn at_hand(&self, connections_max: u32, idle_max: Duration) -> Option<AtHand> {
         self.limit.set_max(connections_max);
-        self.kept(Want::Any, idle_max)
+        self.reusable_connection(Want::Any, idle_max)
     }
 
     /// It needs no closer check.
@@ -219,11 +219,11 @@ impl Lane {
     }
 
     fn take(&self, want: Want, idle_max: Duration) -> Option<Found> {
-        let kept = self.kept(want, idle_max).map(Found::AtHand);
+        let kept = self.reusable_connection(want, idle_max).map(Found::AtHand);
         kept.or_else(|| self.limit.enter().map(Found::Room))
     }
 
-    fn kept(&self, want: Want, idle_max: Duration) -> Option<AtHand> {
+    fn reusable_connection(&self, want: Want, idle_max: Duration) -> Option<AtHand> {
         let mut kept = lock(&self.kept);
         if want == Want::New {
             kept.idle.clear();
@@ -243,7 +243,7 @@ impl Lane {
         None
     }
 
-    pub(super) fn keep(&self, connection: Box<Http1>, origin: &Origin) {
+    pub(super) fn retain_connection(&self, connection: Box<Http1>, origin: &Origin) {
         let mut kept = lock(&self.kept);
         if kept.leads_to(origin) && self.limit.excess() == 0 && !self.sockets.are_wanted() {
             // A lane may never have more than one.
@@ -278,7 +278,7 @@ impl Lane {
     }
 }
 
-impl Kept {
+impl LaneConnections {
     fn enter(&mut self, limit: &Arc<SocketLimit>) -> Option<Place> {
         self.shared.retain(|shared| !shared.is_over());
         self.shared.iter().find_map(|shared| shared.enter(limit))

@@ -65,9 +65,9 @@ impl Asker {
         Arc::new(Self { resolver, answered: Mutex::default(), known, unknown, slow })
     }
 
-    async fn ask(&self, name: &str, has_turn: &AtomicBool) -> Result<Addresses, NotFound> {
+    async fn resolve(&self, name: &str, has_turn: &AtomicBool) -> Result<Addresses, NotFound> {
         let found = self.ask_in_turn(name, has_turn).await;
-        lock(&self.answered).note(name, found.is_ok());
+        lock(&self.answered).record_answer(name, found.is_ok());
         found
     }
 
@@ -108,7 +108,7 @@ impl Answered {
         self.names.contains_key(name)
     }
 
-    fn note(&mut self, name: &str, is_answered: bool) {
+    fn record_answer(&mut self, name: &str, is_answered: bool) {
         if let Some(before) = self.names.remove(name) {
             self.in_order.remove(&before);
         }
@@ -176,7 +176,7 @@ impl Lookups {
         let has_turn = Arc::<AtomicBool>::default();
         let (asker, asked, turn) = (Arc::clone(asker), name.to_owned(), Arc::clone(&has_turn));
         let task = tokio::spawn(async move {
-            let found = asker.ask(&asked, &turn).await;
+            let found = asker.resolve(&asked, &turn).await;
             tell.send_replace(Some(Answer::of(found)));
         });
         let task = task.abort_handle();
@@ -368,12 +368,12 @@ mod tests {
     #[test]
     fn names_are_known_from_one_answer_to_the_next_failure_and_only_so_many() {
         let mut answered = Answered::default();
-        answered.note("a", true);
-        answered.note("b", true);
+        answered.record_answer("a", true);
+        answered.record_answer("b", true);
         assert!(answered.has("a") && answered.has("b"));
-        answered.note("a", false);
+        answered.record_answer("a", false);
         assert!(!answered.has("a"));
-        (0..KNOWN_MAX).for_each(|name| answered.note(&name.to_string(), true));
+        (0..KNOWN_MAX).for_each(|name| answered.record_answer(&name.to_string(), true));
         assert!(!answered.has("b") && answered.has("0"));
         assert_eq!((answered.names.len(), answered.in_order.len()), (KNOWN_MAX, KNOWN_MAX));
     }

@@ -54,7 +54,7 @@ impl Route {
 }
 
 impl Origin {
-    pub(super) fn shown(&self) -> Excerpt {
+    pub(super) fn excerpt(&self) -> Excerpt {
         Excerpt::of(&self.host.to_string())
     }
 }

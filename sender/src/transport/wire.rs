@@ -146,7 +146,7 @@ impl AsyncWrite for Wire {
         let whole = [IoSlice::new(buf)];
         self.before_write(&whole)?;
         let written = self.writer().poll_write(cx, buf);
-        self.state.backpressure.note(written.is_pending());
+        self.state.backpressure.set_pending(written.is_pending());
         if let Poll::Ready(Ok(count)) = written {
             self.wrote(&whole, count);
         }
@@ -160,7 +160,7 @@ impl AsyncWrite for Wire {
     ) -> Poll<io::Result<usize>> {
         self.before_write(bufs)?;
         let written = self.writer().poll_write_vectored(cx, bufs);
-        self.state.backpressure.note(written.is_pending());
+        self.state.backpressure.set_pending(written.is_pending());
         if let Poll::Ready(Ok(count)) = written {
             self.wrote(bufs, count);
         }
@@ -178,7 +178,7 @@ impl AsyncWrite for Wire {
         // Under TLS, accepted bytes may still be in this process.
         self.state.check_lease()?;
         let flushed = self.writer().poll_flush(cx);
-        self.state.backpressure.note(flushed.is_pending());
+        self.state.backpressure.set_pending(flushed.is_pending());
         flushed
     }
 

@@ -186,7 +186,7 @@ impl Held {
         self.lanes.values().map(|hand| hand.rows.len()).sum()
     }
 
-    pub(super) fn keep(&mut self) {
+    pub(super) fn commit(&mut self) {
         self.journal.clear();
         self.moving.clear();
     }
@@ -223,7 +223,7 @@ impl Unread {
     const ROWS_MAX: usize = 1_024;
 
     /// Notes a failure, and logs it if it is new.
-    pub(super) fn note(&mut self, delivery: DeliveryId, now: StoreTime) {
+    pub(super) fn record_failure(&mut self, delivery: DeliveryId, now: StoreTime) {
         if self.0.len() >= Self::ROWS_MAX
             && let Some(first) = self.0.iter().min_by_key(|(_, until)| **until).map(|(found, _)| *found)
         {
@@ -260,7 +260,7 @@ mod tests {
         for id in ids {
             held.take(LANE, DeliveryId(*id));
         }
-        held.keep();
+        held.commit();
         held
     }
 
@@ -292,7 +292,7 @@ mod tests {
         let in_hand = [1, 2, 5].map(|id| held.in_hand_beside(LANE, DeliveryId(id)));
         assert_eq!(in_hand, [InHand::Moving, InHand::Yes, InHand::No]);
         held.take_beside(LANE, DeliveryId(5), None);
-        held.keep();
+        held.commit();
         assert_eq!(beside(&held), [0, 1, 3]);
         // If the commit fails, deliveries claimed beside it stay claimed.
         let mut held = holding(&[1, 2]);
@@ -351,12 +351,12 @@ mod tests {
         let mut unread = Unread::default();
         let now = StoreTime(5);
         let later = StoreTime(now.0 + Unread::PAUSE.0);
-        unread.note(DeliveryId(1), now);
+        unread.record_failure(DeliveryId(1), now);
         assert_eq!(unread.until(DeliveryId(1), now), Some(later));
         assert_eq!(unread.until(DeliveryId(2), now), None);
         assert_eq!(unread.until(DeliveryId(1), later), None);
         let max = u64::try_from(Unread::ROWS_MAX).unwrap();
-        (2..=max + 1).for_each(|delivery| unread.note(DeliveryId(delivery), StoreTime(6)));
+        (2..=max + 1).for_each(|delivery| unread.record_failure(DeliveryId(delivery), StoreTime(6)));
         assert_eq!(unread.0.len(), Unread::ROWS_MAX);
         assert_eq!(unread.until(DeliveryId(1), now), None, "the first makes room");
     }

@@ -373,7 +373,7 @@ impl Gathered {
         self.slices.is_empty()
     }
 
-    pub(super) fn keep(&mut self, now: StoreTime) {
+    pub(super) fn commit(&mut self, now: StoreTime) {
         for slice in self.written.drain(..) {
             self.slices.remove(&slice);
         }
@@ -496,7 +496,7 @@ mod tests {
         };
         let mut gathered = Gathered::default();
         (0..lanes).for_each(|lane| gathered.stage(LaneId(lane), &attempt, true));
-        gathered.keep(NOW);
+        gathered.commit(NOW);
         gathered.due(StoreTime(NOW.0 + waited.0)).next().is_some()
     }
 

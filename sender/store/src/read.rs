@@ -43,7 +43,7 @@ pub trait Reader: Notices + Send {
     fn subscribers(&self, from: Option<Cursor>, max: u32) -> Result<Page<Subscriber>, ReadError>;
 
     /// `None` for a removed subscriber.
-    fn subscriber(&self, which: &Whom) -> Result<Option<Subscriber>, StoreError>;
+    fn subscriber(&self, which: &SubscriberRef) -> Result<Option<Subscriber>, StoreError>;
 
     /// The valid secrets of a lane, the newest first, at most [`SECRETS_MAX`]. More may exist after the clock was set back;
     /// then the first to retire are omitted. Nothing else reads secrets.
@@ -168,7 +168,7 @@ pub struct RejectedRow {
 
 /// A way to name a subscriber.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Whom {
+pub enum SubscriberRef {
     /// By lane.
     Lane(LaneId),
     /// By public id.

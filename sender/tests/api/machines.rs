@@ -131,7 +131,7 @@ async fn a_broken_subscriber_is_told_of_everywhere_and_what_it_wants_waits() {
     let world = World::new().await;
     world.subscribe("acme", "http://127.0.0.1:9/", json!({ "events": ["order.*"] })).await;
     world.subscribe("other", "http://127.0.0.1:9/", json!({ "events": ["video.*"] })).await;
-    let whom = hookproof_sender::store::read::Whom::Name("acme".into());
+    let whom = hookproof_sender::store::read::SubscriberRef::Name("acme".into());
     let acme = world.sender.read(move |reader| reader.subscriber(&whom)).await.unwrap().unwrap().unwrap();
     let write = async |settings: &str| {
         let before = world.sender.roster().version();

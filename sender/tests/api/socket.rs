@@ -87,7 +87,7 @@ async fn a_server_that_is_told_to_stop_ends_idle_connections_and_takes_no_more()
     world.stop().await;
 }
 
-async fn ask(address: SocketAddr, line: &str, headers: &str) -> (u16, String) {
+async fn request(address: SocketAddr, line: &str, headers: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let answer = exchange(&mut stream, &format!("{line}\r\n{headers}connection: close\r\n\r\n")).await;
     let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
@@ -130,16 +130,16 @@ async fn a_request_that_names_no_host_or_another_one_is_refused() {
         ),
     ];
     for (line, headers, status, code) in rows {
-        let (found, answer) = ask(address, line, headers).await;
+        let (found, answer) = request(address, line, headers).await;
         assert!(found == status && answer.contains(code), "{line} {headers:?}: {answer}");
     }
     // Any host is accepted, but one is required.
     let world_with_token = World::with(Some(Token::new(TOKEN).unwrap()), |_| {}).await;
     let address = listen(world_with_token.router.clone(), std::future::pending()).await;
     let token = format!("authorization: Bearer {TOKEN}\r\n");
-    assert_eq!(ask(address, plain, &format!("host: sender.internal\r\n{token}")).await.0, 200);
-    assert_eq!(ask(address, plain, &token).await.0, 400);
-    assert_eq!(ask(address, plain, &format!("host: a\r\nhost: a\r\n{token}")).await.0, 400);
+    assert_eq!(request(address, plain, &format!("host: sender.internal\r\n{token}")).await.0, 200);
+    assert_eq!(request(address, plain, &token).await.0, 400);
+    assert_eq!(request(address, plain, &format!("host: a\r\nhost: a\r\n{token}")).await.0, 400);
     world.stop().await;
     world_with_token.stop().await;
 }
@@ -201,7 +201,7 @@ async fn as_many_slow_bodies_as_there_may_be_connections_keep_nobody_out() {
         stream.write_all(b"{").await.unwrap();
     }
     for _ in 0..3 {
-        let (status, answer) = ask(address, "GET /v1/status HTTP/1.1", "host: localhost\r\n").await;
+        let (status, answer) = request(address, "GET /v1/status HTTP/1.1", "host: localhost\r\n").await;
         assert_eq!(status, 200, "{answer}");
     }
     // The server dropped this request to make room, or on a slow machine refused it as too slow.

@@ -40,7 +40,7 @@ impl Answer {
 }
 
 #[track_caller]
-pub(crate) fn ask(address: &str, method: &str, path: &str, kind: &str, body: &[u8]) -> Answer {
+pub(crate) fn request(address: &str, method: &str, path: &str, kind: &str, body: &[u8]) -> Answer {
     try_ask(address, method, path, kind, body).unwrap()
 }
 

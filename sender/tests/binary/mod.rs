@@ -167,12 +167,12 @@ impl Serving {
 
     #[track_caller]
     pub(crate) fn get(&self, path: &str) -> Answer {
-        http::ask(&self.address, "GET", path, "application/json", b"")
+        http::request(&self.address, "GET", path, "application/json", b"")
     }
 
     #[track_caller]
     pub(crate) fn post(&self, path: &str, body: &str) -> Answer {
-        http::ask(&self.address, "POST", path, "application/json", body.as_bytes())
+        http::request(&self.address, "POST", path, "application/json", body.as_bytes())
     }
 
     /// Returns the id. The event must be acknowledged.

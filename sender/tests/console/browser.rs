@@ -77,7 +77,7 @@ impl Browser {
         self.commands.write_all(format!("{command}\0").as_bytes()).unwrap();
         loop {
             let mut answer = self.next();
-            self.note(&answer);
+            self.record_complaint(&answer);
             if answer["id"] == self.sent {
                 assert!(answer["error"].is_null(), "{method}: {answer}");
                 return answer["result"].take();
@@ -94,7 +94,7 @@ impl Browser {
     }
 
     /// The page shows the API's refusals itself.
-    fn note(&mut self, event: &Value) {
+    fn record_complaint(&mut self, event: &Value) {
         let complains = match event["method"].as_str() {
             Some("Log.entryAdded") => event["params"]["entry"]["source"] != "network",
             Some("Runtime.exceptionThrown" | "Runtime.consoleAPICalled") => true,

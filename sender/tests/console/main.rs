@@ -7,7 +7,7 @@ mod binary;
 mod browser;
 
 use binary::endpoint::Endpoint;
-use binary::http::ask;
+use binary::http::request;
 use binary::{Database, Serving, event};
 use browser::Browser;
 use serde_json::json;
@@ -25,7 +25,8 @@ fn console(test: &str, waiting: usize) -> Option<(Database, Serving, Browser)> {
     let serving = database.serve();
     if waiting > 0 {
         let lines: String = (0..waiting).map(|number| event(&number.to_string()) + "\n").collect();
-        let answer = ask(&serving.address, "POST", "/v1/events", "application/x-ndjson", lines.as_bytes());
+        let answer =
+            request(&serving.address, "POST", "/v1/events", "application/x-ndjson", lines.as_bytes());
         assert_eq!(answer.status, 202, "{answer:?}");
     }
     let browser = Browser::open(test, &format!("http://{}/", serving.address))?;
@@ -33,7 +34,8 @@ fn console(test: &str, waiting: usize) -> Option<(Database, Serving, Browser)> {
 }
 
 fn patch(serving: &Serving, body: &str) {
-    let answer = ask(&serving.address, "PATCH", "/v1/subscribers/shop", "application/json", body.as_bytes());
+    let answer =
+        request(&serving.address, "PATCH", "/v1/subscribers/shop", "application/json", body.as_bytes());
     assert_eq!(answer.status, 200, "{answer:?}");
 }
 

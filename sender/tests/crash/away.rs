@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use crate::binary::http::{Answer, ask};
+use crate::binary::http::{Answer, request};
 use crate::process::Database;
 use crate::sink::Sink;
 use crate::{IN_FLIGHT, RATE_PER_SECOND, judge, settings};
@@ -25,10 +25,10 @@ impl World {
     }
 
     fn post(&self, kind: &str, body: &str) -> Answer {
-        ask(&self.database.address().to_string(), "POST", "/v1/events", kind, body.as_bytes())
+        request(&self.database.address().to_string(), "POST", "/v1/events", kind, body.as_bytes())
     }
 
-    fn taken(&self) -> BTreeMap<String, usize> {
+    fn accepted_counts(&self) -> BTreeMap<String, usize> {
         let mut taken = BTreeMap::new();
         for arrival in self.sink.arrivals().into_iter().filter(|arrival| arrival.taken) {
             *taken.entry(arrival.event).or_default() += 1;
@@ -103,6 +103,10 @@ fn while_the_server_is_away_emitters_are_told_when_to_come_back_and_nothing_is_l
     world.wait_until_settled(&acknowledged);
     node.stop_in_order();
     let once: BTreeMap<String, usize> = acknowledged.into_iter().map(|id| (id, 1)).collect();
-    assert_eq!(world.taken(), once, "each was taken once, what was sent while the server was away too");
+    assert_eq!(
+        world.accepted_counts(),
+        once,
+        "each was taken once, what was sent while the server was away too"
+    );
     judge::conforms(&sink.arrivals(), RATE_PER_SECOND, BURST);
 }

@@ -113,14 +113,14 @@ const RECORDED_LATE: &str =
 type Span = (u64, u64);
 
 #[derive(Default)]
-struct Told {
+struct LaneReports {
     taken: Vec<(u64, usize)>,
     /// A renewal came too late.
     lost: usize,
 }
 
-impl Told {
-    fn hear(&mut self, line: &str, now: u64) {
+impl LaneReports {
+    fn read_line(&mut self, line: &str, now: u64) {
         let fields = || serde_json::from_str::<serde_json::Value>(line).unwrap()["fields"].take();
         if line.contains("\"took a lane\"") || line.contains("broke off a request") {
             self.taken.push((now, usize::try_from(fields()["lane"].as_u64().unwrap()).unwrap()));
@@ -144,7 +144,7 @@ struct Cluster {
     ways: Vec<Way>,
     nodes: Vec<Node>,
     serving: Vec<Serving>,
-    told: Arc<Mutex<Told>>,
+    told: Arc<Mutex<LaneReports>>,
     done: Vec<Span>,
     confirmed: BTreeMap<String, u64>,
     // Declared last: the server must end after its nodes.
@@ -180,7 +180,8 @@ impl Cluster {
 
     fn serve(&self, which: usize) -> Serving {
         let (told, sink) = (Arc::clone(&self.told), Arc::clone(&self.sink));
-        self.database.serve_node(&self.nodes[which], move |line| told.lock().unwrap().hear(line, sink.now()))
+        self.database
+            .serve_node(&self.nodes[which], move |line| told.lock().unwrap().read_line(line, sink.now()))
     }
 
     fn server_says(&self, statements: &str) -> Vec<String> {

@@ -59,12 +59,14 @@ fn how_long_lanes_stand_still_when_their_node_dies_or_leaves() {
         let (how, beside) = match going {
             // The emitter stops once too much waits for the dead node's lanes.
             Going::Dies => ("dies by SIGKILL", String::new()),
-            Going::Leaves => ("leaves in order", format!("; those of the other for {}", told(&mut others))),
+            Going::Leaves => {
+                ("leaves in order", format!("; those of the other for {}", percentiles_text(&mut others)))
+            }
         };
         eprintln!(
             "a node {how}, {repeats} times, lease {} s: its lanes stand still for {}{beside}; {twice} taken twice",
             LEASE / SECOND,
-            told(&mut gaps),
+            percentiles_text(&mut gaps),
         );
         if going == Going::Leaves {
             assert_eq!(twice, 0, "nobody has died");
@@ -115,7 +117,7 @@ fn longest_gaps(arrivals: &[Arrival], begun: u64) -> BTreeMap<&str, u64> {
 }
 
 /// Median, 95th percentile and maximum, in milliseconds.
-fn told(gaps: &mut [u64]) -> String {
+fn percentiles_text(gaps: &mut [u64]) -> String {
     gaps.sort_unstable();
     let at = |part: usize| gaps[(gaps.len() - 1) * part / 100] / 1_000_000;
     format!("p50 {} ms, p95 {} ms, {} ms at most, of {}", at(50), at(95), at(100), gaps.len())

@@ -58,12 +58,12 @@ impl Known {
     }
 }
 
-struct Heard {
+struct ServingWithLog {
     serving: Serving,
     said: Receiver<String>,
 }
 
-impl Heard {
+impl ServingWithLog {
     fn has_gone_back(mut self) {
         let code = self.serving.ended();
         let said: Vec<_> = self.said.iter().collect();
@@ -88,12 +88,12 @@ impl Failover {
         }
     }
 
-    fn serve(&self, which: usize) -> Heard {
+    fn serve(&self, which: usize) -> ServingWithLog {
         let (tell, said) = channel();
         let serving = self.database.serve_node(&self.nodes[which], move |line| {
             let _ = tell.send(line.to_owned());
         });
-        Heard { serving, said }
+        ServingWithLog { serving, said }
     }
 
     fn first(&self) -> &Private {
@@ -145,7 +145,7 @@ fn fail_over(failover: &Failover) {
     let sink = &failover.sink;
     sink.explain_by(failover.database.lanes());
     failover.wait_for_first("SELECT 1 FROM pg_stat_replication WHERE state = 'streaming'");
-    let mut serving: Vec<Heard> = (0..NODES.len()).map(|which| failover.serve(which)).collect();
+    let mut serving: Vec<ServingWithLog> = (0..NODES.len()).map(|which| failover.serve(which)).collect();
     let addresses: Vec<_> = failover.nodes.iter().map(|node| node.address).collect();
     let emitter = Emitter::start_at(&addresses, Arc::clone(sink), LANES);
     sink.wait_for(300);
@@ -162,7 +162,7 @@ fn fail_over(failover: &Failover) {
     failover.first().kill();
     let promoted: u64 = failover.standby_says(NOW)[0].parse().unwrap();
     failover.standby_says("SELECT pg_promote()");
-    serving.into_iter().for_each(Heard::has_gone_back);
+    serving.into_iter().for_each(ServingWithLog::has_gone_back);
     let gone = sink.now();
     let until: u64 = failover.standby_says("SELECT min(until) FROM owners")[0].parse().unwrap();
     assert!(until >= promoted + LEASE_NS, "{until} is no lease after {promoted}");

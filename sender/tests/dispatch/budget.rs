@@ -30,7 +30,7 @@ fn lanes_with_large_bodies_hold_no_more_than_the_budget_and_each_gets_its_turn()
     let mut world = World::with(1_100);
     let now = world.now;
     world.record_body(&lanes, now, &vec![b'x'; 1 << 20]);
-    world.hear(Event::Work(lanes.iter().map(|lane| (LaneId(*lane), now)).collect()));
+    world.handle(Event::Work(lanes.iter().map(|lane| (LaneId(*lane), now)).collect()));
     let mut served = BTreeSet::new();
     while !world.sends.is_empty() {
         let held: usize = world.sends.iter().map(|attempt| attempt.row.body.bytes.len()).sum();
@@ -116,7 +116,7 @@ impl Model {
         }
     }
 
-    fn held(&self) -> u64 {
+    fn held_bytes(&self) -> u64 {
         let answered = self.answered.iter().filter_map(|answered| match &answered.reply {
             Ok(Reply::Claimed(claimed)) => Some(&claimed.rows),
             _ => None,
@@ -126,7 +126,7 @@ impl Model {
         answered + sent + self.kept.values().map(|(_, bytes)| bytes).sum::<u64>()
     }
 
-    fn hear(&mut self, event: Event) {
+    fn handle(&mut self, event: Event) {
         self.dispatcher.handle(self.now, event);
         self.poll();
     }
@@ -143,7 +143,7 @@ impl Model {
                     self.sends.push(attempt);
                 }
                 Effect::Forget { lane } => self.kept.retain(|_, (of, _)| *of != lane),
-                Effect::Ask { order, command } => {
+                Effect::Submit { order, command } => {
                     if let Command::Settle(settlements) = &command {
                         for row in settlements {
                             self.kept.remove(&(row.delivery, row.term));
@@ -154,7 +154,7 @@ impl Model {
                 Effect::Persist { order, .. } => {
                     self.answered.push(Answered { order, reply: Ok(Reply::Done), moment: None });
                 }
-                Effect::Withdraw { .. } | Effect::Extend { .. } | Effect::Tell(_) => {}
+                Effect::Withdraw { .. } | Effect::Extend { .. } | Effect::Report(_) => {}
             }
         }
     }
@@ -190,7 +190,7 @@ impl Model {
                 self.kept.extend(claimed.rows.iter().map(|row| ((row.delivery, term), (lane, length(row)))));
             }
         }
-        self.hear(Event::Answered(answered));
+        self.handle(Event::Answered(answered));
     }
 
     fn end(&mut self, which: usize, outcome: Outcome) {
@@ -199,7 +199,7 @@ impl Model {
         }
         let NewAttempt { attempt, row, .. } = self.sends.remove(which % self.sends.len());
         let result = AttemptEnd { outcome, record: None };
-        self.hear(Event::Ended { attempt, delivery: row.delivery, result });
+        self.handle(Event::Ended { attempt, delivery: row.delivery, result });
     }
 
     fn claim(&mut self, claim: &Claim) -> Reply {
@@ -294,7 +294,7 @@ impl Model {
         if wake != StoreTime::NEVER {
             self.now = self.now.max(wake);
         }
-        self.hear(Event::Tick);
+        self.handle(Event::Tick);
     }
 
     fn settle_down(&mut self) {
@@ -397,13 +397,13 @@ proptest! {
                 Step::Release(lane) => model.release(lane),
                 Step::Wait => model.wait(),
             }
-            prop_assert!(model.held() <= BODY_BYTES_MAX, "{} bytes are held", model.held());
+            prop_assert!(model.held_bytes() <= BODY_BYTES_MAX, "{} bytes are held", model.held_bytes());
         }
         // Every attempt succeeds, and every delivery must be made.
         let mut rounds = 0;
         while model.waiting() > 0 {
             model.settle_down();
-            prop_assert!(model.held() <= BODY_BYTES_MAX, "{} bytes are held", model.held());
+            prop_assert!(model.held_bytes() <= BODY_BYTES_MAX, "{} bytes are held", model.held_bytes());
             while !model.sends.is_empty() {
                 model.end(0, answered(204));
             }
@@ -415,14 +415,14 @@ proptest! {
         // The budget can be filled again.
         let work: Vec<_> = model.queues.keys().map(|lane| (*lane, model.now)).collect();
         work.iter().for_each(|(lane, _)| model.add(*lane, &[MIB]));
-        model.hear(Event::Work(work));
+        model.handle(Event::Work(work));
         for _ in 0..10 {
             model.settle_down();
             model.wait();
         }
         // The next lane may want a whole claim's worth.
         let at_least = BODY_BYTES_MAX / 8 * 7 - 4 * MIB;
-        prop_assert!(model.held() > at_least, "no more than {} bytes are held", model.held());
+        prop_assert!(model.held_bytes() > at_least, "no more than {} bytes are held", model.held_bytes());
     }
 }
 

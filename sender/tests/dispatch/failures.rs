@@ -154,7 +154,7 @@ fn who_is_to_stop_tries_once_more_and_then_leaves_it_as_after_a_crash() {
     world.answer(204);
     assert!(!world.dispatcher.is_over(|| false));
     world.asked.clear();
-    world.hear(Event::Stop);
+    world.handle(Event::Stop);
     assert!(world.asked.contains(&"settle deliveries"), "{:?}", world.asked);
     assert!(world.dispatcher.is_over(|| false), "it does not wait for what fails for good");
     assert!(world.news.iter().any(|news| matches!(news, News::GaveUp { .. })));
@@ -167,7 +167,7 @@ fn a_hand_back_that_fails_for_good_does_not_keep_a_process_from_ending() {
     world.emit(&[1]);
     world.answer(204);
     world.fault = Some(hands_back);
-    world.hear(Event::Stop);
+    world.handle(Event::Stop);
     assert!(world.dispatcher.is_over(|| false));
 }
 
@@ -179,7 +179,7 @@ fn a_store_that_fails_to_have_a_node_retire_is_asked_again_on_the_way_out() {
         world.answer(204);
         assert_eq!(world.reader.nodes().unwrap().all.len(), 1);
         world.fault = Some(retires);
-        world.hear(Event::Stop);
+        world.handle(Event::Stop);
         assert!(!world.dispatcher.is_over(|| false));
         if !fails_for_good {
             world.fault = None;
@@ -197,7 +197,7 @@ fn a_lane_that_could_not_be_handed_back_is_for_others_to_find() {
     world.emit(&[1]);
     world.answer(204);
     world.fault = Some(hands_back);
-    world.hear(Event::Stop);
+    world.handle(Event::Stop);
     world.pass(Nanos::SECOND);
     assert!(world.dispatcher.is_over(|| false));
     assert!(!world.dispatcher.left_nothing());

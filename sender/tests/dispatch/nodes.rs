@@ -83,7 +83,7 @@ impl Cluster {
         self.0[0].record(&lanes, now);
         let mut sent = Vec::new();
         for world in &mut self.0 {
-            world.hear(Event::Work(lanes.iter().map(|lane| (LaneId(*lane), now)).collect()));
+            world.handle(Event::Work(lanes.iter().map(|lane| (LaneId(*lane), now)).collect()));
             sent.extend(world.sent_to());
             world.answer(204);
         }
@@ -164,7 +164,7 @@ fn the_lanes_of_one_that_leaves_go_to_the_others_at_once() {
     let before = cluster.owners();
     let mut leaves = cluster.0.pop().unwrap();
     cluster.record_for_all();
-    leaves.hear(Event::Stop);
+    leaves.handle(Event::Stop);
     assert!(leaves.dispatcher.is_over(|| false));
     // No node waits for a lease, or for the next search.
     cluster.pass(TICK);

@@ -59,11 +59,11 @@ fn a_lane_that_another_process_took_is_withdrawn_and_sends_nothing() {
 #[test]
 fn what_came_while_a_lane_was_being_taken_is_not_forgotten() {
     let mut world = World::with(1);
-    world.hear(Event::Tick);
+    world.handle(Event::Tick);
     world.answers.are_late = true;
     let later = StoreTime(world.now.0 + Nanos::HOUR.0);
     world.record(&[1], later);
-    world.hear(Event::Work(vec![(LaneId(1), later)]));
+    world.handle(Event::Work(vec![(LaneId(1), later)]));
     // The next delivery is due in an hour.
     world.emit(&[1]);
     world.hear_answers();
@@ -75,7 +75,7 @@ fn an_endpoint_that_was_gone_and_is_resumed_while_nobody_runs_gets_what_is_due()
     let mut world = World::with(1);
     world.emit(&[1]);
     world.answer(410);
-    world.hear(Event::Stop);
+    world.handle(Event::Stop);
     assert!(world.dispatcher.is_over(|| false));
     world.commit(Command::Change(Change { state: Some(LaneState::Active), ..Change::of(LaneId(1)) }));
     let mut other = world.another(2);
@@ -108,7 +108,7 @@ fn what_waits_for_a_resumed_endpoint_that_nobody_owns_is_sent_at_once() {
 fn who_stops_withdraws_what_is_not_sent_and_gives_everything_back() {
     let mut world = World::with(2);
     world.emit(&[1, 2]);
-    world.hear(Event::Stop);
+    world.handle(Event::Stop);
     assert_eq!(world.told.withdrawn, [LaneId(1), LaneId(2)]);
     assert!(!world.dispatcher.is_over(|| false), "two attempts are under way");
     world.answer(204);

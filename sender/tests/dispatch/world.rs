@@ -27,7 +27,7 @@ pub(crate) struct World {
     pub(crate) fault: Option<Fault>,
     pub(crate) asked: Vec<&'static str>,
     pub(crate) sends: Vec<NewAttempt>,
-    pub(crate) told: Told,
+    pub(crate) told: DispatcherNotices,
     pub(crate) answers: Answers,
     pub(crate) news: Vec<News>,
     pub(crate) reader: SqliteReader,
@@ -37,7 +37,7 @@ pub(crate) struct World {
     events: u64,
 }
 
-pub(crate) struct Told {
+pub(crate) struct DispatcherNotices {
     pub(crate) withdrawn: Vec<LaneId>,
     pub(crate) forgotten: Vec<LaneId>,
     pub(crate) lease_until: StoreTime,
@@ -101,7 +101,11 @@ impl World {
             fault: None,
             asked: Vec::new(),
             sends: Vec::new(),
-            told: Told { withdrawn: Vec::new(), forgotten: Vec::new(), lease_until: StoreTime::START },
+            told: DispatcherNotices {
+                withdrawn: Vec::new(),
+                forgotten: Vec::new(),
+                lease_until: StoreTime::START,
+            },
             answers: Answers::default(),
             news: Vec::new(),
             reader,
@@ -124,7 +128,7 @@ impl World {
     pub(crate) fn learn_of_subscribers(&mut self) {
         let roster = self.keeper.catch_up(&self.reader, self.now).unwrap();
         let event = Event::Roster(Arc::clone(roster));
-        self.hear(event);
+        self.handle(event);
     }
 
     pub(crate) fn know_region(&mut self) {
@@ -145,7 +149,7 @@ impl World {
         let now = self.now;
         self.record(lanes, now);
         let work = lanes.iter().map(|lane| (LaneId(*lane), now)).collect();
-        self.hear(Event::Work(work));
+        self.handle(Event::Work(work));
     }
 
     pub(crate) fn record(&mut self, lanes: &[u64], due: StoreTime) {
@@ -184,7 +188,7 @@ impl World {
         assert!(!matches!(replies[0], Reply::Refused(_)), "{replies:?}");
     }
 
-    pub(crate) fn hear(&mut self, event: Event) {
+    pub(crate) fn handle(&mut self, event: Event) {
         self.dispatcher.handle(self.now, event);
         self.settle_down();
     }
@@ -193,10 +197,10 @@ impl World {
         let until = self.now + length;
         while self.dispatcher.next_wake() <= until {
             self.now = self.now.max(self.dispatcher.next_wake());
-            self.hear(Event::Tick);
+            self.handle(Event::Tick);
         }
         self.now = until;
-        self.hear(Event::Tick);
+        self.handle(Event::Tick);
     }
 
     pub(crate) fn answer(&mut self, status: u16) {
@@ -249,8 +253,8 @@ impl World {
             Effect::Withdraw { lane } => self.told.withdrawn.push(lane),
             Effect::Forget { lane } => self.told.forgotten.push(lane),
             Effect::Extend { until } => self.told.lease_until = until,
-            Effect::Tell(news) => self.news.push(news),
-            Effect::Ask { order, command } => {
+            Effect::Report(news) => self.news.push(news),
+            Effect::Submit { order, command } => {
                 let reply = self.carry_out(command);
                 self.answers.waiting.push(Answered { order, reply, moment: Some(self.moment()) });
             }

@@ -66,7 +66,7 @@ impl SmallDisk {
             let lines: String = lines.collect();
             let kind = "application/x-ndjson";
             let answer =
-                crate::binary::http::ask(&serving.address, "POST", "/v1/events", kind, lines.as_bytes());
+                crate::binary::http::request(&serving.address, "POST", "/v1/events", kind, lines.as_bytes());
             assert_eq!(answer.status, 202, "{answer:?}");
         }
         serving

@@ -1,7 +1,7 @@
 //! An unrelated lane, which bad input must not affect.
 
 use crate::binary::endpoint::Endpoint;
-use crate::binary::http::ask;
+use crate::binary::http::request;
 use crate::binary::{Database, Serving};
 
 const RATE_PER_SECOND: u64 = 20;
@@ -23,7 +23,8 @@ impl Bystander {
         database.subscribe("bystander", &sink.url, &contract);
         let serving = database.serve();
         let batch = "{\"type\":\"tick\",\"data\":1}\n".repeat(BACKLOG);
-        let answer = ask(&serving.address, "POST", "/v1/events", "application/x-ndjson", batch.as_bytes());
+        let answer =
+            request(&serving.address, "POST", "/v1/events", "application/x-ndjson", batch.as_bytes());
         assert_eq!(answer.status, 202);
         sink.wait_for(1);
         let (began, before) = (sink.now(), sink.count());

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use crate::binary::http::ask;
+use crate::binary::http::request;
 use crate::bystander::Bystander;
 
 const GOOD: &str = r#"{"type":"a","data":{"n":1}}"#;
@@ -36,7 +36,7 @@ fn each_line_is_answered_for_itself_whatever_stands_around_it() {
         .run(&proptest::collection::vec(line(), 1..12), |lines| {
             let bodies: Vec<&[u8]> = lines.iter().map(|(bytes, _)| &bytes[..]).collect();
             let body = bodies.join(&b'\n');
-            let answer = ask(&serving.address, "POST", "/v1/events", "application/x-ndjson", &body);
+            let answer = request(&serving.address, "POST", "/v1/events", "application/x-ndjson", &body);
             let all = lines.iter().all(|(_, good)| *good);
             prop_assert_eq!(answer.status, if all { 202 } else { 207 });
             let text = answer.text();

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use crate::binary::FOREVER;
-use crate::binary::http::{Answer, ask, read};
+use crate::binary::http::{Answer, read, request};
 use crate::bystander::Bystander;
 
 fn runner(cases: u32) -> TestRunner {
@@ -93,7 +93,7 @@ fn any_bytes_on_a_socket_and_any_json_are_answered_properly() {
                 !path.starts_with("PATCH") || !json.contains("\"limit\"") && !json.contains("\"url\"")
             );
             let (method, path) = path.split_once(' ').unwrap();
-            is_proper(&ask(&serving.address, method, path, "application/json", json.as_bytes()));
+            is_proper(&request(&serving.address, method, path, "application/json", json.as_bytes()));
             Ok(())
         })
         .unwrap();

@@ -13,7 +13,7 @@ const WIDE: [&str; 3] = ["limit.rate=10000/s", "limit.burst=100", "--allow-priva
 const EMITTERS: usize = 6;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Told {
+pub(crate) struct AcknowledgedEvent {
     pub(crate) id: String,
     position: u64,
 }
@@ -24,7 +24,7 @@ pub(crate) struct Load<'a> {
     options: &'static [&'static str],
     lies: bool,
     begun: usize,
-    pub(crate) told: Vec<Told>,
+    pub(crate) told: Vec<AcknowledgedEvent>,
 }
 
 impl<'a> Load<'a> {
@@ -69,7 +69,7 @@ impl<'a> Load<'a> {
                         match answer {
                             Ok(answer) if answer.status == 202 => {
                                 let position = disk.position().unwrap();
-                                told.lock().unwrap().push(Told { id, position });
+                                told.lock().unwrap().push(AcknowledgedEvent { id, position });
                             }
                             _ => return,
                         }
@@ -110,7 +110,11 @@ fn event(id: &str) -> Vec<u8> {
     format!(r#"{{"id":"{id}","type":"video.trending","data":"{}"}}"#, "x".repeat(3_000)).into_bytes()
 }
 
-pub(crate) fn acknowledged<'t>(told: &'t [Told], recording: &Recording, cut: usize) -> Vec<&'t str> {
+pub(crate) fn acknowledged<'t>(
+    told: &'t [AcknowledgedEvent],
+    recording: &Recording,
+    cut: usize,
+) -> Vec<&'t str> {
     let before = told.iter().filter(|told| recording.before(told.position) <= cut);
     before.map(|told| told.id.as_str()).collect()
 }

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 
 use hookproof_sender::store::clock::Beginning;
-use hookproof_sender::store::command::{Renew, Which};
+use hookproof_sender::store::command::{LaneSelection, Renew};
 use hookproof_sender::store::postgres::{Address, Options, PostgresStore};
 use hookproof_sender::store::{Command, Reply, Store, StoreError};
 
@@ -44,7 +44,7 @@ impl Past {
     }
 
     /// This ends every connection.
-    fn note(&self) {
+    fn save_state(&self) {
         // A reconnecting client would prevent the copy.
         self.close();
         self.order("CREATE DATABASE noted TEMPLATE here");
@@ -81,7 +81,7 @@ fn who_has_committed_what_is_gone_is_told_and_nobody_else() {
     let (mut one, mut other) = (open(&past), open(&past));
     commit(&mut one, &world, &Command::Emit(before)).unwrap();
     let [during, after, others, latest] = [(); 4].map(|()| world.event(&[lane]));
-    past.note();
+    past.save_state();
     let mut late = open(&past);
     commit(&mut one, &world, &Command::Emit(during)).unwrap();
     past.go_back();
@@ -98,7 +98,7 @@ fn who_has_committed_what_is_gone_is_told_and_nobody_else() {
     let mut world = World::over(Schema::at_address(past.address()));
     assert_eq!(world.total().accepted, 3, "what was noted, and what came after; the rest is gone");
     world.pass(LEASE);
-    assert_eq!(world.acquire(YOU, Which::All).len(), 1, "its lanes go on");
+    assert_eq!(world.acquire(YOU, LaneSelection::All).len(), 1, "its lanes go on");
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn who_was_there_only_after_what_is_left_is_told_as_well() {
     let mut world = World::over(Schema::at_address(past.address()));
     let (lane, _) = world.own_lane(WIDE);
     let (during, after) = (world.event(&[lane]), world.event(&[lane]));
-    past.note();
+    past.save_state();
     let mut store = open(&past);
     commit(&mut store, &world, &Command::Emit(during)).unwrap();
     past.go_back();
@@ -156,9 +156,9 @@ fn whoever_is_told_first_sees_to_it_that_nobody_takes_lanes_for_a_lease() {
     world.new_lane(WIDE);
     let mut store = open(&past);
     store.begin_clock(Beginning { wall: world.now, machine: None, alone: false, back_max: LEASE }).unwrap();
-    commit(&mut store, &world, &acquire(ME, Which::All)).unwrap();
+    commit(&mut store, &world, &acquire(ME, LaneSelection::All)).unwrap();
     let until = || query(&past.address(), "SELECT until FROM owners")[0].parse::<u64>().unwrap();
-    past.note();
+    past.save_state();
     let noted = until();
     let renew = Command::Renew(Renew { owner: ME, lease: LEASE, announce: None });
     commit(&mut store, &world, &renew).unwrap();
@@ -184,7 +184,7 @@ fn a_process_whose_database_has_gone_back_says_so_and_ends() {
         while token() <= before {}
     };
     commits_on();
-    past.note();
+    past.save_state();
     let mut store = open(&past);
     events.iter().for_each(|event| drop(commit(&mut store, &world, event).unwrap()));
     commits_on();

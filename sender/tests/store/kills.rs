@@ -17,7 +17,7 @@ fn works_until_it_is_killed() {
     let mut world = World::<File>::over(File::at(path.into()));
     world.now = later(world.backend.latest(), LEASE);
     let owner = hookproof_sender::store::lane::OwnerId(u64::from(std::process::id()));
-    let taken = world.acquire(owner, hookproof_sender::store::command::Which::All);
+    let taken = world.acquire(owner, hookproof_sender::store::command::LaneSelection::All);
     let (lane, term) = (taken[0].lane, taken[0].term);
     let mut told = std::io::stdout();
     for number in 0_u64.. {

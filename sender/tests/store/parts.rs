@@ -33,7 +33,7 @@ enum Flaw {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Heard {
+enum CommitAnswer {
     Answer,
     Nothing,
     NothingAsNothingWas,
@@ -44,7 +44,7 @@ enum Step {
     Emit {
         event: usize,
         process: usize,
-        heard: Heard,
+        heard: CommitAnswer,
     },
     /// Frees capacity on a lane.
     Room {
@@ -81,9 +81,9 @@ fn history() -> impl Strategy<Value = History> {
 
 fn step() -> impl Strategy<Value = Step> {
     let heard = prop_oneof![
-        4 => Just(Heard::Answer),
-        1 => Just(Heard::Nothing),
-        1 => Just(Heard::NothingAsNothingWas)
+        4 => Just(CommitAnswer::Answer),
+        1 => Just(CommitAnswer::Nothing),
+        1 => Just(CommitAnswer::NothingAsNothingWas)
     ];
     prop_oneof![
         6 => (0..EVENTS, 0..2_usize, heard).prop_map(|(event, process, heard)| Step::Emit { event, process, heard }),
@@ -165,8 +165,8 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn emit(&mut self, event: usize, process: usize, heard: Heard) -> TestCaseResult {
-        if matches!(heard, Heard::NothingAsNothingWas) {
+    fn emit(&mut self, event: usize, process: usize, heard: CommitAnswer) -> TestCaseResult {
+        if matches!(heard, CommitAnswer::NothingAsNothingWas) {
             self.ground.stores[process] = self.ground.file.store();
             return Ok(());
         }
@@ -182,7 +182,7 @@ impl Run<'_> {
         if self.flaw == Flaw::ForgetsParts {
             self.ground.sql.execute("UPDATE events SET in_part = NULL", []).unwrap();
         }
-        if matches!(heard, Heard::Nothing) {
+        if matches!(heard, CommitAnswer::Nothing) {
             self.ground.stores[process] = self.ground.file.store();
             return Ok(());
         }
@@ -270,7 +270,7 @@ impl Run<'_> {
                     break;
                 }
                 (0..self.lanes.len()).for_each(|lane| self.make_room(lane, 10));
-                self.emit(event, event % 2, Heard::Answer)?;
+                self.emit(event, event % 2, CommitAnswer::Answer)?;
             }
             let known = &self.events[event];
             let has: BTreeSet<LaneId> = self.ground.has(&known.ids).into_keys().collect();
@@ -295,7 +295,7 @@ fn play(ground: &mut Ground, flaw: Flaw, history: &History) -> TestCaseResult {
             // A complete event must not be emitted again without a window.
             Step::Emit { event, .. } if !history.breaks && run.events[*event].complete => {}
             Step::Emit { event, process, heard } => {
-                let heard = if history.breaks { *heard } else { Heard::Answer };
+                let heard = if history.breaks { *heard } else { CommitAnswer::Answer };
                 run.emit(*event, *process, heard)?;
             }
             Step::Room { lane, rows } => run.make_room(*lane, *rows),

@@ -11,7 +11,7 @@ use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use hookproof_sender::roster::RosterKeeper;
 use hookproof_sender::runtime::Lookout;
 use hookproof_sender::store::clock::Beginning;
-use hookproof_sender::store::command::{Claim, Coalesce, Emit, Fate, Purge, Shed, Sweep, Which};
+use hookproof_sender::store::command::{Claim, Coalesce, Emit, Fate, LaneSelection, Purge, Shed, Sweep};
 use hookproof_sender::store::lane::{Bounds, Limits, OwnerId, WhenFull};
 use hookproof_sender::store::postgres::{Address, Options, PostgresReader, PostgresStore};
 use hookproof_sender::store::reply::{Claimed, Handover, Placed, Purged};
@@ -280,14 +280,15 @@ fn who_could_not_renew_while_the_server_was_away_is_not_robbed_at_once() {
         let mut store = far.store();
         world.pass(LEASE);
         between.lose_at(b"BEGIN\0", Loss::Cut);
-        store.commit(world.now, &[acquire(YOU, Which::All)]).unwrap_err();
+        store.commit(world.now, &[acquire(YOU, LaneSelection::All)]).unwrap_err();
         if is_dead {
             world.one(Command::Evict(ME));
         }
-        let mut taken = |now: StoreTime| match &store.commit(now, &[acquire(YOU, Which::All)]).unwrap()[..] {
-            [Reply::Acquired(taken)] => taken.iter().map(|one| one.lane).collect::<Vec<_>>(),
-            other => panic!("{other:?}"),
-        };
+        let mut taken =
+            |now: StoreTime| match &store.commit(now, &[acquire(YOU, LaneSelection::All)]).unwrap()[..] {
+                [Reply::Acquired(taken)] => taken.iter().map(|one| one.lane).collect::<Vec<_>>(),
+                other => panic!("{other:?}"),
+            };
         if is_dead {
             assert_eq!(taken(world.now), [lane]);
             continue;
@@ -310,7 +311,8 @@ fn who_could_not_renew_while_the_server_was_away_is_not_robbed_by_who_begins_the
     let mut store = world.backend.store();
     let beginning = Beginning { wall: world.now, machine: None, alone: false, back_max: LEASE };
     let begun = store.begin_clock(beginning).unwrap().now;
-    let mut taken = |now: StoreTime| match &store.commit(now, &[acquire(YOU, Which::All)]).unwrap()[..] {
+    let mut taken = |now: StoreTime| match &store.commit(now, &[acquire(YOU, LaneSelection::All)]).unwrap()[..]
+    {
         [Reply::Acquired(taken)] => taken.iter().map(|one| one.lane).collect::<Vec<_>>(),
         other => panic!("{other:?}"),
     };
@@ -385,7 +387,7 @@ fn a_number_that_comes_late_is_told_of_though_one_before_it_never_comes() {
         let mut lookout = Lookout::new(seen, RosterKeeper::new(RegionSecrets::default()));
         let mut told = || {
             let mut lanes = Vec::new();
-            let look = lookout.look(
+            let look = lookout.poll(
                 &*world.reader,
                 world.now,
                 |_, _| false,
@@ -978,7 +980,7 @@ impl Watched {
     }
 
     /// A figure of ended connections. The server reports it late.
-    fn heard(&self, sql: &str) -> u64 {
+    fn figure_after_close(&self, sql: &str) -> u64 {
         let open = format!(
             "SELECT 1 FROM pg_stat_activity WHERE application_name = '{}' AND pid <> pg_backend_pid()",
             self.name
@@ -990,14 +992,14 @@ impl Watched {
     }
 
     fn pages(&self, table: &str) -> u64 {
-        self.heard(&format!(
+        self.figure_after_close(&format!(
             "SELECT heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read FROM pg_statio_user_tables
              WHERE schemaname = current_schema() AND relname = '{table}'"
         ))
     }
 
     fn uses(&self, index: &str) -> u64 {
-        self.heard(&format!(
+        self.figure_after_close(&format!(
             "SELECT idx_scan FROM pg_stat_user_indexes
              WHERE schemaname = current_schema() AND indexrelname = 'deliveries_{index}'"
         ))
@@ -1008,14 +1010,14 @@ impl Watched {
     }
 
     fn rows_fetched(&self, table: &str) -> u64 {
-        self.heard(&format!(
+        self.figure_after_close(&format!(
             "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_user_tables
              WHERE schemaname = current_schema() AND relname = '{table}'"
         ))
     }
 
     fn rows_read(&self, table: &str) -> u64 {
-        self.heard(&format!(
+        self.figure_after_close(&format!(
             "SELECT t.seq_tup_read + i.idx_tup_read FROM pg_stat_user_tables t
              JOIN pg_stat_user_indexes i USING (relid)
              WHERE t.schemaname = current_schema() AND i.indexrelname = '{table}_pkey'"
@@ -1056,7 +1058,7 @@ fn whoever_seizes_a_lane_with_window_caps_reads_only_what_ended_since_its_record
     let before = watched.rows_fetched("attempts");
     let mut world = watched.world();
     world.now = later(now, LEASE);
-    let taken = world.acquire(YOU, Which::These(vec![lane]));
+    let taken = world.acquire(YOU, LaneSelection::These(vec![lane]));
     let Handover::Seized { ended, .. } = &taken[0].handover else { panic!("{taken:?}") };
     assert_eq!(ended.iter().map(|run| run.count).collect::<Vec<_>>(), [1]);
     drop(world);
@@ -1132,11 +1134,15 @@ fn works_alone(schema: &Schema, owner: OwnerId, lane: LaneId, rounds: u32) {
     let mut world = World::over(Schema::at_address(schema.address.clone()));
     world.now = StoreTime(world.now.0 + owner.0 * 1_000_000_000);
     // `World` also runs the operators' queries.
-    let term =
-        match world.store.commit(world.now, &[acquire(owner, Which::These(vec![lane]))]).unwrap().remove(0) {
-            Reply::Acquired(taken) => taken[0].term,
-            other => panic!("{other:?}"),
-        };
+    let term = match world
+        .store
+        .commit(world.now, &[acquire(owner, LaneSelection::These(vec![lane]))])
+        .unwrap()
+        .remove(0)
+    {
+        Reply::Acquired(taken) => taken[0].term,
+        other => panic!("{other:?}"),
+    };
     let mut beside = world.store.claimer().unwrap().unwrap();
     for _ in 0..rounds {
         world.now = StoreTime(world.now.0 + 1_000);

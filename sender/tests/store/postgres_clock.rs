@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use hookproof_sender::engine::{Nanos, StoreTime};
 use hookproof_sender::store::clock::{BACK_MAX, Beginning, Fault, Start};
-use hookproof_sender::store::command::{Acquire, Fate, Persist, Purge, Renew, Shed, Sweep, Which};
+use hookproof_sender::store::command::{Acquire, Fate, LaneSelection, Persist, Purge, Renew, Shed, Sweep};
 use hookproof_sender::store::lane::OwnerId;
 use hookproof_sender::store::reply::{Handover, Placed, Purged, Swept};
 use hookproof_sender::store::{Command, Reply, Store};
@@ -99,7 +99,7 @@ fn a_time_that_may_be_right_is_kept_and_nothing_is_given_up_or_deleted_for_it() 
     assert_eq!(purged, Reply::Purged(Purged::default()));
     one(&mut *store, start.now, Command::Evict(ME));
     let another = later(start.now, Nanos::from_secs(4));
-    let taken = one(&mut *store, another, acquire(OwnerId(9), Which::All));
+    let taken = one(&mut *store, another, acquire(OwnerId(9), LaneSelection::All));
     let Reply::Acquired(taken) = taken else { panic!("{taken:?}") };
     let claimed = one(&mut *store, another, claim(lane, taken[0].term, 10));
     let Reply::Claimed(claimed) = claimed else { panic!("{claimed:?}") };
@@ -164,8 +164,13 @@ fn what_ended_by_an_earlier_time_is_told_to_whoever_counts_by_a_later_one() {
         Reply::Acquired(mut taken) if taken.len() == 1 => taken.remove(0),
         other => panic!("{other:?}"),
     };
-    let brief =
-        |owner| Acquire { owner, lease: Nanos(1), which: Which::These(vec![lane]), homes: None, max: 1 };
+    let brief = |owner| Acquire {
+        owner,
+        lease: Nanos(1),
+        which: LaneSelection::These(vec![lane]),
+        homes: None,
+        max: 1,
+    };
     // Its checkpoint has the later time, and lists no attempt.
     let mine = owned(two.by_ahead(Command::Acquire(brief(ME))));
     let record = Persist { lane, term: mine.term, record: b"state".to_vec().into(), hand_back: false };

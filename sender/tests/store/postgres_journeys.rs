@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, Term};
-use hookproof_sender::store::command::{Acquire, Coalesce, Fate, Reason, Sweep, Which};
+use hookproof_sender::store::command::{Acquire, Coalesce, Fate, LaneSelection, Reason, Sweep};
 use hookproof_sender::store::lane::{Bounds, Limits, WhenFull};
 use hookproof_sender::store::reply::{Handover, Swept};
 use hookproof_sender::store::{Command, Reply};
@@ -193,7 +193,7 @@ fn many_lanes_are_taken_over_in_few_journeys() {
     let lanes: Vec<LaneId> = (0..MANY).map(|_| counted.world.new_lane(WIDE)).collect();
     execute(&counted.address, "UPDATE lanes SET capped = true");
     let terms = |counted: &mut Counted, owner| -> (Vec<(LaneId, Term, Handover)>, u64) {
-        let which = Which::These(lanes.clone());
+        let which = LaneSelection::These(lanes.clone());
         let acquire = Acquire { owner, lease: LEASE, which, homes: None, max: 1_000 };
         let (replies, journeys) = counted.commit(&[Command::Acquire(acquire)]);
         let Reply::Acquired(taken) = &replies[0] else { panic!("{replies:?}") };

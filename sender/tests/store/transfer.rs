@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Program, Stdio};
 
 use hookproof_sender::engine::Nanos;
-use hookproof_sender::store::command::{Change, Fate, Purge, Reason, Which};
+use hookproof_sender::store::command::{Change, Fate, LaneSelection, Purge, Reason};
 use hookproof_sender::store::postgres::PostgresReader;
 use hookproof_sender::store::read::{Filter, Place};
 use hookproof_sender::store::reply::Handover;
@@ -57,7 +57,7 @@ fn contents(file: &Path) -> Vec<String> {
     all
 }
 
-fn shown(reader: &dyn Reader) -> Vec<String> {
+fn listing(reader: &dyn Reader) -> Vec<String> {
     const ALL: u32 = 100_000;
     let lanes = reader.lanes(None, ALL).unwrap().items;
     let deliveries = reader.deliveries(Filter::default(), None, ALL).unwrap().items;
@@ -129,11 +129,11 @@ fn a_store_that_is_moved_to_a_server_and_back_is_the_same_and_goes_on() {
     let Some(address) = new_schema("a_store_that_is_moved_to_a_server_and_back") else { return };
     let world = filled();
     let (file, folder) = (world.backend.path(), tempfile::tempdir().unwrap());
-    let (before, seen) = (contents(&file), shown(world.reader.as_ref()));
+    let (before, seen) = (contents(&file), listing(world.reader.as_ref()));
     let moved = move_store(&Database::from(file.clone()), &server(&address)).unwrap();
     assert!(moved.contains(&Moved { table: "deliveries", rows: 62 }), "{moved:?}");
     let reader = PostgresReader::open(&address.parse().unwrap()).unwrap();
-    assert_eq!(shown(&reader), seen);
+    assert_eq!(listing(&reader), seen);
     assert_eq!(contents(&file), before, "the source is as it was");
     let again = move_store(&Database::from(file), &server(&address)).unwrap_err();
     assert!(matches!(again, MoveError::Moved { .. }), "{again}");
@@ -144,7 +144,7 @@ fn a_store_that_is_moved_to_a_server_and_back_is_the_same_and_goes_on() {
     assert!(matches!(occupied, MoveError::Occupied { .. }), "{occupied}");
     // Numbers continue, and lanes keep their attempts in doubt.
     let mut world = World::over(File::at(back));
-    let taken = world.acquire(THIRD, Which::All);
+    let taken = world.acquire(THIRD, LaneSelection::All);
     let Handover::Seized { from, record: Some(record), .. } = &taken[0].handover else { panic!("{taken:?}") };
     assert_eq!((*from, &*record.bytes), (ME, b"level\0\n\\and doubt".as_slice()));
     let waiting = world.claim(taken[0].lane, taken[0].term);
@@ -366,7 +366,7 @@ fn killed_after(table: &str, from: &str, to: &str) {
 }
 
 #[track_caller]
-fn done(from: &str, to: &str) {
+fn transfer_succeeds(from: &str, to: &str) {
     let output = program(from, to).wait_with_output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
@@ -411,7 +411,7 @@ fn a_move_that_is_killed_has_moved_nothing_and_can_be_run_again() {
         let rows = "SELECT (SELECT count(*) FROM subscribers) + (SELECT count(*) FROM deliveries)";
         assert_eq!(query(&address, rows), ["0"], "after {table}");
     }
-    done(&file, &address);
+    transfer_succeeds(&file, &address);
     let folder = tempfile::tempdir().unwrap();
     let back = folder.path().join("back.db");
     for table in ["subscribers", "events", "attempts", "latencies"] {
@@ -420,7 +420,7 @@ fn a_move_that_is_killed_has_moved_nothing_and_can_be_run_again() {
         drop(held);
         assert!(!back.exists(), "after {table}");
     }
-    done(&address, back.to_str().unwrap());
+    transfer_succeeds(&address, back.to_str().unwrap());
     assert_eq!(contents(&back), before);
     assert_eq!(folder.path().read_dir().unwrap().count(), 1, "nothing of the others is left");
 }

@@ -119,11 +119,11 @@ fn sender() -> Program {
 #[track_caller]
 fn vacuumed(file: &Path) -> Value {
     let output = vacuum(&mut sender(), file).wait_with_output().unwrap();
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", stderr_of(&output));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-fn said(output: &Output) -> String {
+fn stderr_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -190,7 +190,7 @@ fn killed_in_its_midst_the_file_is_whole_and_the_next_one_finishes() {
         }
         vacuuming.kill().unwrap();
         let ended = vacuuming.wait_with_output().unwrap();
-        assert_eq!(ended.status.signal(), Some(9), "{}", said(&ended));
+        assert_eq!(ended.status.signal(), Some(9), "{}", stderr_of(&ended));
         drop(reader);
         assert_eq!(everything(copy), before);
         pages(copy)
@@ -243,8 +243,8 @@ fn a_file_that_somebody_reads_meanwhile_is_smaller_once_that_has_ended() {
 #[track_caller]
 fn refused(file: &Path, why: &str) {
     let output = vacuum(&mut sender(), file).wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    assert!(said(&output).contains(why), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", stderr_of(&output));
+    assert!(stderr_of(&output).contains(why), "{}", stderr_of(&output));
 }
 
 /// The disk fills up at once, or after the temporary file is written.
@@ -263,8 +263,8 @@ fn where_the_disk_fills_up_meanwhile_that_is_told_and_nothing_is_lost() {
         let mut program = Program::new("prlimit");
         program.arg(format!("--fsize={limit}:")).arg(env!("CARGO_BIN_EXE_hookproof-sender"));
         let output = vacuum(&mut program, &file).wait_with_output().unwrap();
-        assert_eq!(output.status.code(), Some(70), "{limit}: {}", said(&output));
-        assert!(said(&output).contains("could not vacuum the store"), "{}", said(&output));
+        assert_eq!(output.status.code(), Some(70), "{limit}: {}", stderr_of(&output));
+        assert!(stderr_of(&output).contains("could not vacuum the store"), "{}", stderr_of(&output));
         assert_eq!((everything(&file), bytes(&file)), (before.clone(), had), "{limit}");
         assert_eq!(bytes(&log_of(&file)), 0, "{limit}: what was written in vain takes no room");
     }
@@ -286,7 +286,8 @@ fn on_a_small_disk(bytes: usize, file: &Path) -> Option<Output> {
         .args(["-Urm", "sh", "-c", SCRIPT, "sh", &bytes.to_string()])
         .args([folder.path(), &copy, Path::new(env!("CARGO_BIN_EXE_hookproof-sender")), &after])
         .output();
-    let is_there = |output: &Output| !said(output).contains("unshare: ") && output.status.code() != Some(99);
+    let is_there =
+        |output: &Output| !stderr_of(output).contains("unshare: ") && output.status.code() != Some(99);
     let output = run.ok().filter(is_there);
     if output.is_none() {
         eprintln!("skipped: no small disk can be mounted here");
@@ -302,8 +303,8 @@ fn where_the_disk_is_too_full_to_begin_that_is_told_with_what_it_takes() {
     let file = backend.path();
     // Space for one copy beside the file, not for two.
     let Some(output) = on_a_small_disk(bytes(&file) + left * 3 / 2, &file) else { return };
-    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    let told = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr_of(&output));
+    let told = stderr_of(&output);
     // Two copies of some 13 MiB, and a little more.
     assert!(told.contains("it takes 27 MiB on the disk for a while"), "{told}");
     assert!(told.contains("has 18 MiB left"), "{told}");
@@ -315,7 +316,7 @@ fn with_the_room_that_it_says_it_takes_it_is_done() {
     let (backend, left) = much_deleted(600, MANY);
     let file = backend.path();
     let Some(output) = on_a_small_disk(bytes(&file) + (28 << 20), &file) else { return };
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", stderr_of(&output));
     let told: Value = serde_json::from_slice(&output.stdout).unwrap();
     let has = usize::try_from(told["bytes_after"].as_u64().unwrap()).unwrap();
     assert!((left..left * 5 / 4).contains(&has), "{told}");

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use hookproof_sender::store::command::{
-    Acquire, Attempt, AttemptOutcome, Body, Change, Claim, Emit, Fate, Persist, Renew, Settlement, Subscribe,
-    Target, Which,
+    Acquire, Attempt, AttemptOutcome, Body, Change, Claim, Emit, Fate, LaneSelection, Persist, Renew,
+    Settlement, Subscribe, Target,
 };
 use hookproof_sender::store::lane::{Bounds, Counts, Limits, OwnerId, Secret, WhenFull};
 use hookproof_sender::store::paging::Page;
@@ -144,7 +144,7 @@ impl<B: Backend> World<B> {
         self.one(Command::Change(change))
     }
 
-    pub(crate) fn acquire(&mut self, owner: OwnerId, which: Which) -> Vec<TakenLane> {
+    pub(crate) fn acquire(&mut self, owner: OwnerId, which: LaneSelection) -> Vec<TakenLane> {
         match self.one(acquire(owner, which)) {
             Reply::Acquired(taken) => taken,
             other => panic!("{other:?}"),
@@ -157,7 +157,7 @@ impl<B: Backend> World<B> {
     }
 
     pub(crate) fn own(&mut self, owner: OwnerId, lane: LaneId) -> Term {
-        let taken = self.acquire(owner, Which::These(vec![lane]));
+        let taken = self.acquire(owner, LaneSelection::These(vec![lane]));
         assert_eq!(taken.len(), 1, "lane {} is not to be had", lane.0);
         taken[0].term
     }
@@ -304,7 +304,7 @@ pub(crate) fn subscribe(name: &str, bounds: Bounds) -> Subscribe {
     }
 }
 
-pub(crate) fn acquire(owner: OwnerId, which: Which) -> Command {
+pub(crate) fn acquire(owner: OwnerId, which: LaneSelection) -> Command {
     Command::Acquire(Acquire { owner, lease: LEASE, which, homes: None, max: 1_000 })
 }
 

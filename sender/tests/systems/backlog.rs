@@ -4,7 +4,7 @@ use std::sync::mpsc::channel;
 use serde_json::{Value, json};
 
 use crate::binary::endpoint::Endpoint;
-use crate::binary::http::ask;
+use crate::binary::http::request;
 use crate::binary::{Database, Serving, event};
 
 fn waiting_for(word: std::sync::mpsc::Receiver<()>) -> Endpoint {
@@ -17,7 +17,7 @@ fn waiting_for(word: std::sync::mpsc::Receiver<()>) -> Endpoint {
 
 fn emit(serving: &Serving, count: usize) {
     let lines: String = (0..count).map(|number| format!("{}\n", event(&number.to_string()))).collect();
-    let answer = ask(&serving.address, "POST", "/v1/events", "application/x-ndjson", lines.as_bytes());
+    let answer = request(&serving.address, "POST", "/v1/events", "application/x-ndjson", lines.as_bytes());
     assert_eq!(answer.status, 202, "{answer:?}");
 }
 
@@ -82,7 +82,7 @@ fn a_backlog_is_given_up_by_plan_while_it_is_sent_and_can_be_sent_after_all() {
     assert_eq!(redriven["redriven"], shed);
     let limits = r#"{"limit":{"rate":"10000/s","burst":10000,"in_flight":100}}"#;
     let changed =
-        ask(&serving.address, "PATCH", "/v1/subscribers/sink", "application/json", limits.as_bytes());
+        request(&serving.address, "PATCH", "/v1/subscribers/sink", "application/json", limits.as_bytes());
     assert_eq!(changed.status, 200, "{changed:?}");
     drop(answer);
     serving.until("/v1/status", |status| sink(status)["delivered"] == 1_501);

@@ -104,7 +104,7 @@ fn drains_in_parallel_and_beside_serve_end_by_themselves_and_deliver_each_event_
     let drain = ["drain", "--for", "5min", "--allow-private-targets", "--log-json", "--json"];
     let batch = "{\"type\":\"a\",\"data\":1}\n".repeat(30);
     let kind = "application/x-ndjson";
-    crate::binary::http::ask(&serving.address, "POST", "/v1/events", kind, batch.as_bytes());
+    crate::binary::http::request(&serving.address, "POST", "/v1/events", kind, batch.as_bytes());
     let drains: Vec<Serving> = (0..3).map(|_| Serving::spawn(database.command(&drain))).collect();
     for mut drain in drains {
         let (code, printed) = drain.wait();

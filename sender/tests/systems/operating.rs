@@ -120,14 +120,14 @@ fn the_command_line_says_who_had_no_room_and_how_to_go_on() {
     assert_eq!(output.status.code(), Some(1));
 }
 
-struct Held {
+struct HeldEndpoint {
     endpoint: Endpoint,
     database: Database,
     serving: Serving,
     begin: Sender<()>,
 }
 
-fn held(events: u32) -> Held {
+fn hold_endpoint(events: u32) -> HeldEndpoint {
     let (begin, may_answer) = channel::<()>();
     let may_answer = std::sync::Mutex::new(may_answer);
     let endpoint = Endpoint::answering(move |_| {
@@ -138,12 +138,12 @@ fn held(events: u32) -> Held {
     let serving = database.serve();
     (0..events).for_each(|n| drop(serving.emit(&n.to_string())));
     endpoint.wait_for(1);
-    Held { endpoint, database, serving, begin }
+    HeldEndpoint { endpoint, database, serving, begin }
 }
 
 #[test]
 fn told_to_stop_it_finishes_what_is_under_way_writes_it_down_and_ends() {
-    let Held { endpoint: slow, database, mut serving, begin } = held(3);
+    let HeldEndpoint { endpoint: slow, database, mut serving, begin } = hold_endpoint(3);
     serving.tell_to_stop();
     serving.wait_for_line("stopping: finishing what is under way");
     begin.send(()).unwrap();
@@ -159,7 +159,7 @@ fn told_to_stop_it_finishes_what_is_under_way_writes_it_down_and_ends() {
 
 #[test]
 fn told_to_stop_it_records_an_event_that_is_half_here_but_starts_no_attempt() {
-    let Held { endpoint: slow, database, mut serving, begin } = held(2);
+    let HeldEndpoint { endpoint: slow, database, mut serving, begin } = hold_endpoint(2);
     let event = r#"{"type":"a","data":{"half":true}}"#;
     let mut caller = TcpStream::connect(&serving.address).unwrap();
     write!(

@@ -78,7 +78,7 @@ fn of_fifty_events_of_one_video_the_newest_goes_out_and_all_are_recorded() {
         .map(|n| format!("{{\"type\":\"video.rank_updated\",\"key\":\"v1\",\"data\":{{\"rank\":{n}}}}}\n"))
         .collect();
     let kind = "application/x-ndjson";
-    let answer = crate::binary::http::ask(&serving.address, "POST", "/v1/events", kind, lines.as_bytes());
+    let answer = crate::binary::http::request(&serving.address, "POST", "/v1/events", kind, lines.as_bytes());
     assert_eq!(answer.status, 202);
     let arrivals = sink.wait_for(1);
     assert_eq!(arrivals[0].json()["data"]["rank"], 50);

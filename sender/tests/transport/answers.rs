@@ -44,7 +44,7 @@ async fn a_long_body_arrives_whole() {
         async move {
             let request = connection.request().await.unwrap();
             let same = request.ends_with(&expected);
-            connection.say(if same { OK } else { "HTTP/1.1 400 Bad Request\r\n\r\n" }).await;
+            connection.write(if same { OK } else { "HTTP/1.1 400 Bad Request\r\n\r\n" }).await;
         }
     })
     .await;
@@ -94,7 +94,7 @@ async fn an_answer_is_read_in_whatever_form_it_comes() {
     for (answer, expected) in rows {
         let endpoint = Endpoint::start(move |mut connection| async move {
             connection.request().await.unwrap();
-            connection.say(answer).await;
+            connection.write(answer).await;
         })
         .await;
         assert_eq!(brief(&post(endpoint.url()).through(&transport()).await), expected, "{answer}");
@@ -110,7 +110,7 @@ async fn of_a_huge_answer_the_status_counts_and_the_rest_is_not_read() {
         let tell = tell.lock().unwrap().take().unwrap();
         async move {
             connection.request().await.unwrap();
-            connection.say("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n").await;
+            connection.write("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n").await;
             let chunk = format!("10000\r\n{}\r\n", "x".repeat(0x10000));
             // Until the sender closes the connection.
             while tokio::io::AsyncWriteExt::write_all(&mut connection.socket, chunk.as_bytes()).await.is_ok()
@@ -132,7 +132,7 @@ async fn an_answer_of_just_the_bound_is_read_and_its_connection_kept() {
         let endpoint = Endpoint::start(move |mut connection| async move {
             while connection.request().await.is_some() {
                 let body = "x".repeat(bytes);
-                connection.say(&format!("HTTP/1.1 200 OK\r\ncontent-length: {bytes}\r\n\r\n{body}")).await;
+                connection.write(&format!("HTTP/1.1 200 OK\r\ncontent-length: {bytes}\r\n\r\n{body}")).await;
             }
         })
         .await;

@@ -51,7 +51,7 @@ async fn attempts_beyond_the_bound_wait_for_a_connection_of_their_lane() {
     for answered in 1..=6 {
         let mut connection = serving.remove(0);
         assert!(transport.connections(LaneId(1)) <= 2);
-        connection.say(OK).await;
+        connection.write(OK).await;
         assert_eq!(attempts.join_next().await.unwrap().unwrap(), "answered 204");
         if answered <= 4 {
             connection.request().await.unwrap();
@@ -109,7 +109,7 @@ async fn a_bound_that_is_lowered_closes_what_is_too_many() {
         connections.push(held.recv().await.unwrap());
     }
     for connection in &mut connections {
-        connection.say(OK).await;
+        connection.write(OK).await;
     }
     assert_eq!(attempts.join_all().await, ["answered 204"; 4]);
     assert_eq!(transport.connections(LaneId(1)), 4);
@@ -120,7 +120,7 @@ async fn a_bound_that_is_lowered_closes_what_is_too_many() {
             assert!(connection.request().await.is_none());
         }
         kept.request().await.unwrap();
-        kept.say(OK).await;
+        kept.write(OK).await;
         kept
     };
     let next = post(endpoint.url()).connections_max(1);
@@ -154,7 +154,7 @@ async fn where_all_sockets_are_in_use_an_attempt_waits_and_the_fault_is_ours() {
         async move {
             while connection.request().await.is_some() {
                 wanted.wait_for(|wanted| *wanted).await.unwrap();
-                connection.say("HTTP/1.1 204 No Content\r\n\r\n").await;
+                connection.write("HTTP/1.1 204 No Content\r\n\r\n").await;
             }
         }
     })
@@ -181,7 +181,7 @@ async fn holds_the_only_socket(transport: &Transport, during: impl AsyncFnOnce()
         async move {
             while connection.request().await.is_some() {
                 wanted.wait_for(|wanted| *wanted).await.unwrap();
-                connection.say("HTTP/1.1 204 No Content\r\n\r\n").await;
+                connection.write("HTTP/1.1 204 No Content\r\n\r\n").await;
             }
         }
     })

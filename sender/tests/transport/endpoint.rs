@@ -54,7 +54,7 @@ impl Endpoint {
     pub(crate) async fn answering(answer: &'static str) -> Self {
         Self::start(move |mut connection| async move {
             while connection.request().await.is_some() {
-                connection.say(answer).await;
+                connection.write(answer).await;
             }
         })
         .await
@@ -89,7 +89,7 @@ impl Connection {
         request
     }
 
-    pub(crate) async fn say(&mut self, text: &str) {
+    pub(crate) async fn write(&mut self, text: &str) {
         let _ = self.socket.write_all(text.as_bytes()).await;
     }
 

@@ -16,9 +16,9 @@ use crate::endpoint::Endpoint;
 use crate::rig::{LONG, SHORT, TOKEN, all_events_are_seen, brief, check, permit, poll_once, post, transport};
 use crate::secure::Secure;
 
-type Asked = (http::Request<RecvStream>, SendResponse<Bytes>);
+type Http2Request = (http::Request<RecvStream>, SendResponse<Bytes>);
 
-async fn handing_over(at_once: u32) -> (Secure, mpsc::UnboundedReceiver<Asked>) {
+async fn handing_over(at_once: u32) -> (Secure, mpsc::UnboundedReceiver<Http2Request>) {
     let (give, given) = mpsc::unbounded_channel();
     let endpoint = Secure::start(&["h2"], move |tls| {
         let give = give.clone();
@@ -34,12 +34,12 @@ async fn handing_over(at_once: u32) -> (Secure, mpsc::UnboundedReceiver<Asked>) 
     (endpoint, given)
 }
 
-fn answer(status: u16, (_, mut respond): Asked) {
+fn answer(status: u16, (_, mut respond): Http2Request) {
     let head = http::Response::builder().status(status).body(()).unwrap();
     respond.send_response(head, true).unwrap();
 }
 
-async fn break_off((_, mut respond): Asked) {
+async fn break_off((_, mut respond): Http2Request) {
     let mut stream = respond.send_response(http::Response::new(()), false).unwrap();
     stream.send_data(Bytes::from(vec![b'x'; 40_000]), false).unwrap();
     // Capacity returns once the peer has read the data.

@@ -145,7 +145,7 @@ async fn a_kept_connection_that_died_unused_costs_no_attempt() {
             let tell = tell.clone();
             async move {
                 connection.request().await.unwrap();
-                connection.say(OK).await;
+                connection.write(OK).await;
                 if with_reset {
                     connection.reset();
                 } else {
@@ -170,7 +170,7 @@ async fn a_request_that_meets_the_endpoints_closing_is_silent_and_not_sent_again
     for with_reset in [false, true] {
         let endpoint = Endpoint::start(move |mut connection| async move {
             connection.request().await.unwrap();
-            connection.say(OK).await;
+            connection.write(OK).await;
             // As if it had closed the moment before.
             if with_reset {
                 connection.socket.readable().await.unwrap();
@@ -196,7 +196,7 @@ async fn reporting() -> (Endpoint, mpsc::UnboundedReceiver<(usize, bool)>) {
         async move {
             let number = connection.number;
             while connection.request().await.is_some() {
-                connection.say(OK).await;
+                connection.write(OK).await;
             }
             tell.send((number, connection.end().await.is_ok())).unwrap();
         }
@@ -268,7 +268,7 @@ async fn an_attempt_that_outlasts_a_move_of_its_target_leaves_no_connection_behi
     let outlasting = tokio::spawn(async move { brief(&outlasting.through(&through).await) });
     let mut connection = given.recv().await.unwrap();
     check(&post(after.url()).through(&transport).await, "answered 200");
-    connection.say(OK).await;
+    connection.write(OK).await;
     assert_eq!(outlasting.await.unwrap(), "answered 200");
     assert!(connection.request().await.is_none(), "the connection must be closed");
     check(&post(after.url()).through(&transport).await, "answered 200");

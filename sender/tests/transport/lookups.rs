@@ -73,7 +73,7 @@ async fn of_several_addresses_only_those_that_may_be_are_connected_to() {
     let (transport, _) = scripted(&[&[[127, 0, 0, 2], [127, 0, 0, 1], [127, 0, 0, 2]]], first_only());
     let endpoint = Endpoint::on(allowed, |mut connection| async move {
         connection.request().await.unwrap();
-        connection.say(OK).await;
+        connection.write(OK).await;
     });
     check(&post(&url).through(&transport).await, "answered 204");
     assert_eq!((endpoint.connections(), forbidden.connections()), (1, 0));
@@ -188,7 +188,7 @@ async fn an_answer_counts_for_as_long_as_it_says() {
             let url = format!("http://partner.example:{}", endpoint.address.port());
             check(&post(url).through(&transport).await, "answered 204");
         }
-        assert_eq!(server.asked(), questions, "{seconds} s");
+        assert_eq!(server.queries(), questions, "{seconds} s");
     }
 }
 

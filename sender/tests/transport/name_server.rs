@@ -57,7 +57,7 @@ impl NameServer {
         Self { address, asked, unanswered, _tcp: tcp, answering }
     }
 
-    pub(crate) fn asked(&self) -> usize {
+    pub(crate) fn queries(&self) -> usize {
         self.asked.load(Ordering::SeqCst)
     }
 

@@ -198,7 +198,7 @@ async fn held_back() -> (Endpoint, tokio::sync::watch::Sender<bool>, mpsc::Unbou
                 _ = connection.end() => false,
             };
             if answered {
-                connection.say(OK).await;
+                connection.write(OK).await;
             } else {
                 let _ = tell.send("ended");
             }

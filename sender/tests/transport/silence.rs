@@ -42,7 +42,7 @@ async fn an_endpoint_that_drips_is_silent_at_the_deadline() {
     ] {
         let endpoint = Endpoint::start(move |mut connection| async move {
             connection.request().await.unwrap();
-            connection.say(begun).await;
+            connection.write(begun).await;
             drip(&mut connection, if begun.is_empty() { "HTTP/1.1 100 Continue\r\n\r\n" } else { "x" }).await;
         })
         .await;
@@ -72,7 +72,7 @@ async fn an_answer_that_is_not_whole_is_no_answer() {
     for (answer, expected) in rows {
         let endpoint = Endpoint::start(move |mut connection| async move {
             connection.request().await.unwrap();
-            connection.say(answer).await;
+            connection.write(answer).await;
         })
         .await;
         let made = post(endpoint.url()).through(&transport()).await;
@@ -149,7 +149,7 @@ async fn whoever_gives_up_an_attempt_ends_its_connection() {
 async fn an_early_answer_to_a_long_request_is_an_answer_or_silence_but_never_unsent() {
     let endpoint = Endpoint::start(|mut connection| async move {
         connection.socket.readable().await.unwrap();
-        connection.say("HTTP/1.1 413 Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").await;
+        connection.write("HTTP/1.1 413 Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").await;
         let _ = connection.end().await;
     })
     .await;

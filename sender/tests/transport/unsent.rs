@@ -73,7 +73,7 @@ async fn an_endpoint_that_takes_no_connection_until_the_total_deadline() {
 async fn tls_with_an_endpoint_that_does_not_speak_it() {
     let endpoint = Endpoint::start(|mut connection| async move {
         connection.socket.readable().await.unwrap();
-        connection.say("HTTP/1.1 400 Bad Request\r\n\r\n").await;
+        connection.write("HTTP/1.1 400 Bad Request\r\n\r\n").await;
     })
     .await;
     let made = post(format!("https://{}", endpoint.address)).through(&transport()).await;

@@ -18,7 +18,7 @@
 //! - A sender that opens sooner than declared breaks nothing.
 
 use super::evidence::{Evidence, Lane};
-use super::retry::Asked;
+use super::retry::RequestedPause;
 use super::verdict::{Finding, Tally, show, show_beside};
 use crate::check::{Check, Picture, Stall};
 use crate::entry::Severity;
@@ -199,7 +199,7 @@ fn begin(
 
 fn end(state: State, evidence: &Evidence<'_>, n: u32, breaker: &Breaker, found: &mut Found) -> State {
     let exchange = evidence.exchange(n);
-    let told = evidence.told(n).is_some_and(|asked| asked != Asked::Seconds(0));
+    let told = evidence.requested_pause(n).is_some_and(|asked| asked != RequestedPause::Seconds(0));
     let well = exchange.is_delivered();
     match state {
         State::Closed { .. } if well => State::well(exchange.end),

@@ -23,7 +23,7 @@ const WINDOWS_MET: usize = 2;
 
 /// An event of a coalescing lane, with the span in which it was accepted and its first arrival.
 #[derive(Clone, Copy)]
-struct Taken {
+struct AcceptedEvent {
     offered: u64,
     acknowledged: u64,
     came: Option<u32>,
@@ -79,16 +79,16 @@ fn rules<'a>(lane: &Lane<'a>) -> &'a [Coalesce] {
 }
 
 /// The events of each key in the order of their offers.
-fn keys<'e>(evidence: &'e Evidence<'_>, at: u32, rule: &Coalesce) -> BTreeMap<&'e str, Vec<Taken>> {
+fn keys<'e>(evidence: &'e Evidence<'_>, at: u32, rule: &Coalesce) -> BTreeMap<&'e str, Vec<AcceptedEvent>> {
     let first = |kind: &str| rules(&evidence.lanes[at as usize]).iter().find(|one| one.kind == kind);
     let read = |delivery: &Delivery| {
         let event = evidence.event(delivery).filter(|event| delivery.owed && event.offers == 1)?;
         let offer = &evidence.trace.offers[event.offer as usize];
         let came = evidence.attempts(delivery).first().copied();
-        let taken = Taken { offered: offer.t, acknowledged: event.accepted?, came };
+        let taken = AcceptedEvent { offered: offer.t, acknowledged: event.accepted?, came };
         first(&offer.kind).is_some_and(|one| one == rule).then_some((offer.key.as_str(), taken))
     };
-    let mut keys: BTreeMap<&str, Vec<Taken>> = BTreeMap::new();
+    let mut keys: BTreeMap<&str, Vec<AcceptedEvent>> = BTreeMap::new();
     for (key, taken) in evidence.deliveries_of(at).iter().filter_map(read) {
         keys.entry(key).or_default().push(taken);
     }
@@ -97,14 +97,14 @@ fn keys<'e>(evidence: &'e Evidence<'_>, at: u32, rule: &Coalesce) -> BTreeMap<&'
 }
 
 /// Judges the events of one key, in the order of their offers.
-fn hold(evidence: &Evidence<'_>, at: u32, rule: &Coalesce, events: &[Taken], tally: &mut Tally) {
+fn hold(evidence: &Evidence<'_>, at: u32, rule: &Coalesce, events: &[AcceptedEvent], tally: &mut Tally) {
     let window = rule.window.0.saturating_sub(evidence.scenario.expect.retry_after_late.0);
     for place in 0..events.len() {
         if within(&events[place..], window).nth(WINDOWS_MET).is_some() {
             tally.see();
         }
     }
-    let came: Vec<Taken> = events.iter().filter(|one| one.came.is_some()).copied().collect();
+    let came: Vec<AcceptedEvent> = events.iter().filter(|one| one.came.is_some()).copied().collect();
     for place in 0..came.len() {
         let arrivals = within(&came[place..], window).take(WINDOWS_MET + 1).filter_map(|one| one.came);
         let arrivals: Vec<u32> = arrivals.collect();
@@ -120,7 +120,7 @@ fn hold(evidence: &Evidence<'_>, at: u32, rule: &Coalesce, events: &[Taken], tal
 }
 
 /// The first event, and the later ones that were certainly accepted less than a window after it.
-fn within(events: &[Taken], window: u64) -> impl Iterator<Item = &Taken> {
+fn within(events: &[AcceptedEvent], window: u64) -> impl Iterator<Item = &AcceptedEvent> {
     let until = events.first().map_or(0, |first| first.offered.saturating_add(window));
     let near = events.iter().take_while(move |one| one.offered < until);
     near.filter(move |one| one.acknowledged < until)

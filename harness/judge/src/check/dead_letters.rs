@@ -68,7 +68,7 @@ pub(super) fn groundless<'e>(evidence: &'e Evidence<'_>) -> Vec<(&'e Delivery, S
             };
             found.extend(why.map(|why| (delivery, why)));
         }
-        lanes.push(Shed { lane, deliveries: shed, taken: taken(evidence, deliveries) });
+        lanes.push(Shed { lane, deliveries: shed, taken: accepted_max(evidence, deliveries) });
     }
     found.extend(overflowed(evidence, lanes));
     found
@@ -86,14 +86,14 @@ fn overflowed<'e>(evidence: &'e Evidence<'_>, lanes: Vec<Shed<'e>>) -> Vec<(&'e 
     let taken: u64 = lanes.iter().map(|one| one.taken).sum();
     let shed: u64 = lanes.iter().map(|one| one.deliveries.len() as u64).sum();
     // The backlog of one lane was part of the total.
-    let each = lanes.iter().map(|one| held(evidence, Some(one.lane)));
-    let held_in_all = each.chain([held(evidence, None)]).max().unwrap_or(0);
+    let each = lanes.iter().map(|one| backlog_max(evidence, Some(one.lane)));
+    let held_in_all = each.chain([backlog_max(evidence, None)]).max().unwrap_or(0);
     let for_all = if rows_tell(evidence) { taken.saturating_sub(held_in_all) } else { taken };
     let mut beyond_all = shed.saturating_sub(for_all);
     let mut found = Vec::new();
     for Shed { lane, mut deliveries, taken: own } in lanes {
         let for_others = sheds_for_others(evidence, lane);
-        let seen = if for_others && rows_tell(evidence) { held(evidence, Some(lane)) } else { 0 };
+        let seen = if for_others && rows_tell(evidence) { backlog_max(evidence, Some(lane)) } else { 0 };
         let most = own.saturating_sub(room(evidence, lane).max(seen));
         let mut surplus =
             deliveries.split_off(usize::try_from(most).unwrap_or(usize::MAX).min(deliveries.len()));
@@ -186,14 +186,14 @@ pub(super) fn said_gone(evidence: &Evidence<'_>, lane: &Lane<'_>) -> bool {
 }
 
 /// Deliveries that the sender may have accepted.
-fn taken(evidence: &Evidence<'_>, deliveries: &[Delivery]) -> u64 {
+fn accepted_max(evidence: &Evidence<'_>, deliveries: &[Delivery]) -> u64 {
     let events = deliveries.iter().filter_map(|delivery| evidence.event(delivery));
     events.map(|event| u64::from(event.offers.saturating_sub(event.refused))).sum()
 }
 
 /// The largest reported backlog of a lane (of the whole sender for `None`), less the deliveries in flight,
 /// which a bound need not count.
-fn held(evidence: &Evidence<'_>, lane: Option<&Lane<'_>>) -> u64 {
+fn backlog_max(evidence: &Evidence<'_>, lane: Option<&Lane<'_>>) -> u64 {
     let is_meant = |one: &&Depth| {
         lane.map_or(one.subscriber.is_none(), |lane| concerns(one, lane.subscriber, evidence.scenario))
     };

@@ -167,7 +167,7 @@ impl<'a> Evidence<'a> {
     }
 
     /// The answer's `Retry-After`, by arrival.
-    pub(crate) fn asked(&self, n: u32) -> Option<&'a str> {
+    pub(crate) fn retry_after(&self, n: u32) -> Option<&'a str> {
         let at = self.asks.binary_search_by_key(&n, |(n, _)| *n).ok()?;
         self.trace.answers[self.asks[at].1 as usize].retry_after.as_deref()
     }

@@ -176,16 +176,16 @@ pub(super) enum Again<'e> {
 
 /// Judges one lane from a moment on.
 pub(super) fn served_again<'e>(evidence: &'e Evidence<'_>, at: u32, from: u64) -> Again<'e> {
-    look(evidence, at, from, None)
+    find_resumption(evidence, at, from, None)
 }
 
 /// Judges one lane during a fault of one of several processes: the others must serve it.
 pub(super) fn served_meanwhile<'e>(evidence: &'e Evidence<'_>, at: u32, fault: &Fault) -> Again<'e> {
-    look(evidence, at, fault.t, Some(fault))
+    find_resumption(evidence, at, fault.t, Some(fault))
 }
 
 /// `despite` is a fault that has begun and lasts.
-fn look<'e>(evidence: &'e Evidence<'_>, at: u32, from: u64, despite: Option<&Fault>) -> Again<'e> {
+fn find_resumption<'e>(evidence: &'e Evidence<'_>, at: u32, from: u64, despite: Option<&Fault>) -> Again<'e> {
     let lane = &evidence.lanes[at as usize];
     let first_try = |one: &Delivery| evidence.attempts(one).first().map(|n| evidence.exchange(*n).t);
     let fresh = evidence.deliveries_of(at).iter().filter(|one| one.owed && one.dead.is_none());
@@ -233,7 +233,8 @@ fn may_be_left_alone(
         .any(|one| one.at.0 <= by && one.until().is_none_or(|until| until.saturating_add(wait) >= from));
     let ended = lane.arrivals.iter().filter(|n| evidence.exchange(**n).end <= from);
     let last = ended.max_by_key(|n| evidence.exchange(**n).end);
-    let failed = last.is_some_and(|n| !evidence.exchange(*n).is_delivered() && evidence.told(*n).is_none());
+    let failed =
+        last.is_some_and(|n| !evidence.exchange(*n).is_delivered() && evidence.requested_pause(*n).is_none());
     // The trace has several lines of one end.
     let later = from.saturating_add(SECOND);
     let upset = evidence.upsets.iter().any(|t| later < *t && *t <= by);

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::evidence::{Evidence, Lane};
-use super::retry::Asked;
+use super::retry::RequestedPause;
 use super::stall::Stalls;
 use super::verdict::{Figure, Finding, Found, Severity, Status, Witness, moment, show};
 use super::{CHECKS, Check, WallClock, epochs};
@@ -323,7 +323,7 @@ fn first_set<'e>(evidence: &'e Evidence<'_>) -> Option<&'e ClockSet> {
 
 fn has_dates(evidence: &Evidence<'_>) -> bool {
     let mut asked = evidence.trace.answers.iter().filter_map(|answer| answer.retry_after.as_deref());
-    asked.any(|text| matches!(Asked::read(text), Asked::Date(_)))
+    asked.any(|text| matches!(RequestedPause::read(text), RequestedPause::Date(_)))
 }
 
 fn unless_set(finding: Finding, set: &ClockSet, last: Option<u64>) -> Finding {

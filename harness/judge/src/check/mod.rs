@@ -71,7 +71,7 @@ pub mod exact {
     pub use super::rate::restart::peak_across;
     pub use super::rate::window::{first_excess, fullest};
     pub use super::rate::{Peak, fits, least_burst, peak};
-    pub use super::retry::Asked;
+    pub use super::retry::RequestedPause;
 }
 
 /// Every check, in the order of the report.

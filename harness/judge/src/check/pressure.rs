@@ -19,7 +19,7 @@ use crate::scenario::{Behaviour, PressureBound, SECOND};
 const BUSY_MIN: u64 = 2 * SECOND;
 
 /// Observations of one lane.
-struct Seen {
+struct LaneObservations {
     from: u64,
     until: u64,
     /// Its answered requests, by number.
@@ -28,7 +28,7 @@ struct Seen {
     possible: u64,
 }
 
-impl Seen {
+impl LaneObservations {
     /// None if too little waited, or a fault was near.
     fn of(evidence: &Evidence<'_>, at: u32, lane: &Lane<'_>, bound: &PressureBound) -> Option<Self> {
         let serves =
@@ -80,7 +80,7 @@ pub(super) fn holds(evidence: &Evidence<'_>) -> Finding {
             if lane.subscriber.name != bound.name && lane.subscriber.group != bound.name {
                 continue;
             }
-            if let Some(seen) = Seen::of(evidence, at, lane, bound) {
+            if let Some(seen) = LaneObservations::of(evidence, at, lane, bound) {
                 hold(evidence, at, bound, &seen, &mut tally, &mut figures);
             }
         }
@@ -93,7 +93,7 @@ fn hold(
     evidence: &Evidence<'_>,
     at: u32,
     bound: &PressureBound,
-    seen: &Seen,
+    seen: &LaneObservations,
     tally: &mut Tally,
     figures: &mut Vec<(String, String)>,
 ) {

@@ -20,7 +20,7 @@
 
 use super::dead_letters::room;
 use super::evidence::{Delivery, ENVELOPE_BYTES, Evidence, Lane, concerns};
-use super::retry::Asked;
+use super::retry::RequestedPause;
 use super::verdict::{Finding, Found, Tally, Witness, show, show_beside, show_bytes, show_bytes_beside};
 use crate::check::{Check, Picture, Simulated, Stall};
 use crate::entry::Severity;
@@ -255,7 +255,10 @@ pub(super) fn visible(evidence: &Evidence<'_>) -> Finding {
     for refusal in turned_away {
         tally.see();
         let status = refusal.status.unwrap_or_default();
-        let told = refusal.retry_after.as_deref().is_some_and(|text| Asked::read(text) != Asked::Nonsense);
+        let told = refusal
+            .retry_after
+            .as_deref()
+            .is_some_and(|text| RequestedPause::read(text) != RequestedPause::Nonsense);
         if !matches!(status, 429 | 503) || !told {
             let asked = refusal.retry_after.as_deref().unwrap_or("none");
             let what = format!(

@@ -44,7 +44,7 @@ struct Restart {
     until: u64,
 }
 
-enum Seen<'e> {
+enum Recovery<'e> {
     /// No work was due, or nothing can be said.
     Nothing,
     /// Why it may stay unserved for longer.
@@ -82,10 +82,10 @@ pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
     for restart in restarts(evidence) {
         for (at, lane) in (0..).zip(&evidence.lanes) {
             let name = &lane.subscriber.name;
-            match look(evidence, at, lane, &restart) {
-                Seen::Nothing => {}
-                Seen::Excused(why) => excused.push(format!("{name}: {why}")),
-                Seen::Gap { length, allowed, first, arrived } => {
+            match measure_gap(evidence, at, lane, &restart) {
+                Recovery::Nothing => {}
+                Recovery::Excused(why) => excused.push(format!("{name}: {why}")),
+                Recovery::Gap { length, allowed, first, arrived } => {
                     tally.see();
                     gaps.push((length, name.clone()));
                     if length > allowed {
@@ -184,9 +184,9 @@ fn is_clear(evidence: &Evidence<'_>, restart: &Restart) -> bool {
     })
 }
 
-fn look<'e>(evidence: &'e Evidence<'_>, at: u32, lane: &Lane<'_>, restart: &Restart) -> Seen<'e> {
+fn measure_gap<'e>(evidence: &'e Evidence<'_>, at: u32, lane: &Lane<'_>, restart: &Restart) -> Recovery<'e> {
     if !lane.subscriber.handling.coalesce.is_empty() || lane.subscriber.handling.ordered {
-        return Seen::Nothing;
+        return Recovery::Nothing;
     }
     let fresh = evidence.deliveries_of(at).iter().filter(|one| one.owed && one.dead.is_none());
     let due = fresh.filter_map(|one| {
@@ -194,20 +194,20 @@ fn look<'e>(evidence: &'e Evidence<'_>, at: u32, lane: &Lane<'_>, restart: &Rest
         let first = evidence.attempts(one).first().map(|n| evidence.exchange(*n).t);
         first.is_none_or(|t| t > restart.ready).then_some((accepted.max(restart.ready), one))
     });
-    let Some((due, first)) = due.min_by_key(|(due, _)| *due) else { return Seen::Nothing };
+    let Some((due, first)) = due.min_by_key(|(due, _)| *due) else { return Recovery::Nothing };
     let next = lane.arrivals.partition_point(|n| evidence.exchange(*n).t <= restart.ready);
     let arrived = lane.arrivals.get(next).copied().filter(|n| evidence.exchange(*n).t <= restart.until);
     let until = arrived.map_or(restart.until, |n| evidence.exchange(n).t);
     if let Some(why) = excuse(evidence, lane, restart, until) {
-        return Seen::Excused(why);
+        return Recovery::Excused(why);
     }
     let since = due.max(restart.free).max(told_until(evidence, lane, until));
     let (length, allowed) = (until.saturating_sub(since), allowed(evidence, lane));
     // It might have come in time without the next fault.
     if arrived.is_none() && length <= allowed {
-        return Seen::Nothing;
+        return Recovery::Nothing;
     }
-    Seen::Gap { length, allowed, first, arrived }
+    Recovery::Gap { length, allowed, first, arrived }
 }
 
 /// The scenario's gap, and the wait that the rate imposes on one attempt.

@@ -20,7 +20,7 @@ use super::verdict::{Finding, Found, Tally, Witness, show, show_bytes};
 use crate::check::{Check, Picture, Simulated};
 use crate::entry::Severity;
 use crate::scenario::{Duration, SECOND, Size, Store};
-use crate::trace::{Depth, Kept, Lack};
+use crate::trace::{Depth, Lack, Retained};
 
 pub(super) const CHECK: Check = Check {
     id: "queue.retention",
@@ -74,7 +74,7 @@ fn delivered(evidence: &Evidence<'_>) -> Vec<u64> {
 }
 
 /// The samples of the whole with kept items.
-fn samples<'a>(evidence: &'a Evidence<'_>) -> impl Iterator<Item = (&'a Depth, &'a Kept)> {
+fn samples<'a>(evidence: &'a Evidence<'_>) -> impl Iterator<Item = (&'a Depth, &'a Retained)> {
     evidence.trace.depths.iter().filter_map(|depth| Some((depth, depth.kept.as_ref()?)))
 }
 

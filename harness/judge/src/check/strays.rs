@@ -34,7 +34,7 @@ pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
     }
     let mut tally = Tally::default();
     for stray in &reached.strays {
-        tally.broke(|| witness(stray, what(stray)));
+        tally.broke(|| witness(stray, describe_stray(stray)));
     }
     let counted = |kind: StrayKind, what: &str| {
         let some = reached.strays.iter().filter(|stray| stray.kind == kind);
@@ -54,7 +54,7 @@ pub(super) fn witness(stray: &Stray, what: String) -> Witness {
     Witness { subscriber: None, from: stray.t, until: stray.t, what, arrivals: Vec::new() }
 }
 
-fn what(stray: &Stray) -> String {
+fn describe_stray(stray: &Stray) -> String {
     let what = match stray.kind {
         StrayKind::Request => "a request that named no endpoint",
         StrayKind::Handshake => "a failed TLS handshake",

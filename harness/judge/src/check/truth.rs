@@ -63,10 +63,10 @@ pub(super) fn truth(evidence: &Evidence<'_>) -> Finding {
     for depth in &trace.depths {
         series.entry(depth.subscriber.as_deref()).or_default().push(depth);
     }
-    let mut all = Seen::default();
+    let mut all = ObservedMoments::default();
     for (at, lane) in (0..).zip(&evidence.lanes) {
         let name = lane.subscriber.name.as_str();
-        let mut seen = Seen::of(evidence, at);
+        let mut seen = ObservedMoments::of(evidence, at);
         if let Some(samples) = series.get_mut(&Some(name)) {
             seen.sort();
             seen.compare(evidence, &outages, samples, &mut tally);
@@ -143,7 +143,7 @@ fn matched(evidence: &Evidence<'_>, tally: &mut Tally) {
 
 /// Observed moments of a lane, or of all; each list is sorted at the end.
 #[derive(Default)]
-struct Seen {
+struct ObservedMoments {
     offered: Vec<u64>,
     /// Beginnings of 2xx answers.
     yes: Vec<u64>,
@@ -162,7 +162,7 @@ struct Seen {
     is_vague: bool,
 }
 
-impl Seen {
+impl ObservedMoments {
     fn of(evidence: &Evidence<'_>, at: u32) -> Self {
         let lane = &evidence.lanes[at as usize];
         let listed = evidence.trace.trailer.as_ref().is_some_and(|trailer| trailer.dead_listed);
@@ -250,7 +250,7 @@ struct Bounds {
     coalesced: (u64, u64),
 }
 
-impl Seen {
+impl ObservedMoments {
     /// Judges the samples of one lane, or of the whole.
     fn compare(&self, evidence: &Evidence<'_>, outages: &Outages, samples: &mut [&Depth], tally: &mut Tally) {
         samples.sort_by_key(|depth| depth.t);

@@ -9,7 +9,7 @@ use super::evidence::{Delivery, Evidence, Lane, Outcome};
 use super::judge::Verdict;
 use super::outcomes::{fates_of, settled_at};
 use super::rate::Level;
-use super::retry::{Asked, told_until};
+use super::retry::{RequestedPause, told_until};
 use super::verdict::{Status, Witness, moment, show};
 use super::{CHECKS, Check, Picture};
 use crate::scenario::SECOND;
@@ -303,7 +303,7 @@ fn steps(evidence: &Evidence<'_>, lane: &Lane<'_>, delivery: &Delivery, witness:
     let cap = lane.subscriber.retry.retry_after_cap.0;
     for (number, n) in nearest(evidence, delivery, witness) {
         let exchange = evidence.exchange(n);
-        let asked = evidence.asked(n);
+        let asked = evidence.retry_after(n);
         let said = asked.map_or(String::new(), |asked| format!(", Retry-After: {asked}"));
         let outcome = match exchange.outcome {
             Outcome::Answered { status, whole: true } => format!("{status}{said}"),
@@ -316,7 +316,7 @@ fn steps(evidence: &Evidence<'_>, lane: &Lane<'_>, delivery: &Delivery, witness:
             .map(|came| if is_accused && came == Came::Taken { Came::Accused } else { came });
         let what = format!("attempt {number} at {}: {outcome}", moment(exchange.t));
         steps.push(Step { from: exchange.t, until: exchange.end, came, what });
-        let until = asked.map(Asked::read).and_then(|asked| asked.until(evidence, exchange, cap));
+        let until = asked.map(RequestedPause::read).and_then(|asked| asked.until(evidence, exchange, cap));
         if let Some(until) = until {
             let what = format!("no retry before {}", moment(until));
             steps.push(Step { from: exchange.begun, until, came: None, what });

@@ -56,7 +56,7 @@ pub fn missing(base: &[Report], new: &[Report], allowed: &[Allowed]) -> Differen
     for scenario in scenarios(base) {
         if !new.iter().any(|report| report.scenario == scenario) {
             let what = format!("{scenario}: was run, and is not run any more");
-            difference.note(Allowed::MissingScenario, allowed, what);
+            difference.record_regression(Allowed::MissingScenario, allowed, what);
         }
     }
     difference
@@ -87,17 +87,17 @@ pub(super) fn runs_of<'r>(scenario: &str, reports: &'r [Report]) -> Vec<&'r Repo
     reports.iter().filter(|report| report.scenario == scenario).collect()
 }
 
-type Told = fn(&Report) -> String;
+type ReportField = fn(&Report) -> String;
 
 fn same_thing(base: &[&Report], new: &[&Report], allowed: &[Allowed], difference: &mut Difference) {
-    let set = |reports: &[&Report], what: Told| {
+    let set = |reports: &[&Report], what: ReportField| {
         let mut values: Vec<String> =
             reports.iter().map(|report| what(report)).filter(|value| !value.is_empty()).collect();
         values.sort();
         values.dedup();
         values
     };
-    let rows: [(&str, Allowed, Told); 3] = [
+    let rows: [(&str, Allowed, ReportField); 3] = [
         ("the scenario's SHA-256", Allowed::Scenario, |report| report.course.scenario_sha256.clone()),
         ("the driver", Allowed::Driver, |report| report.driver.clone()),
         ("the seed", Allowed::Seed, |report| report.seed.to_string()),
@@ -107,7 +107,7 @@ fn same_thing(base: &[&Report], new: &[&Report], allowed: &[Allowed], difference
         // A report of an older version lacks the value.
         if before != now && !before.is_empty() && !now.is_empty() {
             let what = format!("{name}: was {}, is {}", before.join(", "), now.join(", "));
-            difference.note(kind, allowed, what);
+            difference.record_regression(kind, allowed, what);
         }
     }
 }
@@ -135,13 +135,15 @@ fn verdicts(base: &[&Report], new: &[&Report], allowed: &[Allowed], difference: 
         let Some(old) = worst(base, id) else { continue };
         let Some(now) = worst(new, id) else {
             let what = format!("{id}: was {}, and is not judged any more", old.status);
-            difference.note(Allowed::MissingCheck, allowed, what);
+            difference.record_regression(Allowed::MissingCheck, allowed, what);
             continue;
         };
         let became = format!("{id}: was {}, is {}", old.status, now.status);
         match (old.status, now.status) {
             (before, after) if before == after => {}
-            (_, Status::NotApplicable) => difference.note(Allowed::NotApplicable, allowed, became),
+            (_, Status::NotApplicable) => {
+                difference.record_regression(Allowed::NotApplicable, allowed, became)
+            }
             (before, after) if rank(after) > rank(before) => {
                 difference.regressions.push(format!("{became}: {}", now.sentence));
             }
@@ -225,7 +227,7 @@ pub struct Difference {
 
 impl Difference {
     /// Records a regression, unless it is allowed.
-    pub(super) fn note(&mut self, kind: Allowed, allowed: &[Allowed], what: String) {
+    pub(super) fn record_regression(&mut self, kind: Allowed, allowed: &[Allowed], what: String) {
         if allowed.contains(&kind) {
             self.allowed.push(what);
         } else {
@@ -320,7 +322,7 @@ pub(super) fn compared(base: &[&Report], new: &[&Report]) -> Vec<Compared> {
             (lower, _) => Some(lower == (*better == Better::Lower)),
         };
         let times = times(was, is);
-        let [was, is, least, most] = [was, is, least, most].map(|value| shown(value, *unit));
+        let [was, is, least, most] = [was, is, least, most].map(|value| with_unit(value, *unit));
         Some(Compared { name: name.clone(), was, is, least, most, better, times })
     };
     before.first().into_iter().flatten().filter_map(row).collect()
@@ -342,7 +344,7 @@ pub(super) fn figures(base: &[&Report], new: &[&Report], allowed: &[Allowed], di
         match better {
             None => {}
             Some(true) => difference.improvements.push(what),
-            Some(false) => difference.note(Allowed::Figure, allowed, what),
+            Some(false) => difference.record_regression(Allowed::Figure, allowed, what),
         }
     }
 }
@@ -378,7 +380,7 @@ fn band(sorted: &[u64], unit: Unit) -> (u64, u64) {
     (least.min(shortest.saturating_sub(NANOS_SAME)), most.max(longest.saturating_add(NANOS_SAME)))
 }
 
-fn shown(value: u64, unit: Unit) -> String {
+fn with_unit(value: u64, unit: Unit) -> String {
     match unit {
         Unit::Nanos => show(value),
         Unit::Thousandths => format!("{}.{:03}", value / 1_000, value % 1_000),

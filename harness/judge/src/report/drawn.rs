@@ -251,12 +251,12 @@ fn lane(evidence: &Evidence<'_>, at: usize, step: u64) -> LaneDrawn {
         ],
         waiting: level(&waiting(evidence, at), step, evidence.end),
         behaviours: behaviours
-            .map(|one| (one.at.0, one.until().unwrap_or(evidence.end), told(one)))
+            .map(|one| (one.at.0, one.until().unwrap_or(evidence.end), describe_behaviour(one)))
             .collect(),
     }
 }
 
-fn told(behaviour: &Behaviour) -> String {
+fn describe_behaviour(behaviour: &Behaviour) -> String {
     let answer = match &behaviour.answer {
         Answer::Status(reply) => match &reply.retry_after {
             Some(RetryAfter::Seconds(seconds)) => format!("answers {}, Retry-After: {seconds}", reply.status),

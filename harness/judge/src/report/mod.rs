@@ -2,7 +2,7 @@
 //!
 //! - `Document`: a report of any kind; `page`, `chart`: its HTML page; `table`: its terminal output; `junit`,
 //!   `markdown`: its forms for CI.
-//! - `run`: a run's report, which is also its JSON; `drawn`: its chart data; `drawing`: its charts; `told`: its page.
+//! - `run`: a run's report, which is also its JSON; `drawn`: its chart data; `drawing`: its charts; `run_page`: its page.
 //! - `compare`: a report against an older one.
 
 mod chart;
@@ -13,8 +13,8 @@ pub mod junit;
 mod markdown;
 mod page;
 mod run;
+mod run_page;
 mod table;
-mod told;
 
 pub use chart::{Band, Chart, Shape};
 pub use drawn::{Break, Drawn, LaneDrawn, Series};
@@ -22,8 +22,8 @@ pub use junit::{Regressions, Unjudged, junit};
 pub use markdown::{bars, markdown};
 pub use page::{page, picture, unjudged};
 pub use run::{Course, FaultReport, Lag, Report, SubscriberReport, schema};
+pub use run_page::{html, html_awaited, html_live, html_unjudged};
 pub use table::{Colours, columns, in_one_line, paint, terminal, visible};
-pub use told::{html, html_awaited, html_live, html_unjudged};
 
 use crate::catalogue::{self, Verdict as Status};
 use crate::check::Witness;

@@ -49,7 +49,7 @@ fn framed(document: &Document, kept: Option<&str>) -> String {
                         p { @if let Some(status) = verdict.status { strong { (status) } ": " } (verdict.sentence) }
                         @for more in &verdict.more { p.soft { (more) } }
                     }
-                    @for part in parts { (shown(part)) }
+                    @for part in parts { (part_markup(part)) }
                 }
                 script { (PreEscaped(SCRIPT)) @if kept.is_some() { (PreEscaped(LIVE)) } }
             }
@@ -84,7 +84,7 @@ fn mark(status: Option<Status>) -> Markup {
     html! { @if let Some(status) = status { span.mark.(class(status)) { (status) } " " } }
 }
 
-fn shown(part: &Part) -> Markup {
+fn part_markup(part: &Part) -> Markup {
     match part {
         Part::Title(text) => html! { h2 { (text) } },
         Part::Text(text) => html! { p.soft { (text) } },
@@ -95,13 +95,13 @@ fn shown(part: &Part) -> Markup {
         Part::Card { status, name, parts } => html! {
             section.card.(status.map_or("plain", class)) id=(name) {
                 h3 { (mark(*status)) (name) }
-                @for part in parts { (shown(part)) }
+                @for part in parts { (part_markup(part)) }
             }
         },
         Part::Fold { status, summary, open, parts } => html! {
             details open[*open] {
                 summary { (mark(*status)) (summary) }
-                @for part in parts { (shown(part)) }
+                @for part in parts { (part_markup(part)) }
             }
         },
     }

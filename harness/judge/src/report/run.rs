@@ -259,7 +259,7 @@ fn subscriber(evidence: &Evidence<'_>, at: usize, seconds: Option<Seconds>) -> S
     let windows = limit.windows.iter().filter(|window| window.length.0 >= SECOND).map(|window| window.count);
     SubscriberReport {
         name: lane.subscriber.name.clone(),
-        contract: told(contract(limit), &evidence.trace.declared, &lane.subscriber.name),
+        contract: contract_text(contract(limit), &evidence.trace.declared, &lane.subscriber.name),
         allowed: by_bucket.into_iter().chain(windows).min(),
         bound: lane.subscriber.queue.rows,
         arrivals: lane.arrivals.len() as u64,
@@ -283,7 +283,7 @@ fn delivered(evidence: &Evidence<'_>, at: u32) -> u64 {
 }
 
 /// A contract, with the values that the sender got in its place.
-fn told(contract: String, declared: &Declared, name: &str) -> String {
+fn contract_text(contract: String, declared: &Declared, name: &str) -> String {
     let own = declared.told.iter().filter(|told| told.subscriber == name).map(|told| told.what.clone());
     std::iter::once(contract).chain(own).collect::<Vec<_>>().join("; ")
 }

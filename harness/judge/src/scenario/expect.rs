@@ -304,7 +304,7 @@ impl Expect {
             utilisation_min,
             accepted_min,
             efficiency_min: reader.get("efficiency_min"),
-            holds: Holds { rss_growth_max: reader.get("rss_growth_max"), kept: kept(reader) },
+            holds: Holds { rss_growth_max: reader.get("rss_growth_max"), kept: kept_bound(reader) },
             speeds: Speeds { latency: latency(reader), pressure: pressure(reader) },
             schedule_late: reader.or("schedule_late", default.schedule_late),
             slower_beside_slow: reader.or("slower_beside_slow", default.slower_beside_slow),
@@ -317,7 +317,7 @@ impl Expect {
     }
 }
 
-fn kept(reader: &Reader<'_>) -> KeptBound {
+fn kept_bound(reader: &Reader<'_>) -> KeptBound {
     let Some(table) = reader.table("kept") else { return KeptBound::default() };
     if !table.has("age") && !table.has("bytes") {
         table.wrong("age", "missing; expected age or bytes");

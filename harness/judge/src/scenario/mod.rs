@@ -295,7 +295,7 @@ impl FaultTarget {
 
     /// Its text in the trace, with the process that was struck.
     #[must_use]
-    pub fn told(&self, struck: Option<usize>) -> String {
+    pub fn label(&self, struck: Option<usize>) -> String {
         match (self, struck) {
             (Self::Worker(worker), _) => format!("worker {worker}"),
             (Self::OwnerOf(name), Some(worker)) => format!("worker {worker}, {OWNER_OF}{name}"),
@@ -306,7 +306,7 @@ impl FaultTarget {
 
 impl fmt::Display for FaultTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.told(None))
+        f.write_str(&self.label(None))
     }
 }
 

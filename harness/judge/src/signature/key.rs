@@ -100,9 +100,9 @@ impl Key {
     }
 
     /// Whether this key signed the message.
-    pub(super) fn made(&self, signature: &[u8], message: &[u8]) -> bool {
+    pub(super) fn signed(&self, signature: &[u8], message: &[u8]) -> bool {
         match &self.0 {
-            Kind::Secret(secret) => secret.made(signature, &[message]),
+            Kind::Secret(secret) => secret.authenticates(signature, &[message]),
             Kind::Hmac(key) => hmac::verify(key, message, signature).is_ok(),
             Kind::Public(algorithm, bytes) => {
                 let by: &dyn signature::VerificationAlgorithm = match algorithm {
@@ -243,7 +243,7 @@ impl Secret {
     }
 
     /// Whether `tag` is the HMAC-SHA256 of the parts; takes constant time.
-    pub(super) fn made(&self, tag: &[u8], parts: &[&[u8]]) -> bool {
+    pub(super) fn authenticates(&self, tag: &[u8], parts: &[&[u8]]) -> bool {
         hmac::verify(&self.key, &parts.concat(), tag).is_ok()
     }
 

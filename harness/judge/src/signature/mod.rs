@@ -15,7 +15,7 @@ pub use key::{Algorithm, Key, KeyError, KeyForm, Secret, SecretError};
 pub use profile::{Profile, UnknownProfile};
 use ring::digest;
 pub use scheme::{Encoding, OwnScheme, Part, Scheme, Stamp, Unit};
-pub use verify::{Seen, Signing, Wrong, encode, sign, verify};
+pub use verify::{CheckedSignature, Signing, Wrong, encode, sign, verify};
 
 // Hashes and text encodings of bytes.
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use super::key::{Algorithm, Key, KeyError, KeyForm, Secret};
 use super::profile::Profile;
-use super::verify::{Field, SIGNATURES_MAX, Seen, TEXT_BYTES_MAX, Wrong, is_canonical, one, verify_by};
+use super::verify::{
+    CheckedSignature, Field, SIGNATURES_MAX, TEXT_BYTES_MAX, Wrong, is_canonical, one, verify_by,
+};
 use super::{base64, hex, unbase64, unbase64url, unhex};
 
 /// The prefix of the header names of Standard Webhooks.
@@ -58,7 +60,7 @@ impl Scheme {
 
     /// Reads a request's headers, and finds the keys that signed the body.
     #[must_use]
-    pub fn verify(&self, keys: &[Key], headers: &[(&str, &[u8])], body: &[u8]) -> Seen {
+    pub fn verify(&self, keys: &[Key], headers: &[(&str, &[u8])], body: &[u8]) -> CheckedSignature {
         let (profile, prefix) = match self {
             Self::Own(own) => return own.verify(keys, headers, body),
             Self::Profile { profile, header_prefix } => (*profile, header_prefix.as_deref()),
@@ -71,7 +73,10 @@ impl Scheme {
             headers.iter().map(|(name, value)| (standard_name(name, prefix), *value)).collect();
         let headers: Vec<_> = renamed.iter().map(|(name, value)| (name.as_ref(), *value)).collect();
         let seen = verify_by(profile, &secrets, &headers, body);
-        Seen { verdict: seen.verdict.map_err(|wrong| wrong.renaming(STANDARD_PREFIX, prefix)), ..seen }
+        CheckedSignature {
+            verdict: seen.verdict.map_err(|wrong| wrong.renaming(STANDARD_PREFIX, prefix)),
+            ..seen
+        }
     }
 }
 
@@ -182,7 +187,7 @@ impl OwnScheme {
         Key::parse(self.algorithm.unwrap_or(Algorithm::HmacSha256), self.key, text)
     }
 
-    pub(super) fn verify(&self, keys: &[Key], headers: Headers<'_>, body: &[u8]) -> Seen {
+    pub(super) fn verify(&self, keys: &[Key], headers: Headers<'_>, body: &[u8]) -> CheckedSignature {
         let shown = |name: &str| {
             let (_, value) = headers.iter().find(|(given, _)| given.eq_ignore_ascii_case(name))?;
             Some(String::from_utf8_lossy(&value[..value.len().min(TEXT_BYTES_MAX)]).into_owned())
@@ -195,7 +200,7 @@ impl OwnScheme {
                 signature.as_deref().and_then(|values| self.value_after(values, prefix)).map(str::to_owned)
             }
         };
-        Seen {
+        CheckedSignature {
             id: self.id.as_deref().and_then(shown),
             attempt: self.attempt.as_deref().and_then(shown),
             verdict: self.judge(keys, headers, body),
@@ -238,7 +243,7 @@ impl OwnScheme {
                 Part::Text(text) => text.as_bytes(),
             });
         }
-        let made = |key: &Key| signatures.iter().any(|signature| key.made(signature, &message));
+        let made = |key: &Key| signatures.iter().any(|signature| key.signed(signature, &message));
         let keys: Vec<usize> = (0..keys.len()).filter(|at| made(&keys[*at])).collect();
         if keys.is_empty() { Err(Wrong::NoKey) } else { Ok(keys) }
     }

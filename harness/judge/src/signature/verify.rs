@@ -15,7 +15,7 @@ pub(super) const TEXT_BYTES_MAX: usize = 4096;
 /// The signature headers of a request, verbatim, and their verdict. Bytes outside UTF-8 show as U+FFFD; long
 /// values are cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct CheckedSignature {
     pub id: Option<String>,
     pub timestamp: Option<String>,
     pub attempt: Option<String>,
@@ -51,7 +51,12 @@ pub enum Wrong {
 
 /// Reads a request's headers by the profile, and finds the secrets that signed the body.
 #[must_use]
-pub fn verify(profile: Profile, secrets: &[Secret], headers: &[(&str, &[u8])], body: &[u8]) -> Seen {
+pub fn verify(
+    profile: Profile,
+    secrets: &[Secret],
+    headers: &[(&str, &[u8])],
+    body: &[u8],
+) -> CheckedSignature {
     verify_by(profile, &secrets.iter().collect::<Vec<_>>(), headers, body)
 }
 
@@ -60,7 +65,7 @@ pub(super) fn verify_by(
     secrets: &[&Secret],
     headers: &[(&str, &[u8])],
     body: &[u8],
-) -> Seen {
+) -> CheckedSignature {
     let find = |name: Option<&'static str>| name.map(|name| Field::of(headers, name));
     let shown = |field: Option<Field<'_>>| {
         let first = field?.first?;
@@ -70,7 +75,7 @@ pub(super) fn verify_by(
     let id = find(profile.id_header());
     let timestamp = find(profile.timestamp_header());
     let stripe_timestamp = || Some(stripe_parts(shown(signature)?.as_str()).0?.to_owned());
-    Seen {
+    CheckedSignature {
         id: shown(id),
         timestamp: if profile == Profile::Stripe { stripe_timestamp() } else { shown(timestamp) },
         attempt: shown(find(profile.attempt_header())),
@@ -123,7 +128,7 @@ fn judge(
     let tags = tags(profile, &signatures)?;
     let parts = Signing { id, timestamp, event_type: "", body };
     let parts = parts.parts(profile);
-    let made = |secret: &Secret| tags.iter().any(|tag| secret.made(tag, &parts));
+    let made = |secret: &Secret| tags.iter().any(|tag| secret.authenticates(tag, &parts));
     let keys: Vec<usize> = (0..secrets.len()).filter(|at| made(secrets[*at])).collect();
     if keys.is_empty() { Err(Wrong::NoKey) } else { Ok(keys) }
 }

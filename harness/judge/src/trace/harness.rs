@@ -129,7 +129,7 @@ pub struct Declared {
     pub signs: Option<Signs>,
     /// Values of subscribers that differ from the scenario, since the sender cannot express them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub told: Vec<Told>,
+    pub told: Vec<Substitution>,
 }
 
 /// The way a sender signs, by its driver file.
@@ -149,7 +149,7 @@ pub enum Signs {
 
 /// A subscriber's value that differs from the scenario.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Told {
+pub struct Substitution {
     pub subscriber: String,
     /// The setting and its value, for people.
     pub what: String,
@@ -243,11 +243,11 @@ pub struct Depth {
     pub processor_ns: Option<u64>,
     /// The deliveries that it retains after success, where the harness looked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kept: Option<Kept>,
+    pub kept: Option<Retained>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct Retained {
     pub listed: bool,
     /// When the oldest of them was delivered, on the sender's clock in Unix nanoseconds; none if there are
     /// none.

@@ -40,7 +40,7 @@ impl Ledger {
     }
 
     /// Records one record. An arrival must have its number.
-    pub fn note(&mut self, record: &Record) {
+    pub fn apply(&mut self, record: &Record) {
         match record {
             Record::Offer(offer) => self.offered(offer),
             Record::Refused(refused) if !refused.unknown => self.settle(refused.token),
@@ -103,13 +103,13 @@ mod tests {
         for token in [1, 2] {
             let owed = ["a", "b"].map(Text::from).into_iter().collect();
             let (kind, key) = (Text::default(), Text::default());
-            ledger.note(&Record::Offer(Offer { t: 0, intended: 0, held: 0, token, kind, key, owed }));
+            ledger.apply(&Record::Offer(Offer { t: 0, intended: 0, held: 0, token, kind, key, owed }));
         }
         ledger
     }
 
     fn exchange(ledger: &mut Ledger, endpoint: &str, (n, token, more): (u64, u64, Vec<u64>), status: u16) {
-        ledger.note(&Record::Arrival(Arrival {
+        ledger.apply(&Record::Arrival(Arrival {
             t: 0,
             read: 0,
             n,
@@ -129,7 +129,7 @@ mod tests {
             },
         }));
         let (retry_after, whole) = (None, true);
-        ledger.note(&Record::Answer(Answer { t: 0, end: 0, n, status, retry_after, whole }));
+        ledger.apply(&Record::Answer(Answer { t: 0, end: 0, n, status, retry_after, whole }));
     }
 
     #[test]

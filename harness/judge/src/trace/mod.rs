@@ -19,8 +19,8 @@ mod writer;
 
 pub use fault::{Fault, Process, ProcessEvent, Undone};
 pub use harness::{
-    Ceiling, ClockSet, Dead, Declared, Depth, ENDPOINTS, GENERATOR, Handshake, Host, Kept, Lack, Machine,
-    OURS, Offset, Public, Reached, Signs, Stall, Stray, StrayKind, Told, Unoffered,
+    Ceiling, ClockSet, Dead, Declared, Depth, ENDPOINTS, GENERATOR, Handshake, Host, Lack, Machine, OURS,
+    Offset, Public, Reached, Retained, Signs, Stall, Stray, StrayKind, Substitution, Unoffered,
 };
 pub use reader::{DISORDER, FORMAT, Growing, Trace, TraceError};
 pub use record::{

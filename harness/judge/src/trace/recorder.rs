@@ -105,7 +105,7 @@ pub struct Lately {
 }
 
 impl Lately {
-    fn note(&mut self, record: &Record) {
+    fn update(&mut self, record: &Record) {
         match record {
             Record::Depth(Depth { t, subscriber: Some(name), waiting: Some(waiting), .. }) => {
                 let is_worse = |(at, _, most): &(u64, String, u64)| at < t || (at == t && most < waiting);
@@ -158,7 +158,7 @@ impl Recorder {
         let _ = self.0.orders.send(Order::Begin(Box::new(header)));
     }
 
-    pub fn keep(&self, record: Record) {
+    pub fn record(&self, record: Record) {
         let tally = &self.0.tally;
         let counter = match &record {
             Record::Offer(_) => Some(&tally.offers),
@@ -173,7 +173,7 @@ impl Recorder {
         if let Some(counter) = counter {
             counter.fetch_add(1, Ordering::Relaxed);
         }
-        self.note(&record);
+        self.update_tally(&record);
         let kept = LINE.with_borrow_mut(|line| {
             line.clear();
             line.push(&record).is_ok() && self.put(line)
@@ -206,19 +206,19 @@ impl Recorder {
     }
 
     /// Updates the figures that show when a run is quiet.
-    fn note(&self, record: &Record) {
+    fn update_tally(&self, record: &Record) {
         let tally = &self.0.tally;
         match record {
             Record::Arrival(arrival) => drop(tally.came.fetch_max(arrival.read, Ordering::Relaxed)),
             Record::Cut(cut) if cut.n.is_none() => drop(tally.came.fetch_max(cut.t, Ordering::Relaxed)),
             Record::Answer(_) | Record::Cut(_) => drop(tally.ended.fetch_add(1, Ordering::Relaxed)),
             Record::Depth(_) | Record::Fault(_) => {
-                lock(&self.0.lately).note(record);
+                lock(&self.0.lately).update(record);
             }
             _ => {}
         }
         if let Some(ledger) = self.0.ledger.get() {
-            lock(ledger).note(record);
+            lock(ledger).apply(record);
         }
     }
 
@@ -228,7 +228,7 @@ impl Recorder {
         let n = *count;
         *count += 1;
         arrival.n = n;
-        self.keep(Record::Arrival(arrival));
+        self.record(Record::Arrival(arrival));
         n
     }
 
@@ -388,11 +388,11 @@ mod tests {
     #[test]
     fn what_finds_the_queue_full_is_counted_and_nobody_waits() {
         let (recorder, records) = Recorder::new(2);
-        (0..5).for_each(|t| recorder.keep(cut(t)));
+        (0..5).for_each(|t| recorder.record(cut(t)));
         assert!(recorder.dropped() == 3 && !recorder.is_broken());
         assert_eq!(records.take(), [cut(0), cut(1)]);
         drop(records);
-        recorder.keep(cut(9));
+        recorder.record(cut(9));
         assert_eq!(recorder.dropped(), 4);
         assert!(recorder.is_broken());
     }
@@ -405,9 +405,9 @@ mod tests {
         let (kind, key) = (Text::from("a"), Text::from("b"));
         for token in 0..QUEUE_BYTES_MAX as u64 / EACH as u64 {
             let (kind, key, owed) = (kind.clone(), key.clone(), owed.clone());
-            recorder.keep(Record::Offer(Offer { t: 1, intended: 1, held: 0, token, kind, key, owed }));
+            recorder.record(Record::Offer(Offer { t: 1, intended: 1, held: 0, token, kind, key, owed }));
         }
-        recorder.keep(cut(1));
+        recorder.record(cut(1));
         assert_eq!(recorder.dropped(), 1, "the last offer, which has some letters more than room");
         assert_eq!(records.take().len(), QUEUE_BYTES_MAX / EACH);
     }
@@ -415,11 +415,11 @@ mod tests {
     #[test]
     fn what_several_threads_record_before_and_in_a_run_is_all_in_its_trace() {
         let (recorder, writer) = Recorder::writing(Vec::new()).unwrap();
-        recorder.keep(cut(0));
+        recorder.record(cut(0));
         recorder.begin(header());
         std::thread::scope(|scope| {
             for _ in 0..4 {
-                scope.spawn(|| (1..=2_000).for_each(|t| recorder.keep(cut(t))));
+                scope.spawn(|| (1..=2_000).for_each(|t| recorder.record(cut(t))));
             }
         });
         recorder.end(end());
@@ -429,14 +429,14 @@ mod tests {
         let recorded = std::iter::once(0).chain((1..=2_000).flat_map(|t| [t; 4]));
         assert!(times.into_iter().eq(recorded));
         assert_eq!(trace.trailer.unwrap().lines, 8_002, "with the header");
-        recorder.keep(cut(9));
+        recorder.record(cut(9));
         assert!(recorder.is_broken(), "the trace has ended");
     }
 
     /// A sink that forwards its bytes.
-    struct Told(mpsc::Sender<String>);
+    struct ForwardingSink(mpsc::Sender<String>);
 
-    impl Write for Told {
+    impl Write for ForwardingSink {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.send(String::from_utf8_lossy(bytes).into_owned()).map_err(io::Error::other)?;
             Ok(bytes.len())
@@ -450,7 +450,7 @@ mod tests {
     #[test]
     fn what_is_recorded_after_a_while_of_silence_is_written_without_being_asked_for() {
         let (told, written) = mpsc::channel();
-        let (recorder, writer) = Recorder::writing(Told(told)).unwrap();
+        let (recorder, writer) = Recorder::writing(ForwardingSink(told)).unwrap();
         recorder.begin(header());
         let next = || written.recv_timeout(Duration::from_secs(30)).unwrap();
         assert!(next().starts_with(r#"{"k":"header""#));
@@ -459,7 +459,7 @@ mod tests {
             while !lock(&recorder.0.waiting).tell {
                 std::thread::yield_now();
             }
-            recorder.keep(cut(t));
+            recorder.record(cut(t));
             assert!(next().contains(&format!("\"t\":{t}")));
         }
         recorder.end(end());

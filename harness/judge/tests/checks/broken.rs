@@ -148,7 +148,7 @@ fn stands_still(trace: &mut Trace) {
     build::end(trace, 5 * SECOND);
 }
 
-fn said(broken: &Broken, breaks: bool) -> (Status, String) {
+fn verdict_of(broken: &Broken, breaks: bool) -> (Status, String) {
     let scenario: Scenario = build::scenario_with(broken.more);
     let mut trace = build::trace(&scenario, &[SECOND, 2 * SECOND, 3 * SECOND]);
     if breaks {
@@ -162,9 +162,9 @@ fn said(broken: &Broken, breaks: bool) -> (Status, String) {
 #[test]
 fn each_of_these_checks_is_broken_by_its_trace_and_not_without_it() {
     for broken in &BROKEN {
-        let (status, sentence) = said(broken, true);
+        let (status, sentence) = verdict_of(broken, true);
         assert_eq!(status, broken.status, "{}: {sentence}", broken.check);
-        let (status, sentence) = said(broken, false);
+        let (status, sentence) = verdict_of(broken, false);
         assert_ne!(status, broken.status, "{}: {sentence}", broken.check);
     }
 }

@@ -2,7 +2,7 @@
 
 use hookproof_judge::check::Status;
 use hookproof_judge::scenario::FaultKind;
-use hookproof_judge::trace::{Declared, Depth, Kept, Lack, Offset, Trace};
+use hookproof_judge::trace::{Declared, Depth, Lack, Offset, Retained, Trace};
 
 use crate::build::{self, check};
 use crate::excuses::fault;
@@ -12,13 +12,13 @@ const ID: &str = "queue.retention";
 
 /// At `t` the sender reports the delivery time of its oldest kept delivery.
 fn lists(trace: &mut Trace, t: u64, oldest_unix_ns: Option<u64>) {
-    let kept = Some(Kept { listed: true, oldest_unix_ns, disk_bytes: None });
+    let kept = Some(Retained { listed: true, oldest_unix_ns, disk_bytes: None });
     trace.depths.push(Depth { t, kept, ..Depth::default() });
     build::end(trace, t + SECOND);
 }
 
 fn holds(trace: &mut Trace, t: u64, bytes: u64) {
-    let kept = Some(Kept { listed: false, oldest_unix_ns: None, disk_bytes: Some(bytes) });
+    let kept = Some(Retained { listed: false, oldest_unix_ns: None, disk_bytes: Some(bytes) });
     trace.depths.push(Depth { t, kept, ..Depth::default() });
     build::end(trace, t + SECOND);
 }

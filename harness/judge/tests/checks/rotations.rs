@@ -13,7 +13,7 @@ fn rotated(overlap_ms: u64) -> String {
     format!("[[fault]]\nat = \"1500ms\"\ndo = \"rotate\"\nsubscriber = \"a\"\nlasts = \"{overlap_ms}ms\"")
 }
 
-fn done(t: u64, overlap_ms: u64) -> Fault {
+fn rotation(t: u64, overlap_ms: u64) -> Fault {
     let until = (overlap_ms > 0).then_some(1_500_000_000 + overlap_ms * 1_000_000);
     Fault { t, kind: FaultKind::Rotate, until, detail: Some("a".to_owned()), delay: None, plan: Some(0) }
 }
@@ -28,7 +28,7 @@ fn a_secret_that_the_harness_could_not_know_yet_is_held_against_nobody() {
     for id in ["identity.secret", "format.signature"] {
         // The sender signs with it at 2 s; the answer comes at 2.5 s.
         let late = |trace: &mut Trace| {
-            trace.faults.push(done(2_500_000_000, 0));
+            trace.faults.push(rotation(2_500_000_000, 0));
             signed(trace, 1, &wrong);
             signed(trace, 2, &Verified::Keys(vec![1].into()));
         };
@@ -39,7 +39,7 @@ fn a_secret_that_the_harness_could_not_know_yet_is_held_against_nobody() {
         // Before the request there is nothing to explain.
         check(id, &rotated(0), |trace| signed(trace, 0, &wrong), Status::Fail);
         let for_good = |trace: &mut Trace| {
-            trace.faults.push(done(1_600_000_000, 0));
+            trace.faults.push(rotation(1_600_000_000, 0));
             signed(trace, 2, &wrong);
         };
         check(id, &rotated(0), for_good, Status::Fail);
@@ -50,14 +50,14 @@ fn a_secret_that_the_harness_could_not_know_yet_is_held_against_nobody() {
 fn a_secret_that_was_retired_signs_no_more() {
     for (keys, expected) in [(vec![0], Status::Fail), (vec![1], Status::Pass), (vec![0, 1], Status::Pass)] {
         let change = |trace: &mut Trace| {
-            trace.faults.push(done(1_600_000_000, 0));
+            trace.faults.push(rotation(1_600_000_000, 0));
             signed(trace, 2, &Verified::Keys(keys.clone().into()));
         };
         check("identity.secret", &rotated(0), change, expected);
     }
     // An old secret may sign during the overlap, and for a second in flight.
     let overlapping = |trace: &mut Trace| {
-        trace.faults.push(done(1_600_000_000, 600));
+        trace.faults.push(rotation(1_600_000_000, 600));
         signed(trace, 2, &Verified::Keys(vec![0].into()));
     };
     check("identity.secret", &rotated(600), overlapping, Status::Pass);
@@ -74,7 +74,7 @@ fn a_rotation_of_one_subscriber_of_a_group_concerns_that_one() {
         deliver(&mut trace, endpoint, 1, 3 * S, 204);
         let until = Some(6_500_000_000);
         let detail = Some("a-1".to_owned());
-        trace.faults.push(Fault { t: 1_600_000_000, until, detail, ..done(0, 0) });
+        trace.faults.push(Fault { t: 1_600_000_000, until, detail, ..rotation(0, 0) });
         end(&mut trace, 8 * S);
         verdict("identity.secret", &scenario, &trace, expected);
     }

@@ -10,7 +10,7 @@ use crate::excuses;
 const SECOND: u64 = 1_000_000_000;
 
 /// Events were accepted at 0 and delivered at 1, 2 and 3 s; the sender reports at `t`.
-fn said(t: u64, change: fn(&mut Depth)) -> impl Fn(&mut Trace) {
+fn reporting(t: u64, change: fn(&mut Depth)) -> impl Fn(&mut Trace) {
     move |trace| {
         trace.processes.push(Process { t: 0, worker: 0, event: ProcessEvent::Started, status: None });
         // Samples do not overlap.
@@ -38,14 +38,14 @@ fn the_senders_counts_are_those_that_were_seen() {
         (|depth| depth.bytes = Some(2_000), Status::Pass),
     ];
     for (change, expected) in rows {
-        check("queue.truth", "", said(SECOND / 2, change), expected);
+        check("queue.truth", "", reporting(SECOND / 2, change), expected);
     }
 }
 
 #[test]
 fn what_is_delivered_is_said_to_be_within_seconds() {
     let forgotten = |trace: &mut Trace| {
-        said(0, |_| {})(trace);
+        reporting(0, |_| {})(trace);
         let last = Depth { delivered: Some(1), ..build::depth(20 * SECOND, None, 0) };
         trace.depths.push(last);
         build::end(trace, 21 * SECOND);
@@ -58,7 +58,7 @@ fn what_is_delivered_is_said_to_be_within_seconds() {
 fn what_had_a_long_way_to_the_store_is_forgotten_in_a_kill() {
     let killed = |delay: Option<u64>| {
         move |trace: &mut Trace| {
-            said(0, |_| {})(trace);
+            reporting(0, |_| {})(trace);
             trace.depths.retain(|depth| depth.t < SECOND);
             trace.depths.push(Depth { delivered: Some(0), ..build::depth(22 * SECOND, None, 3) });
             use ProcessEvent::{Exited, Killed, Ready, Started};
@@ -107,7 +107,7 @@ fn an_event_matches_those_that_it_concerns() {
 fn a_sender_that_tells_nothing_of_its_queue_for_long_is_not_believed() {
     let silent = |length: u64| {
         move |trace: &mut Trace| {
-            said(0, |_| {})(trace);
+            reporting(0, |_| {})(trace);
             trace.header.clock = hookproof_judge::trace::ClockKind::Real;
             build::offer(trace, 3, 4 * SECOND, &["a"]);
             build::deliver(trace, "a", 3, 3 * SECOND + SECOND / 2 + length, 204);

@@ -1,7 +1,7 @@
 //! After the machine's wall clock was set during a run, checks by the time of day neither blame nor pass a sender.
 
 use hookproof_judge::check::Status;
-use hookproof_judge::trace::{ClockSet, Depth, End, Ended, Kept, Lack, Record, Trace, Writer};
+use hookproof_judge::trace::{ClockSet, Depth, End, Ended, Lack, Record, Retained, Trace, Writer};
 
 use crate::build::{self, check};
 use crate::excuses::{empty, exchange};
@@ -71,7 +71,7 @@ fn an_age_says_nothing_from_then_on_and_a_size_does() {
     let kept = |age: u64, bytes: u64, at: Option<u64>| {
         move |trace: &mut Trace| {
             let (t, oldest_unix_ns) = (6 * SECOND, Some(6 * SECOND - age * SECOND));
-            let kept = Some(Kept { listed: true, oldest_unix_ns, disk_bytes: Some(bytes) });
+            let kept = Some(Retained { listed: true, oldest_unix_ns, disk_bytes: Some(bytes) });
             trace.depths.push(Depth { t, kept, ..Depth::default() });
             build::end(trace, t + SECOND);
             at.into_iter().for_each(|at| set(trace, at * SECOND));

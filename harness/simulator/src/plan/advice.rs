@@ -65,7 +65,7 @@ pub enum Why {
 impl Why {
     /// The reason, as the end of a sentence.
     #[must_use]
-    pub const fn told(self) -> &'static str {
+    pub const fn phrase(self) -> &'static str {
         match self {
             Self::NothingHelps => {
                 "no change of its limits is enough: each was raised to 64 times what it is, and all together"

@@ -4,7 +4,7 @@ use hookproof_judge::scenario::Scenario;
 use hookproof_play::traffic::ScheduleError;
 use serde::Serialize;
 
-use super::Asked;
+use super::PlanRequest;
 use super::advice::{self, Advice};
 use super::interval::Interval;
 use super::judge::{Judge, in_parallel};
@@ -83,7 +83,7 @@ pub(super) fn search(
     scenario: &Scenario,
     judge: &Judge<'_>,
     present: &Figures,
-    asked: &Asked,
+    asked: &PlanRequest,
 ) -> Result<Headroom, SimError> {
     let own = judge.seed(scenario);
     let first = stretch(scenario, judge, present, own, None)?;

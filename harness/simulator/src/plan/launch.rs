@@ -16,16 +16,16 @@ use hookproof_play::traffic::Schedule;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct With {
     text: String,
-    what: What,
+    what: ConditionKind,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum What {
+enum ConditionKind {
     /// `kill@peak`: a fault of the sender.
     Fault {
         /// The fault.
         action: FaultAction,
-        when: When,
+        when: FaultMoment,
         lasts: Duration,
     },
     /// `partner-b down 10min`: an endpoint's port is closed.
@@ -33,7 +33,7 @@ enum What {
         /// A subscriber or a group.
         whom: String,
         lasts: Duration,
-        when: When,
+        when: FaultMoment,
     },
     /// `partner-a answers 2s`: the latency of an endpoint that behaves.
     Answers {
@@ -44,7 +44,7 @@ enum What {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum When {
+enum FaultMoment {
     /// The middle of the second with the most offered events.
     Peak,
     /// This long after the beginning.
@@ -110,9 +110,9 @@ impl With {
     ///
     /// # Errors When no subscriber matches, or the moment is after the end of the run.
     pub fn apply(&self, scenario: &mut Scenario, schedule: &Schedule) -> Result<Condition, String> {
-        let at = |when: When| self.moment(when, scenario, schedule);
+        let at = |when: FaultMoment| self.moment(when, scenario, schedule);
         let (means, whom) = match &self.what {
-            What::Fault { action, when, lasts } => {
+            ConditionKind::Fault { action, when, lasts } => {
                 let (at, lasts, action) = (at(*when)?, *lasts, action.clone());
                 let told =
                     FAULTS.iter().find(|(_, known, ..)| *known == action).map_or("", |(.., told)| told);
@@ -121,7 +121,7 @@ impl With {
                 let length = if lasts.0 == 0 { String::new() } else { format!(", for {lasts}") };
                 (format!("{told} {} after the traffic begins{length}", show(at.0)), None)
             }
-            What::Down { whom, lasts, when } => {
+            ConditionKind::Down { whom, lasts, when } => {
                 let at = at(*when)?;
                 let away = Behaviour {
                     at,
@@ -136,7 +136,7 @@ impl With {
                 let from = show(at.0);
                 (format!("{whom} is away {from} after the traffic begins, for {lasts}"), Some(whom.clone()))
             }
-            What::Answers { whom, range } => {
+            ConditionKind::Answers { whom, range } => {
                 self.each(scenario, whom, |one| one.answers = *range)?;
                 (format!("{whom} answers after {range}"), Some(whom.clone()))
             }
@@ -144,8 +144,13 @@ impl With {
         Ok(Condition { asked: self.text.clone(), means, whom })
     }
 
-    fn moment(&self, when: When, scenario: &Scenario, schedule: &Schedule) -> Result<Duration, String> {
-        let When::At(at) = when else { return Ok(Duration(peak(schedule))) };
+    fn moment(
+        &self,
+        when: FaultMoment,
+        scenario: &Scenario,
+        schedule: &Schedule,
+    ) -> Result<Duration, String> {
+        let FaultMoment::At(at) = when else { return Ok(Duration(peak(schedule))) };
         let end = schedule.lasts().saturating_add(scenario.drain.0);
         if at.0 < end {
             return Ok(at);
@@ -193,26 +198,26 @@ impl FromStr for With {
         };
         let what = match words[..] {
             [fault] => {
-                let (action, when, needs) = done(fault).map_err(|why| wrong(&why))?;
+                let (action, when, needs) = parse_fault(fault).map_err(|why| wrong(&why))?;
                 if needs {
                     return Err(wrong("it needs its end, a length of time after the moment"));
                 }
-                What::Fault { action, when, lasts: Duration(0) }
+                ConditionKind::Fault { action, when, lasts: Duration(0) }
             }
             [fault, lasts] if fault.contains('@') => {
-                let (action, when, _) = done(fault).map_err(|why| wrong(&why))?;
-                What::Fault { action, when, lasts: length(lasts)? }
+                let (action, when, _) = parse_fault(fault).map_err(|why| wrong(&why))?;
+                ConditionKind::Fault { action, when, lasts: length(lasts)? }
             }
             [whom, "down", lasts] => {
                 let (lasts, when) = match lasts.split_once('@') {
                     Some((lasts, when)) => (lasts, moment(when).map_err(|why| wrong(&why))?),
-                    None => (lasts, When::Peak),
+                    None => (lasts, FaultMoment::Peak),
                 };
-                What::Down { whom: whom.to_owned(), lasts: length(lasts)?, when }
+                ConditionKind::Down { whom: whom.to_owned(), lasts: length(lasts)?, when }
             }
             [whom, "answers", range] => {
                 let range = range.parse().map_err(|why: String| wrong(&format!("{range:?}: {why}")))?;
-                What::Answers { whom: whom.to_owned(), range }
+                ConditionKind::Answers { whom: whom.to_owned(), range }
             }
             [_, "down"] => return Err(wrong("it needs its end, a length of time")),
             [_, "answers"] => return Err(wrong("it needs a length of time")),
@@ -227,7 +232,7 @@ impl FromStr for With {
 }
 
 /// Parses `kill@peak`: the fault, its moment, and whether it needs a duration.
-fn done(text: &str) -> Result<(FaultAction, When, bool), String> {
+fn parse_fault(text: &str) -> Result<(FaultAction, FaultMoment, bool), String> {
     let (word, when) = text.split_once('@').ok_or_else(|| "it has no moment, such as @peak".to_owned())?;
     let known = FAULTS.iter().find(|(name, ..)| *name == word);
     let (_, action, needs, _) = known.ok_or_else(|| {
@@ -237,11 +242,11 @@ fn done(text: &str) -> Result<(FaultAction, When, bool), String> {
     Ok((action.clone(), moment(when)?, *needs))
 }
 
-fn moment(text: &str) -> Result<When, String> {
+fn moment(text: &str) -> Result<FaultMoment, String> {
     if text == "peak" {
-        return Ok(When::Peak);
+        return Ok(FaultMoment::Peak);
     }
-    text.parse().map(When::At).map_err(|why| format!("{text:?} is neither peak nor a moment: {why}"))
+    text.parse().map(FaultMoment::At).map_err(|why| format!("{text:?} is neither peak nor a moment: {why}"))
 }
 
 #[cfg(test)]
@@ -253,7 +258,7 @@ mod tests {
     const TEXT: &str = "name = \"s\"\n[[traffic]]\nshape = \"pause\"\nlasts = \"3s\"\n[[traffic]]\nshape = \"burst\"\n\
                         events = 9\n[[subscriber]]\nname = \"partner-b\"\n[[subscriber]]\nname = \"p\"\ncount = 2\n";
 
-    fn asked(text: &str) -> Result<Scenario, String> {
+    fn scenario_with(text: &str) -> Result<Scenario, String> {
         let mut scenario = Scenario::from_text(TEXT, "s.toml").unwrap();
         let folder = std::path::Path::new(".");
         let schedule = Schedule::compute(&scenario.traffic, &scenario.events, 1, folder).unwrap();
@@ -262,24 +267,24 @@ mod tests {
 
     #[test]
     fn questions_change_what_they_are_about_and_nothing_else() {
-        let killed = asked("kill@peak").unwrap();
+        let killed = scenario_with("kill@peak").unwrap();
         assert_eq!(
             (killed.faults[0].at, &killed.faults[0].action),
             (Duration::from_millis(3_500), &FaultAction::Kill)
         );
-        let stopped = asked("stop@2s 10s").unwrap();
+        let stopped = scenario_with("stop@2s 10s").unwrap();
         assert_eq!(
             (stopped.faults[0].at, stopped.faults[0].lasts),
             (Duration::from_secs(2), Duration::from_secs(10))
         );
-        let down = asked("partner-b down for 10min @ 1s").unwrap();
+        let down = scenario_with("partner-b down for 10min @ 1s").unwrap();
         let away = &down.subscribers[0].behaviours[0];
         assert_eq!(
             (away.at, away.until(), &away.answer),
             (Duration::from_secs(1), Some(601 * SECOND), &Answer::Refuse)
         );
         assert!(down.subscribers[1].behaviours.is_empty());
-        let slow = asked("p answers 1s..2s").unwrap();
+        let slow = scenario_with("p answers 1s..2s").unwrap();
         let answers: Vec<String> = slow.subscribers.iter().map(|one| one.answers.to_string()).collect();
         assert_eq!(answers, ["5ms", "1s..2s", "1s..2s"]);
     }
@@ -307,7 +312,7 @@ mod tests {
             ("partner-b down 1s@2h", "after the end of the run"),
         ];
         for (text, part) in rows {
-            let why = asked(text).unwrap_err();
+            let why = scenario_with(text).unwrap_err();
             assert!(why.contains(part), "{text}: {why}");
         }
     }
@@ -327,7 +332,7 @@ mod tests {
             gap in prop::sample::select(vec!["", " "]),
         ) {
             if words.join(gap).parse::<With>().is_ok() {
-                let _ = asked(&words.join(gap));
+                let _ = scenario_with(&words.join(gap));
             }
         }
     }

@@ -172,15 +172,16 @@ fn table(
         ("breaker", &["failures", "cooldown", "cooldown_max"]),
     ];
     for (section, keys) in sections {
-        let kept = keys.iter().filter_map(|key| Some(((*key).to_owned(), said(&settings[section][*key])?)));
+        let kept =
+            keys.iter().filter_map(|key| Some(((*key).to_owned(), toml_value(&settings[section][*key])?)));
         table.insert(section.to_owned(), toml::Value::Table(kept.collect()));
     }
     for key in ["timeout", "dedupe", "sign"] {
-        table.extend(said(&settings[key]).map(|value| (key.to_owned(), value)));
+        table.extend(toml_value(&settings[key]).map(|value| (key.to_owned(), value)));
     }
     let coalesced: Vec<toml::Value> = settings["coalesce"].as_array().map_or_else(Vec::new, |rules| {
         let rule = |rule: &Value| {
-            let words = [("type", said(&rule["events"])?), ("window", said(&rule["window"])?)];
+            let words = [("type", toml_value(&rule["events"])?), ("window", toml_value(&rule["window"])?)];
             Some(toml::Value::Table(words.map(|(key, value)| (key.to_owned(), value)).into_iter().collect()))
         };
         rules.iter().filter_map(rule).collect()
@@ -196,6 +197,6 @@ fn table(
 }
 
 /// A setting as TOML; none if it is not set.
-fn said(value: &Value) -> Option<toml::Value> {
+fn toml_value(value: &Value) -> Option<toml::Value> {
     if value.is_null() { None } else { toml::Value::try_from(value).ok() }
 }

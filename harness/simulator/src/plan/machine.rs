@@ -158,7 +158,7 @@ impl Need {
 
     /// The remedy, as the end of a sentence.
     #[must_use]
-    pub fn told(&self) -> String {
+    pub fn phrase(&self) -> String {
         if self.what != CARRIED {
             let (asked, has) = (self.show(self.asked), self.show(self.has));
             return format!("{} of {asked} instead of {has}", self.what);
@@ -182,7 +182,7 @@ mod tests {
         Load { peak_per_second: 50, peak_events: 120, database_bytes: 3 << 20, memory_bytes: 2 << 20 };
 
     /// The bytes for this many subscribers with these settings and this many processes.
-    fn held(count: usize, subscriber: &str, processes: u32, body_bytes: u64) -> u64 {
+    fn memory_bytes(count: usize, subscriber: &str, processes: u32, body_bytes: u64) -> u64 {
         let text = format!(
             "name = \"held\"\n[[traffic]]\nshape = \"burst\"\nevents = 1\n[[subscriber]]\nname = \"one\"\n{subscriber}"
         );
@@ -196,30 +196,34 @@ mod tests {
     #[test]
     fn what_is_held_is_bounded_as_the_sender_bounds_it() {
         const SMALL: &str = "limit = { rate = \"10/s\", burst = 5, in_flight = 4 }\n";
-        assert_eq!(held(1, SMALL, 1, 1_000), (256 + 4) * 1_512, "one lane holds all that a lane may");
-        assert_eq!(held(1, "", 1, 1_000), (256 + 10_000) * 1_512, "it is told ten thousand in flight");
+        assert_eq!(memory_bytes(1, SMALL, 1, 1_000), (256 + 4) * 1_512, "one lane holds all that a lane may");
+        assert_eq!(
+            memory_bytes(1, "", 1, 1_000),
+            (256 + 10_000) * 1_512,
+            "it is told ten thousand in flight"
+        );
         // Four rows for each lane, and ten thousand attempts beside one for each lane.
         let rows = 10_000 * 4 + 20_000;
-        assert_eq!(held(10_000, SMALL, 1, 1_000), rows * 1_512);
-        assert_eq!(held(10_000, SMALL, 1, 256 << 10), (1 << 30) + rows * 512, "a gigabyte of bodies");
+        assert_eq!(memory_bytes(10_000, SMALL, 1, 1_000), rows * 1_512);
+        assert_eq!(memory_bytes(10_000, SMALL, 1, 256 << 10), (1 << 30) + rows * 512, "a gigabyte of bodies");
         // Each of a process's 5,000 lanes holds six.
         let rows = 10_000 * 6 + 30_000;
-        assert_eq!(held(10_000, SMALL, 2, 256 << 10), (2 << 30) + rows * 512, "and of each process");
+        assert_eq!(memory_bytes(10_000, SMALL, 2, 256 << 10), (2 << 30) + rows * 512, "and of each process");
     }
 
-    fn told(machine: &Machine) -> Vec<String> {
+    fn breach_texts(machine: &Machine) -> Vec<String> {
         machine.breaches(&LOAD).iter().map(|one| format!("{}: {}", one.objective, one.figure)).collect()
     }
 
     #[test]
     fn what_is_asked_beyond_what_there_is_breaks() {
         let machine = Machine { carries_per_second: Some(119), ..Machine::default() };
-        assert_eq!(told(&machine), ["requests or events in a second<=119/s: 120/s"]);
-        assert_eq!(told(&Machine { carries_per_second: Some(120), ..Machine::default() }), [""; 0]);
-        assert_eq!(told(&Machine { nodes: 2, ..machine }), [""; 0]);
+        assert_eq!(breach_texts(&machine), ["requests or events in a second<=119/s: 120/s"]);
+        assert_eq!(breach_texts(&Machine { carries_per_second: Some(120), ..Machine::default() }), [""; 0]);
+        assert_eq!(breach_texts(&Machine { nodes: 2, ..machine }), [""; 0]);
         let small = Machine { disk_bytes: Some(2 << 20), memory_bytes: Some(1 << 20), ..Machine::default() };
-        assert_eq!(told(&small), ["database<=2 MiB: 3 MiB", "memory<=1 MiB: 2 MiB"]);
-        assert_eq!(told(&Machine::default()), [""; 0], "what is not known is no limit");
+        assert_eq!(breach_texts(&small), ["database<=2 MiB: 3 MiB", "memory<=1 MiB: 2 MiB"]);
+        assert_eq!(breach_texts(&Machine::default()), [""; 0], "what is not known is no limit");
     }
 
     #[test]
@@ -233,7 +237,7 @@ mod tests {
         let nodes =
             |shared: bool| machine.needs(&LOAD, shared).iter().map(|need| need.nodes).collect::<Vec<_>>();
         assert_eq!((nodes(true), nodes(false)), (vec![Some(3), None], vec![None, None]));
-        let told: Vec<String> = machine.needs(&LOAD, false).iter().map(Need::told).collect();
+        let told: Vec<String> = machine.needs(&LOAD, false).iter().map(Need::phrase).collect();
         assert!(
             told[0].starts_with("120 a second are asked for, 1.2× what is carried: a machine"),
             "{told:?}"

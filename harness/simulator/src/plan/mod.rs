@@ -53,7 +53,7 @@ use slo::{Breach, Slo};
 
 /// A planning request.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct PlanRequest {
     /// The objectives; the usual ones if there are none.
     pub slos: Vec<Slo>,
     /// The load that the changes must carry, in thousandths; by default the next whole multiple.
@@ -163,13 +163,14 @@ impl Plan {
 /// Computes the plan.
 ///
 /// # Errors When the scenario can't be simulated.
-pub fn plan(scenario: &Scenario, asked: &Asked) -> Result<Plan, SimError> {
+pub fn plan(scenario: &Scenario, asked: &PlanRequest) -> Result<Plan, SimError> {
     let slos = if asked.slos.is_empty() { usual(scenario) } else { asked.slos.clone() };
     let scenario = &long_enough(scenario, &slos);
     let seed = asked.options.seed.unwrap_or(scenario.seed);
     let schedule = Schedule::compute(&scenario.traffic, &scenario.events, seed, &asked.options.folder)?;
     let model = asked.options.model.unwrap_or_else(|| model(scenario, &schedule));
-    let asked = &Asked { options: Options { model: Some(model), ..asked.options.clone() }, ..asked.clone() };
+    let asked =
+        &PlanRequest { options: Options { model: Some(model), ..asked.options.clone() }, ..asked.clone() };
     let figures = simulated(scenario, &asked.options)?.figures;
     let kinds: Vec<&str> = schedule.types().collect();
     let (mut lanes, mut model_errors) = (Vec::new(), Vec::new());
@@ -186,7 +187,7 @@ pub fn plan(scenario: &Scenario, asked: &Asked) -> Result<Plan, SimError> {
         lanes.push(lane_plan(
             lane,
             &figures,
-            bound.map(|bounds| told(&bounds, service.millihertz, &figures)),
+            bound.map(|bounds| bound_plan(&bounds, service.millihertz, &figures)),
         ));
     }
     let body_bytes = schedule.due().iter().map(|due| u64::from(due.bytes)).max().unwrap_or(0);
@@ -262,7 +263,7 @@ fn came(nanos: u64) -> Option<u64> {
     (nanos != slo::NEVER).then_some(nanos)
 }
 
-fn told(bounds: &Bounds, millihertz: u64, figures: &Figures) -> BoundPlan {
+fn bound_plan(bounds: &Bounds, millihertz: u64, figures: &Figures) -> BoundPlan {
     BoundPlan {
         service_millihertz: millihertz,
         burst: bounds.burst,

@@ -26,7 +26,7 @@ impl Edge {
         self.holds.is_none_or(|held| held < at) && self.fails.is_none_or(|failed| failed > at)
     }
 
-    fn note(&mut self, at: u64, holds: bool) {
+    fn record_trial(&mut self, at: u64, holds: bool) {
         let side = if holds { &mut self.holds } else { &mut self.fails };
         *side = Some(at);
     }
@@ -40,7 +40,7 @@ pub fn edge<E>(start: u64, step: u64, mut holds: impl FnMut(u64) -> Result<bool,
     let start = start.max(1);
     let mut edge = Edge { holds: None, fails: None };
     let is_up = holds(start)?;
-    edge.note(start, is_up);
+    edge.record_trial(start, is_up);
     let (mut away, mut last) = (step.max(1), start);
     while (edge.holds.is_none() || edge.fails.is_none()) && away <= FURTHEST {
         let next = if is_up {
@@ -51,7 +51,7 @@ pub fn edge<E>(start: u64, step: u64, mut holds: impl FnMut(u64) -> Result<bool,
         if next == 0 {
             break;
         }
-        edge.note(next, holds(next)?);
+        edge.record_trial(next, holds(next)?);
         (away, last) = (away * 2 + step.max(1), next);
     }
     while let (Some(low), Some(high)) = (edge.holds, edge.fails)
@@ -59,7 +59,7 @@ pub fn edge<E>(start: u64, step: u64, mut holds: impl FnMut(u64) -> Result<bool,
         && high - low > 1
     {
         let middle = low + (high - low) / 2;
-        edge.note(middle, holds(middle)?);
+        edge.record_trial(middle, holds(middle)?);
     }
     Ok(edge)
 }

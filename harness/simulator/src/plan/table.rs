@@ -92,11 +92,11 @@ fn remedy(headroom: &Headroom) -> String {
     let is_it = |subscriber: &str| subscriber == breach.group;
     let unchanged = advice.unchanged.iter().find(|one| is_it(&one.subscriber));
     let told = if is_it(machine::NAME) {
-        advice.needs.first().map(Need::told)
+        advice.needs.first().map(Need::phrase)
     } else if let Some(change) = advice.changes.iter().find(|change| is_it(&change.subscriber)) {
         Some(format!("{}{}", change.cost, others(advice, &change.subscriber)))
     } else {
-        unchanged.map(|one| format!("{}: {}", one.subscriber, one.why.told()))
+        unchanged.map(|one| format!("{}: {}", one.subscriber, one.why.phrase()))
     };
     let rest = if advice.failing == 0 { NOTHING } else { "others need a change, named below" };
     let told = told.or_else(|| (advice.tried > 0).then(|| rest.to_owned()));
@@ -302,12 +302,12 @@ fn changes(headroom: &Headroom) -> String {
 pub(super) fn advised(headroom: &Headroom) -> Vec<String> {
     let advice = &headroom.advice;
     let mut lines: Vec<String> =
-        advice.needs.iter().map(|need| format!("{}: {}", machine::NAME, need.told())).collect();
+        advice.needs.iter().map(|need| format!("{}: {}", machine::NAME, need.phrase())).collect();
     for why in [Why::NothingHelps, Why::HoldsAlone, Why::NotExamined] {
         let of_it = advice.unchanged.iter().filter(|one| one.why == why);
         let names: Vec<&str> = of_it.map(|one| one.subscriber.as_str()).collect();
         if !names.is_empty() {
-            lines.push(format!("{}: {}", names.join(", "), why.told()));
+            lines.push(format!("{}: {}", names.join(", "), why.phrase()));
         }
     }
     match advice.tried {

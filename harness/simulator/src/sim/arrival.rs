@@ -4,7 +4,7 @@ use hookproof_sender::engine::{Answer, Outcome};
 use hookproof_sender::fanout::sign_attempt;
 
 use super::error::SimError;
-use super::exchange::Heard;
+use super::exchange::ExchangeEnd;
 use super::world::World;
 
 impl World<'_> {
@@ -59,18 +59,18 @@ impl World<'_> {
 
 /// The outcome for the engine, and the error for the store's attempt record.
 pub(super) fn translate(
-    heard: Heard,
+    heard: ExchangeEnd,
     wall: hookproof_sender::engine::StoreTime,
 ) -> (Outcome, Option<&'static str>) {
     match heard {
-        Heard::Answered { status, retry_after, date } => {
+        ExchangeEnd::Answered { status, retry_after, date } => {
             let bytes = |text: String| text.into_bytes().into_boxed_slice();
             let answer =
                 Answer { status, retry_after: retry_after.map(bytes), date: Some(bytes(date)), at: wall };
             (Outcome::Answered(answer), None)
         }
-        Heard::Unsent(why) => (Outcome::Unsent, Some(why)),
-        Heard::Silent(why) => (Outcome::Silent, Some(why)),
-        Heard::CutOff => (Outcome::CutOff, None),
+        ExchangeEnd::Unsent(why) => (Outcome::Unsent, Some(why)),
+        ExchangeEnd::Silent(why) => (Outcome::Silent, Some(why)),
+        ExchangeEnd::CutOff => (Outcome::CutOff, None),
     }
 }

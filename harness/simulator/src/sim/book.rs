@@ -26,7 +26,7 @@ impl Book {
         Ok(Self { writer, digest, later: Vec::new() })
     }
 
-    pub(super) fn keep(&mut self, record: &Record) -> Result<(), SimError> {
+    pub(super) fn write_record(&mut self, record: &Record) -> Result<(), SimError> {
         match &mut self.writer {
             Some(writer) => writer.write(record).map_err(unwritten),
             None => Ok(()),
@@ -34,7 +34,7 @@ impl Book {
     }
 
     /// Adds to the hash that stands for a trace.
-    pub(super) fn note(&mut self, words: &[u64]) {
+    pub(super) fn digest_words(&mut self, words: &[u64]) {
         words.iter().for_each(|word| self.digest.update(&word.to_le_bytes()));
     }
 

@@ -12,10 +12,10 @@ use super::error::{SimError, store_failed};
 use super::event::SimEvent;
 use super::figures::Figures;
 use super::ledger::place;
-use super::liveness::{Owner, Seen};
+use super::liveness::{LaneSample, Owner};
 use super::options::{Keep, Model, Simulated};
 use super::process::Process;
-use super::world::{Given, World};
+use super::world::{SimInputs, World};
 
 /// Subscribers whose queues are in the trace: as many as the first page of the sender's status lists.
 const LISTED: usize = 50;
@@ -90,12 +90,12 @@ impl World<'_> {
         let size = |name: &str| std::fs::metadata(self.folder.path().join(name)).map_or(0, |file| file.len());
         self.figures.database_bytes =
             self.figures.database_bytes.max(size("sender.db") + size("sender.db-wal"));
-        self.book.note(&[now, whole.accepted, whole.delivered, whole.dead, whole.waiting]);
+        self.book.digest_words(&[now, whole.accepted, whole.delivered, whole.dead, whole.waiting]);
         if self.given.options.keep == Keep::Trace {
             self.look_for_silence(&lanes, steady);
-            self.keep(depth(now, None, &whole))?;
+            self.write_record(depth(now, None, &whole))?;
             for lane in lanes.iter().take(LISTED) {
-                self.keep(depth(now, Some(lane.name.to_string()), &lane.counts))?;
+                self.write_record(depth(now, Some(lane.name.to_string()), &lane.counts))?;
             }
         }
         Ok(Some(whole.waiting))
@@ -117,16 +117,16 @@ impl World<'_> {
             let owner = processes.next().map(|(worker, process)| Owner {
                 worker,
                 view: views[worker].iter().flatten().find(|view| view.lane == lane.lane).copied(),
-                asked: process.asked(lane.lane),
+                asked: process.pending_orders(lane.lane),
             });
             let behaviours = &self.net.endpoints[at].behaviours;
-            let seen = Seen {
+            let seen = LaneSample {
                 is_due: lane.state == LaneState::Active && lane.next.is_some_and(|next| next <= steady),
                 is_well: !behaviours.iter().any(|behaviour| behaviour.covers(self.now)),
                 waiting: lane.counts.waiting,
                 owner,
             };
-            self.liveness.look(at, self.now, &seen);
+            self.liveness.check_lane(at, self.now, &seen);
         }
     }
 
@@ -146,7 +146,7 @@ impl World<'_> {
     /// Reads the queues right after a commit of events if the run keeps only figures. With coarse commits or
     /// many queues, samples must do.
     pub(super) fn look_after_emit(&mut self, worker: usize) -> Result<(), SimError> {
-        let Given { scenario, options, model, .. } = self.given;
+        let SimInputs { scenario, options, model, .. } = self.given;
         let exact = model.commit_ns.1 <= Model::CLOSE.commit_ns.1 && scenario.subscribers.len() <= EXACT_MAX;
         let Some(process) = self.slots[worker].process.as_ref().filter(|_| exact) else { return Ok(()) };
         if options.keep == Keep::Figures {
@@ -174,7 +174,7 @@ impl World<'_> {
         let counts =
             self.figures.lanes.iter().flat_map(|lane| [lane.arrivals, lane.delivered, lane.given_up()]);
         let words: Vec<u64> = counts.collect();
-        self.book.note(&words);
+        self.book.digest_words(&words);
         let (trace, sha256) = self.book.finish(end)?;
         Ok(Simulated { trace, sha256, figures: self.figures, silence: self.liveness.found() })
     }
@@ -211,7 +211,7 @@ impl World<'_> {
                 None => break,
             }
         }
-        records.into_iter().try_for_each(|record| self.keep(record))
+        records.into_iter().try_for_each(|record| self.write_record(record))
     }
 }
 

@@ -113,7 +113,7 @@ impl CommitQueue {
         self.nodes_stirred |= commands.iter().any(stirs_nodes);
         if !commands.is_empty() {
             let replies = store.commit(now, &commands)?;
-            self.ledger.note(&commands, &replies);
+            self.ledger.count_commands(&commands, &replies);
         }
         Ok(errands(self.committing.iter()))
     }
@@ -132,7 +132,7 @@ impl CommitQueue {
         let replies = store.commit(now, &commands)?;
         self.nodes_stirred |= commands.iter().any(stirs_nodes);
         self.pending.end(&commands);
-        self.ledger.note(&commands, &replies);
+        self.ledger.count_commands(&commands, &replies);
         let mut replies = replies.into_iter();
         let told = thens.into_iter().zip(counts);
         Ok(told.map(|(then, count)| (then, replies.by_ref().take(count).collect())).collect())
@@ -183,7 +183,7 @@ fn stirs_nodes(command: &Command) -> bool {
 }
 
 fn claimed_to(order: Order, ahead: Ahead, mut claimed: Claimed) -> Answered {
-    ahead.tell(&mut claimed);
+    ahead.set_next_claim(&mut claimed);
     Answered { order, reply: Ok(Reply::Claimed(claimed)), moment: None }
 }
 

@@ -1,6 +1,6 @@
 use hookproof_sender::dispatch::Event;
 
-use super::exchange::{Final, Heard};
+use super::exchange::{ExchangeEnd, Final};
 
 pub(super) enum SimEvent {
     Emit,
@@ -9,7 +9,7 @@ pub(super) enum SimEvent {
         stalled: bool,
     },
     Finish(u64, Final),
-    Heard(u64, Heard),
+    Heard(u64, ExchangeEnd),
     /// The lease of the request's lane may have ended.
     LeaseOver(u64),
     Process {
@@ -34,7 +34,7 @@ pub(super) enum ProcessEvent {
     /// It looks for dead processes.
     Evict,
     /// A request ended.
-    Heard(u64, Heard),
+    Heard(u64, ExchangeEnd),
     /// The lease of the request's lane may have ended.
     LeaseOver(u64),
     /// Events are offered to it, by their indexes in the schedule.

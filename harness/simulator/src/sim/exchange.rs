@@ -49,7 +49,7 @@ pub(super) struct Exchange {
 
 /// The end of an exchange, as the sender sees it.
 #[derive(Clone, Debug)]
-pub(super) enum Heard {
+pub(super) enum ExchangeEnd {
     Answered {
         status: u16,
         retry_after: Option<String>,

@@ -48,7 +48,7 @@ pub struct Busiest {
 
 impl Busiest {
     /// `now` must not be before the last one.
-    fn note(&mut self, now: u64) {
+    fn count_one(&mut self, now: u64) {
         let begin = now - now % SECOND;
         if self.now.0 != begin {
             self.now = (begin, 0);
@@ -170,13 +170,13 @@ impl Figures {
 
     pub(super) fn arrival(&mut self, lane: usize, now: u64) {
         self.lanes[lane].arrivals += 1;
-        self.lanes[lane].busiest.note(now);
-        self.busiest.note(now);
+        self.lanes[lane].busiest.count_one(now);
+        self.busiest.count_one(now);
     }
 
     pub(super) fn offered(&mut self, now: u64) {
         self.offered += 1;
-        self.busiest_offered.note(now);
+        self.busiest_offered.count_one(now);
     }
 
     pub(super) fn first(&mut self, lane: usize, waited_ns: u64) {
@@ -184,7 +184,7 @@ impl Figures {
     }
 
     /// Counts an accepted delivery, `waited_ns` after its event's intended time.
-    pub(super) fn taken(&mut self, lane: usize, now: u64, waited_ns: u64) {
+    pub(super) fn count_accepted(&mut self, lane: usize, now: u64, waited_ns: u64) {
         let begin = now - now % self.stretch_ns;
         let lane = &mut self.lanes[lane];
         lane.busy_until = lane.busy_until.max(now);

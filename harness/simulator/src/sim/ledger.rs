@@ -49,7 +49,7 @@ impl Ledger {
     }
 
     /// Counts executed commands.
-    pub(super) fn note(&mut self, commands: &[Command], replies: &[Reply]) {
+    pub(super) fn count_commands(&mut self, commands: &[Command], replies: &[Reply]) {
         for (command, reply) in commands.iter().zip(replies) {
             match (command, reply) {
                 (Command::Settle(rows), Reply::Settled(verdicts)) => {

@@ -53,7 +53,7 @@ pub(super) struct Owner<'a> {
 }
 
 /// A lane at a sample.
-pub(super) struct Seen<'a> {
+pub(super) struct LaneSample<'a> {
     pub(super) is_due: bool,
     pub(super) is_well: bool,
     pub(super) waiting: u64,
@@ -176,7 +176,7 @@ impl Liveness {
     }
 
     /// Looks at a lane.
-    pub(super) fn look(&mut self, at: usize, now: u64, seen: &Seen<'_>) {
+    pub(super) fn check_lane(&mut self, at: usize, now: u64, seen: &LaneSample<'_>) {
         let lane = &mut self.lanes[at];
         let view = seen.owner.as_ref().and_then(|owner| owner.view.as_ref());
         if !seen.is_due || !seen.is_well || now < self.disturbed_until || lane.is_held_back(now, view) {

@@ -143,10 +143,10 @@ impl Bug {
         match (self.kind, effect) {
             (Some(Mutant::ChargedOnSend), Effect::Send(attempt)) => {
                 self.charged.insert(attempt.row.delivery, None);
-                let end = taken(&attempt, at);
+                let end = early_success(&attempt, at);
                 (Some(Effect::Send(attempt)), Some(end))
             }
-            (Some(Mutant::ChargedOnSend), Effect::Ask { order, command: Command::Settle(rows) })
+            (Some(Mutant::ChargedOnSend), Effect::Submit { order, command: Command::Settle(rows) })
                 if rows.iter().any(|row| self.charged.contains_key(&row.delivery)) =>
             {
                 let answer = settled(order, rows.len());
@@ -158,15 +158,15 @@ impl Bug {
                 }
                 (None, Some(answer))
             }
-            (Some(Mutant::SettleLost), Effect::Ask { order, command: Command::Settle(rows) }) => {
+            (Some(Mutant::SettleLost), Effect::Submit { order, command: Command::Settle(rows) }) => {
                 let answer = settled(order, rows.len());
                 self.unwritten.extend(rows.into_iter().map(|row| (now + LOST_FOR, row)));
                 (None, Some(answer))
             }
-            (Some(Mutant::LeaseNotFenced), Effect::Ask { order, command: Command::Renew(renew) }) => {
+            (Some(Mutant::LeaseNotFenced), Effect::Submit { order, command: Command::Renew(renew) }) => {
                 let again = Renew { announce: None, ..renew.clone() };
                 self.renewal = Some((now + again.lease.0 / 3, again));
-                (Some(Effect::Ask { order, command: Command::Renew(renew) }), None)
+                (Some(Effect::Submit { order, command: Command::Renew(renew) }), None)
             }
             (_, effect) => (Some(effect), None),
         }
@@ -203,7 +203,7 @@ impl Bug {
 }
 
 /// Reports an attempt as successful when it begins.
-fn taken(attempt: &NewAttempt, at: StoreTime) -> Event {
+fn early_success(attempt: &NewAttempt, at: StoreTime) -> Event {
     let outcome = Outcome::Answered(Answer { status: 204, retry_after: None, date: None, at });
     let (attempt, delivery) = (attempt.attempt, attempt.row.delivery);
     Event::Ended { attempt, delivery, result: AttemptEnd { outcome, record: None } }

@@ -11,7 +11,7 @@ use hookproof_sender::transport::Lease;
 use super::arrival::translate;
 use super::error::SimError;
 use super::event::{ProcessEvent, SimEvent};
-use super::exchange::{Exchange, Final, Heard};
+use super::exchange::{Exchange, ExchangeEnd, Final};
 use super::options::{EPOCH, Keep};
 use super::world::World;
 
@@ -67,13 +67,13 @@ impl World<'_> {
         if let Some(ignored) = self.ignored(endpoint) {
             self.finish(id, CutOr::Nothing);
             let after = ignored.min(timeout).min(CONNECTS_NS);
-            self.later(after, SimEvent::Heard(id, Heard::Unsent("not accepted")));
+            self.later(after, SimEvent::Heard(id, ExchangeEnd::Unsent("not accepted")));
         } else if refused {
             self.finish(id, CutOr::Nothing);
-            self.later(wire, SimEvent::Heard(id, Heard::Unsent("connection refused")));
+            self.later(wire, SimEvent::Heard(id, ExchangeEnd::Unsent("connection refused")));
         } else {
             self.later(wire, SimEvent::Arrive { exchange: id, stalled: false });
-            self.later(timeout, SimEvent::Heard(id, Heard::Silent("the deadline passed")));
+            self.later(timeout, SimEvent::Heard(id, ExchangeEnd::Silent("the deadline passed")));
             self.watch_lease(id, timeout);
         }
         Ok(())
@@ -102,7 +102,7 @@ impl World<'_> {
             self.slots[worker].process.as_ref().filter(|_| self.slots[worker].generation == generation);
         match process.map(|process| process.remaining(&exchange.lease, self.now)) {
             None => Ok(()),
-            Some(0) => self.heard(id, Heard::CutOff),
+            Some(0) => self.report_end(id, ExchangeEnd::CutOff),
             Some(left) => {
                 self.later(left, SimEvent::LeaseOver(id));
                 Ok(())
@@ -128,7 +128,7 @@ impl World<'_> {
                 Before::Reset => {
                     self.finish(id, CutOr::Cut(CutKind::Reset));
                     let wire = self.wire();
-                    self.later(wire, SimEvent::Heard(id, Heard::Silent("connection reset")));
+                    self.later(wire, SimEvent::Heard(id, ExchangeEnd::Silent("connection reset")));
                     return Ok(());
                 }
                 Before::Wait(until) => {
@@ -146,7 +146,7 @@ impl World<'_> {
         self.first_arrival(at, token, id);
         if self.given.options.keep == Keep::Trace {
             let arrival = self.arrival(id, n, token)?;
-            self.keep(Record::Arrival(arrival))?;
+            self.write_record(Record::Arrival(arrival))?;
         }
         if let Some(exchange) = self.net.exchanges.get_mut(&id) {
             exchange.n = Some(n);
@@ -221,7 +221,7 @@ impl World<'_> {
         match what {
             Final::Cut(kind, why) => {
                 self.finish(id, CutOr::Cut(kind));
-                self.later(wire, SimEvent::Heard(id, Heard::Silent(why)));
+                self.later(wire, SimEvent::Heard(id, ExchangeEnd::Silent(why)));
             }
             Final::Answer { reply, begun, whole } => {
                 let unix_ns = EPOCH.0 + self.now;
@@ -231,24 +231,24 @@ impl World<'_> {
                     self.figures.lanes[at].delivered += u64::from(whole);
                     let token = self.net.exchanges.get(&id).and_then(|exchange| self.token(&exchange.row));
                     if let Some(intended) = token.and_then(|token| self.intended(token)) {
-                        self.figures.taken(at, self.now, self.now.saturating_sub(intended));
+                        self.figures.count_accepted(at, self.now, self.now.saturating_sub(intended));
                     }
                 }
                 if self.given.options.keep == Keep::Trace {
                     let retry_after = retry_after.as_deref().map(Text::from);
                     let answer = trace::Answer { t: begun, end: self.now, n, status, retry_after, whole };
-                    self.keep(Record::Answer(answer))?;
+                    self.write_record(Record::Answer(answer))?;
                 }
                 self.finish(id, CutOr::Nothing);
                 let date = http_date(unix_ns / SECOND);
-                self.later(wire, SimEvent::Heard(id, Heard::Answered { status, retry_after, date }));
+                self.later(wire, SimEvent::Heard(id, ExchangeEnd::Answered { status, retry_after, date }));
             }
         }
         Ok(())
     }
 
     /// Reports the end of an attempt to the sender, unless it has ended before.
-    pub(super) fn heard(&mut self, id: u64, heard: Heard) -> Result<(), SimError> {
+    pub(super) fn report_end(&mut self, id: u64, heard: ExchangeEnd) -> Result<(), SimError> {
         let Some(exchange) = self.net.exchanges.get(&id).filter(|exchange| !exchange.over) else {
             return Ok(());
         };
@@ -282,7 +282,7 @@ impl World<'_> {
             received: Some(received),
         });
         let result = AttemptEnd { outcome, record };
-        process.hear(now, Event::Ended { attempt, delivery, result });
+        process.handle_event(now, Event::Ended { attempt, delivery, result });
         self.slots[worker].dirty = true;
         if !closed && n.is_some() {
             let how = self.walked_out(id);

@@ -63,7 +63,7 @@ impl World<'_> {
         if self.given.options.keep == Keep::Figures {
             return Ok(());
         }
-        self.keep(Record::Offer(hookproof_judge::trace::Offer {
+        self.write_record(Record::Offer(hookproof_judge::trace::Offer {
             t: self.now,
             intended: due.at,
             held: 0,
@@ -106,7 +106,12 @@ impl World<'_> {
                     self.figures.shed += shed;
                     self.figures.ledger.acknowledged += u64::from(matched);
                     let (t, status) = (self.now, 202);
-                    self.keep(Record::Accepted(Accepted { t, token, status, matched: Some(matched) }))?;
+                    self.write_record(Record::Accepted(Accepted {
+                        t,
+                        token,
+                        status,
+                        matched: Some(matched),
+                    }))?;
                 }
                 Outcome::Full(lanes) => {
                     self.play.open -= 1;
@@ -121,7 +126,7 @@ impl World<'_> {
                         // The subscribers have changed: the process reads them and matches the event again.
                         self.look_soon(worker);
                         let after = ns(LOOK_EVERY).saturating_add(self.delay(worker, 1)) + 1;
-                        self.tell(worker, after, ProcessEvent::Offered(vec![place]));
+                        self.schedule_for(worker, after, ProcessEvent::Offered(vec![place]));
                     }
                 }
             }
@@ -145,7 +150,7 @@ impl World<'_> {
         self.figures.refused += 1;
         let retry_after = status.map(|_| "5".to_owned());
         let why = why.to_owned();
-        self.keep(Record::Refused(Refused { t: self.now, token, status, retry_after, unknown, why }))
+        self.write_record(Record::Refused(Refused { t: self.now, token, status, retry_after, unknown, why }))
     }
 }
 

@@ -9,13 +9,13 @@ use hookproof_sender::engine::{LaneId, StoreTime};
 use hookproof_sender::store::Reader;
 use hookproof_sender::store::command::{Change, Command, Dead, Redrive, Rotate};
 use hookproof_sender::store::lane::Secret;
-use hookproof_sender::store::read::Whom;
+use hookproof_sender::store::read::SubscriberRef;
 
 use super::commit_queue::Then;
 use super::error::{SimError, store_failed};
 use super::process::Process;
 use super::subscribe::relimited;
-use super::world::{Asked, Errands, Secrets, World};
+use super::world::{Errands, RequestedAction, Secrets, World};
 
 const REDRIVE_MAX: u32 = 100_000;
 
@@ -46,7 +46,7 @@ impl<'a> World<'a> {
         if let Ok((commands, secrets)) = made {
             let errands = &mut self.troubles.errands;
             errands.count += 1;
-            errands.asked.insert(errands.count, Asked { plan, at: self.now, secrets });
+            errands.asked.insert(errands.count, RequestedAction { plan, at: self.now, secrets });
             process.queue.submit(commands, Then::Operate(errands.count));
             self.slots[worker].process = Some(process);
             self.slots[worker].dirty = true;
@@ -56,8 +56,8 @@ impl<'a> World<'a> {
     }
 
     /// Records a completed action, so that its effects have a cause.
-    pub(super) fn done(&mut self, errand: u64) -> Result<(), SimError> {
-        let Some(Asked { plan, at, secrets }) = self.troubles.errands.asked.remove(&errand) else {
+    pub(super) fn record_done(&mut self, errand: u64) -> Result<(), SimError> {
+        let Some(RequestedAction { plan, at, secrets }) = self.troubles.errands.asked.remove(&errand) else {
             return Ok(());
         };
         self.liveness.disturb(self.now);
@@ -66,7 +66,7 @@ impl<'a> World<'a> {
         }
         let place = Fault::place(&self.given.scenario.faults, plan);
         let until = at.saturating_add(plan.lasts.0);
-        self.keep(Record::Fault(fault::record(plan, place, self.now, until, None)))
+        self.write_record(Record::Fault(fault::record(plan, place, self.now, until, None)))
     }
 
     /// Repeats the actions of a process that ended.
@@ -111,7 +111,7 @@ impl<'a> World<'a> {
         let mut commands = Vec::new();
         for (at, lane) in meant {
             let name = &self.given.scenario.subscribers[*at].name;
-            let found = process.reader.subscriber(&Whom::Name(name.as_str().into()));
+            let found = process.reader.subscriber(&SubscriberRef::Name(name.as_str().into()));
             let Some(row) = found.map_err(store_failed("read a subscriber"))? else { continue };
             let timeout = timeout.unwrap_or(self.given.scenario.subscribers[*at].timeout);
             let settings = relimited(&row.settings, limit, timeout)

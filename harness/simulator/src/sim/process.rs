@@ -185,7 +185,7 @@ impl Process {
         self.dispatcher.is_over(fails) && self.queue.is_empty()
     }
 
-    pub(super) fn hear(&mut self, now: u64, event: Event) {
+    pub(super) fn handle_event(&mut self, now: u64, event: Event) {
         let steady = self.steady(now);
         if let Some(event) = self.bug.change_event(event, steady, &mut self.queue) {
             if let Event::Answered(Answered { order, .. }) = &event {
@@ -197,7 +197,7 @@ impl Process {
 
     /// Lets the dispatcher decide, and carries its effects out.
     pub(super) fn step(&mut self, now: u64, acts: &mut Vec<Act>) -> Result<(), SimError> {
-        self.hear(now, Event::Tick);
+        self.handle_event(now, Event::Tick);
         self.bug.write_late(now, &mut self.queue);
         while let Some(effect) = self.dispatcher.poll() {
             let steady = self.steady(now);
@@ -233,7 +233,7 @@ impl Process {
                 self.leases.values().for_each(|lease| lease.extend(BootTime(until.0)));
             }
             Effect::Forget { lane } => drop(self.leases.remove(&lane)),
-            Effect::Ask { order, command } => {
+            Effect::Submit { order, command } => {
                 self.asked.push(order);
                 self.queue.order(order, command, self.steady(now));
             }
@@ -247,7 +247,7 @@ impl Process {
                 self.queue.order(order, Command::Persist(persist), self.steady(now));
             }
             // A simulated request is written at the moment of its decision, so none can be withdrawn.
-            Effect::Withdraw { .. } | Effect::Tell(_) => {}
+            Effect::Withdraw { .. } | Effect::Report(_) => {}
         }
         Ok(())
     }
@@ -272,7 +272,7 @@ impl Process {
                 }
                 Then::Order(order) => replies.into_iter().for_each(|reply| {
                     let answered = Answered { order, reply: Ok(reply), moment: Some(moment(now)) };
-                    self.hear(now, Event::Answered(answered));
+                    self.handle_event(now, Event::Answered(answered));
                 }),
                 Then::Operate(errand) => acts.push(Act::Operated(errand)),
                 Then::Nothing => {}
@@ -314,15 +314,15 @@ impl Process {
             answers.push((token, answered));
         }
         acts.push(Act::Emitted(answers));
-        self.hear(now, Event::Work(work.into_iter().collect()));
+        self.handle_event(now, Event::Work(work.into_iter().collect()));
     }
 
     /// Polls for commits of other processes.
-    pub(super) fn look(&mut self, now: u64) -> Result<(), SimError> {
+    pub(super) fn poll_store(&mut self, now: u64) -> Result<(), SimError> {
         let steady = self.steady(now);
         let mut events = Vec::new();
-        let looked = self.lookout.look(&self.reader, steady, |_, _| false, |event| events.push(event));
-        events.into_iter().for_each(|event| self.hear(now, event));
+        let looked = self.lookout.poll(&self.reader, steady, |_, _| false, |event| events.push(event));
+        events.into_iter().for_each(|event| self.handle_event(now, event));
         looked.map(drop).map_err(store_failed("look"))
     }
 
@@ -332,7 +332,7 @@ impl Process {
     }
 
     /// Those questions that concern a lane or all lanes.
-    pub(super) fn asked(&self, of: LaneId) -> Vec<&Order> {
+    pub(super) fn pending_orders(&self, of: LaneId) -> Vec<&Order> {
         let concerns = |order: &&Order| match order {
             Order::Claim { lane, .. } | Order::Persist { lane, .. } => *lane == of,
             Order::Settle(_) | Order::Renew { .. } | Order::Retire | Order::Acquire { .. } => true,

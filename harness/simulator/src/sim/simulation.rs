@@ -30,7 +30,7 @@ use super::options::{Model, Options, Simulated};
 use super::process::{Birth, Process};
 use super::setup::{declared, lease};
 use super::subscribe::subscribe;
-use super::world::{Errands, Given, Troubles, WorkerSlot, World};
+use super::world::{Errands, SimInputs, Troubles, WorkerSlot, World};
 
 /// The purposes of the seed's random streams.
 const PURPOSE_WORLD: u64 = 0x51;
@@ -135,7 +135,7 @@ impl<'a> World<'a> {
             schedule.lasts().saturating_add(scenario.drain.0) / STRETCHES,
         );
         Ok(World {
-            given: Given { scenario, options, model, seed, lease: lease(scenario)? },
+            given: SimInputs { scenario, options, model, seed, lease: lease(scenario)? },
             now: 0,
             heap: Heap::default(),
             chance: Chance::new(seed, PURPOSE_WORLD),
@@ -162,7 +162,7 @@ impl<'a> World<'a> {
 
     /// Subscribes all endpoints, starts the processes, and schedules the first events.
     fn begin(&mut self) -> Result<(), SimError> {
-        self.book.keep(&Record::Declared(declared()))?;
+        self.book.write_record(&Record::Declared(declared()))?;
         let mut secrets = Chance::new(self.given.seed, PURPOSE_SECRETS);
         let birth = self.birth(0);
         let path = self.folder.path().join("sender.db");
@@ -251,7 +251,7 @@ impl<'a> World<'a> {
             SimEvent::Emit => self.offer(),
             SimEvent::Arrive { exchange, stalled } => self.arrive(exchange, stalled),
             SimEvent::Finish(exchange, what) => self.finish_exchange(exchange, what),
-            SimEvent::Heard(exchange, heard) => self.heard(exchange, heard),
+            SimEvent::Heard(exchange, heard) => self.report_end(exchange, heard),
             SimEvent::LeaseOver(exchange) => self.lease_over(exchange),
             SimEvent::Process { worker, generation, event } => self.process(worker, generation, event),
             SimEvent::Trouble(place) => self.trouble(place),

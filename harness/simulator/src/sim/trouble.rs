@@ -55,7 +55,9 @@ impl<'a> World<'a> {
         match &fault.action {
             FaultAction::Kill => concerned.into_iter().try_for_each(|worker| self.kill(worker, lasts))?,
             FaultAction::Stop => concerned.into_iter().try_for_each(|worker| self.freeze(worker, place))?,
-            FaultAction::Restart => concerned.into_iter().try_for_each(|worker| self.ask(worker, lasts))?,
+            FaultAction::Restart => {
+                concerned.into_iter().try_for_each(|worker| self.request_stop(worker, lasts))?
+            }
             FaultAction::Start => concerned.into_iter().try_for_each(|worker| self.start(worker))?,
             FaultAction::ClockSkew { .. } => {
                 let ahead = fault.action.clock_offset().unwrap_or_default();
@@ -82,7 +84,7 @@ impl<'a> World<'a> {
             }
         }
         let until = self.now.saturating_add(lasts);
-        self.keep(Record::Fault(fault::record(fault, plan, self.now, until, one)))
+        self.write_record(Record::Fault(fault::record(fault, plan, self.now, until, one)))
     }
 
     /// Blocks writes for `lasts`. A try to write fails after `patience`.
@@ -104,8 +106,8 @@ impl<'a> World<'a> {
             let slot = &mut self.slots[*worker];
             slot.parted_until = slot.parted_until.max(until);
             // They poll the missed news at the end.
-            self.tell(*worker, lasts, ProcessEvent::Look);
-            self.tell(*worker, lasts, ProcessEvent::Evict);
+            self.schedule_for(*worker, lasts, ProcessEvent::Look);
+            self.schedule_for(*worker, lasts, ProcessEvent::Evict);
         }
     }
 
@@ -148,7 +150,7 @@ impl<'a> World<'a> {
         status: Option<&str>,
     ) -> Result<(), SimError> {
         let worker = u32::try_from(worker).unwrap_or_default();
-        self.keep(Record::Process(trace::Process {
+        self.write_record(Record::Process(trace::Process {
             t: self.now,
             worker,
             event,
@@ -168,7 +170,7 @@ impl<'a> World<'a> {
         self.process_record(worker, ProcessRecord::Exited, Some("signal 9"))?;
         for errand in operated {
             // An operator who looks finds the action done, and so do the other processes.
-            self.done(errand)?;
+            self.record_done(errand)?;
             self.others_look_soon(None);
         }
         if nodes_stirred {
@@ -201,7 +203,7 @@ impl<'a> World<'a> {
         self.later(lasts.saturating_add(ready), SimEvent::Start(worker));
         (0..self.slots.len()).filter(|other| *other != worker).for_each(|other| {
             // Each notices with one of its next polls.
-            self.tell(other, ns(OWNERS_EVERY), ProcessEvent::Evict);
+            self.schedule_for(other, ns(OWNERS_EVERY), ProcessEvent::Evict);
         });
         Ok(())
     }
@@ -223,19 +225,19 @@ impl<'a> World<'a> {
         self.process_record(worker, ProcessRecord::Continued, None)?;
         // It handles the events that came meanwhile, in their order.
         for (place, event) in (1_u64..).zip(std::mem::take(&mut self.slots[worker].stash)) {
-            self.tell(worker, place, event);
+            self.schedule_for(worker, place, event);
         }
         self.slots[worker].dirty = true;
         Ok(())
     }
 
-    fn ask(&mut self, worker: usize, lasts: u64) -> Result<(), SimError> {
+    fn request_stop(&mut self, worker: usize, lasts: u64) -> Result<(), SimError> {
         let now = self.now;
         let Some(process) = self.slots[worker].process.as_mut() else { return Ok(()) };
-        process.hear(now, Event::Stop);
+        process.handle_event(now, Event::Stop);
         self.slots[worker].dirty = true;
         self.slots[worker].again_after = lasts;
-        self.tell(worker, self.given.scenario.sender.stop_within.0, ProcessEvent::Late);
+        self.schedule_for(worker, self.given.scenario.sender.stop_within.0, ProcessEvent::Late);
         self.process_record(worker, ProcessRecord::Asked, None)
     }
 

@@ -42,13 +42,15 @@ impl World<'_> {
             // The process polls again once it reaches its store.
             ProcessEvent::Look | ProcessEvent::Evict if parted => {}
             ProcessEvent::Committed => return self.committed(worker),
-            ProcessEvent::Dispatch(events) => events.into_iter().for_each(|event| process.hear(now, event)),
+            ProcessEvent::Dispatch(events) => {
+                events.into_iter().for_each(|event| process.handle_event(now, event))
+            }
             ProcessEvent::Look => {
-                process.look(now)?;
+                process.poll_store(now)?;
                 slot.roster = Arc::clone(process.roster());
             }
             ProcessEvent::Evict => process.evict(&self.troubles.dead)?,
-            ProcessEvent::Heard(exchange, heard) => return self.heard(exchange, heard),
+            ProcessEvent::Heard(exchange, heard) => return self.report_end(exchange, heard),
             ProcessEvent::LeaseOver(exchange) => return self.lease_over(exchange),
             ProcessEvent::Offered(places) => return self.hand_over(worker, &places),
             ProcessEvent::Late => return self.give_up_stopping(worker),
@@ -73,7 +75,7 @@ impl World<'_> {
             if let Some(process) = slot.process.as_mut() {
                 process.queue.failing.get_or_insert(self.now.saturating_add(slot.patience));
             }
-            self.tell(worker, pause, ProcessEvent::Committed);
+            self.schedule_for(worker, pause, ProcessEvent::Committed);
             return Ok(());
         }
         let mut acts = Vec::new();
@@ -114,14 +116,14 @@ impl World<'_> {
             let (least, most) = self.given.model.commit_ns;
             let takes =
                 self.chance.between(least, most).saturating_add(self.delay(worker, EXCHANGES_OF_A_COMMIT));
-            self.tell(worker, takes, ProcessEvent::Committed);
+            self.schedule_for(worker, takes, ProcessEvent::Committed);
         }
         let known = self.slots[worker].wake_at;
         if wake != u64::MAX && (known <= now || wake < known) {
             // A due timer already waits for an event on its way; ask again a little later.
             let after = wake.saturating_sub(now).max(1);
             self.slots[worker].wake_at = now + after;
-            self.tell(worker, after, ProcessEvent::Wake);
+            self.schedule_for(worker, after, ProcessEvent::Wake);
         }
         if over { self.exit(worker) } else { Ok(()) }
     }
@@ -132,11 +134,11 @@ impl World<'_> {
                 Act::Send { attempt, timeout, lease } => self.send(worker, *attempt, timeout, lease)?,
                 Act::Claimed(events) => {
                     let after = self.wire().saturating_add(self.delay(worker, 1));
-                    self.tell(worker, after, ProcessEvent::Dispatch(events));
+                    self.schedule_for(worker, after, ProcessEvent::Dispatch(events));
                 }
                 Act::Emitted(answers) => self.answered(worker, answers)?,
                 Act::Operated(errand) => {
-                    self.done(errand)?;
+                    self.record_done(errand)?;
                     self.others_look_soon(None);
                 }
             }

@@ -67,7 +67,7 @@ pub(super) struct Troubles<'a> {
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct Given<'a> {
+pub(super) struct SimInputs<'a> {
     pub(super) scenario: &'a Scenario,
     pub(super) options: &'a Options,
     pub(super) model: Model,
@@ -76,7 +76,7 @@ pub(super) struct Given<'a> {
 }
 
 pub(super) struct World<'a> {
-    pub(super) given: Given<'a>,
+    pub(super) given: SimInputs<'a>,
     pub(super) now: u64,
     pub(super) heap: Heap<SimEvent>,
     pub(super) chance: Chance,
@@ -161,7 +161,7 @@ impl World<'_> {
     }
 
     /// Schedules an event of a process `after` nanoseconds from now.
-    pub(super) fn tell(&mut self, worker: usize, after: u64, event: ProcessEvent) {
+    pub(super) fn schedule_for(&mut self, worker: usize, after: u64, event: ProcessEvent) {
         let generation = self.slots[worker].generation;
         self.later(after, SimEvent::Process { worker, generation, event });
     }
@@ -169,7 +169,7 @@ impl World<'_> {
     /// The process polls for commits of others soon.
     pub(super) fn look_soon(&mut self, worker: usize) {
         let after = ns(LOOK_EVERY).saturating_add(self.delay(worker, 1));
-        self.tell(worker, after, ProcessEvent::Look);
+        self.schedule_for(worker, after, ProcessEvent::Look);
     }
 
     pub(super) fn others_look_soon(&mut self, but: Option<usize>) {
@@ -177,8 +177,8 @@ impl World<'_> {
         others.for_each(|other| self.look_soon(other));
     }
 
-    pub(super) fn keep(&mut self, record: Record) -> Result<(), SimError> {
-        self.book.keep(&record)
+    pub(super) fn write_record(&mut self, record: Record) -> Result<(), SimError> {
+        self.book.write_record(&record)
     }
 
     /// For callers that cannot fail.
@@ -188,7 +188,7 @@ impl World<'_> {
 
     pub(super) fn write_later(&mut self) -> Result<(), SimError> {
         let later = std::mem::take(&mut self.book.later);
-        later.iter().try_for_each(|record| self.book.keep(record))
+        later.iter().try_for_each(|record| self.book.write_record(record))
     }
 }
 
@@ -202,11 +202,11 @@ pub(super) struct Errands<'a> {
     /// Actions that wait for a process that can be asked, oldest first.
     pub(super) waiting: Vec<&'a FaultPlan>,
     /// Actions that a process was asked for and has not answered.
-    pub(super) asked: BTreeMap<u64, Asked<'a>>,
+    pub(super) asked: BTreeMap<u64, RequestedAction<'a>>,
     pub(super) count: u64,
 }
 
-pub(super) struct Asked<'a> {
+pub(super) struct RequestedAction<'a> {
     pub(super) plan: &'a FaultPlan,
     pub(super) at: u64,
     /// The endpoints accept these once the action is done.

@@ -163,7 +163,7 @@ async fn a_subscriber_is_made_in_steps_waited_for_and_taken_back() {
         secret: "secret-of-ours",
     };
     assert_eq!(api.subscribe(&one).await.unwrap(), "secret-of-the-sender");
-    let told: Vec<String> = api.told().into_iter().map(|told| told.what).collect();
+    let told: Vec<String> = api.substitutions().into_iter().map(|told| told.what).collect();
     assert_eq!(told, ["its rate_per_second is a u16: told 65535, not 100000"]);
     let failed = api.tear_down().await;
     assert_eq!(failed.len(), 1, "{failed:?}");

@@ -6,7 +6,7 @@ use hookproof_judge::scenario::FaultKind;
 use hookproof_judge::trace::{self, ProcessEvent};
 use rustix::process::Signal;
 
-use super::{Processes, READY_PAUSE_NS, note};
+use super::{Processes, READY_PAUSE_NS, record_process};
 use crate::driver::apart::Strike;
 use crate::driver::file::StopSignal;
 use crate::driver::process::{Launch, Process};
@@ -79,7 +79,7 @@ impl Processes {
         if let Some(launch) = command {
             // Recorded first: until then the sender acts alive.
             let how = Some("by a command".to_owned());
-            note(&self.recorder, self.clock.now(), number, event, how);
+            record_process(&self.recorder, self.clock.now(), number, event, how);
             let strike = Strike::by_command(launch, &self.api, number, &self.clock);
             self.workers[number].strike = Some((strike, blow));
         } else {
@@ -108,7 +108,7 @@ impl Processes {
         self.bury(number)?;
         let Some(process) = &self.workers[number].process else { return Err(self.not_ours(number)) };
         // Recorded first: until then the process acts alive.
-        note(&self.recorder, self.clock.now(), number, event, None);
+        record_process(&self.recorder, self.clock.now(), number, event, None);
         process.signal(signal)
     }
 
@@ -153,7 +153,7 @@ impl Processes {
                         waiting.abort();
                     }
                     self.api.set_open(number, false);
-                    note(&self.recorder, now, number, ProcessEvent::Exited, None);
+                    record_process(&self.recorder, now, number, ProcessEvent::Exited, None);
                 }
             }
             Err(why) => {
@@ -170,7 +170,7 @@ impl Processes {
             (worker.again_after, worker.again_at) = (None, None);
         }
         while self.workers.iter().any(|worker| worker.strike.is_some()) {
-            self.look()?;
+            self.poll()?;
             self.clock.pass(READY_PAUSE_NS).await;
         }
         Ok(())
@@ -180,7 +180,7 @@ impl Processes {
     async fn finish_starts(&mut self, within: u64) -> io::Result<()> {
         let until = self.clock.now().saturating_add(within);
         while self.is_starting() && self.clock.now() <= until {
-            self.look()?;
+            self.poll()?;
             self.clock.pass(READY_PAUSE_NS).await;
         }
         Ok(())
@@ -207,7 +207,7 @@ impl Processes {
         let until = self.clock.now().saturating_add(within);
         let mut killed = vec![0; self.workers.len()];
         while self.workers.iter().any(|worker| worker.lives() || worker.strike.is_some()) {
-            self.look()?;
+            self.poll()?;
             if self.clock.now() > until {
                 for (number, killed) in killed.iter_mut().enumerate() {
                     let worker = &mut self.workers[number];

@@ -51,14 +51,14 @@ fn pid(processes: &Processes) -> Option<Pid> {
 /// Waits until its restart is scheduled too.
 async fn gone(processes: &mut Processes) {
     while processes.workers[0].again_at.is_none() {
-        processes.look().unwrap();
+        processes.poll().unwrap();
         tokio::task::yield_now().await;
     }
 }
 
 fn start_again(processes: &mut Processes) -> Pid {
     processes.workers[0].again_at = Some(0);
-    processes.look().unwrap();
+    processes.poll().unwrap();
     pid(processes).unwrap()
 }
 

@@ -22,7 +22,7 @@ const HEADERS: u8 = 1;
 pub(super) struct Begun(Arc<Mutex<BTreeMap<u32, u64>>>);
 
 impl Begun {
-    fn note(&self, stream: u32, t: u64) {
+    fn record_begin(&self, stream: u32, t: u64) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(stream, t);
     }
 
@@ -83,7 +83,7 @@ impl Frames {
         let stream = u32::from_be_bytes(stream) & 0x7fff_ffff;
         if kind == HEADERS && stream > self.last {
             self.last = stream;
-            self.begun.note(stream, self.came);
+            self.begun.record_begin(stream, self.came);
         }
     }
 }
@@ -185,7 +185,7 @@ mod tests {
     fn what_came_before_a_request_and_was_none_is_told_with_it() {
         let begun = Begun::default();
         for (stream, t) in [(1, 10), (3, 30), (5, 50), (7, 70)] {
-            begun.note(stream, t);
+            begun.record_begin(stream, t);
         }
         assert_eq!(begun.take(5), (Some(50), vec![10, 30]));
         assert_eq!(begun.take(5), (None, vec![]));

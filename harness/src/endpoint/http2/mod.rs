@@ -79,7 +79,7 @@ pub(super) async fn serve(
     };
     if let Ok(mut connection) = handshake {
         let mut streams = JoinSet::new();
-        let taken = Taken { port: &port, begun: &begun, number, tether: &tether };
+        let taken = StreamContext { port: &port, begun: &begun, number, tether: &tether };
         let (mut is_open, mut over) = (true, tether.clone());
         loop {
             tokio::select! {
@@ -126,14 +126,14 @@ fn builder() -> Builder {
     builder
 }
 
-struct Taken<'a> {
+struct StreamContext<'a> {
     port: &'a Arc<Port>,
     begun: &'a Begun,
     number: u64,
     tether: &'a ShutdownSignal,
 }
 
-impl Taken<'_> {
+impl StreamContext<'_> {
     fn take(
         &self,
         streams: &mut JoinSet<()>,
@@ -176,7 +176,7 @@ impl Taken<'_> {
                 // Records the bytes before an error.
                 _ = stream::read(&mut source, &mut body) => {}
             }
-            let request = stream::taken(&parts, body);
+            let request = stream::to_request(&parts, body);
             let authority = parts.uri.authority().map(|authority| authority.as_str());
             let host = authority.or_else(|| request.field("host"));
             port.stray(&request.method, &request.path, host, &request.body);

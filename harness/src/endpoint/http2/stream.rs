@@ -56,7 +56,7 @@ impl Stream {
             self.broken_off(&body, how);
             return respond.send_reset(Reason::PROTOCOL_ERROR);
         }
-        let request = taken(&parts, body);
+        let request = to_request(&parts, body);
         let arrival = self.endpoint.arrival(&request, self.began, clock.now(), self.connection);
         let delivery = arrival.token;
         let n = self.endpoint.stage.recorder.arrival(arrival);
@@ -196,7 +196,7 @@ pub(super) async fn read(source: &mut RecvStream, body: &mut Vec<u8>) -> Result<
     Ok(())
 }
 
-pub(super) fn taken(parts: &http::request::Parts, body: Vec<u8>) -> Request {
+pub(super) fn to_request(parts: &http::request::Parts, body: Vec<u8>) -> Request {
     let mut fields = Fields::default();
     parts.headers.iter().for_each(|(name, value)| fields.push(name.as_str(), value.as_bytes()));
     let path = parts.uri.path_and_query().map_or("", |path| path.as_str());

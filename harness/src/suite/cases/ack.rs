@@ -62,7 +62,7 @@ async fn fast(bench: &Bench<'_>) -> Finding {
         let exchange =
             bench.exchange(&Feed::Whole(request.bytes()), bench.settings.timeout.max(SLOWEST)).await;
         if !Accept.is_met(&exchange.outcome) || exchange.took > SLOW {
-            bench.keep("a correct delivery", &request, Accept, &exchange);
+            bench.record_exchange("a correct delivery", &request, Accept, &exchange);
         }
         match &exchange.outcome {
             Outcome::Silent => return Finding::fail("no acknowledgement in time"),
@@ -97,7 +97,7 @@ async fn overload(bench: &Bench<'_>) -> Finding {
         outcome => {
             let came = words(outcome);
             if !broken.contains(&came) {
-                bench.keep(
+                bench.record_exchange(
                     &format!("one of {count} deliveries, {at_once} at once"),
                     &request,
                     Accept,

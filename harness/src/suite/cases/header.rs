@@ -93,7 +93,7 @@ async fn large(bench: &Bench<'_>) -> Finding {
     let line = format!("X-Filler: {}\r\n", "f".repeat(4_000)).into_bytes();
     let feed = Feed::Endless(request.head(), line, ENDLESS_MAX);
     let exchange = bench.exchange(&feed, bench.settings.timeout).await;
-    bench.keep("headers without end", &request, RejectOrClose, &exchange);
+    bench.record_exchange("headers without end", &request, RejectOrClose, &exchange);
     let came =
         format!("headers without end: {} after {} kB", words(&exchange.outcome), exchange.written / 1024);
     let ended = match &exchange.outcome {

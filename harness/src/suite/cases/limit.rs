@@ -52,7 +52,7 @@ async fn endless(bench: &Bench<'_>) -> Finding {
     for (what, framing, again) in rows {
         let feed = Feed::Endless([&head, framing.as_bytes()].concat(), again, ENDLESS_MAX);
         let exchange = bench.exchange(&feed, bench.settings.timeout).await;
-        bench.keep(what, &request, RejectOrClose, &exchange);
+        bench.record_exchange(what, &request, RejectOrClose, &exchange);
         let came = format!("{what}: {} after {} kB", words(&exchange.outcome), exchange.written / 1024);
         if !RejectOrClose.is_met(&exchange.outcome) {
             return Finding::fail(came);

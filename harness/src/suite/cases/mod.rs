@@ -76,7 +76,7 @@ pub(super) type Shots = Result<Vec<Shot>, String>;
 pub(super) type Running<'a> = Pin<Box<dyn Future<Output = Finding> + 'a>>;
 
 #[derive(Clone, Copy)]
-pub(super) enum How {
+pub(super) enum CaseBody {
     Shots(fn(&Bench<'_>) -> Shots),
     Course(for<'a> fn(&'a Bench<'a>) -> Running<'a>),
 }
@@ -84,26 +84,26 @@ pub(super) enum How {
 #[derive(Clone, Copy)]
 pub(super) struct Case {
     pub(super) id: &'static str,
-    pub(super) how: How,
+    pub(super) how: CaseBody,
 }
 
 impl Case {
     pub(super) const fn shots(id: &'static str, shots: fn(&Bench<'_>) -> Shots) -> Self {
-        Self { id, how: How::Shots(shots) }
+        Self { id, how: CaseBody::Shots(shots) }
     }
 
     pub(super) const fn course(id: &'static str, course: for<'a> fn(&'a Bench<'a>) -> Running<'a>) -> Self {
-        Self { id, how: How::Course(course) }
+        Self { id, how: CaseBody::Course(course) }
     }
 
     /// A correct delivery follows: a receiver that stopped serving fails the case.
     pub(super) async fn run<'a>(&self, bench: &'a Bench<'a>) -> Finding {
         let finding = match self.how {
-            How::Shots(shots) => match shots(bench) {
+            CaseBody::Shots(shots) => match shots(bench) {
                 Ok(shots) => fire(bench, &shots).await,
                 Err(why) => return Finding::new(Verdict::NotApplicable, why),
             },
-            How::Course(course) => course(bench).await,
+            CaseBody::Course(course) => course(bench).await,
         };
         if [Verdict::Fail, Verdict::NotApplicable].contains(&finding.verdict) {
             return finding;

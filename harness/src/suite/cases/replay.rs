@@ -84,7 +84,7 @@ async fn at_once(bench: &Bench<'_>) -> Finding {
         let later = matches!(&exchange.outcome, Outcome::Answer(answer)
             if answer.status == 409 || answer.header("retry-after").is_some());
         if !Accept.is_met(&exchange.outcome) && !later && broken.is_none() {
-            bench.keep("one of 20 copies at once", &request, Accept, &exchange);
+            bench.record_exchange("one of 20 copies at once", &request, Accept, &exchange);
             broken = Some(words(&exchange.outcome));
         }
     }
@@ -187,7 +187,7 @@ async fn after_failure(bench: &Bench<'_>) -> Finding {
     }
     let request = bench.signed(&delivery);
     let failed = bench.exchange(&Feed::Whole(request.bytes()), bench.settings.timeout).await;
-    bench.keep("a delivery while it is broken", &request, Want::Report, &failed);
+    bench.record_exchange("a delivery while it is broken", &request, Want::Report, &failed);
     if let Err(why) = broken.mend().await {
         return Finding::new(Verdict::HarnessError, why);
     }
@@ -277,7 +277,7 @@ async fn on_one_connection(bench: &Bench<'_>) -> Finding {
     let bytes: Vec<Vec<u8>> = rows.iter().map(|(_, request, _)| request.bytes()).collect();
     let exchanges = bench.succession(&bytes).await;
     for ((label, request, want), exchange) in rows.iter().zip(&exchanges) {
-        bench.keep(label, request, *want, exchange);
+        bench.record_exchange(label, request, *want, exchange);
         let (outcome, came) = (&exchange.outcome, format!("{label}: {}", words(&exchange.outcome)));
         match () {
             () if limited(outcome) => return Finding::unclear(came),

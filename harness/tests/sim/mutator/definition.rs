@@ -8,12 +8,12 @@ use hookproof_judge::trace::{Answer, Arrival, Offer, Trace, Verified};
 const SECOND: u64 = 1_000_000_000;
 
 #[derive(Clone, Copy)]
-struct Made<'t> {
+struct AnsweredAttempt<'t> {
     arrival: &'t Arrival,
     answer: &'t Answer,
 }
 
-impl Made<'_> {
+impl AnsweredAttempt<'_> {
     fn is_taken(self) -> bool {
         (200..300).contains(&self.answer.status) && self.answer.whole
     }
@@ -21,11 +21,15 @@ impl Made<'_> {
 
 /// Answers have the same order as arrivals.
 pub(super) fn broken(scenario: &Scenario, trace: &Trace) -> Vec<&'static str> {
-    let made: Vec<Made<'_>> =
-        trace.arrivals.iter().zip(&trace.answers).map(|(arrival, answer)| Made { arrival, answer }).collect();
+    let made: Vec<AnsweredAttempt<'_>> = trace
+        .arrivals
+        .iter()
+        .zip(&trace.answers)
+        .map(|(arrival, answer)| AnsweredAttempt { arrival, answer })
+        .collect();
     let mut broken = Vec::new();
     for subscriber in &scenario.subscribers {
-        let mut own: Vec<Made<'_>> =
+        let mut own: Vec<AnsweredAttempt<'_>> =
             made.iter().copied().filter(|made| made.arrival.endpoint.as_str() == subscriber.name).collect();
         own.sort_by_key(|made| made.arrival.t);
         broken.extend(contract(subscriber, &own));
@@ -36,7 +40,7 @@ pub(super) fn broken(scenario: &Scenario, trace: &Trace) -> Vec<&'static str> {
     broken
 }
 
-fn contract(subscriber: &Subscriber, own: &[Made<'_>]) -> Option<&'static str> {
+fn contract(subscriber: &Subscriber, own: &[AnsweredAttempt<'_>]) -> Option<&'static str> {
     let limit = &subscriber.limit;
     let t = |at: usize| own[at].arrival.t;
     for first in 0..own.len() {
@@ -62,16 +66,16 @@ fn contract(subscriber: &Subscriber, own: &[Made<'_>]) -> Option<&'static str> {
     None
 }
 
-fn pauses(grace: u64, own: &[Made<'_>]) -> Option<&'static str> {
+fn pauses(grace: u64, own: &[AnsweredAttempt<'_>]) -> Option<&'static str> {
     let told = own.iter().filter(|made| matches!(made.answer.status, 429 | 503));
     for told in told {
         let Some(seconds) = told.answer.retry_after.as_ref().and_then(|text| text.parse::<u64>().ok()) else {
             continue;
         };
         let pause = told.answer.end..told.answer.end + seconds * SECOND;
-        let early = |made: &&Made<'_>| made.arrival.t > pause.start && made.arrival.t < pause.end;
+        let early = |made: &&AnsweredAttempt<'_>| made.arrival.t > pause.start && made.arrival.t < pause.end;
         // A pause does not recall another delivery's request in flight.
-        let is_late = |made: &Made<'_>| {
+        let is_late = |made: &AnsweredAttempt<'_>| {
             made.arrival.token == told.arrival.token || made.arrival.t > pause.start + grace
         };
         if own.iter().filter(early).any(is_late) {
@@ -85,9 +89,9 @@ fn is_owed(offer: &Offer, subscriber: &Subscriber) -> bool {
     offer.owed.iter().any(|name| name.as_str() == subscriber.name)
 }
 
-fn requests(trace: &Trace, subscriber: &Subscriber, own: &[Made<'_>]) -> Option<&'static str> {
+fn requests(trace: &Trace, subscriber: &Subscriber, own: &[AnsweredAttempt<'_>]) -> Option<&'static str> {
     let path = own.first().map(|made| made.arrival.head.path.as_str())?;
-    for Made { arrival, .. } in own.iter().copied() {
+    for AnsweredAttempt { arrival, .. } in own.iter().copied() {
         let now = trace.header.began_unix_ns + arrival.t;
         let stamped = arrival.signed.timestamp.as_ref().and_then(|text| text.parse::<u64>().ok());
         let offered = arrival.token.and_then(|token| trace.offers.iter().find(|offer| offer.token == token));
@@ -104,8 +108,8 @@ fn requests(trace: &Trace, subscriber: &Subscriber, own: &[Made<'_>]) -> Option<
     None
 }
 
-fn deliveries(trace: &Trace, subscriber: &Subscriber, own: &[Made<'_>]) -> Option<&'static str> {
-    let mut attempts: BTreeMap<u64, Vec<Made<'_>>> = BTreeMap::new();
+fn deliveries(trace: &Trace, subscriber: &Subscriber, own: &[AnsweredAttempt<'_>]) -> Option<&'static str> {
+    let mut attempts: BTreeMap<u64, Vec<AnsweredAttempt<'_>>> = BTreeMap::new();
     for made in own {
         attempts.entry(made.arrival.token?).or_default().push(*made);
     }
@@ -123,7 +127,7 @@ fn deliveries(trace: &Trace, subscriber: &Subscriber, own: &[Made<'_>]) -> Optio
             return Some("how often it is tried");
         }
         let first = made.first().map(|made| made.arrival);
-        let same = |made: &Made<'_>| {
+        let same = |made: &AnsweredAttempt<'_>| {
             first.is_some_and(|first| {
                 (&first.sha256, first.bytes, &first.id)
                     == (&made.arrival.sha256, made.arrival.bytes, &made.arrival.id)

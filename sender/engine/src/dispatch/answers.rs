@@ -7,14 +7,14 @@ use super::effect::{News, SubscriberSet};
 use super::event::{Answered, Failure, Order};
 use super::lanes::Waiting;
 use super::obstacles::{Cause, PAUSE_FIRST};
-use super::unsettled::Done;
+use super::unsettled::TakenPart;
 use crate::engine::{Due, Input, LaneId, Revision, Term};
 use crate::messages::Reply;
 use crate::messages::command::{Fate, Settlement};
 use crate::messages::reply::{Claimed, Refusal, SettleResult};
 
 impl<S: SubscriberSet> Dispatcher<S> {
-    pub(super) fn hear(&mut self, answered: Answered) {
+    pub(super) fn handle_answer(&mut self, answered: Answered) {
         let Answered { order, reply, moment } = answered;
         match order {
             Order::Claim { lane, term, max, portion } => {
@@ -67,7 +67,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
             }
             Err(_) => self.now + PAUSE_FIRST,
         };
-        self.tell(Input::Claimed { lane, term, due: Vec::new(), next: Some(again) });
+        self.feed_engine(Input::Claimed { lane, term, due: Vec::new(), next: Some(again) });
     }
 
     /// The lane's next body is longer than its claim allowed. The engine waits for the answer to the new claim.
@@ -87,7 +87,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
         });
         let due = due.collect();
         if self.lanes.hold(lane, term, rows) {
-            self.tell(Input::Claimed { lane, term, due, next });
+            self.feed_engine(Input::Claimed { lane, term, due, next });
         }
     }
 
@@ -109,7 +109,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
             Failure::Stopped => self.give_up_settling(number, "the store has been stopped"),
             Failure::Lasting(why) => match self.unsettled.halve(number) {
                 // Rows that the store can write must not wait for the others.
-                Some(halves) => halves.into_iter().for_each(|half| self.submit(half)),
+                Some(halves) => halves.into_iter().for_each(|half| self.submit_batch(half)),
                 None if self.stopping => self.give_up_settling(number, &why),
                 None => {
                     self.unsettled.delay(number);
@@ -121,9 +121,9 @@ impl<S: SubscriberSet> Dispatcher<S> {
     }
 
     fn settle_done(&mut self, number: u64, results: &[SettleResult]) {
-        let Some(Done { rows, batch, is_late }) = self.unsettled.remove(number) else { return };
+        let Some(TakenPart { rows, batch, is_late }) = self.unsettled.remove(number) else { return };
         if let Some(batch) = batch {
-            self.tell(Input::Settled { batch });
+            self.feed_engine(Input::Settled { batch });
         }
         if let Some(row) = rows.first() {
             self.pass(row.lane, Cause::Settle(number));
@@ -147,18 +147,18 @@ impl<S: SubscriberSet> Dispatcher<S> {
             Fate::Released => self.now,
             Fate::Delivered | Fate::Dead(_) => return,
         };
-        self.tell(Input::Work { lane: row.lane, due });
+        self.feed_engine(Input::Work { lane: row.lane, due });
     }
 
     /// As after a crash: the next owner makes these deliveries again.
     fn give_up_settling(&mut self, number: u64, why: &str) {
-        let Some(Done { rows, batch, .. }) = self.unsettled.remove(number) else { return };
+        let Some(TakenPart { rows, batch, .. }) = self.unsettled.remove(number) else { return };
         if let Some(batch) = batch {
-            self.tell(Input::Settled { batch });
+            self.feed_engine(Input::Settled { batch });
         }
         if let Some(row) = rows.first() {
             self.pass(row.lane, Cause::Settle(number));
-            self.say(News::GaveUp { lane: row.lane, why: describe("deliveries are made again", why) });
+            self.report(News::GaveUp { lane: row.lane, why: describe("deliveries are made again", why) });
         }
         self.hand_back_after(&rows);
     }
@@ -172,7 +172,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
             Err(failure) => Some(failure),
         };
         if failure.is_none() {
-            self.tell(Input::Persisted { lane, term, revision });
+            self.feed_engine(Input::Persisted { lane, term, revision });
         }
         if !self.records.is_current(lane, term, revision) {
             // A newer record of the lane is on its way and includes this one.
@@ -189,7 +189,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
             Some(failure) => {
                 self.forget_record(lane, term);
                 self.records.give_up();
-                self.say(News::GaveUp {
+                self.report(News::GaveUp {
                     lane,
                     why: describe("its lease is left to end", &failure.to_string()),
                 });

@@ -129,7 +129,7 @@ struct Pool {
 
 impl Budget {
     /// Reserves room for a claim. Without room the claim waits for [`Self::next`].
-    pub(super) fn ask(&mut self, wanted: Wanted) -> Option<Portion> {
+    pub(super) fn reserve(&mut self, wanted: Wanted) -> Option<Portion> {
         let portion = self.room(&wanted).filter(|_| self.pool(wanted.size()).queue.is_empty());
         match portion {
             Some(portion) => self.take(portion),
@@ -222,7 +222,7 @@ mod tests {
     /// Fills the budget with bodies of this length, in portions of 4 MiB or of a short claim's size.
     fn full(length: u64) -> (Budget, Vec<Portion>) {
         let mut budget = Budget::default();
-        let portions = (0..).map_while(|lane| budget.ask(wanted(lane, 10_000, length))).collect();
+        let portions = (0..).map_while(|lane| budget.reserve(wanted(lane, 10_000, length))).collect();
         assert!(budget.next().is_none());
         budget.waits.keys().copied().collect::<Vec<_>>().into_iter().for_each(|lane| budget.forget(lane));
         (budget, portions)
@@ -235,9 +235,13 @@ mod tests {
     #[test]
     fn nobody_goes_ahead_of_who_came_before() {
         let (mut budget, portions) = full(MIB);
-        assert_eq!(budget.ask(wanted(1, 1, 4 * MIB)), None);
+        assert_eq!(budget.reserve(wanted(1, 1, 4 * MIB)), None);
         budget.give_back(portions[0].part(MIB));
-        assert_eq!(budget.ask(wanted(2, 1, MIB)), None, "it would fit, and the first would wait for ever");
+        assert_eq!(
+            budget.reserve(wanted(2, 1, MIB)),
+            None,
+            "it would fit, and the first would wait for ever"
+        );
         assert!(lanes(&mut budget).is_empty());
         budget.give_back(portions[0].part(3 * MIB));
         assert_eq!(lanes(&mut budget), [1]);
@@ -248,7 +252,7 @@ mod tests {
     #[test]
     fn a_lane_that_is_not_ours_any_more_holds_up_nobody() {
         let (mut budget, portions) = full(MIB);
-        assert_eq!([1, 2].map(|lane| budget.ask(wanted(lane, 1, 4 * MIB))), [None, None]);
+        assert_eq!([1, 2].map(|lane| budget.reserve(wanted(lane, 1, 4 * MIB))), [None, None]);
         budget.forget(LaneId(1));
         budget.give_back(portions[0]);
         assert_eq!(lanes(&mut budget), [2]);
@@ -261,7 +265,7 @@ mod tests {
             let (mut budget, portions) = full(one);
             let held: u64 = portions.iter().map(|portion| portion.bytes).sum();
             assert_eq!(held, SIZE_BYTES_MAX);
-            assert!(budget.ask(wanted(1_000, 1, other)).is_some());
+            assert!(budget.reserve(wanted(1_000, 1, other)).is_some());
         }
     }
 
@@ -277,7 +281,7 @@ mod tests {
         ];
         for (max, length, bytes) in rows {
             let wanted = wanted(1, max, length);
-            let portion = Budget::default().ask(wanted).expect("nothing is held");
+            let portion = Budget::default().reserve(wanted).expect("nothing is held");
             assert_eq!((portion.bytes, wanted.bytes_max(portion) >= length), (bytes, true));
         }
     }
@@ -285,7 +289,7 @@ mod tests {
     #[test]
     fn what_a_claim_has_brought_counts_by_its_own_length() {
         let mut budget = Budget::default();
-        let portion = budget.ask(wanted(1, 256, 1)).expect("nothing is held");
+        let portion = budget.reserve(wanted(1, 256, 1)).expect("nothing is held");
         budget.give_back(portion);
         [300, 100_000].into_iter().for_each(|bytes| budget.take(Portion::of_body(bytes)));
         assert_eq!((budget.short.held, budget.long.held), (300, 100_000));

@@ -99,7 +99,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
             Event::Nodes(nodes) => self.meet_nodes(nodes),
             Event::Roster(roster) => self.change(roster),
             Event::Ended { attempt, result, .. } => self.end(attempt, result),
-            Event::Answered(answered) => self.hear(answered),
+            Event::Answered(answered) => self.handle_answer(answered),
             Event::Stop => self.stop(),
         }
     }
@@ -107,7 +107,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
     /// The next effect. After the last one, wait for an event or for [`Self::next_wake`].
     pub fn poll(&mut self) -> Option<Effect<S>> {
         if std::mem::take(&mut self.fresh) {
-            self.tell(Input::Tick);
+            self.feed_engine(Input::Tick);
             self.try_again();
             self.step_membership();
             self.step_tenure();
@@ -196,16 +196,16 @@ impl<S: SubscriberSet> Dispatcher<S> {
         self.obstacles.stuck().chain(unknown).take(STUCK_MAX).collect()
     }
 
-    pub(super) fn tell(&mut self, input: Input) {
+    pub(super) fn feed_engine(&mut self, input: Input) {
         self.engine.handle(self.now, input);
     }
 
-    pub(super) fn ask(&mut self, order: Order, command: Command) {
-        self.effects.push_back(Effect::Ask { order, command });
+    pub(super) fn submit(&mut self, order: Order, command: Command) {
+        self.effects.push_back(Effect::Submit { order, command });
     }
 
-    pub(super) fn say(&mut self, news: News) {
-        self.effects.push_back(Effect::Tell(news));
+    pub(super) fn report(&mut self, news: News) {
+        self.effects.push_back(Effect::Report(news));
     }
 
     fn end(&mut self, attempt: AttemptId, result: AttemptEnd) {
@@ -213,7 +213,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
         if let Some(record) = result.record {
             self.ended.insert(attempt, record);
         }
-        self.tell(Input::Ended { attempt, outcome: result.outcome });
+        self.feed_engine(Input::Ended { attempt, outcome: result.outcome });
     }
 
     fn stop(&mut self) {
@@ -225,7 +225,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
         }
         self.tenure.stop();
         self.obstacles.hurry();
-        self.tell(Input::Stop);
+        self.feed_engine(Input::Stop);
     }
 
     /// Renews leases and asks for lanes when they are due.
@@ -233,9 +233,9 @@ impl<S: SubscriberSet> Dispatcher<S> {
         let asked = self.now;
         for step in self.tenure.steps(asked) {
             match step {
-                Step::Renew(renew) => self.ask(Order::Renew { asked }, Command::Renew(renew)),
-                Step::Acquire(acquire) => self.ask(Order::Acquire { asked }, Command::Acquire(acquire)),
-                Step::Retire(owner) => self.ask(Order::Retire, Command::Retire(owner)),
+                Step::Renew(renew) => self.submit(Order::Renew { asked }, Command::Renew(renew)),
+                Step::Acquire(acquire) => self.submit(Order::Acquire { asked }, Command::Acquire(acquire)),
+                Step::Retire(owner) => self.submit(Order::Retire, Command::Retire(owner)),
             }
         }
     }
@@ -245,8 +245,8 @@ impl<S: SubscriberSet> Dispatcher<S> {
         while let Some((lane, cause)) = self.obstacles.take_due(self.now) {
             match cause {
                 Cause::Claim => {}
-                Cause::Settle(number) => self.submit(number),
-                Cause::Persist => self.keep(lane),
+                Cause::Settle(number) => self.submit_batch(number),
+                Cause::Persist => self.submit_newest_record(lane),
             }
         }
     }
@@ -258,10 +258,10 @@ impl<S: SubscriberSet> Dispatcher<S> {
                 self.send(attempt, (lane, term), delivery, number)
             }
             Output::Settle { batch, settlements } => Some(self.settle(batch, &settlements)),
-            Output::Tell { lane, shift } => Some(Effect::Tell(News::Shifted { lane, shift })),
+            Output::Tell { lane, shift } => Some(Effect::Report(News::Shifted { lane, shift })),
             Output::Turn { lane, before, breaker } => {
                 let name = self.roster.get(lane).map(|known| Arc::clone(known.name()));
-                Some(Effect::Tell(News::Turned { lane, name, before, breaker }))
+                Some(Effect::Report(News::Turned { lane, name, before, breaker }))
             }
             Output::Persist { lane, term, revision, record } => {
                 self.persist(lane, Unkept { term, revision, record: Arc::from(record) });
@@ -273,7 +273,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
     /// The claim, or nothing if it must wait for room.
     pub(super) fn claim(&mut self, lane: LaneId, term: Term, max: u32) -> Option<Effect<S>> {
         let wanted = Wanted { lane, term, max, length: self.lanes.bodies(lane) };
-        let portion = self.lanes.budget.ask(wanted)?;
+        let portion = self.lanes.budget.reserve(wanted)?;
         self.claim_within(wanted, portion)
     }
 
@@ -281,11 +281,11 @@ impl<S: SubscriberSet> Dispatcher<S> {
         let Wanted { lane, term, max, .. } = wanted;
         if let Some(until) = self.obstacles.claims_wait_until(self.now, lane) {
             self.lanes.budget.give_back(portion);
-            self.tell(Input::Claimed { lane, term, due: Vec::new(), next: Some(until) });
+            self.feed_engine(Input::Claimed { lane, term, due: Vec::new(), next: Some(until) });
             return None;
         }
         let command = Command::Claim(Claim { lane, term, max, bytes_max: wanted.bytes_max(portion) });
-        Some(Effect::Ask { order: Order::Claim { lane, term, max, portion }, command })
+        Some(Effect::Submit { order: Order::Claim { lane, term, max, portion }, command })
     }
 
     /// The deadline counts from this decision, as it does for the engine and for the lane's next owner.
@@ -316,7 +316,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
     fn settle(&mut self, batch: BatchId, settlements: &[Settlement]) -> Effect<S> {
         let rows: Vec<_> = settlements.iter().map(|settled| self.settlement(settled)).collect();
         let command = Command::Settle(rows.clone());
-        Effect::Ask { order: Order::Settle(self.unsettled.add(batch, rows)), command }
+        Effect::Submit { order: Order::Settle(self.unsettled.add(batch, rows)), command }
     }
 
     fn settlement(&mut self, settled: &Settlement) -> command::Settlement {
@@ -341,19 +341,19 @@ impl<S: SubscriberSet> Dispatcher<S> {
         }
         self.obstacles.unplan(lane, Cause::Persist);
         self.records.put(lane, unkept);
-        self.keep(lane);
+        self.submit_newest_record(lane);
     }
 
     /// Submits settlements that the store has not confirmed.
-    pub(super) fn submit(&mut self, number: u64) {
+    pub(super) fn submit_batch(&mut self, number: u64) {
         if let Some(rows) = self.unsettled.rows(number) {
             let command = Command::Settle(rows.to_vec());
-            self.ask(Order::Settle(number), command);
+            self.submit(Order::Settle(number), command);
         }
     }
 
     /// Submits the lane's newest record, unless it must wait.
-    fn keep(&mut self, lane: LaneId) {
+    fn submit_newest_record(&mut self, lane: LaneId) {
         if self.records.get(lane).is_some_and(|unkept| !self.must_wait(lane, unkept)) {
             self.submit_record(lane);
         }
@@ -370,7 +370,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
         let mut lanes: Vec<LaneId> =
             rows.iter().map(|row| row.lane).filter(|lane| self.records.is_final(*lane)).collect();
         lanes.dedup();
-        lanes.into_iter().for_each(|lane| self.keep(lane));
+        lanes.into_iter().for_each(|lane| self.submit_newest_record(lane));
     }
 
     fn submit_record(&mut self, lane: LaneId) {

@@ -29,7 +29,7 @@ pub enum Effect<S: SubscriberSet> {
         until: StoreTime,
     },
     /// Have the store carry out a command. Submit the commands of several effects in order.
-    Ask {
+    Submit {
         /// Returned with the answer.
         order: Order,
         command: Command,
@@ -43,7 +43,7 @@ pub enum Effect<S: SubscriberSet> {
         term: Term,
         record: Arc<LaneRecord>,
     },
-    Tell(News),
+    Report(News),
 }
 
 #[derive(Debug)]

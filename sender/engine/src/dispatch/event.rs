@@ -24,7 +24,7 @@ pub enum Event<S> {
     Roster(Arc<S>),
     /// An attempt of [`super::Effect::Send`] ended or was withheld.
     Ended { attempt: AttemptId, delivery: DeliveryId, result: AttemptEnd },
-    /// The store answered [`super::Effect::Ask`] or [`super::Effect::Persist`].
+    /// The store answered [`super::Effect::Submit`] or [`super::Effect::Persist`].
     Answered(Answered),
     /// Give everything back, then end.
     Stop,

@@ -12,14 +12,14 @@ use crate::messages::reply::{ClaimedRow, TakenLane};
 /// ids that collide.
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
-    ours: HashMap<LaneId, Held, BuildHasherDefault<DefaultHasher>>,
+    ours: HashMap<LaneId, OwnedLane, BuildHasherDefault<DefaultHasher>>,
     /// Lanes that are ours in the store, while this process does not know their subscriber yet.
     waiting: BTreeMap<LaneId, Waiting>,
     pub(super) budget: Budget,
 }
 
 #[derive(Debug)]
-struct Held {
+struct OwnedLane {
     term: Term,
     lease_until: StoreTime,
     /// False if the engine was last told to send nothing, or said so itself.
@@ -68,7 +68,7 @@ impl Lanes {
     pub(super) fn take(&mut self, lane: LaneId, term: Term, lease_until: StoreTime, sendable: bool) {
         let (rows, bodies) = (VecDeque::new(), BodyLength::default());
         self.drop(lane);
-        self.ours.insert(lane, Held { term, lease_until, sendable, rows, bodies });
+        self.ours.insert(lane, OwnedLane { term, lease_until, sendable, rows, bodies });
     }
 
     pub(super) fn bodies(&self, lane: LaneId) -> BodyLength {

@@ -65,7 +65,7 @@ impl Membership {
     }
 
     /// Takes a list unless a newer one is known: polls and renewals bring lists by different ways.
-    pub(super) fn hear(&mut self, nodes: Nodes) {
+    pub(super) fn update_nodes(&mut self, nodes: Nodes) {
         if !nodes.are_older_than(&self.nodes) {
             self.nodes = nodes;
             self.next_change = StoreTime(0);
@@ -93,7 +93,7 @@ impl Membership {
     }
 
     /// Updates the view if it is time to. Returns true if the view changed.
-    pub(super) fn look(&mut self, now: StoreTime) -> bool {
+    pub(super) fn refresh_view(&mut self, now: StoreTime) -> bool {
         if now < self.next_change {
             return false;
         }
@@ -212,38 +212,38 @@ mod tests {
         let newer = nodes(7, 2_000, &[(US, 30_000), (2, 30_000)]);
         // Older by a change, and older by a renewal.
         for older in [nodes(6, 3_000, &[(US, 30_000)]), nodes(7, 1_999, &[(US, 30_000), (2, 1_999)])] {
-            membership.hear(newer.clone());
-            membership.look(at(2_000));
+            membership.update_nodes(newer.clone());
+            membership.refresh_view(at(2_000));
             assert!(share(&membership, 2) > 0);
-            membership.hear(older);
-            assert!(!membership.look(at(3_000)), "nothing has changed");
+            membership.update_nodes(older);
+            assert!(!membership.refresh_view(at(3_000)), "nothing has changed");
             assert!(share(&membership, 2) > 0);
         }
-        membership.hear(nodes(8, 3_000, &[(US, 30_000)]));
-        assert!(membership.look(at(3_000)));
+        membership.update_nodes(nodes(8, 3_000, &[(US, 30_000)]));
+        assert!(membership.refresh_view(at(3_000)));
         assert_eq!(share(&membership, 2), 0);
     }
 
     #[test]
     fn one_whose_lease_may_have_been_renewed_counts_until_the_store_says_otherwise() {
         let mut membership = Membership::new(OwnerId(US));
-        membership.hear(nodes(1, 2_000, &[(US, 30_000), (2, 3_000)]));
-        membership.look(at(2_000));
+        membership.update_nodes(nodes(1, 2_000, &[(US, 30_000), (2, 3_000)]));
+        membership.refresh_view(at(2_000));
         assert!(!membership.asks(at(2_999)));
         assert_eq!(membership.next_step(), at(3_000));
         assert!(membership.asks(at(3_000)));
         assert!(!membership.asks(at(3_000)), "once");
         assert_eq!(membership.next_step(), at(3_250));
-        assert!(!membership.look(at(3_100)));
+        assert!(!membership.refresh_view(at(3_100)));
         assert!(share(&membership, 2) > 0);
         // The node renewed. Its new lease needs another check at its end.
-        membership.hear(nodes(1, 3_100, &[(US, 30_000), (2, 4_000)]));
-        assert!(!membership.look(at(3_100)));
+        membership.update_nodes(nodes(1, 3_100, &[(US, 30_000), (2, 4_000)]));
+        assert!(!membership.refresh_view(at(3_100)));
         assert_eq!(membership.next_step(), at(4_000));
         assert!(membership.asks(at(4_000)));
         // The node did not renew.
-        membership.hear(nodes(1, 4_000, &[(US, 30_000), (2, 4_000)]));
-        assert!(membership.look(at(4_000)));
+        membership.update_nodes(nodes(1, 4_000, &[(US, 30_000), (2, 4_000)]));
+        assert!(membership.refresh_view(at(4_000)));
         assert_eq!(share(&membership, 2), 0);
         assert!(!membership.asks(at(20_000)), "nothing is asked of the dead");
     }
@@ -251,12 +251,12 @@ mod tests {
     #[test]
     fn who_is_dead_by_its_lease_alone_asks_for_lanes_unless_it_was_evicted() {
         let mut membership = Membership::new(OwnerId(US));
-        membership.hear(nodes(1, 20_000, &[(US, 20_000), (2, 24_000), (3, 20_000)]));
-        membership.look(at(20_000));
+        membership.update_nodes(nodes(1, 20_000, &[(US, 20_000), (2, 24_000), (3, 20_000)]));
+        membership.refresh_view(at(20_000));
         assert!(share(&membership, US) > 0 && share(&membership, 2) > 0);
         assert_eq!(share(&membership, 3), 0);
-        membership.hear(nodes(2, 20_000, &[(US, 0), (2, 25_000)]));
-        membership.look(at(20_000));
+        membership.update_nodes(nodes(2, 20_000, &[(US, 0), (2, 25_000)]));
+        membership.refresh_view(at(20_000));
         assert!(membership.homes().is_none());
     }
 
@@ -267,8 +267,8 @@ mod tests {
         for clock in [10_000, 16_000] {
             let mut membership = Membership::new(OwnerId(US));
             let owners = [(US, clock + 5_000), (2, clock + 3_500), (3, clock)];
-            membership.hear(Nodes { server_clock: Some(at(clock)), ..nodes(1, 20_000, &owners) });
-            membership.look(at(20_000));
+            membership.update_nodes(Nodes { server_clock: Some(at(clock)), ..nodes(1, 20_000, &owners) });
+            membership.refresh_view(at(20_000));
             assert!(share(&membership, US) > 0 && share(&membership, 2) > 0, "at {clock}");
             assert_eq!(share(&membership, 3), 0, "at {clock}");
             // At the end of the second node's lease: the others wait for a renewal's commit.

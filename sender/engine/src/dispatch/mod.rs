@@ -22,9 +22,9 @@
 //! | [`Effect::Withdraw`] | withholds the lane's attempts without a written byte   | [`Event::Ended`], each |
 //! | [`Effect::Forget`]   | the same, and lets the lane's lease end                | [`Event::Ended`], each |
 //! | [`Effect::Extend`]   | lets attempts under way continue until the new end     | nothing                |
-//! | [`Effect::Ask`]      | submits a command to the store                         | [`Event::Answered`]    |
+//! | [`Effect::Submit`]   | submits a command to the store                         | [`Event::Answered`]    |
 //! | [`Effect::Persist`]  | encodes a lane's record and submits it to the store    | [`Event::Answered`]    |
-//! | [`Effect::Tell`]     | logs it                                                | nothing                |
+//! | [`Effect::Report`]   | logs it                                                | nothing                |
 //!
 //! The dispatcher retries a failed command, with pauses that double up to [`PAUSE_LONGEST`], while the process
 //! owns the lane. It halves a failed batch of settlements until the unwritable rows are alone; their lanes

@@ -16,7 +16,7 @@ use crate::messages::reply::{Renewed, TakenLane};
 impl<S: SubscriberSet> Dispatcher<S> {
     pub(super) fn work(&mut self, lane: LaneId, due: StoreTime) {
         if self.lanes.is_ours(lane) {
-            self.tell(Input::Work { lane, due });
+            self.feed_engine(Input::Work { lane, due });
         } else if self.membership.is_home(lane) {
             self.tenure.want(lane);
         }
@@ -39,16 +39,16 @@ impl<S: SubscriberSet> Dispatcher<S> {
         }
         self.lanes.take(lane, term, lease_until, !paused);
         let taking = Takeover { lane, term, settings, origin, lease_until, next, paused };
-        self.tell(Input::Take(Box::new(taking)));
+        self.feed_engine(Input::Take(Box::new(taking)));
         if self.tenure.is_wanted_no_more(lane) {
             // Work came after the answer, which does not include it.
-            self.tell(Input::Work { lane, due: self.now });
+            self.feed_engine(Input::Work { lane, due: self.now });
         }
-        self.say(News::Took { lane, term });
+        self.report(News::Took { lane, term });
         self.membership.took(lane);
         // Another process may be able to serve it, with the missing secret or settings.
         if subscriber.is_broken() {
-            self.tell(Input::Leave { lane });
+            self.feed_engine(Input::Leave { lane });
         }
     }
 
@@ -59,8 +59,8 @@ impl<S: SubscriberSet> Dispatcher<S> {
         if self.lanes.forget(lane, term) {
             self.pass(lane, Cause::Claim);
             self.effects.push_back(Effect::Forget { lane });
-            self.say(News::Lost { lane, term });
-            self.tell(Input::Lose { lane, term });
+            self.report(News::Lost { lane, term });
+            self.feed_engine(Input::Lose { lane, term });
         }
     }
 
@@ -72,7 +72,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
         self.lanes.renew(asked, until);
         self.effects.push_back(Effect::Extend { until });
         for (lane, term) in self.lanes.ours() {
-            self.tell(Input::Renew { lane, term, until });
+            self.feed_engine(Input::Renew { lane, term, until });
         }
     }
 
@@ -100,11 +100,11 @@ impl<S: SubscriberSet> Dispatcher<S> {
     pub(super) fn say_what_cannot_be_served(&mut self) {
         let unable: BTreeSet<LaneId> =
             self.roster.subscribers().filter(|known| known.is_broken()).map(|known| known.lane()).collect();
-        self.tenure.say(|said| said.unable = Arc::new(unable));
+        self.tenure.announce_change(|said| said.unable = Arc::new(unable));
     }
 
     pub(super) fn meet_nodes(&mut self, nodes: Nodes) {
-        self.membership.hear(nodes);
+        self.membership.update_nodes(nodes);
         self.tenure.search_soon();
     }
 
@@ -114,9 +114,9 @@ impl<S: SubscriberSet> Dispatcher<S> {
             // While stopping, all lanes are given back.
             return;
         }
-        if self.membership.look(self.now) {
+        if self.membership.refresh_view(self.now) {
             if let Some(draining) = self.membership.drains() {
-                self.tenure.say(|said| said.draining = draining);
+                self.tenure.announce_change(|said| said.draining = draining);
             }
             self.tenure.go_by(self.membership.homes().cloned());
             self.membership.review(self.lanes.ours().into_iter().map(|(lane, _)| lane));
@@ -128,7 +128,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
         let is_under_way = |lane, term| lanes.is_ours_under(lane, term) || records.has_under(lane, term);
         for lane in self.membership.next_moves(|lane| lanes.term(lane), is_under_way) {
             self.effects.push_back(Effect::Withdraw { lane });
-            self.tell(Input::Leave { lane });
+            self.feed_engine(Input::Leave { lane });
         }
     }
 
@@ -144,23 +144,23 @@ impl<S: SubscriberSet> Dispatcher<S> {
         }
         self.effects.push_back(Effect::Withdraw { lane });
         let Some(new) = new.filter(|new| !new.is_broken()) else {
-            self.tell(Input::Leave { lane });
+            self.feed_engine(Input::Leave { lane });
             return;
         };
         if old.is_none_or(|old| !Arc::ptr_eq(old.settings(), new.settings())) {
-            self.tell(Input::Change { lane, settings: Arc::clone(new.settings()) });
+            self.feed_engine(Input::Change { lane, settings: Arc::clone(new.settings()) });
         }
         let sendable = new.is_sendable();
         if self.lanes.is_sendable(lane) != sendable {
             self.lanes.set_sendable(lane, term, sendable);
-            self.tell(if sendable { Input::Resume { lane } } else { Input::Pause { lane } });
+            self.feed_engine(if sendable { Input::Resume { lane } } else { Input::Pause { lane } });
         }
     }
 
     pub(super) fn meet(&mut self, lane: LaneId, cause: Cause, why: Arc<str>) -> StoreTime {
         let (again, is_new) = self.obstacles.meet(self.now, lane, cause, Arc::clone(&why));
         if is_new {
-            self.say(News::Stuck { lane, why });
+            self.report(News::Stuck { lane, why });
         }
         again
     }
@@ -168,7 +168,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
     /// The operation succeeded or is no longer wanted.
     pub(super) fn pass(&mut self, lane: LaneId, cause: Cause) {
         if self.obstacles.pass(lane, cause) {
-            self.say(News::Moves { lane });
+            self.report(News::Moves { lane });
         }
     }
 }

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use crate::engine::{LaneId, Nanos, StoreTime};
-use crate::messages::command::{Acquire, Renew, Which};
+use crate::messages::command::{Acquire, LaneSelection, Renew};
 use crate::messages::lane::OwnerId;
 use crate::messages::node::{Announcement, Homes};
 
@@ -99,7 +99,7 @@ impl Tenure {
     }
 
     /// Changes the announcement, and announces it as soon as possible.
-    pub(super) fn say(&mut self, change: impl FnOnce(&mut Announcement)) {
+    pub(super) fn announce_change(&mut self, change: impl FnOnce(&mut Announcement)) {
         let mut said = Announcement::clone(&self.said);
         change(&mut said);
         if said != *self.said {
@@ -232,7 +232,7 @@ impl Tenure {
         }
         if !self.is_asking()
             && self.may_ask()
-            && let Some(which) = self.which(now)
+            && let Some(which) = self.next_acquisition(now)
         {
             let homes = self.homes.clone();
             steps.push(Step::Acquire(Acquire { owner, lease, which, homes, max: ACQUIRE_MAX }));
@@ -244,7 +244,7 @@ impl Tenure {
         self.end == End::NotYet && self.homes.is_some()
     }
 
-    fn which(&mut self, now: StoreTime) -> Option<Which> {
+    fn next_acquisition(&mut self, now: StoreTime) -> Option<LaneSelection> {
         let searches = self.searched_to.is_some() || self.next_search <= now;
         let asking = match (searches, self.wanted.is_empty()) {
             (false, true) => return None,
@@ -260,12 +260,12 @@ impl Tenure {
                     // Searches now and then for lanes of owners that died in silence.
                     self.next_search = StoreTime(now.0 + self.lease.0 / 3);
                 }
-                Which::WithWork { after: self.searched_to.take().unwrap_or(LaneId(0)) }
+                LaneSelection::WithWork { after: self.searched_to.take().unwrap_or(LaneId(0)) }
             }
             Asking::Wanted => {
                 let rest = self.wanted.iter().nth(ACQUIRE_MAX as usize).copied();
                 let rest = rest.map(|first| self.wanted.split_off(&first)).unwrap_or_default();
-                Which::These(std::mem::replace(&mut self.wanted, rest).into_iter().collect())
+                LaneSelection::These(std::mem::replace(&mut self.wanted, rest).into_iter().collect())
             }
         })
     }
@@ -294,7 +294,11 @@ mod tests {
         tenure.go_by(Some(Arc::default()));
         assert!(matches!(
             tenure.steps(StoreTime(0))[..],
-            [Step::Acquire(Acquire { which: Which::WithWork { after: LaneId(0) }, homes: Some(_), .. })]
+            [Step::Acquire(Acquire {
+                which: LaneSelection::WithWork { after: LaneId(0) },
+                homes: Some(_),
+                ..
+            })]
         ));
         tenure
     }
@@ -324,9 +328,9 @@ mod tests {
     fn what_is_new_is_said_at_once_and_what_is_not_is_not() {
         let mut tenure = tenure();
         tenure.acquired(&[]);
-        tenure.say(|said| said.draining = false);
+        tenure.announce_change(|said| said.draining = false);
         assert!(tenure.steps(StoreTime(1)).is_empty());
-        tenure.say(|said| said.draining = true);
+        tenure.announce_change(|said| said.draining = true);
         assert_eq!(tenure.next_step(), StoreTime(0));
         assert!(matches!(
             &tenure.steps(StoreTime(1))[..],
@@ -356,7 +360,7 @@ mod tests {
         for expected in [1_000, 500] {
             assert_eq!(tenure.next_step(), StoreTime(0));
             let steps = tenure.steps(StoreTime(1));
-            let [Step::Acquire(Acquire { which: Which::These(asked), .. })] = &steps[..] else {
+            let [Step::Acquire(Acquire { which: LaneSelection::These(asked), .. })] = &steps[..] else {
                 panic!("{steps:?}")
             };
             assert_eq!(asked.len(), expected);
@@ -370,7 +374,7 @@ mod tests {
         let mut tenure = tenure();
         tenure.acquired(&lanes(1..=1_000));
         tenure.want(LaneId(1));
-        tenure.say(|said| said.draining = true);
+        tenure.announce_change(|said| said.draining = true);
         tenure.stop();
         let third = StoreTime::from_secs(10);
         assert_eq!(tenure.next_step(), StoreTime(0));
@@ -420,13 +424,16 @@ mod tests {
         assert_eq!(tenure.next_step(), StoreTime(0));
         assert!(matches!(
             tenure.steps(StoreTime(1))[..],
-            [Step::Acquire(Acquire { which: Which::WithWork { after: LaneId(1_000) }, .. })]
+            [Step::Acquire(Acquire { which: LaneSelection::WithWork { after: LaneId(1_000) }, .. })]
         ));
         tenure.acquired(&lanes(1_001..=1_007));
         assert!(tenure.steps(StoreTime(1)).is_empty());
         assert!(matches!(
             tenure.steps(StoreTime::from_secs(10))[..],
-            [Step::Renew(_), Step::Acquire(Acquire { which: Which::WithWork { after: LaneId(0) }, .. })]
+            [
+                Step::Renew(_),
+                Step::Acquire(Acquire { which: LaneSelection::WithWork { after: LaneId(0) }, .. })
+            ]
         ));
     }
 
@@ -441,7 +448,7 @@ mod tests {
                 let [Step::Acquire(Acquire { which, .. })] = &tenure.steps(StoreTime(1))[..] else {
                     panic!("nothing is asked for")
                 };
-                asked.push(matches!(which, Which::These(_)));
+                asked.push(matches!(which, LaneSelection::These(_)));
                 if asked.last() == Some(&true) {
                     tenure.acquired(&[]);
                 }

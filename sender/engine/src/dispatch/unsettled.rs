@@ -26,7 +26,7 @@ struct Part {
 }
 
 #[derive(Debug)]
-pub(super) struct Done {
+pub(super) struct TakenPart {
     pub(super) rows: Vec<Settlement>,
     /// Their batch, if no other part of it is left.
     pub(super) batch: Option<BatchId>,
@@ -62,7 +62,7 @@ impl Unsettled {
         self.parts.values().any(|part| part.rows.iter().any(is_meant))
     }
 
-    pub(super) fn remove(&mut self, number: u64) -> Option<Done> {
+    pub(super) fn remove(&mut self, number: u64) -> Option<TakenPart> {
         let Part { batch, rows, is_late } = self.parts.remove(&number)?;
         let left = match self.halved.get_mut(&batch) {
             Some(left) => {
@@ -74,7 +74,7 @@ impl Unsettled {
         if left == 0 {
             self.halved.remove(&batch);
         }
-        Some(Done { rows, batch: (left == 0).then_some(batch), is_late })
+        Some(TakenPart { rows, batch: (left == 0).then_some(batch), is_late })
     }
 
     /// Splits the settlements in two, with two new numbers. Nothing for a single settlement.

@@ -64,7 +64,7 @@ impl Baseline {
         if self.stride == 0 {
             self.begin(now);
         }
-        self.keep(step(latency));
+        self.retain_step(step(latency));
         let is_first = self.median == 0 && usize::from(self.count) >= KEPT_MIN;
         if is_first {
             self.hours = [self.percentile(); HOURS];
@@ -79,7 +79,7 @@ impl Baseline {
         (self.count, self.stride, self.passes, self.began) = (0, 1, 0, now);
     }
 
-    fn keep(&mut self, step: u8) {
+    fn retain_step(&mut self, step: u8) {
         if self.passes > 0 {
             self.passes -= 1;
             return;

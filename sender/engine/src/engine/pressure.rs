@@ -345,7 +345,7 @@ impl Pressure {
         let shift = Shift { at: now, from: percent(self.share), to: percent(share), why };
         if share != self.share {
             self.share = share;
-            self.journal.note(shift, share == WHOLE);
+            self.journal.report_change(shift, share == WHOLE);
         }
     }
 

@@ -161,7 +161,7 @@ mod tests {
     /// 1994-11-06 08:49:30.5
     const NOW: StoreTime = StoreTime(784_111_770_500_000_000);
 
-    fn asked(value: &str) -> Option<Nanos> {
+    fn pause(value: &str) -> Option<Nanos> {
         retry_after(value.as_bytes(), None, NOW, CAP)
     }
 
@@ -179,7 +179,7 @@ mod tests {
             ("Sun, 06 Nov 1994 08:49:30 GMT", Nanos::ZERO),
         ];
         for (value, expected) in rows {
-            assert_eq!(asked(value), Some(expected), "{value}");
+            assert_eq!(pause(value), Some(expected), "{value}");
         }
     }
 
@@ -187,7 +187,7 @@ mod tests {
     fn hostile_values_are_capped_or_ignored() {
         let digits = "9".repeat(10_000);
         for huge in ["100000000000000000000", "18446744073709551616", &digits] {
-            assert_eq!(asked(huge), Some(CAP), "{}", &huge[..20]);
+            assert_eq!(pause(huge), Some(CAP), "{}", &huge[..20]);
         }
         let rows = [
             "",
@@ -215,7 +215,7 @@ mod tests {
             "Sun Nov 006 08:49:37 1994",
         ];
         for value in rows {
-            assert_eq!(asked(value), None, "{value}");
+            assert_eq!(pause(value), None, "{value}");
         }
     }
 

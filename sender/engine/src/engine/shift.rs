@@ -100,7 +100,7 @@ impl Journal {
 
     /// Reports a change if none was reported for [`QUIET`], and always the return to the whole contract. A
     /// report covers all changes since the one before.
-    pub(super) fn note(&mut self, shift: Shift, is_whole: bool) {
+    pub(super) fn report_change(&mut self, shift: Shift, is_whole: bool) {
         // A change below one percent is not reported, unless it restores the whole contract.
         let is_seen = shift.from != shift.to;
         if !is_seen && (self.0.is_none() || !is_whole) {
@@ -146,7 +146,7 @@ mod tests {
     fn what_is_told_is_little_and_ends_with_the_last_word() {
         let mut journal = Journal::default();
         let mut told = |shift: Shift| {
-            journal.note(shift, shift.to == 100);
+            journal.report_change(shift, shift.to == 100);
             let news = journal.take_news();
             assert!(news.is_none_or(|news| (news.to < news.from) == (news.why == Why::Refused)), "{news:?}");
             news.map(|news| (news.from, news.to))
@@ -164,7 +164,7 @@ mod tests {
     fn what_no_percent_tells_is_no_news_but_that_all_is_well() {
         let mut journal = Journal::default();
         let mut told = |shift: Shift, is_whole| {
-            journal.note(shift, is_whole);
+            journal.report_change(shift, is_whole);
             (
                 journal.take_news().map(|news| (news.from, news.to)),
                 journal.last().map(|it| it.at.0 / 1_000_000),

@@ -193,7 +193,7 @@ pub struct Acquire {
     /// may differ.
     pub lease: Nanos,
     /// The lanes to choose from.
-    pub which: Which,
+    pub which: LaneSelection,
     /// Only lanes whose home is the owner; without homes, all of them.
     pub homes: Option<Arc<Homes>>,
     /// The most lanes.
@@ -202,7 +202,7 @@ pub struct Acquire {
 
 /// The lanes to choose from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Which {
+pub enum LaneSelection {
     /// Active lanes with waiting deliveries, in ascending order.
     WithWork {
         /// Only lanes after this one.

@@ -17,8 +17,8 @@ struct Definition {
 
 impl Definition {
     fn answered(&mut self, latency: Nanos, now: StoreTime) {
-        if now.since(self.began) >= Nanos::HOUR && self.kept().len() >= 16 {
-            self.hours.push(percentile(&self.kept()));
+        if now.since(self.began) >= Nanos::HOUR && self.retained().len() >= 16 {
+            self.hours.push(percentile(&self.retained()));
             self.hour.clear();
         }
         if self.hour.is_empty() {
@@ -30,7 +30,7 @@ impl Definition {
         }
     }
 
-    fn kept(&self) -> Vec<Nanos> {
+    fn retained(&self) -> Vec<Nanos> {
         let stride = (0..).map(|doublings| 1 << doublings).find(|one| self.hour.len().div_ceil(*one) <= 32);
         self.hour.iter().copied().step_by(stride.unwrap()).collect()
     }

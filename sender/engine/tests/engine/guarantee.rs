@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
 
 use crate::doubtful::{DoubtFlaw, Doubtful};
-use crate::judge::{Arrival, History, Made, Start, judge_all_placements, judge_arrivals};
+use crate::judge::{Arrival, History, JudgedRequest, Start, judge_all_placements, judge_arrivals};
 use crate::liveness::Silence;
 use crate::scripts::{DEADLINE_MAX, Event, Script, Treatment, scripts};
 use crate::senders::{EngineSender, Flaw, HandOver, SendCharged, Sender, Terms};
@@ -230,7 +230,7 @@ impl<'a, S: Sender> Play<'a, S> {
     }
 
     /// When each request arrived, and how late it could have.
-    fn arrivals(&self) -> (Vec<Arrival>, Vec<Made>) {
+    fn arrivals(&self) -> (Vec<Arrival>, Vec<JudgedRequest>) {
         let answered: Vec<_> = self.requests.iter().filter(|request| request.silent.is_none()).collect();
         let made = self.requests.iter().map(|request| {
             let late = request.silent.map_or(request.end, |lateness| {
@@ -240,7 +240,7 @@ impl<'a, S: Sender> Play<'a, S> {
             });
             let way = late.since(request.start.at).0 / 255 * u64::from(request.arrives);
             let arrival = Arrival { start: request.start, at: request.start.at + Nanos(way) };
-            (arrival, Made { start: request.start, end: request.end, late })
+            (arrival, JudgedRequest { start: request.start, end: request.end, late })
         });
         made.unzip()
     }
@@ -312,13 +312,13 @@ impl<'a, S: Sender> Play<'a, S> {
             self.start_all();
         }
         self.now = until;
-        self.look();
+        self.update_silence();
     }
 
     /// Updates the silence after all possible starts.
-    fn look(&mut self) {
+    fn update_silence(&mut self) {
         let is_due = self.sender.is_due(self.now);
-        self.silence.look(self.now, self.started, is_due, || self.sender.told());
+        self.silence.update(self.now, self.started, is_due, || self.sender.describe_state());
     }
 
     fn end_all(&mut self, until: StoreTime) {
@@ -343,7 +343,7 @@ impl<'a, S: Sender> Play<'a, S> {
             self.under_way.insert((end, request), under_way);
             self.started += 1;
         }
-        self.look();
+        self.update_silence();
     }
 
     fn end(&mut self, request: u64, under_way: &UnderWay<'a>) {

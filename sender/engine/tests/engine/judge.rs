@@ -21,7 +21,7 @@ pub(crate) struct Start {
 
 /// A request in flight until `end`. It reached the endpoint between its start and `late`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Made {
+pub(crate) struct JudgedRequest {
     pub(crate) start: Start,
     pub(crate) end: StoreTime,
     pub(crate) late: StoreTime,
@@ -111,7 +111,7 @@ pub(crate) fn judge_arrivals(history: &History, arrivals: &[Arrival]) -> Result<
 /// last to start, and `i` the one with the smallest `late`. The window may shrink to `[late(i), start(j)]` (to one
 /// moment, if `late(i)` is after `start(j)`) without losing a request, and a smaller window allows less. So these
 /// windows, for all pairs, suffice.
-pub(crate) fn judge_all_placements(history: &History, made: &[Made]) -> Result<(), String> {
+pub(crate) fn judge_all_placements(history: &History, made: &[JudgedRequest]) -> Result<(), String> {
     let (mut lates, mut ends): (Vec<StoreTime>, Vec<StoreTime>) = Default::default();
     let mut made = made.to_vec();
     made.sort_by_key(|request| request.start);
@@ -208,13 +208,13 @@ mod tests {
             let history = history(burst, window);
             let second = |second| StoreTime(second * Nanos::SECOND.0);
             let made: Vec<_> =
-                spans.iter().map(|&(start, length)| { let late = second(start + length); Made { start: history.start(second(start)), end: late, late } }).collect();
+                spans.iter().map(|&(start, length)| { let late = second(start + length); JudgedRequest { start: history.start(second(start)), end: late, late } }).collect();
             // A window that is overfull in some placement is overfull in the placement that moves each request as
             // near as possible to it. Starts and latest arrivals are enough as its bounds.
             let moments = made.iter().flat_map(|made| [made.start.at, made.late]);
             let windows = moments.clone().flat_map(|from| moments.clone().map(move |to| (from, to)));
             let some_placement_fails = windows.filter(|(from, to)| from <= to).any(|(from, to)| {
-                let place = |made: &Made| {
+                let place = |made: &JudgedRequest| {
                     let near = if made.late < from { made.late } else { made.start.at.max(from) };
                     Arrival { start: made.start, at: if made.start.at > to { made.start.at } else { near } }
                 };

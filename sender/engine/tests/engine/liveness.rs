@@ -115,7 +115,13 @@ impl Silence {
     }
 
     /// To be called when nothing more starts now; `started` counts all starts so far.
-    pub(crate) fn look(&mut self, now: StoreTime, started: u64, is_due: bool, told: impl FnOnce() -> String) {
+    pub(crate) fn update(
+        &mut self,
+        now: StoreTime,
+        started: u64,
+        is_due: bool,
+        told: impl FnOnce() -> String,
+    ) {
         let has_started = std::mem::replace(&mut self.started, started) != started;
         if self.held_back || !is_due {
             self.since = None;

@@ -50,7 +50,7 @@ struct Case {
 
 /// The last minutes after the slowdown.
 #[derive(Debug)]
-struct Seen {
+struct SlowdownFigures {
     /// Answers, and those at least a quarter above the target.
     answers: usize,
     late: usize,
@@ -66,7 +66,7 @@ fn play(
     calm: Nanos,
     policy: &PressurePolicy,
     follow: bool,
-) -> (Seen, World<impl FnMut(&Sent) -> Reply>) {
+) -> (SlowdownFigures, World<impl FnMut(&Sent) -> Reply>) {
     let queue = Queue::new(Nanos::from_millis(case.quick_ms));
     let endpoint = queue.clone();
     let mut world = World::new(move |sent: &Sent| endpoint.reply(sent));
@@ -96,7 +96,7 @@ fn play(
     let last: Vec<_> = answers.iter().filter(|(at, _)| *at >= from).map(|(_, took)| *took).collect();
     let late = last.iter().filter(|took| took.0 > TARGET.0 / 4 * 5).count();
     let possible = usize::try_from(LOOKED_AT.0 / Nanos::from_millis(case.slow_ms).0).unwrap();
-    (Seen { answers: last.len(), late, possible }, world)
+    (SlowdownFigures { answers: last.len(), late, possible }, world)
 }
 
 fn case() -> impl Strategy<Value = Case> {
@@ -119,7 +119,7 @@ fn rate_binds(case: &Case) -> bool {
 /// The throttle's promise: the endpoint is busy at least three quarters of the time, and answers near the target. The
 /// lane probes for more. Where the rate binds, at most one answer in twenty is late. Where the cap binds, one more in
 /// flight may cross the target, so the bound is one in five.
-fn holds(case: &Case, seen: &Seen) -> bool {
+fn holds(case: &Case, seen: &SlowdownFigures) -> bool {
     let most = if rate_binds(case) { 20 } else { 5 };
     seen.late * most <= seen.answers && seen.answers * 4 >= seen.possible * 3
 }

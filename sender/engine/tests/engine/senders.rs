@@ -42,7 +42,7 @@ pub(crate) trait Sender {
     fn hand_over(&mut self, now: StoreTime, how: HandOver, terms: &Terms);
     fn next_wake(&self) -> Option<StoreTime>;
     /// The sender's state, for a test that fails.
-    fn told(&self) -> String {
+    fn describe_state(&self) -> String {
         String::new()
     }
     /// Whether work is due that is not in flight, and neither breaker nor endpoint hold it back.
@@ -246,7 +246,7 @@ impl Sender for EngineSender {
         durable.into_iter().chain(self.shell.engine.next_wake()).min()
     }
 
-    fn told(&self) -> String {
+    fn describe_state(&self) -> String {
         let (views, waiting) = (self.shell.engine.views(), self.shell.store.waiting(LANE));
         let (wake, writes) = (self.shell.engine.next_wake(), self.shell.writes.len());
         format!("{views:?}, {waiting} wait in the store, {writes} writes are not durable, wakes at {wake:?}")

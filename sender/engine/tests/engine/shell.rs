@@ -111,17 +111,17 @@ impl Shell {
             next: self.store.next(lane),
             paused: false,
         };
-        self.hear(now, Input::Take(Box::new(taking)));
+        self.handle_input(now, Input::Take(Box::new(taking)));
     }
 
     pub(crate) fn offer(&mut self, now: StoreTime, lane: LaneId, count: u64, ttl: Nanos) {
         for _ in 0..count {
             self.store.add(lane, now, now + ttl);
         }
-        self.hear(now, Input::Work { lane, due: now });
+        self.handle_input(now, Input::Work { lane, due: now });
     }
 
-    fn hear(&mut self, now: StoreTime, input: Input) {
+    fn handle_input(&mut self, now: StoreTime, input: Input) {
         if self.loses.is_some() && self.loses == WakeUp::of(&input) {
             self.loses = None;
         } else {
@@ -181,7 +181,7 @@ impl Shell {
         while let Some((_, write)) = self.writes.pop_front_if(|(due, _)| *due <= now) {
             let answer = self.make_durable(write, now);
             if let Some(answer) = answer {
-                self.hear(now, answer);
+                self.handle_input(now, answer);
             }
         }
     }

@@ -39,20 +39,20 @@ pub(in crate::runtime) trait Wanted {
     fn withholds(&self, row: OutboxId, lane: LaneId) -> bool;
 }
 
-struct Asked {
+struct TargetLanes {
     lanes: Vec<LaneId>,
     withheld: Vec<LaneId>,
 }
 
 enum Plan {
-    Emit(Prepared, Asked),
+    Emit(Prepared, TargetLanes),
     Reject(String),
     Leave(Outboxed),
 }
 
 /// `Err` is the reason to set the row aside: it would block itself and all later rows for ever.
-fn fate(answer: Result<Accepted, Unrecorded>, asked: Asked) -> Result<Outboxed, String> {
-    let Asked { lanes, withheld } = asked;
+fn fate(answer: Result<Accepted, Unrecorded>, asked: TargetLanes) -> Result<Outboxed, String> {
+    let TargetLanes { lanes, withheld } = asked;
     let full = match answer {
         Ok(accepted) if accepted.refused.is_empty() && withheld.is_empty() => return Ok(Outboxed::Gone),
         Ok(accepted) => accepted.refused,
@@ -184,7 +184,7 @@ impl Emitter {
                 emit.targets.retain(|target| wanted.contains(&target.lane));
                 emit.withheld = !withheld.is_empty() || !prepared.left_out.is_empty();
                 emit.outbox = Some(row.id);
-                Plan::Emit(prepared, Asked { lanes: asked, withheld })
+                Plan::Emit(prepared, TargetLanes { lanes: asked, withheld })
             }
             Err(error) if !error.may_pass() => Plan::Reject(error.to_string()),
             Err(error) => {

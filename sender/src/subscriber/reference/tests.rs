@@ -55,7 +55,7 @@ fn agreed(name: &str, value: Value) -> Result<Agreement, String> {
     settings.validate(&"sub_1".parse().unwrap(), &regions).map_err(|error| error.to_string())
 }
 
-fn told(agreement: &Result<Agreement, String>) -> String {
+fn debug_text(agreement: &Result<Agreement, String>) -> String {
     format!("{agreement:?}")
 }
 
@@ -72,7 +72,7 @@ fn each_default_is_what_holds_where_the_setting_is_left_out() {
             continue;
         };
         let (left_out, written) = (agreed(&name, Value::Null), agreed(&name, default.clone()));
-        assert_eq!(told(&left_out), told(&written), "{name} = {default}");
+        assert_eq!(debug_text(&left_out), debug_text(&written), "{name} = {default}");
         let shown = in_effect.pointer(&format!("/{}", name.replace('.', "/")));
         let has_no_effect = ["retry.jitter", "retry.schedule"].contains(&&*name);
         assert_eq!(shown, (!has_no_effect).then_some(&default), "{name}");
@@ -85,7 +85,7 @@ fn each_example_can_be_written_and_has_an_effect() {
         let example = setting.form.example();
         let written = agreed(&name, example.clone());
         assert!(written.is_ok(), "{name} = {example}: {written:?}");
-        assert_ne!(told(&written), told(&agreed(&name, Value::Null)), "{name} = {example}");
+        assert_ne!(debug_text(&written), debug_text(&agreed(&name, Value::Null)), "{name} = {example}");
     }
 }
 

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::Rows;
-use crate::command::{Acquire, Drain, Persist, Renew, Which};
+use crate::command::{Acquire, Drain, LaneSelection, Persist, Renew};
 use crate::engine::{LaneId, Nanos, StoreTime, Term};
 use crate::lane::{LaneState, OwnerId};
 use crate::node::{Announcement, Nodes};
@@ -33,7 +33,7 @@ pub(crate) trait LeaseRows: Rows {
     fn find_free(
         &mut self,
         asking: OwnerId,
-        which: &Which,
+        which: &LaneSelection,
         max: Option<u32>,
     ) -> Result<Vec<LaneId>, Self::Error>;
 
@@ -44,7 +44,7 @@ pub(crate) trait LeaseRows: Rows {
     fn rob(&mut self, from: OwnerId) -> Result<(), Self::Error>;
 
     /// The number of lanes taken from an owner. `None`: it never had a lease.
-    fn taken(&mut self, owner: OwnerId) -> Result<Option<u64>, Self::Error>;
+    fn lanes_taken(&mut self, owner: OwnerId) -> Result<Option<u64>, Self::Error>;
 
     fn set_lease(&mut self, owner: OwnerId, until: StoreTime) -> Result<(), Self::Error>;
 
@@ -82,7 +82,7 @@ pub(crate) trait LeaseRows: Rows {
             return Ok(Reply::Acquired(Vec::new()));
         }
         let taken = self.take(acquire.owner, &lanes)?;
-        if self.taken(acquire.owner)?.is_none() {
+        if self.lanes_taken(acquire.owner)?.is_none() {
             // A new owner's count starts at zero, so its next renewal must check every lane.
             self.taken_seen().remove(&acquire.owner);
         }
@@ -94,7 +94,7 @@ pub(crate) trait LeaseRows: Rows {
         let belongs =
             |lane: LaneId| acquire.homes.as_ref().is_none_or(|homes| homes.is_home(lane, acquire.owner));
         let found = match &acquire.which {
-            Which::These(lanes) => lanes.clone(),
+            LaneSelection::These(lanes) => lanes.clone(),
             which => {
                 // No row says where a lane should be, so with placement the search reads all free lanes.
                 let max = Some(acquire.max).filter(|_| acquire.homes.is_none());
@@ -153,7 +153,7 @@ pub(crate) trait LeaseRows: Rows {
     }
 
     fn renew(&mut self, renew: &Renew) -> Result<Reply, Self::Error> {
-        let taken = self.taken(renew.owner)?;
+        let taken = self.lanes_taken(renew.owner)?;
         let none_was_lost = taken.is_some() && self.taken_seen().get(&renew.owner).copied() == taken;
         let held = if none_was_lost { Vec::new() } else { self.held().of(renew.owner) };
         self.lock(held.iter().map(|(lane, _)| *lane))?;

@@ -317,7 +317,7 @@ pub(crate) struct Before {
 
 impl Before {
     /// Notes a recorded delivery of such an event.
-    pub(crate) fn saw(&mut self, lane: LaneId, received: StoreTime, in_part: bool) {
+    pub(crate) fn record_delivery(&mut self, lane: LaneId, received: StoreTime, in_part: bool) {
         let last = self.lanes.entry(lane).or_insert(received);
         *last = received.max(*last);
         if in_part {

@@ -10,7 +10,7 @@ use tokio_postgres::config::{SslMode, TargetSessionAttrs};
 use tokio_postgres::{Client, Config};
 
 use super::servers::{PassFile, Servers};
-use super::tls::Asked;
+use super::tls::TlsRequest;
 use crate::StoreError;
 
 /// Default limit for a server's answer, if the address sets no `tcp_user_timeout` (in seconds). Longer than the
@@ -70,8 +70,8 @@ impl FromStr for Address {
         if text.contains("%00") {
             return Err(BadAddress("it has a NUL (%00), which no server takes".to_owned()));
         }
-        let asked = Asked::of(text).map_err(BadAddress)?;
-        let mut config: Config = asked.rest.parse().map_err(|error| BadAddress(told(&error)))?;
+        let asked = TlsRequest::of(text).map_err(BadAddress)?;
+        let mut config: Config = asked.rest.parse().map_err(|error| BadAddress(describe_error(&error)))?;
         // Overrides the rest of the address: TLS is either required or disabled.
         config.ssl_mode(if asked.tls.is_some() { SslMode::Require } else { SslMode::Disable });
         if config.get_application_name().is_none() {
@@ -100,7 +100,7 @@ impl FromStr for Address {
 
 /// Describes a bad address. It quotes only the names of known settings, because anything else may be part of a
 /// password.
-fn told(error: &tokio_postgres::Error) -> String {
+fn describe_error(error: &tokio_postgres::Error) -> String {
     let source = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
     let of_known = source.starts_with("invalid value for option");
     if of_known { source } else { "it has a setting that is not known, or not whole".to_owned() }

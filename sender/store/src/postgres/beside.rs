@@ -125,7 +125,7 @@ fn begin(sql: &Link, hands: &Mutex<Hands>, claims: &[Claim]) -> Result<Option<Be
         if hands.turns() == turns {
             let Hands { held, queues, .. } = &mut *hands;
             let search = |claim: &Claim| {
-                queues.look(claim.lane, claim.term, &signs[&claim.lane]);
+                queues.refresh(claim.lane, claim.term, &signs[&claim.lane]);
                 queues.from(claim.lane, claim.term, held.count(claim.lane))
             };
             let searches = claims.iter().map(search).collect();

@@ -259,7 +259,7 @@ impl Work<'_> {
             return Ok(Reply::Refused(Refusal::UnknownLane(lane)));
         };
         // Includes this commit's changes to the queue.
-        self.queues.look(lane, term, &signs);
+        self.queues.refresh(lane, term, &signs);
         let from = self.queues.from(lane, term, self.held.count(lane));
         let hand = |delivery| self.held.in_hand(lane, delivery);
         let ahead = Ahead::read(self.sql, claim, from)?;

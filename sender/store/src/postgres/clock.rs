@@ -31,7 +31,7 @@ const BRING_BACK: &str = "WITH ahead AS (SELECT writer FROM totals WHERE clock >
         FOR NO KEY UPDATE SKIP LOCKED)
     UPDATE totals t SET clock = $1 FROM ahead a WHERE t.writer = a.writer";
 
-pub(super) fn look(link: &Link, beginning: Beginning<'_>) -> Result<Start, tokio_postgres::Error> {
+pub(super) fn read_clock(link: &Link, beginning: Beginning<'_>) -> Result<Start, tokio_postgres::Error> {
     let row = link.one(BOTH, &[])?;
     let latest = row.try_get::<_, Option<StoreTime>>(1)?.unwrap_or_default();
     Ok(start(row.try_get(0)?, latest, beginning.wall))
@@ -61,7 +61,7 @@ impl PostgresStore {
     pub fn begin_clock(&mut self, beginning: Beginning<'_>) -> Result<Start, StoreError> {
         let doing = "read the time of the store";
         let link = self.link.as_ref().ok_or_else(|| self.lost(doing))?;
-        let start = look(link, beginning).map_err(|error| failure(doing, &error))?;
+        let start = read_clock(link, beginning).map_err(|error| failure(doing, &error))?;
         if let Some(Fault::Corrected(_)) = start.fault {
             let doing = "bring the time of the store back";
             link.execute(BRING_BACK, &[&start.now]).map_err(|error| failure(doing, &error))?;

@@ -2,7 +2,7 @@
 
 use super::failure::Result;
 use super::ledger::{Changes, Ledger};
-use super::link::{Ask, Link, Table};
+use super::link::{Link, Query, Table};
 use super::record::{Put, Record, Records};
 use super::rows::{Delivery, NewAttempt, NewDelivery, NewEvent, Rows, next_numbers, numbers};
 use super::values::{Bits, int, size};
@@ -53,7 +53,7 @@ pub(super) fn flush(sql: &Link, ledger: &mut Ledger, rows: &mut Rows) -> Result<
 pub(super) fn flush_ledger(sql: &Link, ledger: &mut Ledger) -> Result<()> {
     let changes = ledger.changes();
     let tables = changes.tables();
-    let asks: Vec<Ask<'_>> = tables.iter().map(Table::ask).chain(changes.state()).collect();
+    let asks: Vec<Query<'_>> = tables.iter().map(Table::query).chain(changes.state()).collect();
     if !asks.is_empty() {
         sql.execute_all(&asks)?;
     }
@@ -78,15 +78,15 @@ fn write(sql: &Link, rows: &Rows, numbers: &[DeliveryId], changes: &Changes) -> 
         .map(|(text, attempts)| Records::new(text, attempts, attempt));
     let tables = changes.tables();
 
-    let mut asks: Vec<Ask<'_>> = bodies.iter().map(Table::ask).collect();
-    asks.extend(events.ask());
-    asks.extend(fresh.ask());
-    asks.extend(settled.iter().filter_map(Records::ask));
-    asks.extend(attempts.iter().filter_map(Records::ask));
+    let mut asks: Vec<Query<'_>> = bodies.iter().map(Table::query).collect();
+    asks.extend(events.query());
+    asks.extend(fresh.query());
+    asks.extend(settled.iter().filter_map(Records::query));
+    asks.extend(attempts.iter().filter_map(Records::query));
     if !rows.deleted.is_empty() {
-        asks.push(Ask { text: FORGOTTEN, values: vec![&rows.deleted] });
+        asks.push(Query { text: FORGOTTEN, values: vec![&rows.deleted] });
     }
-    asks.extend(tables.iter().map(Table::ask));
+    asks.extend(tables.iter().map(Table::query));
     asks.extend(changes.state());
     if !asks.is_empty() {
         sql.execute_all(&asks)?;

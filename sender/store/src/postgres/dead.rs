@@ -196,7 +196,7 @@ impl Rows {
         if let Some(new) = self.recorded(delivery) {
             (new.place, new.at, new.reason) = (Place::Dead, now, Some(reason));
             let (lane, bytes) = (new.lane, new.bytes);
-            self.oldest.note(lane, Place::Dead, (now, delivery));
+            self.oldest.insert(lane, Place::Dead, (now, delivery));
             self.forget_window(lane, delivery);
             return Some((bytes, false));
         }

@@ -65,7 +65,7 @@ pub(crate) fn examine(address: &Address) -> Result<Vec<Finding>, StoreError> {
     let rows = link.query(OPEN, &[]).map_err(|error| failure(doing, &error))?;
     let open = rows.iter().map(OpenTransaction::of).collect::<Result<Vec<_>, _>>();
     let open = open.map_err(|error| failure(doing, &error))?;
-    let long: Vec<_> = open.iter().filter(|open| open.is_long()).map(OpenTransaction::told).collect();
+    let long: Vec<_> = open.iter().filter(|open| open.is_long()).map(OpenTransaction::description).collect();
     let mut finding = Finding::of("transactions", &long, "transactions stay open");
     if !long.is_empty() {
         finding.detail.push_str(
@@ -98,7 +98,7 @@ impl OpenTransaction {
             || self.behind.is_some_and(|behind| behind >= BEHIND)
     }
 
-    fn told(&self) -> String {
+    fn description(&self) -> String {
         let whose = &self.whose;
         let length = self.open_for.map_or_else(
             || "for a time that pg_read_all_stats would tell".to_owned(),
@@ -133,14 +133,14 @@ mod tests {
     #[test]
     fn what_is_not_known_of_a_transaction_is_not_told() {
         assert_eq!(
-            open(Some(Nanos::MINUTE.times(90)), Some(12_000)).told(),
+            open(Some(Nanos::MINUTE.times(90)), Some(12_000)).description(),
             "psql (pid 7, user me) for 90min, idle, beside 12000 others"
         );
         assert_eq!(
-            open(Some(Nanos::MINUTE.times(90)), None).told(),
+            open(Some(Nanos::MINUTE.times(90)), None).description(),
             "psql (pid 7, user me) for 90min, idle, with its locks alone"
         );
-        let told = open(None, Some(12_000)).told();
+        let told = open(None, Some(12_000)).description();
         assert!(told.contains("for a time that pg_read_all_stats would tell"), "{told}");
     }
 }

@@ -9,9 +9,9 @@
 use super::clock::server_clock;
 use super::failure::failure;
 use super::ledger::{Ledger, Writer};
-use super::link::{Ask, Link, Purpose};
+use super::link::{Link, Purpose, Query};
 use super::values::int;
-use super::{Done, Noted, PostgresStore, StoreError, open, sweep};
+use super::{CommitCache, CommitResult, PostgresStore, StoreError, open, sweep};
 use crate::Command;
 use crate::engine::{Nanos, StoreTime};
 use crate::reply::Reply;
@@ -21,7 +21,7 @@ pub(super) struct Doubt {
     token: i64,
     /// To recognise a retry. Stored only for a commit in doubt.
     commands: Vec<Command>,
-    done: Done,
+    done: CommitResult,
 }
 
 const COUNT: &str =
@@ -33,7 +33,7 @@ const MARK: &str = "INSERT INTO marks VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO
 const UNMARK: &str = "DELETE FROM marks WHERE minute < $1";
 
 impl Doubt {
-    pub(super) const fn new(token: i64, done: Done) -> Self {
+    pub(super) const fn new(token: i64, done: CommitResult) -> Self {
         Self { token, commands: Vec::new(), done }
     }
 
@@ -58,11 +58,11 @@ impl Doubt {
         });
         let mut asks = Vec::new();
         if let Some((minute, old, [delivered, failed, dead, latency])) = &mark {
-            asks.push(Ask { text: UNMARK, values: vec![old] });
-            asks.push(Ask { text: MARK, values: vec![minute, delivered, failed, dead, latency] });
+            asks.push(Query { text: UNMARK, values: vec![old] });
+            asks.push(Query { text: MARK, values: vec![minute, delivered, failed, dead, latency] });
         }
-        asks.push(Ask { text: COUNT, values });
-        asks.push(Ask { text: "COMMIT", values: Vec::new() });
+        asks.push(Query { text: COUNT, values });
+        asks.push(Query { text: "COMMIT", values: Vec::new() });
         sql.query_all(&asks).map(|_| ())
     }
 
@@ -70,7 +70,7 @@ impl Doubt {
         format!("{:?}", self.commands) == format!("{commands:?}")
     }
 
-    pub(super) fn into_done(self) -> Done {
+    pub(super) fn into_done(self) -> CommitResult {
         self.done
     }
 }
@@ -142,7 +142,7 @@ impl PostgresStore {
                 self.link = Some(link);
                 self.commits.happened(doubt.token, now);
                 let is_of = doubt.is_of(commands);
-                let replies = self.keep(doubt.into_done());
+                let replies = self.commit_caches(doubt.into_done());
                 return Ok(is_of.then_some(replies));
             }
             undone => undone,
@@ -152,7 +152,7 @@ impl PostgresStore {
         }
         self.link = Some(link);
         if undone.is_some() {
-            self.undo(Noted::default());
+            self.undo(CommitCache::default());
         }
         Ok(None)
     }

@@ -102,7 +102,7 @@ impl EventRows for Work<'_> {
         for known in self.rows.named(self.sql, id)? {
             let received = StoreTime(known.received.0.saturating_add(grace.0));
             if known.in_part || received > since {
-                before.saw(known.lane, received, known.in_part);
+                before.record_delivery(known.lane, received, known.in_part);
             }
         }
         Ok(before)

@@ -7,7 +7,7 @@ use tokio_postgres::error::Severity;
 use crate::StoreError;
 use crate::engine::LaneId;
 
-pub(crate) fn said(error: &tokio_postgres::Error) -> String {
+pub(crate) fn message_of(error: &tokio_postgres::Error) -> String {
     error.as_db_error().map_or_else(|| with_sources(error), |told| told.message().to_owned())
 }
 

@@ -11,7 +11,7 @@ use super::link::Link;
 use super::values::{Count, int, size};
 use super::{PostgresStore, Result, SPARED, Work};
 use crate::Command;
-use crate::command::Which;
+use crate::command::LaneSelection;
 use crate::commit::lease::{ENDS_MAX, LATE_MAX, RUNS_MAX};
 use crate::commit::lease::{LeaseRows, Past};
 use crate::engine::{LaneId, StoreTime};
@@ -79,14 +79,14 @@ impl LeaseRows for Work<'_> {
         &mut self.noted.taken_seen
     }
 
-    fn find_free(&mut self, asking: OwnerId, which: &Which, max: Option<u32>) -> Result<Vec<LaneId>> {
+    fn find_free(&mut self, asking: OwnerId, which: &LaneSelection, max: Option<u32>) -> Result<Vec<LaneId>> {
         let taken = self.taken_for(asking)?;
         let max = max.map_or(i64::MAX, i64::from);
         let found = match which {
             // Nodes ask often. When nothing waits, no lane needs to be examined.
-            Which::WithWork { .. } if self.ledger.totals().waiting == 0 => Vec::new(),
-            Which::WithWork { after } => self.sql.query(WITH_WORK, &[&taken, after, &max])?,
-            Which::All | Which::These(_) => self.sql.query(ALL, &[&taken, &max])?,
+            LaneSelection::WithWork { .. } if self.ledger.totals().waiting == 0 => Vec::new(),
+            LaneSelection::WithWork { after } => self.sql.query(WITH_WORK, &[&taken, after, &max])?,
+            LaneSelection::All | LaneSelection::These(_) => self.sql.query(ALL, &[&taken, &max])?,
         };
         found.iter().map(|row| Ok(row.try_get(0)?)).collect()
     }
@@ -111,7 +111,7 @@ impl LeaseRows for Work<'_> {
         self.ledger.amend_owner(from, |lease| lease.taken += 1)
     }
 
-    fn taken(&mut self, owner: OwnerId) -> Result<Option<u64>> {
+    fn lanes_taken(&mut self, owner: OwnerId) -> Result<Option<u64>> {
         Ok(self.ledger.owners()?.get(&owner).map(|lease| lease.taken))
     }
 

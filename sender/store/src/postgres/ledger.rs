@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tokio_postgres::{Error, Row};
 
 use super::failure::{Result, Stop, Wanted, failure};
-use super::link::{Ask, Link, Table};
+use super::link::{Link, Query, Table};
 use super::queues::{Queues, Signs};
 use super::values::{Count, int, listed};
 use crate::StoreError;
@@ -179,13 +179,13 @@ impl Ledger {
         Ok(())
     }
 
-    pub(super) fn look(&mut self, held: &Held, queues: &mut Queues) {
+    pub(super) fn refresh_queues(&mut self, held: &Held, queues: &mut Queues) {
         for (id, lane) in &mut self.lanes {
             if let Some(lane) = lane
                 && held.holds(*id, lane.lane.term)
             {
                 let term = lane.lane.term;
-                queues.look(*id, term, &lane.signs);
+                queues.refresh(*id, term, &lane.signs);
                 let head = queues.head(*id, term, held.rows(*id));
                 lane.signs.are_seen(head);
             }
@@ -413,10 +413,10 @@ impl Changes {
     }
 
     /// `None` if it did not change.
-    pub(super) fn state(&self) -> Option<Ask<'_>> {
+    pub(super) fn state(&self) -> Option<Query<'_>> {
         let [roster, stirred, next_lane, nodes] = self.state.as_ref()?;
         let text = "UPDATE state SET roster = $1, stirred = $2, next_lane = $3, nodes = $4";
-        Some(Ask { text, values: vec![roster, stirred, next_lane, nodes] })
+        Some(Query { text, values: vec![roster, stirred, next_lane, nodes] })
     }
 }
 
@@ -498,8 +498,8 @@ impl Writer {
     }
 
     /// Locks the row, so that [`Self::find`] waits.
-    pub(super) fn lock(&self) -> Ask<'_> {
-        Ask { text: LOCK, values: vec![&self.0] }
+    pub(super) fn lock(&self) -> Query<'_> {
+        Query { text: LOCK, values: vec![&self.0] }
     }
 
     /// Creates the row again after it was deleted as idle. It may exist already, because a commit can start more than

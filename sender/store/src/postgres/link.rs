@@ -17,7 +17,7 @@ use crate::StoreError;
 
 pub(super) type Value<'a> = &'a (dyn ToSql + Sync);
 
-pub(super) struct Ask<'a> {
+pub(super) struct Query<'a> {
     pub(super) text: &'static str,
     pub(super) values: Vec<Value<'a>>,
 }
@@ -211,7 +211,7 @@ impl Link {
     }
 
     /// Sends several queries at once. Returns the answers in order.
-    pub(super) fn query_all(&self, asks: &[Ask<'_>]) -> Result<Vec<Vec<Row>>, tokio_postgres::Error> {
+    pub(super) fn query_all(&self, asks: &[Query<'_>]) -> Result<Vec<Vec<Row>>, tokio_postgres::Error> {
         let statements = asks.iter().map(|ask| self.statement(ask.text)).collect::<Result<Vec<_>, _>>()?;
         let asked =
             asks.iter().zip(&statements).map(|(ask, statement)| self.client.query(statement, &ask.values));
@@ -221,7 +221,7 @@ impl Link {
         Ok(answers)
     }
 
-    pub(super) fn execute_all(&self, asks: &[Ask<'_>]) -> Result<(), tokio_postgres::Error> {
+    pub(super) fn execute_all(&self, asks: &[Query<'_>]) -> Result<(), tokio_postgres::Error> {
         let statements = asks.iter().map(|ask| self.statement(ask.text)).collect::<Result<Vec<_>, _>>()?;
         let asked =
             asks.iter().zip(&statements).map(|(ask, statement)| self.client.execute(statement, &ask.values));
@@ -294,7 +294,7 @@ impl<'a> Table<'a> {
         self
     }
 
-    pub(super) fn ask(&self) -> Ask<'_> {
-        Ask { text: self.text, values: self.columns.iter().map(|column| &**column as _).collect() }
+    pub(super) fn query(&self) -> Query<'_> {
+        Query { text: self.text, values: self.columns.iter().map(|column| &**column as _).collect() }
     }
 }

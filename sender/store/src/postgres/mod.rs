@@ -28,7 +28,7 @@ pub use address::{Address, BadAddress};
 pub(super) use doctor::{NOTHING_TO_MEND, examine, examine_clock};
 use doubt::{Commits, Doubt};
 use failure::{Failed, Result, Stop, Wanted};
-pub(crate) use failure::{failure, said};
+pub(crate) use failure::{failure, message_of};
 use ledger::{Ledger, Writer};
 use link::Link;
 use named::{Named, begin, together};
@@ -99,7 +99,7 @@ pub struct PostgresStore {
     commits: Commits,
     limits: Limits,
     hands: Arc<Mutex<Hands>>,
-    noted: Noted,
+    noted: CommitCache,
     gathered: Gathered,
     written: Written,
     connected: Option<StoreTime>,
@@ -109,14 +109,14 @@ pub struct PostgresStore {
 
 /// Cached state for the next commit. Dropping it is always correct, and costs a query.
 #[derive(Clone, Debug, Default)]
-struct Noted {
+struct CommitCache {
     /// The number of lanes taken from each owner when last read. While it is unchanged, the owner has lost no lane.
     taken_seen: BTreeMap<OwnerId, u64>,
     places: sweep::Places,
 }
 
 #[derive(Clone, Debug)]
-struct Done {
+struct CommitResult {
     replies: Vec<Reply>,
     written: Written,
     now: StoreTime,
@@ -138,7 +138,7 @@ impl PostgresStore {
             commits: Commits::default(),
             limits: options.limits,
             hands: Arc::default(),
-            noted: Noted::default(),
+            noted: CommitCache::default(),
             gathered: Gathered::default(),
             written: Written::default(),
             connected: None,
@@ -151,21 +151,25 @@ impl PostgresStore {
     }
 
     /// Drops everything noted during a failed commit, which may describe rows that do not exist.
-    fn undo(&mut self, before: Noted) {
+    fn undo(&mut self, before: CommitCache) {
         self.hands().undo();
         self.gathered.undo();
         self.noted = before;
     }
 
-    fn keep(&mut self, done: Done) -> Vec<Reply> {
-        self.hands().keep();
-        self.gathered.keep(done.now);
+    fn commit_caches(&mut self, done: CommitResult) -> Vec<Reply> {
+        self.hands().commit();
+        self.gathered.commit(done.now);
         self.written += done.written;
         done.replies
     }
 
     /// Runs one transaction, and repeats it with more locks if it needs them.
-    fn transact(&mut self, now: StoreTime, commands: &[Command]) -> std::result::Result<Done, StoreError> {
+    fn transact(
+        &mut self,
+        now: StoreTime,
+        commands: &[Command],
+    ) -> std::result::Result<CommitResult, StoreError> {
         let mut wanted = Wanted::by(commands);
         for _ in 0..TRIES_MAX {
             let before = self.noted.clone();
@@ -173,7 +177,7 @@ impl PostgresStore {
                 Ok(done) => return Ok(done),
                 // The outcome is unknown, so the noted state stays until another connection tells it.
                 Err(Failed { stop: Stop::Database(error), doing }) if self.commits.doubt.is_some() => {
-                    return Err(StoreError::Lost { doing, detail: failure::said(&error) });
+                    return Err(StoreError::Lost { doing, detail: failure::message_of(&error) });
                 }
                 Err(Failed { stop, doing }) => {
                     self.undo(before);
@@ -203,7 +207,7 @@ impl PostgresStore {
         now: StoreTime,
         commands: &[Command],
         wanted: &Wanted,
-    ) -> std::result::Result<Done, Failed> {
+    ) -> std::result::Result<CommitResult, Failed> {
         let Some(sql) = self.link.as_ref() else {
             return Err(Failed { stop: Stop::Broken("there is no connection"), doing: "commit" });
         };
@@ -230,7 +234,7 @@ impl PostgresStore {
             self.commits.note_leases(commands);
             queues.retain(|lane, term| held.holds(lane, term));
         }
-        ledger.look(held, queues);
+        ledger.refresh_queues(held, queues);
         let mut work = Work {
             sql,
             now,
@@ -262,7 +266,7 @@ impl PostgresStore {
         closing: Closing,
         commands: &[Command],
         mut replies: Vec<Reply>,
-    ) -> std::result::Result<Done, Failed> {
+    ) -> std::result::Result<CommitResult, Failed> {
         let Some(sql) = self.link.as_ref() else {
             return Err(Failed { stop: Stop::Broken("there is no connection"), doing: "commit" });
         };
@@ -274,7 +278,7 @@ impl PostgresStore {
         }
         replies.iter_mut().for_each(|reply| rows.number(reply));
         let written = sql.changes() - begun;
-        let done = Done {
+        let done = CommitResult {
             replies,
             written: Written { commits: u64::from(written > 0), rows: written, ..counted },
             now,
@@ -322,7 +326,7 @@ impl Store for PostgresStore {
         match self.transact(now, commands) {
             Ok(done) => {
                 self.forget_owners_after(now, commands);
-                Ok(self.keep(done))
+                Ok(self.commit_caches(done))
             }
             Err(error) => {
                 if matches!(error, StoreError::Lost { .. }) {
@@ -364,7 +368,7 @@ struct Work<'a> {
     ledger: Ledger,
     held: &'a mut Held,
     queues: &'a mut Queues,
-    noted: &'a mut Noted,
+    noted: &'a mut CommitCache,
     gathered: &'a mut Gathered,
     room: Room,
     rows: Rows,

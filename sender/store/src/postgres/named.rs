@@ -4,7 +4,7 @@ use tokio_postgres::Row;
 
 use super::failure::{Result, Wanted};
 use super::ledger::{Ledger, Writer};
-use super::link::{Ask, Link};
+use super::link::{Link, Query};
 use super::queues::Queues;
 use super::rows::{ALIKE, DELIVERIES, Delivery, NAMED, Rows, next_numbers, numbers};
 use super::values::{int, size};
@@ -59,13 +59,13 @@ impl Counted {
         counted
     }
 
-    fn asks(&self) -> Vec<Ask<'_>> {
+    fn asks(&self) -> Vec<Query<'_>> {
         let mut asks = Vec::new();
         if self.events > 0 {
-            asks.push(Ask { text: EVENT_NUMBERS, values: vec![&self.events] });
+            asks.push(Query { text: EVENT_NUMBERS, values: vec![&self.events] });
         }
         if self.bodies > 0 {
-            asks.push(Ask { text: BODY_NUMBERS, values: vec![&self.bodies] });
+            asks.push(Query { text: BODY_NUMBERS, values: vec![&self.bodies] });
         }
         asks
     }
@@ -119,16 +119,16 @@ impl<'a> Named<'a> {
         named
     }
 
-    fn asks(&self) -> Vec<Ask<'_>> {
+    fn asks(&self) -> Vec<Query<'_>> {
         let mut asks = Vec::new();
         if !self.deliveries.is_empty() {
-            asks.push(Ask { text: DELIVERIES, values: vec![&self.deliveries] });
+            asks.push(Query { text: DELIVERIES, values: vec![&self.deliveries] });
         }
         if !self.ids.is_empty() {
-            asks.push(Ask { text: NAMED, values: vec![&self.ids] });
+            asks.push(Query { text: NAMED, values: vec![&self.ids] });
         }
         if !self.keys.is_empty() {
-            asks.push(Ask { text: ALIKE, values: vec![&self.lanes, &self.keys, &self.now] });
+            asks.push(Query { text: ALIKE, values: vec![&self.lanes, &self.keys, &self.now] });
         }
         asks
     }
@@ -187,7 +187,7 @@ pub(super) fn begin(
     (wanted, writer): (&Wanted, Writer),
 ) -> Result<(Ledger, Rows)> {
     let (counted, lanes) = (Counted::of(commands), wanted.lanes.iter().copied().collect());
-    let mut asks = vec![Ask { text: "BEGIN", values: Vec::new() }];
+    let mut asks = vec![Query { text: "BEGIN", values: Vec::new() }];
     asks.extend(wanted.asks(&lanes, &writer));
     asks.extend(counted.asks());
     asks.extend(named.asks());

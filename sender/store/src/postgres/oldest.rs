@@ -67,7 +67,7 @@ impl Oldest {
         known.is_all = size(found.len()) < asked;
     }
 
-    pub(super) fn note(&mut self, lane: LaneId, place: Place, (at, delivery): Rank) {
+    pub(super) fn insert(&mut self, lane: LaneId, place: Place, (at, delivery): Rank) {
         let (orders, rank) = match place {
             Place::Waiting => ([Some(Of::Waiting(lane)), None], (at, delivery)),
             Place::Dead => ([Some(Of::Letters(lane)), Some(Of::AllLetters)], rank(delivery)),
@@ -125,7 +125,7 @@ mod tests {
         assert!(take(&mut oldest).is_none() && !oldest.knows(OF));
         read(&mut oldest, &[2, 4], 2);
         for new in [9, 3] {
-            oldest.note(LANE, Place::Dead, (StoreTime(7), DeliveryId(new)));
+            oldest.insert(LANE, Place::Dead, (StoreTime(7), DeliveryId(new)));
         }
         assert_eq!([(); 4].map(|()| take(&mut oldest)), [Some(2), Some(3), Some(4), None]);
         assert!(!oldest.knows_all(OF));
@@ -148,9 +148,9 @@ mod tests {
         let mut oldest = Oldest::default();
         read(&mut oldest, &[], 1);
         for place in [Place::Waiting, Place::Delivered, Place::Coalesced] {
-            oldest.note(LANE, place, (StoreTime(1), DeliveryId(1)));
+            oldest.insert(LANE, place, (StoreTime(1), DeliveryId(1)));
         }
-        oldest.note(LaneId(2), Place::Dead, rank(DeliveryId(2)));
+        oldest.insert(LaneId(2), Place::Dead, rank(DeliveryId(2)));
         assert_eq!(take(&mut oldest), None);
         assert!(!oldest.knows(Of::Waiting(LANE)) && !oldest.knows(Of::AllLetters));
     }

@@ -85,9 +85,9 @@ impl Hands {
         self
     }
 
-    pub(super) fn keep(&mut self) {
+    pub(super) fn commit(&mut self) {
         self.note_moved();
-        self.turn().held.keep();
+        self.turn().held.commit();
         self.queues.step_back();
     }
 
@@ -179,7 +179,7 @@ impl Queues {
     }
 
     /// Compares the cache with the lane's row. The lane must be held under this term.
-    pub(super) fn look(&mut self, lane: LaneId, term: Term, signs: &Signs) {
+    pub(super) fn refresh(&mut self, lane: LaneId, term: Term, signs: &Signs) {
         let queue = self.of(lane, term);
         (queue.head, queue.disturbed) = (signs.head, signs.disturbed);
         if signs.arrivals != queue.arrivals {
@@ -307,7 +307,7 @@ mod tests {
     fn handed_out() -> (Queues, Signs) {
         let (mut queues, mut signs) = (Queues::default(), Signs::NONE);
         signs.arrive(StoreTime(10));
-        queues.look(LANE, TERM, &signs);
+        queues.refresh(LANE, TERM, &signs);
         let rows = (1..4).map(|n| (DeliveryId(n), row(10 * n)));
         queues.advance((LANE, TERM), (StoreTime(30), DeliveryId(3)), &signs, rows);
         signs.are_seen(None);
@@ -317,7 +317,7 @@ mod tests {
     #[test]
     fn a_claim_begins_where_the_last_one_ended() {
         let (mut queues, signs) = handed_out();
-        queues.look(LANE, TERM, &signs);
+        queues.refresh(LANE, TERM, &signs);
         let from = queues.from(LANE, TERM, 3);
         assert_eq!((from.place, from.handed_out), ((StoreTime(30), DeliveryId(3)), 0));
     }
@@ -328,7 +328,7 @@ mod tests {
         signs.arrive(StoreTime(40));
         signs.arrive(StoreTime(25));
         signs.arrive(StoreTime(27));
-        queues.look(LANE, TERM, &signs);
+        queues.refresh(LANE, TERM, &signs);
         let from = queues.from(LANE, TERM, 3);
         assert_eq!((from.place, from.handed_out), ((StoreTime(25), DeliveryId(0)), 1), "3 lies beyond");
     }
@@ -337,7 +337,7 @@ mod tests {
     fn what_somebody_else_has_changed_may_lie_behind_the_place_where_it_was() {
         let (mut queues, mut signs) = handed_out();
         signs.disturbed += 1;
-        queues.look(LANE, TERM, &signs);
+        queues.refresh(LANE, TERM, &signs);
         let from = queues.from(LANE, TERM, 3);
         assert_eq!((from.place, from.handed_out), ((StoreTime(30), DeliveryId(3)), 3));
     }
@@ -359,11 +359,11 @@ mod tests {
 
     #[test]
     fn what_a_commit_moved_that_ended_while_somebody_claims_is_passed_over_by_that_claim() {
-        let of_commits: [fn(&mut Hands); 2] = [Hands::keep, Hands::undo];
+        let of_commits: [fn(&mut Hands); 2] = [Hands::commit, Hands::undo];
         for end in of_commits {
             let mut hands = Hands::default();
             hands.held.begin(LANE, OwnerId(1), TERM);
-            hands.keep();
+            hands.commit();
             hands.begin_claim();
             let turns = hands.turns();
             hands.turn().held.leave(LANE, DeliveryId(1));
@@ -387,7 +387,7 @@ mod tests {
         assert_eq!(signs.head, StoreTime(30));
         signs.arrive(StoreTime(15));
         assert_eq!(signs.head, StoreTime(15));
-        queues.look(LANE, TERM, &signs);
+        queues.refresh(LANE, TERM, &signs);
         assert_eq!(queues.head(LANE, TERM, held(&[3])), Some(StoreTime(15)));
     }
 

@@ -18,7 +18,7 @@ use crate::paging::{Cursor, Page};
 use crate::read::{
     Attempted, AuditSecond, Checkpoint, DeadGroup, DeadLetter, Delivery, Filter, Glance, LaneStatus,
     LastHour, Limited, LiveSecret, Measured, Nodes, Notices, OutboxRow, Over, Owner, ReadError, Reader,
-    RejectedRow, Status, Subscriber, TimesPage, Whom, Work,
+    RejectedRow, Status, Subscriber, SubscriberRef, TimesPage, Work,
 };
 
 mod arrivals;
@@ -60,7 +60,7 @@ impl PostgresReader {
         })
     }
 
-    fn ask<T>(&self, doing: &'static str, read: impl FnOnce(&Link) -> Read<T>) -> Result<T, StoreError> {
+    fn query<T>(&self, doing: &'static str, read: impl FnOnce(&Link) -> Read<T>) -> Result<T, StoreError> {
         let mut place = self.link.borrow_mut();
         let link = match place.take().filter(|link| !link.is_closed()) {
             Some(link) => link,
@@ -81,7 +81,7 @@ impl PostgresReader {
     }
 
     fn moment<T>(&self, doing: &'static str, read: impl FnOnce(&Link) -> Read<T>) -> Result<T, StoreError> {
-        self.ask(doing, |sql| {
+        self.query(doing, |sql| {
             sql.batch("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")?;
             let found = read(sql)?;
             sql.batch("COMMIT")?;
@@ -97,14 +97,14 @@ impl PostgresReader {
         read: impl FnOnce(&Link, Option<[u64; 2]>) -> Read<(Vec<T>, Option<[u64; 2]>)>,
     ) -> Result<Page<T>, ReadError> {
         let place = from.map(|cursor| cursor.place(listing)).transpose()?;
-        let (items, next) = self.ask(doing, |sql| read(sql, place))?;
+        let (items, next) = self.query(doing, |sql| read(sql, place))?;
         Ok(Page { items, next: next.map(|at| Cursor::new(listing, at)) })
     }
 }
 
 impl Notices for PostgresReader {
     fn glance(&self) -> Result<Glance, StoreError> {
-        self.ask("glance at the store", |sql| {
+        self.query("glance at the store", |sql| {
             sql.soon(|sql| outside::glance(sql, &mut self.arrivals.borrow_mut(), &self.late))
         })
     }
@@ -114,17 +114,17 @@ impl Notices for PostgresReader {
     }
 
     fn work_after(&self, after: DeliveryId, max: u32) -> Result<Work, StoreError> {
-        self.ask("look for new work", |sql| outside::work_after(sql, after, max))
+        self.query("look for new work", |sql| outside::work_after(sql, after, max))
     }
 
     fn heads(&self, lanes: &[LaneId]) -> Result<Vec<(LaneId, StoreTime)>, StoreError> {
-        self.ask("look for due work", |sql| outside::heads(sql, lanes))
+        self.query("look for due work", |sql| outside::heads(sql, lanes))
     }
 }
 
 impl Reader for PostgresReader {
     fn outbox(&self, after: Option<OutboxId>, max: u32) -> Result<Vec<OutboxRow>, StoreError> {
-        self.ask("read the outbox", |sql| outside::outbox(sql, after, max))
+        self.query("read the outbox", |sql| outside::outbox(sql, after, max))
     }
 
     fn outbox_rejected(&self, from: Option<Cursor>, max: u32) -> Result<Page<RejectedRow>, ReadError> {
@@ -132,19 +132,19 @@ impl Reader for PostgresReader {
     }
 
     fn subscribers_since(&self, since: u64, max: u32) -> Result<Vec<Subscriber>, StoreError> {
-        self.ask("read the subscribers", |sql| listing::subscribers_since(sql, since, max))
+        self.query("read the subscribers", |sql| listing::subscribers_since(sql, since, max))
     }
 
     fn subscribers(&self, from: Option<Cursor>, max: u32) -> Result<Page<Subscriber>, ReadError> {
         self.page("list subscribers", 's', from, |sql, place| listing::subscribers(sql, place, max))
     }
 
-    fn subscriber(&self, which: &Whom) -> Result<Option<Subscriber>, StoreError> {
-        self.ask("read a subscriber", |sql| listing::subscriber(sql, which))
+    fn subscriber(&self, which: &SubscriberRef) -> Result<Option<Subscriber>, StoreError> {
+        self.query("read a subscriber", |sql| listing::subscriber(sql, which))
     }
 
     fn secrets(&self, lane: LaneId, now: StoreTime) -> Result<Vec<LiveSecret>, StoreError> {
-        self.ask("read a subscriber's secrets", |sql| listing::secrets(sql, lane, now))
+        self.query("read a subscriber's secrets", |sql| listing::secrets(sql, lane, now))
     }
 
     fn status(&self, now: StoreTime) -> Result<Status, StoreError> {
@@ -156,19 +156,19 @@ impl Reader for PostgresReader {
     }
 
     fn lane(&self, lane: LaneId) -> Result<Option<LaneStatus>, StoreError> {
-        self.ask("read a lane", |sql| figures::lane(sql, lane))
+        self.query("read a lane", |sql| figures::lane(sql, lane))
     }
 
     fn broken_off(&self, max: u32) -> Result<Vec<Checkpoint>, StoreError> {
-        self.ask("read the breakers", |sql| figures::broken_off(sql, max))
+        self.query("read the breakers", |sql| figures::broken_off(sql, max))
     }
 
     fn latencies(&self, lanes: &[LaneId], over: Over) -> Result<Vec<(LaneId, Measured)>, StoreError> {
-        self.ask("read latencies", |sql| latencies::read(sql, lanes, over))
+        self.query("read latencies", |sql| latencies::read(sql, lanes, over))
     }
 
     fn last_hour(&self, lanes: &[LaneId], now: StoreTime) -> Result<Vec<LastHour>, StoreError> {
-        self.ask("read the last hour", |sql| latencies::last_hour(sql, lanes, now))
+        self.query("read the last hour", |sql| latencies::last_hour(sql, lanes, now))
     }
 
     fn deliveries(&self, of: Filter, from: Option<Cursor>, max: u32) -> Result<Page<Delivery>, ReadError> {
@@ -183,7 +183,7 @@ impl Reader for PostgresReader {
     }
 
     fn delivery(&self, delivery: DeliveryId) -> Result<Option<Delivery>, StoreError> {
-        self.ask("read a delivery", |sql| listing::delivery(sql, delivery))
+        self.query("read a delivery", |sql| listing::delivery(sql, delivery))
     }
 
     fn deliveries_of_event(
@@ -198,15 +198,15 @@ impl Reader for PostgresReader {
     }
 
     fn lanes_in_part(&self, event: &str) -> Result<Vec<LaneId>, StoreError> {
-        self.ask("read who has an event", |sql| listing::lanes_in_part(sql, event))
+        self.query("read who has an event", |sql| listing::lanes_in_part(sql, event))
     }
 
     fn body(&self, delivery: DeliveryId) -> Result<Option<Body>, StoreError> {
-        self.ask("read a body", |sql| listing::body(sql, delivery))
+        self.query("read a body", |sql| listing::body(sql, delivery))
     }
 
     fn attempts_of(&self, delivery: DeliveryId) -> Result<Vec<Attempted>, StoreError> {
-        self.ask("read a delivery's attempts", |sql| listing::attempts_of(sql, delivery))
+        self.query("read a delivery's attempts", |sql| listing::attempts_of(sql, delivery))
     }
 
     fn dead(
@@ -219,7 +219,7 @@ impl Reader for PostgresReader {
     }
 
     fn dead_groups(&self, since: StoreTime, max: u32) -> Result<Vec<DeadGroup>, StoreError> {
-        self.ask("analyse dead letters", |sql| figures::dead_groups(sql, since, max))
+        self.query("analyse dead letters", |sql| figures::dead_groups(sql, since, max))
     }
 
     fn audit(
@@ -229,11 +229,11 @@ impl Reader for PostgresReader {
         until: StoreTime,
         max: u32,
     ) -> Result<Vec<AuditSecond>, StoreError> {
-        self.ask("audit attempts", |sql| figures::audit(sql, lane, (from, until), max))
+        self.query("audit attempts", |sql| figures::audit(sql, lane, (from, until), max))
     }
 
     fn limited(&self, from: StoreTime, until: StoreTime) -> Result<Vec<Limited>, StoreError> {
-        self.ask("count attempts", |sql| figures::limited(sql, from, until))
+        self.query("count attempts", |sql| figures::limited(sql, from, until))
     }
 
     fn attempt_times(
@@ -243,18 +243,18 @@ impl Reader for PostgresReader {
         until: StoreTime,
         max: u32,
     ) -> Result<TimesPage, StoreError> {
-        self.ask("read how long attempts took", |sql| figures::attempt_times(sql, lane, from, until, max))
+        self.query("read how long attempts took", |sql| figures::attempt_times(sql, lane, from, until, max))
     }
 
     fn look_at_clock(&self, beginning: Beginning<'_>) -> Result<Start, StoreError> {
-        self.ask("read the time of the store", |sql| clock::look(sql, beginning))
+        self.query("read the time of the store", |sql| clock::read_clock(sql, beginning))
     }
 
     fn owners(&self) -> Result<Vec<Owner>, StoreError> {
-        self.ask("list owners", outside::owners)
+        self.query("list owners", outside::owners)
     }
 
     fn nodes(&self) -> Result<Nodes, StoreError> {
-        self.ask("list nodes", |sql| lease::nodes(sql, StoreTime(0)))
+        self.query("list nodes", |sql| lease::nodes(sql, StoreTime(0)))
     }
 }

@@ -7,7 +7,7 @@ use std::fmt::Debug;
 use tokio_postgres::types::private::BytesMut;
 use tokio_postgres::types::{Field, IsNull, Kind, ToSql, Type, to_sql_checked};
 
-use super::link::Ask;
+use super::link::Query;
 
 type Fault = Box<dyn Error + Sync + Send>;
 
@@ -28,8 +28,8 @@ impl<T> Records<T> {
 }
 
 impl<T: Debug + Sync> Records<T> {
-    pub(super) fn ask(&self) -> Option<Ask<'_>> {
-        (!self.array.rows.is_empty()).then(|| Ask { text: self.text, values: vec![&self.array] })
+    pub(super) fn query(&self) -> Option<Query<'_>> {
+        (!self.array.rows.is_empty()).then(|| Query { text: self.text, values: vec![&self.array] })
     }
 }
 

@@ -105,7 +105,7 @@ impl Work<'_> {
         match found.filter(|(term, _)| self.held.holds(lane, *term)) {
             Some((term, signs)) => {
                 // Includes this commit's changes to the queue.
-                self.queues.look(lane, term, &signs);
+                self.queues.refresh(lane, term, &signs);
                 Ok(self.queues.from(lane, term, handed_out))
             }
             None => Ok(Search { place: (self.ledger.head(lane)?, DeliveryId(0)), handed_out }),
@@ -181,20 +181,20 @@ impl Rows {
         }
     }
 
-    pub(super) fn note(&mut self, delivery: DeliveryId) {
+    pub(super) fn update_oldest(&mut self, delivery: DeliveryId) {
         if let Some(Some(found)) = self.deliveries.get(&delivery) {
-            self.oldest.note(found.lane, found.place, (found.at, delivery));
+            self.oldest.insert(found.lane, found.place, (found.at, delivery));
         }
     }
 
     pub(super) fn note_all(&mut self) {
         let mut oldest = std::mem::take(&mut self.oldest);
         for (delivery, new) in self.unwritten(self.numbers.len()) {
-            oldest.note(new.lane, new.place, (new.at, delivery));
+            oldest.insert(new.lane, new.place, (new.at, delivery));
         }
         for (delivery, found) in &self.deliveries {
             if let Some(found) = found {
-                oldest.note(found.lane, found.place, (found.at, *delivery));
+                oldest.insert(found.lane, found.place, (found.at, *delivery));
             }
         }
         self.oldest = oldest;

@@ -190,7 +190,7 @@ impl Rows {
         let found = self.deliveries.get_mut(&delivery)?.as_mut()?;
         change(found);
         self.changed.insert(delivery);
-        self.oldest.note(found.lane, found.place, (found.at, delivery));
+        self.oldest.insert(found.lane, found.place, (found.at, delivery));
         Some(found.lane)
     }
 
@@ -268,7 +268,7 @@ impl Rows {
 
     pub(super) fn record(&mut self, new: NewDelivery) -> DeliveryId {
         let delivery = DeliveryId(PROVISIONAL + size(self.numbers.len() + self.fresh.len()));
-        self.oldest.note(new.lane, new.place, (new.at, delivery));
+        self.oldest.insert(new.lane, new.place, (new.at, delivery));
         self.fresh.push(new);
         delivery
     }

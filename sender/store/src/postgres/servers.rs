@@ -70,7 +70,7 @@ impl Servers {
     pub(super) fn with_passwords(mut self, file: &PassFile) -> Self {
         for server in &mut self.each {
             let config = &server.config;
-            let whom = Whom {
+            let whom = ConnectTarget {
                 host: &server.host,
                 is_socket: matches!(config.get_hosts().first(), Some(Host::Unix(_))),
                 port: config.get_ports().first().copied().unwrap_or(PORT),
@@ -112,7 +112,7 @@ impl Servers {
                 }
             }
         }
-        Err(none.told())
+        Err(none.into_error())
     }
 
     async fn connect_to(&self, server: &Server, first: &str) -> Result<(Client, AbortHandle), StoreError> {
@@ -168,7 +168,7 @@ impl NoneWillDo {
         }
     }
 
-    fn told(self) -> StoreError {
+    fn into_error(self) -> StoreError {
         let (doing, detail) = (CONNECTING, self.passes.join("; "));
         match self.stays {
             Some(error) => error,
@@ -273,7 +273,7 @@ const BYTES_MAX: u64 = 1 << 20;
 
 pub(super) struct PassFile(Vec<[String; 5]>);
 
-pub(super) struct Whom<'a> {
+pub(super) struct ConnectTarget<'a> {
     pub(super) host: &'a str,
     pub(super) is_socket: bool,
     pub(super) port: u16,
@@ -301,7 +301,7 @@ impl PassFile {
         Ok(Self(text.lines().filter(|line| !line.starts_with('#')).filter_map(fields).collect()))
     }
 
-    pub(super) fn password(&self, whom: &Whom<'_>) -> Option<&str> {
+    pub(super) fn password(&self, whom: &ConnectTarget<'_>) -> Option<&str> {
         let port = whom.port.to_string();
         let fits = |pattern: &str, found: Option<&str>| pattern == ANY || found == Some(pattern);
         let host =
@@ -446,7 +446,7 @@ mod tests {
             for (host, error) in ["a", "b", "c"].iter().zip(errors) {
                 none.since(host, error);
             }
-            none.told()
+            none.into_error()
         };
         let lost_all = told(vec![lost(), lost()]);
         assert!(matches!(&lost_all, StoreError::Lost { detail, .. } if detail == "a: refused; b: refused"));
@@ -473,7 +473,7 @@ mod tests {
         let text = "# a comment\nshort:1\ndb:5432:shop:me:first\ndb:*:*:me:se\\:co\\\\nd:x\n*:6000:*:*:\nlocalhost:*:*:*:here\n";
         let file = read(text, 0o600).unwrap();
         let check = |host, port, database, user, expected: Option<&str>| {
-            let whom = Whom { host, is_socket: host.starts_with('/'), port, database, user };
+            let whom = ConnectTarget { host, is_socket: host.starts_with('/'), port, database, user };
             assert_eq!(file.password(&whom), expected, "{host} {port} {database:?} {user:?}");
         };
         check("db", 5432, Some("shop"), Some("me"), Some("first"));

@@ -95,7 +95,7 @@ impl AttemptRows for Work<'_> {
     }
 
     fn settled(&mut self, settlement: &Settlement, _: bool) {
-        self.rows.note(settlement.delivery);
+        self.rows.update_oldest(settlement.delivery);
         self.queues.forget_row(settlement.lane, settlement.delivery);
     }
 }

@@ -21,14 +21,14 @@ use crate::roots::Roots;
 const PROTOCOL: &[u8] = b"postgresql";
 
 #[derive(Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct TlsRequest {
     pub(super) rest: String,
     /// `None`: no TLS.
     pub(super) tls: Option<Tls>,
     pub(super) passfile: Option<String>,
 }
 
-impl Asked {
+impl TlsRequest {
     /// Extracts these settings. Errors quote nothing, because any part may belong to a password.
     pub(super) fn of(address: &str) -> Result<Self, String> {
         // As in `tokio_postgres`, the first @ ends the password.

@@ -7,7 +7,7 @@ use tokio_postgres::Row;
 use super::clock::server_clock;
 use super::failure::{Result, Stop, Wanted};
 use super::ledger::{Entry, Lease, Ledger, Writer, counts};
-use super::link::Ask;
+use super::link::Query;
 use crate::Command;
 use crate::engine::{LaneId, StoreTime};
 
@@ -40,12 +40,12 @@ const TOTALS: &str = concat!(
 
 impl Wanted {
     /// The queries that lock these rows, in the common order.
-    pub(super) fn asks<'a>(&self, lanes: &'a Vec<LaneId>, writer: &'a Writer) -> Vec<Ask<'a>> {
-        let mut asks = vec![Ask { text: LANES, values: vec![lanes] }];
-        asks.extend(self.owners.then(|| Ask { text: OWNERS, values: Vec::new() }));
-        asks.push(Ask { text: if self.state { STATE_LOCKED } else { STATE }, values: Vec::new() });
+    pub(super) fn asks<'a>(&self, lanes: &'a Vec<LaneId>, writer: &'a Writer) -> Vec<Query<'a>> {
+        let mut asks = vec![Query { text: LANES, values: vec![lanes] }];
+        asks.extend(self.owners.then(|| Query { text: OWNERS, values: Vec::new() }));
+        asks.push(Query { text: if self.state { STATE_LOCKED } else { STATE }, values: Vec::new() });
         asks.push(writer.lock());
-        asks.push(Ask { text: TOTALS, values: Vec::new() });
+        asks.push(Query { text: TOTALS, values: Vec::new() });
         asks
     }
 

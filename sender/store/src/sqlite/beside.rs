@@ -42,9 +42,9 @@ impl Out {
         }
     }
 
-    pub(super) fn keep(&mut self, left: Known) {
-        self.fronts.keep(left, &self.held);
-        self.held.keep();
+    pub(super) fn commit(&mut self, left: Known) {
+        self.fronts.commit(left, &self.held);
+        self.held.commit();
     }
 
     /// Also for a commit with an unknown outcome.
@@ -74,7 +74,7 @@ impl Claimer for SqliteClaimer {
             match self.answer(&mut out, now, claims) {
                 // The failure ended the transaction, so the other deliveries are read in a new one.
                 Err(Failed { not_given: Some(delivery), .. }) if passed_over < PASSED_OVER_MAX => {
-                    out.held.unread.note(delivery, now);
+                    out.held.unread.record_failure(delivery, now);
                     passed_over += 1;
                 }
                 answer => return answer.map_err(|failed| failed.error).doing(DOING),

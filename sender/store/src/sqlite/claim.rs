@@ -190,7 +190,7 @@ impl Work<'_> {
             reader.answer(claim, None, |delivery| self.held.standing(claim.lane, delivery, self.now));
         if let Some(delivery) = reader.not_given {
             // The next claim skips it.
-            self.held.unread.note(delivery, self.now);
+            self.held.unread.record_failure(delivery, self.now);
         }
         let Answer { claimed, unreadable, .. } = answer?;
         self.set_aside(claim.lane, &unreadable)?;
@@ -207,7 +207,7 @@ impl Work<'_> {
             let buried = self.bury_unreadable(lane, row);
             if buried.is_err() {
                 // Its row cannot be written either, so the next claim skips it.
-                self.held.unread.note(row.delivery, self.now);
+                self.held.unread.record_failure(row.delivery, self.now);
             }
             buried?;
         }

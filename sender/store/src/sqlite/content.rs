@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rusqlite::{CachedStatement, Connection, Result};
 
 use super::emit::OWN_BODY;
-use super::event_id::Kept;
+use super::event_id::StoredEventId;
 use super::values::int;
 use crate::command::Body;
 use crate::engine::StoreTime;
@@ -57,7 +57,7 @@ impl<'a> Reader<'a> {
                 OWN_BODY => row.get(3)?,
                 further => further_body.query_row([int(further)], |row| row.get(0))?,
             };
-            let event = row.get::<_, Kept>(0)?.0;
+            let event = row.get::<_, StoredEventId>(0)?.0;
             Ok(Content { event, kind: row.get(1)?, received: row.get(2)?, body: Body { bytes } })
         })
     }
@@ -78,11 +78,11 @@ impl Contents {
             return Ok(content.clone());
         }
         let content = reader.read(event, body)?;
-        self.keep((event, body), content.clone());
+        self.insert((event, body), content.clone());
         Ok(content)
     }
 
-    fn keep(&mut self, place: (u64, u64), content: Content) {
+    fn insert(&mut self, place: (u64, u64), content: Content) {
         self.bytes += content.body.bytes.len();
         self.known.insert(place, content);
         while (self.known.len() > COUNT_MAX || self.bytes > BYTES_MAX)
@@ -103,9 +103,9 @@ mod tests {
     }
 
     /// The events still cached after these were read, with `bytes` bytes each.
-    fn kept(events: impl IntoIterator<Item = u64>, bytes: usize) -> Vec<u64> {
+    fn cached_after_reading(events: impl IntoIterator<Item = u64>, bytes: usize) -> Vec<u64> {
         let mut contents = Contents::default();
-        events.into_iter().for_each(|event| contents.keep((event, OWN_BODY), content(bytes)));
+        events.into_iter().for_each(|event| contents.insert((event, OWN_BODY), content(bytes)));
         let held: usize = contents.known.values().map(|content| content.body.bytes.len()).sum();
         assert_eq!(contents.bytes, held);
         contents.known.keys().map(|(event, _)| *event).collect()
@@ -115,7 +115,7 @@ mod tests {
     fn nothing_is_known_of_a_file_that_has_gone_back() {
         let mut contents = Contents::default();
         contents.begin(7);
-        contents.keep((1, OWN_BODY), content(1));
+        contents.insert((1, OWN_BODY), content(1));
         contents.begin(7);
         contents.begin(8);
         assert_eq!(contents.known.len(), 1);
@@ -126,11 +126,11 @@ mod tests {
     #[test]
     fn the_newest_are_kept_within_both_bounds() {
         let count = COUNT_MAX as u64;
-        assert_eq!(kept(1..=count + 5, 1), (6..=count + 5).collect::<Vec<_>>());
-        assert_eq!(kept([5, 1, 7, 3], BYTES_MAX / 2), [5, 7]);
-        assert_eq!(kept([5, 6], BYTES_MAX + 1), Vec::<u64>::new());
+        assert_eq!(cached_after_reading(1..=count + 5, 1), (6..=count + 5).collect::<Vec<_>>());
+        assert_eq!(cached_after_reading([5, 1, 7, 3], BYTES_MAX / 2), [5, 7]);
+        assert_eq!(cached_after_reading([5, 6], BYTES_MAX + 1), Vec::<u64>::new());
         assert_eq!(
-            kept([6, 5], BYTES_MAX),
+            cached_after_reading([6, 5], BYTES_MAX),
             [6],
             "what is older than all that are kept does not displace them"
         );

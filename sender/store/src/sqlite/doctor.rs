@@ -139,7 +139,7 @@ fn check_table(sql: &Connection, table: &str) -> Result<Option<String>> {
     };
     let Some(first) = faults.into_iter().find(|fault| fault != "ok") else { return Ok(None) };
     let rows = unreadable_rows(sql, table)?;
-    let follows = what_follows(table);
+    let follows = consequence(table);
     let remedy = "copy the file, and restore a backup or `.recover` it";
     Ok(Some(format!(
         "table {table} is damaged: {rows}; {follows}; {remedy} (SQLite: {})",
@@ -201,7 +201,7 @@ fn read_rows(sql: &Connection, table: &str, keys: &[String], order: &str) -> Res
     }
 }
 
-fn what_follows(table: &str) -> &'static str {
+fn consequence(table: &str) -> &'static str {
     match table {
         "deliveries" | "expiring" | "swept" => "deliveries there may never be made, nor be given up",
         "events" | "further_bodies" => {
@@ -256,7 +256,7 @@ impl SqliteReader {
             match self.moment_within(log_bytes_max, "check a table", |sql| check_table(sql, &table)) {
                 Err(StoreError::TooMuch { .. }) => checked.unchecked.push(table),
                 Err(error) if error.is_damage() => {
-                    let follows = what_follows(&table);
+                    let follows = consequence(&table);
                     checked.faults.push(format!("table {table} cannot be read: {error}; {follows}"));
                 }
                 found => checked.faults.extend(found?),

@@ -115,7 +115,7 @@ impl EventRows for Work<'_> {
         let query = at_hand(&mut self.hot.received_before, self.sql, RECEIVED_BEFORE)?;
         let mut rows = query.query(params![EventId::new(id), since])?;
         while let Some(row) = rows.next()? {
-            before.saw(row.get(0)?, row.get(1)?, row.get(2)?);
+            before.record_delivery(row.get(0)?, row.get(1)?, row.get(2)?);
         }
         Ok(before)
     }

@@ -37,9 +37,9 @@ impl From<EventId<'_>> for Value {
     }
 }
 
-pub(super) struct Kept(pub(super) Arc<str>);
+pub(super) struct StoredEventId(pub(super) Arc<str>);
 
-impl FromSql for Kept {
+impl FromSql for StoredEventId {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
         match value {
             ValueRef::Blob(_) => {
@@ -60,6 +60,6 @@ pub(super) fn teach(sql: &Connection) -> Result<()> {
         text.map_or_else(|_| told.get::<Value>(0), |text| Ok(EventId::new(text).into()))
     })?;
     sql.create_scalar_function("event_id_text", 1, flags, |told: &Context<'_>| {
-        told.get::<Kept>(0).map(|Kept(text)| text.to_string())
+        told.get::<StoredEventId>(0).map(|StoredEventId(text)| text.to_string())
     })
 }

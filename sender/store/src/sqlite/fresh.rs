@@ -99,7 +99,7 @@ impl Fresh {
         self.under_way.doubts_all = true;
     }
 
-    pub(super) fn keep(&mut self, held: &Held) {
+    pub(super) fn commit(&mut self, held: &Held) {
         let UnderWay { recorded, others, doubted, doubts_all } = std::mem::take(&mut self.under_way);
         if doubts_all {
             self.clear();
@@ -216,7 +216,7 @@ mod tests {
     fn held() -> Held {
         let mut held = Held::default();
         held.begin(LANE, OwnerId(1), TERM);
-        held.keep();
+        held.commit();
         held
     }
 
@@ -245,7 +245,7 @@ mod tests {
 
     fn record(fresh: &mut Fresh, held: &Held, numbers: &[u64]) {
         numbers.iter().for_each(|number| fresh.record(LANE, recorded(*number, 1)));
-        fresh.keep(held);
+        fresh.commit(held);
     }
 
     /// A claim's rows, and when the next is due; `None` if the file must be read.
@@ -305,7 +305,7 @@ mod tests {
         fresh.record(LANE, recorded(1, 1));
         fresh.record(LANE, recorded(2, 1));
         held.take_beside(LANE, DeliveryId(1), None);
-        fresh.keep(&held);
+        fresh.commit(&held);
         assert_eq!(numbers(&mut fresh, &held), Some(vec![2]));
     }
 
@@ -334,7 +334,7 @@ mod tests {
                 fresh.doubt_all();
                 fresh.follow(LANE, TERM, None);
                 fresh.record(LANE, recorded(2, 1));
-                fresh.keep(&Held::default());
+                fresh.commit(&Held::default());
             }),
             ("the file was read for a claim", |fresh| fresh.forget(LANE)),
         ];
@@ -364,7 +364,7 @@ mod tests {
         for number in 1..=4 {
             fresh.record(LANE, recorded(number, half));
         }
-        fresh.keep(&held);
+        fresh.commit(&held);
         assert_eq!(fresh.bytes, BYTES_MAX);
         assert_eq!(claim(&mut fresh, &held, 10, NOW), Some((vec![1, 2], recorded(3, 1).due)));
         assert_eq!(numbers(&mut fresh, &held), None);
@@ -374,7 +374,7 @@ mod tests {
     fn a_claim_has_its_bounds() {
         let (mut fresh, held) = (following(), held());
         (1..=3).for_each(|number| fresh.record(LANE, recorded(number, 10)));
-        fresh.keep(&held);
+        fresh.commit(&held);
         let claim = |bytes_max| Claim { lane: LANE, term: TERM, max: 10, bytes_max };
         assert_eq!(fresh.hand_out(&claim(25), NOW, &held).unwrap().rows.len(), 2);
         assert_eq!(fresh.hand_out(&claim(9), NOW, &held), None, "the file tells how long it is");

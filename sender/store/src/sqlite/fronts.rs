@@ -33,22 +33,22 @@ impl Fronts {
 
     pub(super) fn add(&mut self, lane: LaneId, due: StoreTime) {
         self.fresh.add(lane, due);
-        self.note(lane, due);
+        self.lower_due(lane, due);
     }
 
     pub(super) fn record(&mut self, lane: LaneId, recorded: Recorded) {
-        self.note(lane, recorded.due);
+        self.lower_due(lane, recorded.due);
         self.fresh.record(lane, recorded);
     }
 
-    fn note(&mut self, lane: LaneId, due: StoreTime) {
+    fn lower_due(&mut self, lane: LaneId, due: StoreTime) {
         let first = self.added.entry(lane).or_insert(due);
         *first = due.min(*first);
     }
 
     /// Keeps the cursors after a durable commit, which left these numbers.
-    pub(super) fn keep(&mut self, left: Known, held: &Held) {
-        self.fresh.keep(held);
+    pub(super) fn commit(&mut self, left: Known, held: &Held) {
+        self.fresh.commit(held);
         self.known = left;
         for (lane, due) in std::mem::take(&mut self.added) {
             if let Some((_, place)) = self.places.get_mut(&lane) {
@@ -100,7 +100,7 @@ mod tests {
 
     fn reached() -> Fronts {
         let mut fronts = Fronts::default();
-        fronts.keep((7, 0), &Held::default());
+        fronts.commit((7, 0), &Held::default());
         fronts.reach(LANE, TERM, PLACE, (7, 0));
         assert_eq!(fronts.of(LANE, TERM, (7, 0)), Some(PLACE));
         fronts
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(fronts.of(LANE, TERM, (7, 1)), None, "one was put back");
         assert_eq!(fronts.of(LANE, Term(2), (7, 0)), None, "another ownership held others");
         fronts.begin((8, 0));
-        fronts.keep((9, 0), &Held::default());
+        fronts.commit((9, 0), &Held::default());
         assert_eq!(fronts.of(LANE, TERM, (9, 0)), None, "our commit came after it");
     }
 
@@ -126,11 +126,11 @@ mod tests {
         fronts.add(LaneId(2), StoreTime(1));
         // A claim beside the commit does not see its row yet, and gets further.
         fronts.reach(LANE, TERM, StoreTime(60), (7, 0));
-        fronts.keep((9, 0), &Held::default());
+        fronts.commit((9, 0), &Held::default());
         assert_eq!(fronts.of(LANE, TERM, (9, 0)), Some(StoreTime(30)));
         fronts.begin((9, 0));
         fronts.add(LANE, StoreTime(90));
-        fronts.keep((10, 0), &Held::default());
+        fronts.commit((10, 0), &Held::default());
         assert_eq!(fronts.of(LANE, TERM, (10, 0)), Some(StoreTime(30)), "what is due later changes nothing");
     }
 

@@ -8,7 +8,7 @@ use rusqlite::{Connection, Error, OptionalExtension, Result, Row, params};
 
 use super::Work;
 use super::values::int;
-use crate::command::Which;
+use crate::command::LaneSelection;
 use crate::commit::Rows;
 use crate::commit::lease::{ENDS_MAX, MARGIN, runs};
 use crate::commit::lease::{LeaseRows, Past};
@@ -26,12 +26,12 @@ impl LeaseRows for Work<'_> {
         self.taken_seen
     }
 
-    fn find_free(&mut self, asking: OwnerId, which: &Which, max: Option<u32>) -> Result<Vec<LaneId>> {
+    fn find_free(&mut self, asking: OwnerId, which: &LaneSelection, max: Option<u32>) -> Result<Vec<LaneId>> {
         // The query must see this commit's changes.
         self.ledger.flush(self.sql, self.now)?;
         let (condition, after) = match which {
-            Which::WithWork { after } => ("l.state = 0 AND l.waiting > 0", *after),
-            Which::All | Which::These(_) => ("l.state <> 3", LaneId(0)),
+            LaneSelection::WithWork { after } => ("l.state = 0 AND l.waiting > 0", *after),
+            LaneSelection::All | LaneSelection::These(_) => ("l.state <> 3", LaneId(0)),
         };
         let query = format!(
             "SELECT l.lane FROM lanes l LEFT JOIN owners o ON o.owner = l.owner
@@ -76,7 +76,7 @@ impl LeaseRows for Work<'_> {
         self.sql.prepare_cached(query)?.execute([from]).map(drop)
     }
 
-    fn taken(&mut self, owner: OwnerId) -> Result<Option<u64>> {
+    fn lanes_taken(&mut self, owner: OwnerId) -> Result<Option<u64>> {
         self.sql
             .prepare_cached("SELECT taken FROM owners WHERE owner = ?1")?
             .query_row([owner], |row| row.get(0))

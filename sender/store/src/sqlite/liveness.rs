@@ -22,7 +22,7 @@ pub(super) struct OwnerFiles {
 }
 
 #[derive(Debug)]
-struct Held {
+struct ProcessLock {
     path: PathBuf,
     lock: ManuallyDrop<File>,
 }
@@ -87,7 +87,7 @@ impl Liveness for OwnerFiles {
             lock.lock()?;
             // Between these two lines, another process may have removed the file as a dead owner's.
             if leads_to(&path, &lock) {
-                return Ok(Box::new(Held { path, lock: ManuallyDrop::new(lock) }));
+                return Ok(Box::new(ProcessLock { path, lock: ManuallyDrop::new(lock) }));
             }
         }
     }
@@ -133,7 +133,7 @@ fn leads_to(path: &Path, file: &File) -> bool {
     fs::metadata(path).is_ok_and(|there| file.metadata().is_ok_and(|here| there.ino() == here.ino()))
 }
 
-impl Presence for Held {
+impl Presence for ProcessLock {
     fn end(self: Box<Self>, left_nothing: bool) {
         let Self { path, lock } = *self;
         if left_nothing {

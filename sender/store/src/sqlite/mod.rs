@@ -199,13 +199,13 @@ impl SqliteStore {
         if !reads_only {
             latencies::flush(work.latencies, work.sql, now).doing("write the latencies")?;
         }
-        let (written, ledger) = work.done();
+        let (written, ledger) = work.into_parts();
         let rows = tx.total_changes() - changes_before;
         drop(out);
         let committed = tx.commit();
         ends_the_process(&self.sql, committed).doing("commit")?;
         let mut out = self.out();
-        out.keep(ledger.totals.numbers());
+        out.commit(ledger.totals.numbers());
         drop(out);
         self.known_lanes = ledger.known();
         Ok((replies, Written { commits: u64::from(rows > 0), rows, ..written }))
@@ -221,7 +221,7 @@ impl SqliteStore {
         }
         match result {
             Ok((replies, written)) => {
-                self.latencies.keep(now);
+                self.latencies.commit(now);
                 self.written += written;
                 Ok(replies)
             }
@@ -244,7 +244,7 @@ impl Store for SqliteStore {
         self.watched.check("begin a commit")?;
         let reserve = Arc::clone(&self.reserve);
         if reserve.room().reserve_left().is_some() || commands.iter().any(Command::adds_work) {
-            reserve.look(now);
+            reserve.refresh(now);
         }
         let replies = reserve.lend(|| self.commit_once(now, commands))?;
         reserve.carried();
@@ -277,7 +277,7 @@ impl Store for SqliteStore {
     }
 
     fn keep_reserve(&mut self) {
-        self.reserve.keep();
+        self.reserve.maintain();
     }
 
     fn claimer(&self) -> Result<Option<Box<dyn Claimer>>, StoreError> {
@@ -361,7 +361,7 @@ impl Work<'_> {
         self.carry_out(command)
     }
 
-    fn done(self) -> (Written, Ledger) {
+    fn into_parts(self) -> (Written, Ledger) {
         (self.written, self.ledger)
     }
 }

@@ -19,7 +19,7 @@ use crate::paging::{Cursor, Page};
 use crate::read::{
     Attempted, AuditSecond, Checkpoint, DeadGroup, DeadLetter, Delivery, Filter, Glance, LaneStatus,
     LastHour, Limited, LiveSecret, Measured, Nodes, Notices, OutboxRow, Over, Owner, ReadError, Reader,
-    RejectedRow, Status, Subscriber, TimesPage, Whom, Work,
+    RejectedRow, Status, Subscriber, SubscriberRef, TimesPage, Work,
 };
 
 pub(super) mod figures;
@@ -170,7 +170,7 @@ impl Reader for SqliteReader {
         self.page("list subscribers", 's', from, |sql, place| listing::subscribers(sql, place, max))
     }
 
-    fn subscriber(&self, which: &Whom) -> Result<Option<Subscriber>, StoreError> {
+    fn subscriber(&self, which: &SubscriberRef) -> Result<Option<Subscriber>, StoreError> {
         self.moment("read a subscriber", |sql| listing::subscriber(sql, which))
     }
 

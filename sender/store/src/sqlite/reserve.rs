@@ -28,11 +28,11 @@ const LOOK_EVERY: Nanos = Nanos::SECOND;
 pub(super) struct Reserve {
     path: PathBuf,
     room: DiskRoom,
-    seen: Mutex<Seen>,
+    seen: Mutex<ReserveState>,
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct ReserveState {
     /// Whether to create a missing file. Processes that do not deliver only respect an existing one.
     is_kept: bool,
     looked: Option<StoreTime>,
@@ -53,32 +53,32 @@ impl Reserve {
         &self.room
     }
 
-    pub(super) fn keep(&self) {
-        let mut seen = self.seen();
+    pub(super) fn maintain(&self) {
+        let mut seen = self.lock_state();
         seen.is_kept = true;
-        self.look_as(&mut seen, None);
+        self.refresh_state(&mut seen, None);
         if let Some(left) = self.room.reserve_left() {
-            Self::tell(&mut seen, left);
+            Self::log_once(&mut seen, left);
         }
     }
 
     /// Reads the file's state, and refills it if the disk has room.
-    pub(super) fn look(&self, now: StoreTime) {
-        self.look_as(&mut self.seen(), Some(now));
+    pub(super) fn refresh(&self, now: StoreTime) {
+        self.refresh_state(&mut self.lock_state(), Some(now));
     }
 
     /// Logs once that a commit succeeded with the help of the reserve. The store's thread logs failed commits.
     pub(super) fn carried(&self) {
         if let Some(left @ 1..) = self.room.reserve_left() {
-            Self::tell(&mut self.seen(), left);
+            Self::log_once(&mut self.lock_state(), left);
         }
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn lock_state(&self) -> MutexGuard<'_, ReserveState> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn look_as(&self, seen: &mut Seen, now: Option<StoreTime>) {
+    fn refresh_state(&self, seen: &mut ReserveState, now: Option<StoreTime>) {
         let found = std::fs::metadata(&self.path).ok().map(|file| file.len());
         let mut left = found.unwrap_or(if seen.is_kept { 0 } else { BYTES });
         let is_time = seen
@@ -98,7 +98,7 @@ impl Reserve {
         }
     }
 
-    fn tell(seen: &mut Seen, left: u64) {
+    fn log_once(seen: &mut ReserveState, left: u64) {
         if !std::mem::replace(&mut seen.is_told, true) {
             let left_mib = left >> 20;
             tracing::error!(

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rusqlite::{Error, OptionalExtension, Result, params};
 
-use super::event_id::Kept;
+use super::event_id::StoredEventId;
 use super::failure::{is_about_the_disk, is_about_the_row, or_least};
 use super::lease::STILL_COUNTS;
 use super::values::{int, size};
@@ -60,7 +60,7 @@ impl PassedOver {
     }
 
     /// Notes a row that made a commit fail, if the row may be the reason.
-    fn note(&mut self, number: u64, error: &Error) {
+    fn record_failed_row(&mut self, number: u64, error: &Error) {
         let may_be_the_row = is_about_the_row(error) || is_about_the_disk(error);
         if may_be_the_row && self.0.len() < Self::ROWS_MAX {
             self.0.insert(number);
@@ -103,7 +103,7 @@ impl SweepRows for Work<'_> {
             match self.expiring_row(delivery, expires) {
                 Err(error) if is_about_the_row(&error) => {}
                 Err(error) => {
-                    self.places.deliveries_passed_over.note(delivery.0, &error);
+                    self.places.deliveries_passed_over.record_failed_row(delivery.0, &error);
                     return Err(error);
                 }
                 Ok(None) => left_behind.push((expires, delivery)),
@@ -300,7 +300,7 @@ impl Work<'_> {
         }
         let done = self.delete_where_old(event, before, left, purged);
         if let Err(error) = &done {
-            self.places.events_passed_over.note(event.event, error);
+            self.places.events_passed_over.record_failed_row(event.event, error);
         }
         done
     }
@@ -341,7 +341,7 @@ impl Work<'_> {
                     deliveries: row.get(3)?,
                     first_body: row.get(4)?,
                     bodies: row.get(5)?,
-                    in_part: row.get::<_, Option<Kept>>(6)?.map(|id| id.0),
+                    in_part: row.get::<_, Option<StoredEventId>>(6)?.map(|id| id.0),
                 })
             })
             .optional()

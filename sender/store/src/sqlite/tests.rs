@@ -4,7 +4,9 @@ use super::sweep::NOTED_AFTER;
 use super::*;
 use crate::Durability;
 use crate::clock::{Beginning, Fault};
-use crate::command::{Acquire, Body, Claim, Emit, Purge, Reason, Shed, Subscribe, Sweep, Target, Which};
+use crate::command::{
+    Acquire, Body, Claim, Emit, LaneSelection, Purge, Reason, Shed, Subscribe, Sweep, Target,
+};
 use crate::engine::{DeliveryId, LaneId, Term};
 use crate::held::Unread;
 use crate::lane::{Bounds, Secret, WhenFull};
@@ -326,7 +328,7 @@ fn acquire() -> Command {
     Command::Acquire(Acquire {
         owner: OwnerId(1),
         lease: Nanos::HOUR,
-        which: Which::All,
+        which: LaneSelection::All,
         homes: None,
         max: 1,
     })

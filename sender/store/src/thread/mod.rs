@@ -58,7 +58,7 @@ impl Request {
     }
 
     /// The same request. Its claims learn when to look again for deliveries that they overtook.
-    fn told(self, ahead: Ahead) -> Self {
+    fn with_ahead(self, ahead: Ahead) -> Self {
         if ahead == Ahead::FREELY {
             return self;
         }
@@ -67,7 +67,7 @@ impl Request {
             let told = result.map(|mut replies| {
                 for reply in &mut replies {
                     if let Reply::Claimed(claimed) = reply {
-                        ahead.tell(claimed);
+                        ahead.set_next_claim(claimed);
                     }
                 }
                 replies
@@ -181,7 +181,7 @@ impl Handle {
         let ([Command::Claim(claim)], Some(quick)) = (commands, &self.quick) else { return None };
         let ahead = self.queue.lets_pass(commands, now)?;
         let mut claimed = quick.claim(ahead.moment(now), claim)?;
-        ahead.tell(&mut claimed);
+        ahead.set_next_claim(&mut claimed);
         Some(Reply::Claimed(claimed))
     }
 
@@ -286,7 +286,7 @@ impl Writer {
                     if is_final(&error, asked_again, adds_work)
                         && !matches!(error, StoreError::Full { .. }) =>
                 {
-                    if let Some(unsaid) = self.given_up.hear(now, &error) {
+                    if let Some(unsaid) = self.given_up.record_failure(now, &error) {
                         tracing::error!(%error, unsaid, "a request was given up; the same is said once a minute");
                     }
                     self.queue.gave_up(now, error.clone());
@@ -389,11 +389,11 @@ const KINDS_MAX: usize = 16;
 
 #[derive(Debug, Default)]
 struct Complaints {
-    said: Vec<Said>,
+    said: Vec<LoggedError>,
 }
 
 #[derive(Debug)]
-struct Said {
+struct LoggedError {
     error: StoreError,
     at: StoreTime,
     unsaid: u64,
@@ -401,7 +401,7 @@ struct Said {
 
 impl Complaints {
     /// Whether to log the failure. If so, returns how often it occurred since it was last logged.
-    fn hear(&mut self, now: StoreTime, error: &StoreError) -> Option<u64> {
+    fn record_failure(&mut self, now: StoreTime, error: &StoreError) -> Option<u64> {
         if let Some(known) = self.said.iter_mut().find(|said| said.error == *error) {
             // A clock that was set back must end the silence, not prolong it.
             if known.at <= now && now.0 - known.at.0 < SILENCE.0 {
@@ -416,7 +416,7 @@ impl Complaints {
         {
             self.said.swap_remove(oldest);
         }
-        self.said.push(Said { error: error.clone(), at: now, unsaid: 0 });
+        self.said.push(LoggedError { error: error.clone(), at: now, unsaid: 0 });
         Some(0)
     }
 }

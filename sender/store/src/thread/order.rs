@@ -45,7 +45,7 @@ impl Ahead {
     }
 
     /// Sets when to look again for the overtaken deliveries.
-    pub fn tell(self, claimed: &mut Claimed) {
+    pub fn set_next_claim(self, claimed: &mut Claimed) {
         if self != Self::FREELY {
             claimed.next = Some(claimed.next.map_or(self.0, |next| next.min(self.0)));
         }
@@ -161,7 +161,7 @@ mod tests {
         let (lane, term) = (LaneId(1), Term(1));
         let next = next.map(StoreTime);
         let mut claimed = Claimed { lane, term, rows: Vec::new(), next, too_long: None };
-        ahead.tell(&mut claimed);
+        ahead.set_next_claim(&mut claimed);
         claimed.next.map(|next| next.0)
     }
 

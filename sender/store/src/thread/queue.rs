@@ -176,7 +176,7 @@ impl Queue {
         }
         waiting.bytes += bytes;
         if let Some(ahead) = waiting.pending.lets_pass(&request.commands, now) {
-            waiting.claims.push_back(Entry { request: request.told(ahead), urgent: false, ahead });
+            waiting.claims.push_back(Entry { request: request.with_ahead(ahead), urgent: false, ahead });
             let somebody = if waiting.beside { &self.claimed } else { &self.changed };
             // The woken thread needs the lock.
             drop(waiting);

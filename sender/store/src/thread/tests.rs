@@ -490,7 +490,7 @@ fn error(detail: &str) -> StoreError {
 #[track_caller]
 fn check(complaints: &mut Complaints, second: u64, what: &str, expected: Option<u64>) {
     let now = StoreTime(second * Nanos::SECOND.0);
-    assert_eq!(complaints.hear(now, &error(what)), expected, "{what} at {second} s");
+    assert_eq!(complaints.record_failure(now, &error(what)), expected, "{what} at {second} s");
 }
 
 #[test]
@@ -508,7 +508,7 @@ fn failures_of_several_kinds_by_turns_are_said_once_each() {
     let mut complaints = Complaints::default();
     let said = (0..100).flat_map(|_| ["page 1", "page 2", "page 3"]).filter(|what| {
         let now = StoreTime(100 * Nanos::SECOND.0);
-        complaints.hear(now, &error(what)).is_some()
+        complaints.record_failure(now, &error(what)).is_some()
     });
     assert_eq!(said.count(), 3);
 }

@@ -62,7 +62,7 @@ pub enum MoveError {
     #[error("the file cannot be read or written: {0}")]
     File(String),
     /// The server failed.
-    #[error("the server says: {}", postgres::said(.0))]
+    #[error("the server says: {}", postgres::message_of(.0))]
     Postgres(#[from] tokio_postgres::Error),
     /// The file cannot be renamed or synced.
     #[error("the file cannot be put in its place: {0}")]

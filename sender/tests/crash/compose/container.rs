@@ -88,7 +88,7 @@ impl Machine {
         command.args(["-c", SCRIPT, SCRIPT]).args(words).envs(variables.iter().copied());
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        let said = Arc::new(Mutex::new(Said::default()));
+        let said = Arc::new(Mutex::new(ContainerLog::default()));
         let heard = Arc::clone(&said);
         std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
@@ -111,7 +111,7 @@ pub(crate) fn executable(path: &Path, text: &str) {
 }
 
 #[derive(Default)]
-struct Said {
+struct ContainerLog {
     lines: Vec<String>,
     is_all: bool,
 }
@@ -119,7 +119,7 @@ struct Said {
 pub(crate) struct Container {
     service: String,
     process: Child,
-    said: Arc<Mutex<Said>>,
+    said: Arc<Mutex<ContainerLog>>,
 }
 
 impl Container {

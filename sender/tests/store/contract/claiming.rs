@@ -123,7 +123,8 @@ pub(super) fn a_claim_under_an_old_term_is_refused<B: Backend>() {
     world.emit_one(lane);
     world.pass(LEASE);
     let mut other = world.backend.store();
-    let acquire = crate::world::acquire(crate::world::YOU, hookproof_sender::store::command::Which::All);
+    let acquire =
+        crate::world::acquire(crate::world::YOU, hookproof_sender::store::command::LaneSelection::All);
     other.commit(world.now, &[acquire]).unwrap();
     let current = Term(term.0 + 1);
     assert_eq!(world.try_claim(lane, term, 1), Err(Refusal::StaleTerm { lane, term, current }));

@@ -1,5 +1,5 @@
 use hookproof_sender::engine::{LaneId, Nanos};
-use hookproof_sender::store::command::{Change, Emit, Fate, Purge, RejectOutbox, Which};
+use hookproof_sender::store::command::{Change, Emit, Fate, LaneSelection, Purge, RejectOutbox};
 use hookproof_sender::store::lane::{Bounds, LaneState};
 use hookproof_sender::store::reply::{Placed, SettleResult};
 use hookproof_sender::store::{Command, Refusal, Reply};
@@ -346,7 +346,7 @@ pub(super) fn what_another_process_commits_holds_in_our_next_commit<B: Backend>(
     assert_eq!(world.settle(lane, term, first, Fate::Delivered), SettleResult::Applied);
     assert_eq!((world.counts(lane).accepted, world.counts(lane).waiting), (3, 2));
     world.pass(LEASE);
-    other.commit(world.now, &[acquire(YOU, Which::All)]).unwrap();
+    other.commit(world.now, &[acquire(YOU, LaneSelection::All)]).unwrap();
     let retry = Fate::Retry { due: world.now };
     assert_eq!(world.settle(lane, term, second, retry), SettleResult::Stale, "the lane is the other's");
     other.commit(world.now, &[Command::Remove(lane)]).unwrap();

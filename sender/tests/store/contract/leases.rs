@@ -2,14 +2,14 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use hookproof_sender::engine::{LaneId, Nanos, StoreTime, Term};
-use hookproof_sender::store::command::{Acquire, Change, Fate, Persist, Purge, Renew, Which};
+use hookproof_sender::store::command::{Acquire, Change, Fate, LaneSelection, Persist, Purge, Renew};
 use hookproof_sender::store::lane::{LaneState, OwnerId};
 use hookproof_sender::store::reply::{Ended, Handover, Record};
 use hookproof_sender::store::{Command, Refusal, Reply, Store};
 
 use crate::world::{Backend, LEASE, ME, WIDE, World, YOU, acquire, later};
 
-const WITH_WORK: Which = Which::WithWork { after: LaneId(0) };
+const WITH_WORK: LaneSelection = LaneSelection::WithWork { after: LaneId(0) };
 
 const ALMOST: Nanos = Nanos(LEASE.0 - 1);
 
@@ -17,9 +17,9 @@ pub(super) fn a_lane_has_one_owner<B: Backend>() {
     let mut world = World::<B>::new();
     let lane = world.new_lane(WIDE);
     assert_eq!(world.own(ME, lane), Term(1));
-    assert_eq!(world.acquire(YOU, Which::All), []);
+    assert_eq!(world.acquire(YOU, LaneSelection::All), []);
     world.pass(ALMOST);
-    assert_eq!(world.acquire(YOU, Which::These(vec![lane])), []);
+    assert_eq!(world.acquire(YOU, LaneSelection::These(vec![lane])), []);
     assert_eq!(world.lane(lane).owner, Some((ME, Term(1))));
 }
 
@@ -29,7 +29,7 @@ pub(super) fn a_lease_that_ran_out_is_taken_over<B: Backend>() {
     world.persist(lane, term, b"state", false);
     let at = world.now;
     world.pass(LEASE);
-    let taken = world.acquire(YOU, Which::All);
+    let taken = world.acquire(YOU, LaneSelection::All);
     assert_eq!((taken.len(), taken[0].lane, taken[0].term), (1, lane, Term(term.0 + 1)));
     let record = Some(Record { bytes: b"state".as_slice().into(), at });
     assert_eq!(taken[0].handover, Handover::Seized { from: ME, record, at: world.now, ended: Vec::new() });
@@ -41,25 +41,25 @@ pub(super) fn a_renewed_lease_holds<B: Backend>() {
     for _ in 0..5 {
         world.pass(ALMOST);
         assert_eq!(world.renew(ME), []);
-        assert_eq!(world.acquire(YOU, Which::These(lanes.to_vec())), []);
+        assert_eq!(world.acquire(YOU, LaneSelection::These(lanes.to_vec())), []);
     }
     // No other process has taken the lane.
     world.pass(Nanos::HOUR);
     assert_eq!(world.renew(ME), []);
-    assert_eq!(world.acquire(YOU, Which::All), []);
+    assert_eq!(world.acquire(YOU, LaneSelection::All), []);
 }
 
 pub(super) fn a_lane_that_was_handed_back_is_taken_over_clean<B: Backend>() {
     let mut world = World::<B>::new();
     let lane = world.new_lane(WIDE);
-    let taken = world.acquire(ME, Which::All);
+    let taken = world.acquire(ME, LaneSelection::All);
     assert_eq!((taken[0].lane, &taken[0].handover), (lane, &Handover::Fresh));
     let term = taken[0].term;
     world.persist(lane, term, b"not this one", false);
     assert_eq!(world.persist(lane, term, b"level 3", true), Reply::Done);
     let at = world.now;
     world.pass(Nanos::SECOND);
-    let taken = world.acquire(YOU, Which::All);
+    let taken = world.acquire(YOU, LaneSelection::All);
     let record = Record { bytes: b"level 3".as_slice().into(), at };
     assert_eq!((taken[0].term, &taken[0].handover), (Term(2), &Handover::Clean(record)));
 }
@@ -71,7 +71,7 @@ pub(super) fn a_clean_hand_over_is_clean_once<B: Backend>() {
     world.own(YOU, lane);
     // The earlier checkpoint says nothing about its attempts.
     world.pass(LEASE);
-    let taken = world.acquire(ME, Which::All);
+    let taken = world.acquire(ME, LaneSelection::All);
     assert!(matches!(taken[0].handover, Handover::Seized { from: YOU, .. }), "{taken:?}");
 }
 
@@ -89,7 +89,7 @@ pub(super) fn a_record_persisted_under_an_old_term_is_refused<B: Backend>() {
         world.persist(lane, current, b"newer", false),
         Reply::Refused(Refusal::StaleTerm { lane, term: current, current })
     );
-    let taken = world.acquire(ME, Which::All);
+    let taken = world.acquire(ME, LaneSelection::All);
     assert!(matches!(&taken[0].handover, Handover::Clean(record) if *record.bytes == *b"new"), "{taken:?}");
 }
 
@@ -101,7 +101,7 @@ pub(super) fn who_lost_lanes_is_told_once<B: Backend>() {
     world.pass(LEASE);
     let acquire_one = |which| Acquire { owner: YOU, lease: LEASE, which, homes: None, max: 1 };
     let mut other = world.backend.store();
-    let these = Command::Acquire(acquire_one(Which::These(vec![lost, kept])));
+    let these = Command::Acquire(acquire_one(LaneSelection::These(vec![lost, kept])));
     other.commit(world.now, &[these]).unwrap();
     assert_eq!(world.renew(ME), [(lost, term)]);
     assert_eq!(world.renew(ME), []);
@@ -117,7 +117,7 @@ pub(super) fn a_late_settlement_hides_no_loss<B: Backend>() {
         world.renew(ME);
         world.pass(LEASE);
         let mut other = world.backend.store();
-        other.commit(world.now, &[acquire(YOU, Which::All)]).unwrap();
+        other.commit(world.now, &[acquire(YOU, LaneSelection::All)]).unwrap();
         let late = world.settlement(lane, term, delivery, fate);
         let renew = Command::Renew(Renew { owner: ME, lease: LEASE, announce: None });
         let replies = world.all(&[Command::Settle(vec![late]), renew]);
@@ -133,7 +133,7 @@ pub(super) fn losses_are_told_even_to_an_owner_that_was_forgotten<B: Backend>() 
     world.pass(LEASE);
     let mut other = world.backend.store();
     let sweep = Command::Sweep(hookproof_sender::store::command::Sweep { max: 1 });
-    other.commit(world.now, &[acquire(YOU, Which::All), sweep]).unwrap();
+    other.commit(world.now, &[acquire(YOU, LaneSelection::All), sweep]).unwrap();
     assert!(world.reader.owners().unwrap().iter().all(|owner| owner.owner != ME), "it owns nothing any more");
     let another = world.new_lane(WIDE);
     world.own(ME, another);
@@ -144,7 +144,7 @@ pub(super) fn a_surely_dead_owner_loses_its_lanes_at_once<B: Backend>() {
     let mut world = World::<B>::new();
     world.own_lane(WIDE);
     world.one(Command::Evict(ME));
-    let taken = world.acquire(YOU, Which::All);
+    let taken = world.acquire(YOU, LaneSelection::All);
     assert_eq!(
         taken[0].handover,
         Handover::Seized { from: ME, record: None, at: world.now, ended: Vec::new() }
@@ -170,7 +170,7 @@ fn attempts<B: Backend>(world: &mut World<B>, (lane, term): (LaneId, Term), coun
 
 fn ended<B: Backend>(world: &mut World<B>) -> Vec<Ended> {
     world.one(Command::Evict(ME));
-    match world.acquire(YOU, Which::All).remove(0).handover {
+    match world.acquire(YOU, LaneSelection::All).remove(0).handover {
         Handover::Seized { ended, at, .. } => {
             assert_eq!(at, world.now);
             ended
@@ -244,9 +244,9 @@ pub(super) fn what_a_cap_counts_outlives_the_record_of_attempts<B: Backend>() {
 pub(super) fn one_does_not_take_what_one_has<B: Backend>() {
     let mut world = World::<B>::new();
     let (lane, term) = world.own_lane(WIDE);
-    assert_eq!(world.acquire(ME, Which::All), []);
+    assert_eq!(world.acquire(ME, LaneSelection::All), []);
     world.pass(Nanos::HOUR);
-    assert_eq!(world.acquire(ME, Which::These(vec![lane])), []);
+    assert_eq!(world.acquire(ME, LaneSelection::These(vec![lane])), []);
     assert_eq!(world.lane(lane).owner, Some((ME, term)));
 }
 
@@ -259,11 +259,11 @@ pub(super) fn lanes_with_work_are_active_and_have_some<B: Backend>() {
     let names = |taken: Vec<hookproof_sender::store::reply::TakenLane>| -> Vec<LaneId> {
         taken.iter().map(|taken| taken.lane).collect()
     };
-    let behind = world.acquire(YOU, Which::WithWork { after: lanes[1] });
+    let behind = world.acquire(YOU, LaneSelection::WithWork { after: lanes[1] });
     assert_eq!(names(behind), [lanes[4]]);
     let with_work = world.acquire(ME, WITH_WORK);
     assert_eq!(names(with_work), [lanes[1]]);
-    let rest = world.acquire(YOU, Which::These(lanes.clone()));
+    let rest = world.acquire(YOU, LaneSelection::These(lanes.clone()));
     assert_eq!(rest[1].state, LaneState::Paused);
     assert_eq!(names(rest), [lanes[0], lanes[2]]);
     let lane = world.new_lane(WIDE);
@@ -279,7 +279,7 @@ pub(super) fn a_taken_lane_says_when_its_first_is_due<B: Backend>() {
     event.targets[0].due = later(world.now, Nanos::MINUTE);
     let due = event.targets[0].due;
     world.try_emit(event).unwrap();
-    let taken = world.acquire(ME, Which::These(vec![busy, idle]));
+    let taken = world.acquire(ME, LaneSelection::These(vec![busy, idle]));
     assert_eq!(taken.iter().map(|taken| taken.next).collect::<Vec<_>>(), [Some(due), None]);
 }
 
@@ -293,9 +293,9 @@ pub(super) fn a_clock_behind_robs_nobody<B: Backend>() {
     world.own(ME, lane);
     world.renew(ME);
     world.now = later(ahead, ALMOST);
-    assert_eq!(world.acquire(YOU, Which::All), []);
+    assert_eq!(world.acquire(YOU, LaneSelection::All), []);
     world.now = later(ahead, LEASE);
-    assert_eq!(world.acquire(YOU, Which::All).len(), 1);
+    assert_eq!(world.acquire(YOU, LaneSelection::All).len(), 1);
 }
 
 pub(super) fn what_was_held_is_forgotten_with_the_lane<B: Backend>() {

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hookproof_sender::engine::{LaneId, Nanos};
-use hookproof_sender::store::command::{Acquire, Drain, Renew, Sweep, Which};
+use hookproof_sender::store::command::{Acquire, Drain, LaneSelection, Renew, Sweep};
 use hookproof_sender::store::lane::OwnerId;
 use hookproof_sender::store::node::Homes;
 use hookproof_sender::store::node::{Announcement, Node};
@@ -12,7 +12,7 @@ use crate::world::{Backend, LEASE, ME, WIDE, World, YOU};
 
 const ALMOST: Nanos = Nanos(LEASE.0 - 1);
 
-fn said(name: &str) -> Announcement {
+fn announcement(name: &str) -> Announcement {
     Announcement {
         name: name.into(),
         version: "1.2.3".into(),
@@ -44,14 +44,14 @@ fn drain<B: Backend>(world: &mut World<B>, owner: OwnerId, draining: bool) -> Re
 pub(super) fn a_node_is_told_as_it_announced_itself<B: Backend>() {
     let mut world = World::<B>::new();
     let mut seen = world.reader.glance().unwrap().nodes;
-    let (came, announced) = (world.now, said("first"));
+    let (came, announced) = (world.now, announcement("first"));
     let until = |world: &World<B>| crate::world::later(world.now, LEASE);
     let me = Node { owner: ME, announced: announced.clone(), since: came, until: until(&world) };
     assert_eq!(announce(&mut world, ME, announced.clone()), std::slice::from_ref(&me));
     assert!(has_changed(&world, &mut seen));
     world.pass(Nanos::SECOND);
-    let you = Node { owner: YOU, announced: said("second"), since: world.now, until: until(&world) };
-    assert_eq!(announce(&mut world, YOU, said("second")), [me.clone(), you.clone()]);
+    let you = Node { owner: YOU, announced: announcement("second"), since: world.now, until: until(&world) };
+    assert_eq!(announce(&mut world, YOU, announcement("second")), [me.clone(), you.clone()]);
     assert!(has_changed(&world, &mut seen));
     let me = Node { until: until(&world), ..me };
     assert_eq!(announce(&mut world, ME, announced), [me, you]);
@@ -61,11 +61,11 @@ pub(super) fn a_node_is_told_as_it_announced_itself<B: Backend>() {
 pub(super) fn a_node_may_say_something_else_of_itself<B: Backend>() {
     let mut world = World::<B>::new();
     let since = world.now;
-    announce(&mut world, ME, said("first"));
+    announce(&mut world, ME, announcement("first"));
     let mut seen = world.reader.glance().unwrap().nodes;
     world.pass(Nanos::SECOND);
     let unable = Arc::new(BTreeSet::from([LaneId(3), LaneId(1), LaneId(70_000)]));
-    let announced = Announcement { address: None, unable, ..said("other") };
+    let announced = Announcement { address: None, unable, ..announcement("other") };
     let nodes = announce(&mut world, ME, announced.clone());
     assert_eq!((&nodes[0].announced, nodes[0].since), (&announced, since));
     assert!(has_changed(&world, &mut seen));
@@ -76,7 +76,7 @@ pub(super) fn who_only_owns_is_no_node<B: Backend>() {
     world.own_lane(WIDE);
     world.renew(ME);
     assert_eq!(world.reader.nodes().unwrap().all, []);
-    announce(&mut world, ME, said("first"));
+    announce(&mut world, ME, announcement("first"));
     world.pass(ALMOST);
     world.renew(ME);
     assert!(world.reader.nodes().unwrap().all[0].lives(crate::world::later(world.now, ALMOST)));
@@ -84,34 +84,34 @@ pub(super) fn who_only_owns_is_no_node<B: Backend>() {
 
 pub(super) fn a_node_lives_until_its_lease_ends_and_has_come_anew_after_that<B: Backend>() {
     let mut world = World::<B>::new();
-    announce(&mut world, ME, said("first"));
+    announce(&mut world, ME, announcement("first"));
     world.pass(ALMOST);
     assert!(world.reader.nodes().unwrap().all[0].lives(world.now));
     world.pass(Nanos(1));
     assert!(!world.reader.nodes().unwrap().all[0].lives(world.now));
     let mut seen = world.reader.glance().unwrap().nodes;
-    let nodes = announce(&mut world, ME, said("first"));
+    let nodes = announce(&mut world, ME, announcement("first"));
     assert_eq!((nodes[0].since, nodes[0].lives(world.now)), (world.now, true));
     assert!(has_changed(&world, &mut seen));
 }
 
 pub(super) fn who_has_gone_is_no_node<B: Backend>() {
     let mut world = World::<B>::new();
-    announce(&mut world, ME, said("first"));
-    announce(&mut world, YOU, said("second"));
+    announce(&mut world, ME, announcement("first"));
+    announce(&mut world, YOU, announcement("second"));
     let lane = world.new_lane(WIDE);
     world.own(ME, lane);
     let mut seen = world.reader.glance().unwrap().nodes;
     world.one(Command::Retire(ME));
     assert!(has_changed(&world, &mut seen));
     assert_eq!(world.reader.nodes().unwrap().all.iter().map(|node| node.owner).collect::<Vec<_>>(), [YOU]);
-    assert_eq!(world.acquire(YOU, Which::All), [], "it keeps its lanes until it hands them back");
+    assert_eq!(world.acquire(YOU, LaneSelection::All), [], "it keeps its lanes until it hands them back");
     world.one(Command::Retire(ME));
     assert!(!has_changed(&world, &mut seen), "it was none any more");
     world.one(Command::Evict(YOU));
     assert!(has_changed(&world, &mut seen));
     assert_eq!(world.reader.nodes().unwrap().all, []);
-    announce(&mut world, YOU, said("second"));
+    announce(&mut world, YOU, announcement("second"));
     world.pass(LEASE);
     world.one(Command::Sweep(Sweep { max: 1 }));
     assert_eq!(world.reader.nodes().unwrap().all, []);
@@ -120,14 +120,14 @@ pub(super) fn who_has_gone_is_no_node<B: Backend>() {
 pub(super) fn an_operator_drains_a_node_and_lets_it_go_on<B: Backend>() {
     let mut world = World::<B>::new();
     assert_eq!(drain(&mut world, ME, true), Reply::Refused(Refusal::UnknownNode(ME)));
-    announce(&mut world, ME, said("first"));
+    announce(&mut world, ME, announcement("first"));
     let mut seen = world.reader.glance().unwrap().nodes;
     for draining in [true, false] {
         assert_eq!(drain(&mut world, ME, draining), Reply::Done);
         assert!(has_changed(&world, &mut seen));
         assert_eq!(drain(&mut world, ME, draining), Reply::Done);
         assert!(!has_changed(&world, &mut seen), "it was so already");
-        let nodes = announce(&mut world, ME, said("first"));
+        let nodes = announce(&mut world, ME, announcement("first"));
         assert_eq!(nodes[0].announced.draining, draining);
         assert_eq!(nodes[0].takes_lanes(), !draining);
     }
@@ -137,14 +137,14 @@ pub(super) fn an_operator_drains_a_node_and_lets_it_go_on<B: Backend>() {
 
 pub(super) fn a_node_that_was_forgotten_says_itself_that_it_drains<B: Backend>() {
     let mut world = World::<B>::new();
-    announce(&mut world, ME, said("first"));
+    announce(&mut world, ME, announcement("first"));
     world.pass(LEASE);
     world.one(Command::Sweep(Sweep { max: 1 }));
-    let nodes = announce(&mut world, ME, Announcement { draining: true, ..said("first") });
+    let nodes = announce(&mut world, ME, Announcement { draining: true, ..announcement("first") });
     assert!(nodes[0].announced.draining);
     // From then on the operator's drain state counts.
     drain(&mut world, ME, false);
-    let nodes = announce(&mut world, ME, Announcement { draining: true, ..said("first") });
+    let nodes = announce(&mut world, ME, Announcement { draining: true, ..announcement("first") });
     assert!(!nodes[0].announced.draining);
 }
 
@@ -152,23 +152,23 @@ pub(super) fn who_asks_for_its_own_gets_no_lane_of_another<B: Backend>() {
     let mut world = World::<B>::new();
     let lanes: Vec<LaneId> = (0..20).map(|_| world.new_lane(WIDE)).collect();
     world.emit(&lanes);
-    announce(&mut world, ME, said("first"));
-    let nodes = announce(&mut world, YOU, said("second"));
+    announce(&mut world, ME, announcement("first"));
+    let nodes = announce(&mut world, YOU, announcement("second"));
     let homes = Arc::new(Homes::among(&nodes, world.now));
     let of = |owner| lanes.iter().copied().filter(|lane| homes.is_home(*lane, owner)).collect::<Vec<_>>();
     assert!(of(ME).len() > 3 && of(YOU).len() > 3, "{homes:?}");
-    let mut ask = |owner, which: Which, max| {
+    let mut ask = |owner, which: LaneSelection, max| {
         let homes = Some(Arc::clone(&homes));
         let reply = world.one(Command::Acquire(Acquire { owner, lease: LEASE, which, homes, max }));
         let Reply::Acquired(taken) = reply else { panic!("{reply:?}") };
         taken.iter().map(|taken| taken.lane).collect::<Vec<_>>()
     };
     // Other nodes' lanes lie between.
-    assert_eq!(ask(ME, Which::WithWork { after: LaneId(0) }, 2), of(ME)[..2]);
-    assert_eq!(ask(ME, Which::WithWork { after: of(ME)[1] }, 1_000), of(ME)[2..]);
-    assert_eq!(ask(YOU, Which::These(of(ME)), 1_000), []);
-    assert_eq!(ask(YOU, Which::These(lanes.clone()), 3), of(YOU)[..3]);
-    assert_eq!(ask(YOU, Which::All, 1_000), of(YOU)[3..]);
+    assert_eq!(ask(ME, LaneSelection::WithWork { after: LaneId(0) }, 2), of(ME)[..2]);
+    assert_eq!(ask(ME, LaneSelection::WithWork { after: of(ME)[1] }, 1_000), of(ME)[2..]);
+    assert_eq!(ask(YOU, LaneSelection::These(of(ME)), 1_000), []);
+    assert_eq!(ask(YOU, LaneSelection::These(lanes.clone()), 3), of(YOU)[..3]);
+    assert_eq!(ask(YOU, LaneSelection::All, 1_000), of(YOU)[3..]);
 }
 
 pub(super) fn a_lane_that_is_handed_back_is_noticed<B: Backend>() {

@@ -1,11 +1,11 @@
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use hookproof_sender::store::Command;
 use hookproof_sender::store::command::{
-    Attempt, AttemptOutcome, Dead, Fate, Reason, Redrive, Settlement, Shed, Which,
+    Attempt, AttemptOutcome, Dead, Fate, LaneSelection, Reason, Redrive, Settlement, Shed,
 };
 use hookproof_sender::store::lane::LaneState;
 use hookproof_sender::store::paging::{Cursor, Page};
-use hookproof_sender::store::read::{Filter, Place, ReadError, Whom, Work};
+use hookproof_sender::store::read::{Filter, Place, ReadError, SubscriberRef, Work};
 
 use crate::world::{Backend, LEASE, ME, WIDE, World, YOU, later};
 
@@ -331,7 +331,7 @@ pub(super) fn owners_are_listed<B: Backend>() {
     world.pass(LEASE);
     world.one(Command::Sweep(hookproof_sender::store::command::Sweep { max: 1 }));
     assert_eq!(world.reader.owners().unwrap().len(), 1);
-    assert_eq!(world.acquire(YOU, Which::All).len(), 2);
+    assert_eq!(world.acquire(YOU, LaneSelection::All).len(), 2);
 }
 
 pub(super) fn a_text_with_a_character_zero_is_known_to_nobody<B: Backend>() {
@@ -339,8 +339,8 @@ pub(super) fn a_text_with_a_character_zero_is_known_to_nobody<B: Backend>() {
     let (lane, _) = world.own_lane(WIDE);
     world.emit_one(lane);
     for text in ["\0", "s1\0", "\0sub_s1", "e2\0"] {
-        assert_eq!(world.reader.subscriber(&Whom::Id(text.into())).unwrap(), None);
-        assert_eq!(world.reader.subscriber(&Whom::Name(text.into())).unwrap(), None);
+        assert_eq!(world.reader.subscriber(&SubscriberRef::Id(text.into())).unwrap(), None);
+        assert_eq!(world.reader.subscriber(&SubscriberRef::Name(text.into())).unwrap(), None);
         assert_eq!(world.reader.deliveries_of_event(text, None, 10).unwrap().items, []);
         assert_eq!(world.reader.lanes_in_part(text).unwrap(), []);
     }

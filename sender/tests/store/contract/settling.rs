@@ -1,7 +1,7 @@
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos};
 use hookproof_sender::store::Command;
 use hookproof_sender::store::command::{
-    Attempt, AttemptOutcome, Dead, Fate, Forget, Reason, Settlement, Shed, Which,
+    Attempt, AttemptOutcome, Dead, Fate, Forget, LaneSelection, Reason, Settlement, Shed,
 };
 use hookproof_sender::store::lane::LaneState;
 use hookproof_sender::store::read::Place;
@@ -83,7 +83,7 @@ fn late<B: Backend>(fate: Fate) -> (SettleResult, Option<Place>, u64) {
     let delivery = world.emit_one(lane);
     world.claim(lane, term);
     world.pass(LEASE);
-    world.backend.store().commit(world.now, &[acquire(YOU, Which::All)]).unwrap();
+    world.backend.store().commit(world.now, &[acquire(YOU, LaneSelection::All)]).unwrap();
     let result = world.settle(lane, term, delivery, fate);
     let attempts = world.reader.attempts_of(delivery).unwrap().len();
     (result, world.place(delivery), attempts.try_into().unwrap())
@@ -212,7 +212,7 @@ pub(super) fn who_has_lost_a_lane_disables_nothing<B: Backend>() {
     let delivery = world.emit_one(lane);
     world.claim(lane, term);
     world.pass(LEASE);
-    world.backend.store().commit(world.now, &[acquire(YOU, Which::All)]).unwrap();
+    world.backend.store().commit(world.now, &[acquire(YOU, LaneSelection::All)]).unwrap();
     let gone = Fate::Dead(Reason::Gone);
     assert_eq!(world.settle(lane, term, delivery, gone), SettleResult::Stale);
     assert_eq!(world.settle(lane, term, DeliveryId(4_711), gone), SettleResult::Absent);

@@ -2,7 +2,7 @@ use hookproof_sender::engine::{LaneId, Nanos, StoreTime};
 use hookproof_sender::sign::Keys;
 use hookproof_sender::store::command::{Change, Dead, Purge, Reason, Redrive, Rotate, Sweep};
 use hookproof_sender::store::lane::{Bounds, LaneState, Secret, WhenFull};
-use hookproof_sender::store::read::Whom;
+use hookproof_sender::store::read::SubscriberRef;
 use hookproof_sender::store::reply::Swept;
 use hookproof_sender::store::{Command, Refusal, Reply};
 
@@ -12,7 +12,10 @@ fn add<B: Backend>(world: &mut World<B>, name: &str) -> Reply {
     world.one(Command::Subscribe(subscribe(name, WIDE)))
 }
 
-fn read<B: Backend>(world: &World<B>, whom: Whom) -> Option<hookproof_sender::store::read::Subscriber> {
+fn read<B: Backend>(
+    world: &World<B>,
+    whom: SubscriberRef,
+) -> Option<hookproof_sender::store::read::Subscriber> {
     world.reader.subscriber(&whom).unwrap()
 }
 
@@ -36,15 +39,15 @@ pub(super) fn a_subscriber_reads_as_it_was_written<B: Backend>() {
     let mut world = World::<B>::new();
     let bounds = Bounds { rows_max: 7, bytes_max: u64::MAX, when_full: WhenFull::ShedOldest };
     let Reply::Subscribed { lane } = world.one(Command::Subscribe(subscribe("ä", bounds))) else { panic!() };
-    let found = read(&world, Whom::Lane(lane)).unwrap();
+    let found = read(&world, SubscriberRef::Lane(lane)).unwrap();
     assert_eq!((&*found.id, &*found.name, &*found.url), ("sub_ä", "ä", "https://partner.example/hook"));
     assert_eq!((&*found.patterns, &*found.settings), (r#"["video.*"]"#, r#"{"rate":"5/s"}"#));
     assert_eq!((found.state, found.version, found.created), (LaneState::Active, 1, world.now));
     assert_eq!((found.bounds.rows_max, found.bounds.when_full), (7, WhenFull::ShedOldest));
     assert!(found.bounds.bytes_max >= 1 << 62, "as good as boundless");
-    assert_eq!(read(&world, Whom::Id("sub_ä".into())).as_ref(), Some(&found));
-    assert_eq!(read(&world, Whom::Name("ä".into())).as_ref(), Some(&found));
-    assert_eq!(read(&world, Whom::Name("sub_ä".into())), None);
+    assert_eq!(read(&world, SubscriberRef::Id("sub_ä".into())).as_ref(), Some(&found));
+    assert_eq!(read(&world, SubscriberRef::Name("ä".into())).as_ref(), Some(&found));
+    assert_eq!(read(&world, SubscriberRef::Name("sub_ä".into())), None);
 }
 
 pub(super) fn names_and_ids_are_unique<B: Backend>() {
@@ -64,7 +67,7 @@ pub(super) fn a_removed_name_is_free_again<B: Backend>() {
     let mut world = World::<B>::new();
     let Reply::Subscribed { lane } = add(&mut world, "a") else { panic!() };
     world.one(Command::Remove(lane));
-    assert_eq!(read(&world, Whom::Name("a".into())), None);
+    assert_eq!(read(&world, SubscriberRef::Name("a".into())), None);
     let mut heir = subscribe("a", WIDE);
     heir.id = "sub_heir".into();
     let Reply::Subscribed { lane: other } = world.one(Command::Subscribe(heir)) else { panic!() };
@@ -90,7 +93,7 @@ pub(super) fn a_change_makes_a_new_roster<B: Backend>() {
         assert_eq!(next, roster + 1);
         roster = next;
     }
-    let found = read(&world, Whom::Lane(lane)).unwrap();
+    let found = read(&world, SubscriberRef::Lane(lane)).unwrap();
     assert_eq!((&*found.url, &*found.patterns, &*found.settings), ("https://elsewhere.example/", "[]", "{}"));
     assert_eq!((&*found.name, found.bounds.rows_max, found.state), ("new", 1, LaneState::Paused));
     assert_eq!(found.version, roster);
@@ -99,7 +102,7 @@ pub(super) fn a_change_makes_a_new_roster<B: Backend>() {
 pub(super) fn a_change_of_what_has_changed_is_refused<B: Backend>() {
     let mut world = World::<B>::new();
     let lane = world.new_lane(WIDE);
-    let read_version = read(&world, Whom::Lane(lane)).unwrap().version;
+    let read_version = read(&world, SubscriberRef::Lane(lane)).unwrap().version;
     let pause = Change { version: Some(read_version), state: Some(LaneState::Paused), ..Change::of(lane) };
     assert_eq!(world.change(pause.clone()), Reply::Done);
     let conflict = Refusal::VersionConflict { expected: read_version, found: read_version + 1 };

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use hookproof_sender::store::command::{
-    Acquire, AttemptOutcome, Change, Claim, Dead, Emit, Fate, Forget, Persist, Reason, Redrive, Renew,
-    Settlement, Subscribe, Sweep, Target, Which,
+    Acquire, AttemptOutcome, Change, Claim, Dead, Emit, Fate, Forget, LaneSelection, Persist, Reason,
+    Redrive, Renew, Settlement, Subscribe, Sweep, Target,
 };
 use hookproof_sender::store::lane::{Bounds, Counts, LaneState, Limits, OwnerId, WhenFull};
 use hookproof_sender::store::node::Nodes;
@@ -18,7 +18,7 @@ use hookproof_sender::store::{Command, Refusal, Reply};
 use crate::world::later;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Where {
+enum DeliveryPlace {
     Waiting,
     Delivered,
     Dead,
@@ -33,7 +33,7 @@ struct Delivery {
     kind: std::sync::Arc<str>,
     received: StoreTime,
     body: hookproof_sender::store::command::Body,
-    place: Where,
+    place: DeliveryPlace,
     attempts: u32,
     at: StoreTime,
     expires: StoreTime,
@@ -125,7 +125,7 @@ impl Model {
         self.roster
     }
 
-    pub(crate) fn told(&self) -> u64 {
+    pub(crate) fn reported_count(&self) -> u64 {
         self.told.len().try_into().unwrap()
     }
 
@@ -149,32 +149,37 @@ impl Model {
         self.lanes.get(&lane).map_or(Term(0), |lane| lane.term)
     }
 
-    fn of(&self, lane: Option<LaneId>, place: Where) -> impl Iterator<Item = (DeliveryId, &Delivery)> {
+    fn of(
+        &self,
+        lane: Option<LaneId>,
+        place: DeliveryPlace,
+    ) -> impl Iterator<Item = (DeliveryId, &Delivery)> {
         let all = self.deliveries.iter().map(|(id, delivery)| (*id, delivery));
         all.filter(move |(_, found)| found.place == place && lane.is_none_or(|lane| lane == found.lane))
     }
 
-    fn number(&self, lane: Option<LaneId>, place: Where) -> u64 {
+    fn number(&self, lane: Option<LaneId>, place: DeliveryPlace) -> u64 {
         self.of(lane, place).count().try_into().unwrap()
     }
 
     fn bytes(&self, lane: Option<LaneId>) -> u64 {
-        self.of(lane, Where::Waiting).map(|(_, delivery)| delivery.size()).sum()
+        self.of(lane, DeliveryPlace::Waiting).map(|(_, delivery)| delivery.size()).sum()
     }
 
     pub(crate) fn counts(&self, lane: LaneId) -> Counts {
         let number = |place| self.number(Some(lane), place);
         let all = self.deliveries.values().filter(|delivery| delivery.lane == lane);
-        let retrying = self.of(Some(lane), Where::Waiting).filter(|(_, delivery)| delivery.attempts > 0);
+        let retrying =
+            self.of(Some(lane), DeliveryPlace::Waiting).filter(|(_, delivery)| delivery.attempts > 0);
         Counts {
             accepted: all.count().try_into().unwrap(),
-            delivered: number(Where::Delivered),
-            dead: number(Where::Dead) + number(Where::Forgotten),
-            coalesced: number(Where::Coalesced),
-            waiting: number(Where::Waiting),
+            delivered: number(DeliveryPlace::Delivered),
+            dead: number(DeliveryPlace::Dead) + number(DeliveryPlace::Forgotten),
+            coalesced: number(DeliveryPlace::Coalesced),
+            waiting: number(DeliveryPlace::Waiting),
             waiting_bytes: self.bytes(Some(lane)),
             retrying: retrying.count().try_into().unwrap(),
-            dead_kept: number(Where::Dead),
+            dead_kept: number(DeliveryPlace::Dead),
             failed_attempts: self.lanes[&lane].failed,
             latency_us: self.lanes[&lane].latency_us,
         }
@@ -182,7 +187,7 @@ impl Model {
 
     pub(crate) fn queue(&self, lane: LaneId) -> Vec<u64> {
         let mut queue: Vec<_> =
-            self.of(Some(lane), Where::Waiting).map(|(id, found)| (found.at, id)).collect();
+            self.of(Some(lane), DeliveryPlace::Waiting).map(|(id, found)| (found.at, id)).collect();
         queue.sort();
         queue.iter().map(|(_, id)| id.0).collect()
     }
@@ -294,7 +299,7 @@ impl Model {
         let mut times = BTreeMap::new();
         for older in routes.iter().filter_map(|route| route.ok().flatten()) {
             times.insert(older, self.deliveries[&older].at);
-            self.settle_as(older, Where::Coalesced);
+            self.settle_as(older, DeliveryPlace::Coalesced);
         }
         let mut emitted = Emitted { targets: Vec::new(), shed: 0 };
         for (target, route) in emit.targets.iter().zip(routes) {
@@ -314,18 +319,18 @@ impl Model {
         Ok(emitted)
     }
 
-    fn kept(&self) -> impl Iterator<Item = &Delivery> {
-        self.deliveries.values().filter(|delivery| delivery.place != Where::Forgotten)
+    fn retained(&self) -> impl Iterator<Item = &Delivery> {
+        self.deliveries.values().filter(|delivery| delivery.place != DeliveryPlace::Forgotten)
     }
 
     fn was_taken_in_part(&self, id: &str) -> bool {
-        self.kept().any(|delivery| *delivery.event == *id && delivery.in_part)
+        self.retained().any(|delivery| *delivery.event == *id && delivery.in_part)
     }
 
     fn served(&self, emit: &Emit, target: &Target) -> bool {
         let (lane, since) = (target.lane, emit.received.0 - target.dedupe.0);
         let counts = |delivery: &Delivery| delivery.in_part || delivery.received.0 > since;
-        self.kept().any(|one| one.lane == lane && one.event == emit.id && counts(one))
+        self.retained().any(|one| one.lane == lane && one.event == emit.id && counts(one))
     }
 
     fn older(&self, hands: &Hands, emit: &Emit, target: &Target) -> Option<DeliveryId> {
@@ -335,7 +340,7 @@ impl Model {
             return None;
         }
         let mut found: Vec<_> = self
-            .of(Some(target.lane), Where::Waiting)
+            .of(Some(target.lane), DeliveryPlace::Waiting)
             .filter(|(_, found)| found.alike.as_ref() == Some(&alike.key))
             .filter(|(_, found)| found.attempts == 0 && found.at > self.now)
             .map(|(id, found)| (found.at, id))
@@ -347,7 +352,7 @@ impl Model {
     /// Counts as if only the refusing lanes got the event.
     fn full(&self, emit: &Emit, routes: &mut [Result<Option<DeliveryId>, Placed>]) -> Vec<FullLane> {
         let mut full = Vec::new();
-        let (mut total_rows, mut total_bytes) = (self.number(None, Where::Waiting), self.bytes(None));
+        let (mut total_rows, mut total_bytes) = (self.number(None, DeliveryPlace::Waiting), self.bytes(None));
         for (target, route) in emit.targets.iter().zip(routes) {
             let lane = target.lane;
             let Lane { bounds, .. } = self.lanes[&lane];
@@ -355,7 +360,7 @@ impl Model {
             let before = (total_rows, total_bytes);
             let (gone_rows, gone_bytes) = older.map_or((0, 0), |older| (1, self.deliveries[&older].size()));
             let size = u64::try_from(emit.bodies[target.body].bytes.len()).unwrap();
-            let rows = self.number(Some(lane), Where::Waiting) + 1 - gone_rows;
+            let rows = self.number(Some(lane), DeliveryPlace::Waiting) + 1 - gone_rows;
             let bytes = self.bytes(Some(lane)) + size - gone_bytes;
             let adds = size > gone_bytes;
             total_rows = total_rows + 1 - gone_rows;
@@ -401,7 +406,7 @@ impl Model {
             kind: emit.kind.clone(),
             received: emit.received,
             body,
-            place: Where::Waiting,
+            place: DeliveryPlace::Waiting,
             attempts: 0,
             at,
             expires: target.expires,
@@ -427,7 +432,8 @@ impl Model {
             return false;
         }
         let Lane { bounds, .. } = self.lanes[&lane];
-        let waits = |model: &Self, lane| (model.number(lane, Where::Waiting) + 1, model.bytes(lane) + size);
+        let waits =
+            |model: &Self, lane| (model.number(lane, DeliveryPlace::Waiting) + 1, model.bytes(lane) + size);
         loop {
             let (rows, bytes) = waits(self, Some(lane));
             if rows <= bounds.rows_max && bytes <= bounds.bytes_max {
@@ -445,15 +451,16 @@ impl Model {
             }
             let sheds = self.lanes.iter().filter(|(_, lane)| lane.bounds.when_full == WhenFull::ShedOldest);
             let payers = sheds.filter(|(id, _)| !self.free(hands, **id).is_empty());
-            let fullest =
-                payers.map(|(id, _)| (self.number(Some(*id), Where::Waiting), std::cmp::Reverse(*id))).max();
+            let fullest = payers
+                .map(|(id, _)| (self.number(Some(*id), DeliveryPlace::Waiting), std::cmp::Reverse(*id)))
+                .max();
             let Some((_, std::cmp::Reverse(payer))) = fullest else { return false };
             self.bury(self.free(hands, payer)[0]);
             *shed += 1;
         }
     }
 
-    fn settle_as(&mut self, delivery: DeliveryId, place: Where) {
+    fn settle_as(&mut self, delivery: DeliveryId, place: DeliveryPlace) {
         let now = self.now;
         let delivery = self.deliveries.get_mut(&delivery).unwrap();
         delivery.place = place;
@@ -461,12 +468,12 @@ impl Model {
     }
 
     fn bury(&mut self, delivery: DeliveryId) {
-        self.settle_as(delivery, Where::Dead);
+        self.settle_as(delivery, DeliveryPlace::Dead);
         let lane = self.deliveries[&delivery].lane;
         for (lane, max) in [(Some(lane), self.limits.dead_per_lane_max), (None, self.limits.dead_max)] {
-            if self.number(lane, Where::Dead) > max {
-                let oldest = self.of(lane, Where::Dead).next().unwrap().0;
-                self.deliveries.get_mut(&oldest).unwrap().place = Where::Forgotten;
+            if self.number(lane, DeliveryPlace::Dead) > max {
+                let oldest = self.of(lane, DeliveryPlace::Dead).next().unwrap().0;
+                self.deliveries.get_mut(&oldest).unwrap().place = DeliveryPlace::Forgotten;
             }
         }
     }
@@ -527,18 +534,21 @@ impl Model {
                 lane.failed += 1;
             }
         }
-        let found = self.deliveries.get_mut(&delivery).filter(|found| found.place != Where::Forgotten);
+        let found =
+            self.deliveries.get_mut(&delivery).filter(|found| found.place != DeliveryPlace::Forgotten);
         let Some(found) = found.filter(|found| found.lane == id) else { return SettleResult::Absent };
         match told.fate {
             Fate::Released => SettleResult::Applied,
-            Fate::Delivered if found.place == Where::Delivered => SettleResult::Absent,
+            Fate::Delivered if found.place == DeliveryPlace::Delivered => SettleResult::Absent,
             Fate::Delivered => {
                 found.attempts = found.attempts.max(told.attempts);
-                self.settle_as(delivery, Where::Delivered);
+                self.settle_as(delivery, DeliveryPlace::Delivered);
                 SettleResult::Applied
             }
             Fate::Retry { .. } | Fate::Dead(_) if !current => SettleResult::Stale,
-            Fate::Retry { .. } | Fate::Dead(_) if found.place != Where::Waiting => SettleResult::Absent,
+            Fate::Retry { .. } | Fate::Dead(_) if found.place != DeliveryPlace::Waiting => {
+                SettleResult::Absent
+            }
             Fate::Retry { due } => {
                 (found.attempts, found.at) = (told.attempts, due);
                 SettleResult::Applied
@@ -559,12 +569,12 @@ impl Model {
             lane.state != LaneState::Removed && lane.owner.is_none_or(|owner| owner != me && expired(&owner))
         };
         let mut wanted: Vec<LaneId> = match &acquire.which {
-            Which::These(lanes) => lanes.clone(),
-            Which::All => self.lanes.keys().copied().collect(),
-            Which::WithWork { after } => {
+            LaneSelection::These(lanes) => lanes.clone(),
+            LaneSelection::All => self.lanes.keys().copied().collect(),
+            LaneSelection::WithWork { after } => {
                 let active = self.lanes.iter().filter(|(_, lane)| lane.state == LaneState::Active);
                 let behind = active.map(|(id, _)| *id).filter(|id| id > after);
-                behind.filter(|id| self.number(Some(*id), Where::Waiting) > 0).collect()
+                behind.filter(|id| self.number(Some(*id), DeliveryPlace::Waiting) > 0).collect()
             }
         };
         let mut seen = BTreeSet::new();
@@ -638,7 +648,7 @@ impl Model {
     fn sweep(&mut self, hands: &Hands, sweep: Sweep) -> Swept {
         let max = usize::try_from(sweep.max).unwrap();
         let mut expired: Vec<_> = self
-            .of(None, Where::Waiting)
+            .of(None, DeliveryPlace::Waiting)
             .filter(|(id, found)| found.expires <= self.now && !hands.has(found.lane, *id))
             .map(|(id, found)| (found.expires, id))
             .collect();
@@ -669,7 +679,7 @@ impl Model {
             Dead::Of(lane) => Some(*lane),
             Dead::These(_) => unreachable!("not among the wishes"),
         };
-        self.of(lane, Where::Dead).map(|(id, _)| id).take(usize::try_from(max).unwrap()).collect()
+        self.of(lane, DeliveryPlace::Dead).map(|(id, _)| id).take(usize::try_from(max).unwrap()).collect()
     }
 
     fn redrive(&mut self, redrive: &Redrive) -> Redriven {
@@ -681,7 +691,7 @@ impl Model {
             let (lane, size) = (self.deliveries[&letter].lane, self.deliveries[&letter].size());
             let Lane { bounds, state, .. } = self.lanes[&lane];
             let fits = |id, rows_max: u64, bytes_max: u64| {
-                let (rows, bytes) = (self.number(id, Where::Waiting), self.bytes(id));
+                let (rows, bytes) = (self.number(id, DeliveryPlace::Waiting), self.bytes(id));
                 rows < rows_max && (bytes + size <= bytes_max || (id.is_none() && size == 0))
             };
             let room = fits(Some(lane), bounds.rows_max, bounds.bytes_max)
@@ -692,7 +702,7 @@ impl Model {
             }
             let now = self.now;
             let found = self.deliveries.get_mut(&letter).unwrap();
-            (found.place, found.attempts, found.at, found.alike) = (Where::Waiting, 0, now, None);
+            (found.place, found.attempts, found.at, found.alike) = (DeliveryPlace::Waiting, 0, now, None);
             found.expires = later(now, found.ttl);
             redriven.rows.push((lane, letter));
         }
@@ -702,7 +712,7 @@ impl Model {
     fn forget(&mut self, forget: &Forget) -> Reply {
         let letters = self.letters(&forget.which, forget.max);
         for letter in &letters {
-            self.deliveries.get_mut(letter).unwrap().place = Where::Forgotten;
+            self.deliveries.get_mut(letter).unwrap().place = DeliveryPlace::Forgotten;
         }
         let full_page = letters.len() == usize::try_from(forget.max).unwrap();
         let rows = letters.len().try_into().unwrap();

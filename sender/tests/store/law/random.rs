@@ -3,8 +3,8 @@
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use hookproof_sender::store::Command;
 use hookproof_sender::store::command::{
-    Acquire, Attempt, AttemptOutcome, Change, Claim, Coalesce, Dead, Emit, Fate, Forget, Persist, Reason,
-    Redrive, Renew, Settlement, Shed, Sweep, Target, Which,
+    Acquire, Attempt, AttemptOutcome, Change, Claim, Coalesce, Dead, Emit, Fate, Forget, LaneSelection,
+    Persist, Reason, Redrive, Renew, Settlement, Shed, Sweep, Target,
 };
 use hookproof_sender::store::lane::{Bounds, LaneState, Limits, OwnerId, WhenFull};
 use proptest::collection::vec;
@@ -34,7 +34,7 @@ const WANTED: [&str; 5] =
     [r#"["*"]"#, r#"["k"]"#, r#"["x", "video.*"]"#, r#"["video", "kk"]"#, "no patterns"];
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct How {
+pub(crate) struct EmitOptions {
     atomic: bool,
     withheld: bool,
     kind: &'static str,
@@ -45,20 +45,63 @@ pub(crate) struct How {
 /// The state is not known yet.
 #[derive(Clone, Debug)]
 pub(crate) enum Wish {
-    Emit { lanes: Vec<u64>, bytes: usize, alike: Option<u8>, again: Option<u64>, times: (u64, u64), how: How },
-    Claim { lane: u64, max: u32, bytes_max: u64, late: bool },
-    Settle { picks: Vec<(prop::sample::Index, Fate, bool)> },
-    Acquire { which: u8, max: u32 },
+    Emit {
+        lanes: Vec<u64>,
+        bytes: usize,
+        alike: Option<u8>,
+        again: Option<u64>,
+        times: (u64, u64),
+        how: EmitOptions,
+    },
+    Claim {
+        lane: u64,
+        max: u32,
+        bytes_max: u64,
+        late: bool,
+    },
+    Settle {
+        picks: Vec<(prop::sample::Index, Fate, bool)>,
+    },
+    Acquire {
+        which: u8,
+        max: u32,
+    },
     Renew,
-    Persist { lane: u64, hand_back: bool, late: bool },
-    Redrive { lane: Option<u64>, max: u32 },
-    Forget { lane: Option<u64>, max: u32 },
-    Shed { lane: u64, max: u32 },
-    Sweep { max: u32 },
-    Bounds { lane: u64, bounds: Bounds },
-    State { lane: u64, state: LaneState },
-    Patterns { lane: u64, patterns: &'static str },
-    Remove { lane: u64 },
+    Persist {
+        lane: u64,
+        hand_back: bool,
+        late: bool,
+    },
+    Redrive {
+        lane: Option<u64>,
+        max: u32,
+    },
+    Forget {
+        lane: Option<u64>,
+        max: u32,
+    },
+    Shed {
+        lane: u64,
+        max: u32,
+    },
+    Sweep {
+        max: u32,
+    },
+    Bounds {
+        lane: u64,
+        bounds: Bounds,
+    },
+    State {
+        lane: u64,
+        state: LaneState,
+    },
+    Patterns {
+        lane: u64,
+        patterns: &'static str,
+    },
+    Remove {
+        lane: u64,
+    },
 }
 
 pub(crate) fn limits() -> impl Strategy<Value = Limits> {
@@ -187,10 +230,15 @@ fn bounds() -> impl Strategy<Value = Bounds> {
     })
 }
 
-fn how() -> impl Strategy<Value = How> {
+fn how() -> impl Strategy<Value = EmitOptions> {
     let (kind, behind) = (prop::sample::select(KINDS.to_vec()), weighted(0.2, 1..4_u64));
     (prop::bool::weighted(0.3), prop::bool::weighted(0.1), kind, behind).prop_map(
-        |(atomic, withheld, kind, behind)| How { atomic, withheld, kind, behind: behind.unwrap_or(0) },
+        |(atomic, withheld, kind, behind)| EmitOptions {
+            atomic,
+            withheld,
+            kind,
+            behind: behind.unwrap_or(0),
+        },
     )
 }
 
@@ -239,7 +287,7 @@ impl Wish {
         match self {
             Self::Emit { lanes, bytes, alike, again, times, how } => {
                 let emit = emit(model, lanes, *bytes, *alike, *again, *times);
-                let How { atomic, withheld, kind, behind } = *how;
+                let EmitOptions { atomic, withheld, kind, behind } = *how;
                 let roster = emit.roster.saturating_sub(behind);
                 Command::Emit(Emit { roster, kind: kind.into(), atomic, withheld, ..emit })
             }
@@ -250,9 +298,9 @@ impl Wish {
             Self::Settle { picks } => Command::Settle(settlements(model, hands, picks)),
             Self::Acquire { which, max } => {
                 let which = match which {
-                    0 => Which::WithWork { after: LaneId(*max as u64 % 3) },
-                    1 => Which::All,
-                    _ => Which::These(vec![LaneId(2), LaneId(1), LaneId(2), LaneId(77)]),
+                    0 => LaneSelection::WithWork { after: LaneId(*max as u64 % 3) },
+                    1 => LaneSelection::All,
+                    _ => LaneSelection::These(vec![LaneId(2), LaneId(1), LaneId(2), LaneId(77)]),
                 };
                 Command::Acquire(Acquire { owner, lease: LEASE, which, homes: None, max: *max })
             }
@@ -345,7 +393,7 @@ fn settlements(model: &Model, hands: &Hands, picks: &[(prop::sample::Index, Fate
                 if *fate == Fate::Delivered { AttemptOutcome::Delivered } else { AttemptOutcome::Silent };
             let attempt = (*fate != Fate::Released).then(|| Attempt {
                 // Unique by the delivery, and the number of earlier settlements.
-                at: StoreTime(model.now.0 + model.told()),
+                at: StoreTime(model.now.0 + model.reported_count()),
                 latency: Nanos::from_millis(3),
                 outcome,
                 status: None,

@@ -13,7 +13,7 @@
 //! deadline that it may have missed it informed nobody. Neither did an answer that was not recorded before a
 //! kill.
 
-use super::{Asked, has};
+use super::{RequestedPause, has};
 use crate::check::evidence::{Delivery, Evidence, Lane};
 use crate::check::verdict::{Finding, Tally, show};
 use crate::check::{Check, Stall, WallClock};
@@ -21,7 +21,7 @@ use crate::entry::Severity;
 use crate::scenario::{RetryAfter, SECOND};
 use crate::trace::Lack;
 
-type Wanted = fn(u16, Asked) -> bool;
+type Wanted = fn(u16, RequestedPause) -> bool;
 
 pub(in crate::check) const AFTER_429: Check = Check {
     id: "retry.after-429",
@@ -41,7 +41,7 @@ pub(in crate::check) const AFTER_429: Check = Check {
 
 pub(in crate::check) fn judge_429(evidence: &Evidence<'_>) -> Finding {
     let has = has(evidence, |status, after| status == 429 && after.is_some_and(RetryAfter::is_plain));
-    judge(evidence, has, |status, asked| status == 429 && asked != Asked::Nonsense)
+    judge(evidence, has, |status, asked| status == 429 && asked != RequestedPause::Nonsense)
 }
 
 pub(in crate::check) const AFTER_503: Check = Check {
@@ -61,7 +61,7 @@ pub(in crate::check) const AFTER_503: Check = Check {
 
 pub(in crate::check) fn judge_503(evidence: &Evidence<'_>) -> Finding {
     let has = has(evidence, |status, after| status == 503 && after.is_some_and(RetryAfter::is_plain));
-    judge(evidence, has, |status, asked| status == 503 && asked != Asked::Nonsense)
+    judge(evidence, has, |status, asked| status == 503 && asked != RequestedPause::Nonsense)
 }
 
 pub(in crate::check) const AFTER_DATE: Check = Check {
@@ -81,7 +81,9 @@ pub(in crate::check) fn judge_date(evidence: &Evidence<'_>) -> Finding {
     let has = has(evidence, |status, after| {
         matches!(status, 429 | 503) && matches!(after, Some(RetryAfter::Date(_)))
     });
-    judge(evidence, has, |status, asked| matches!(status, 429 | 503) && matches!(asked, Asked::Date(_)))
+    judge(evidence, has, |status, asked| {
+        matches!(status, 429 | 503) && matches!(asked, RequestedPause::Date(_))
+    })
 }
 
 fn judge(evidence: &Evidence<'_>, has: bool, wanted: Wanted) -> Finding {
@@ -103,7 +105,7 @@ fn judge(evidence: &Evidence<'_>, has: bool, wanted: Wanted) -> Finding {
         tally.see();
         if came < until {
             let early = show(until - came);
-            let asked = evidence.asked(before).unwrap_or_default();
+            let asked = evidence.retry_after(before).unwrap_or_default();
             let what = format!("retried {early} before the end of Retry-After: {asked}");
             tally.broke(|| evidence.witness(delivery.lane, &[before, after], what));
         } else {
@@ -124,7 +126,7 @@ fn judge(evidence: &Evidence<'_>, has: bool, wanted: Wanted) -> Finding {
 
 fn until(evidence: &Evidence<'_>, delivery: &Delivery, n: u32, wanted: Wanted) -> Option<u64> {
     let exchange = evidence.exchange(n);
-    let (status, asked) = (exchange.status()?, Asked::read(evidence.asked(n)?));
+    let (status, asked) = (exchange.status()?, RequestedPause::read(evidence.retry_after(n)?));
     let cap = evidence.subscriber(delivery).retry.retry_after_cap.0;
     wanted(status, asked).then(|| asked.until(evidence, exchange, cap)).flatten()
 }
@@ -136,7 +138,7 @@ fn lateness(evidence: &Evidence<'_>, wanted: Wanted, tally: &mut Tally) -> Optio
         let attempts = evidence.attempts(delivery);
         let tried_again = attempts.windows(2).map(|pair| pair[0]);
         for n in tried_again {
-            let any = until(evidence, delivery, n, |_, asked| asked != Asked::Nonsense);
+            let any = until(evidence, delivery, n, |_, asked| asked != RequestedPause::Nonsense);
             let counts = until(evidence, delivery, n, wanted).is_some();
             let told = evidence.exchange(n).end;
             pauses.extend(any.map(|until| Pause { lane: delivery.lane, told, until, n, counts }));
@@ -180,7 +182,9 @@ fn late(evidence: &Evidence<'_>, lane: &Lane<'_>, pause: &Pause, tally: &mut Tal
     {
         return None;
     }
-    let dated = evidence.asked(pause.n).is_some_and(|text| matches!(Asked::read(text), Asked::Date(_)));
+    let dated = evidence
+        .retry_after(pause.n)
+        .is_some_and(|text| matches!(RequestedPause::read(text), RequestedPause::Date(_)));
     let late = (came - pause.until).saturating_sub(if dated { SECOND } else { 0 });
     if late > evidence.scenario.expect.retry_after_late.0.saturating_add(contract_wait(lane)) {
         let what = format!("the next request came {} after the end of the pause", show(late));
@@ -200,7 +204,7 @@ fn a_breaker_may_hold(evidence: &Evidence<'_>, lane: &Lane<'_>, pause: &Pause, c
     let taken = ended().filter(|n| evidence.exchange(**n).is_delivered() && end(n) < pause.told);
     let taken = taken.map(end).max().unwrap_or(0);
     ended().any(|n| {
-        let failed = !evidence.exchange(*n).is_delivered() && evidence.told(*n).is_none();
+        let failed = !evidence.exchange(*n).is_delivered() && evidence.requested_pause(*n).is_none();
         failed && end(n) > taken
     })
 }

@@ -4,7 +4,7 @@
 //! Requests that left before the sender read the answer have `retry_after_late` to arrive. A pause that was
 //! not recorded before a kill is lost.
 
-use super::{Asked, has};
+use super::{RequestedPause, has};
 use crate::check::evidence::Evidence;
 use crate::check::verdict::{Finding, Tally, show};
 use crate::check::{Check, Stall, WallClock};
@@ -34,7 +34,7 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     for (at, lane) in (0..).zip(&evidence.lanes) {
         let pause = |n: &u32| {
             let exchange = evidence.exchange(*n);
-            let asked = Asked::read(evidence.asked(*n)?);
+            let asked = RequestedPause::read(evidence.retry_after(*n)?);
             let until = asked.until(evidence, exchange, lane.subscriber.retry.retry_after_cap.0)?;
             let said =
                 matches!(exchange.status(), Some(429 | 503)).then_some(exchange.end.saturating_add(grace))?;

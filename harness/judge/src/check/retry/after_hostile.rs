@@ -6,7 +6,7 @@
 //! disk) restarts the wait, `takeover_within` after it.
 
 use super::after::contract_wait;
-use super::{Asked, has};
+use super::{RequestedPause, has};
 use crate::check::evidence::Evidence;
 use crate::check::verdict::{Finding, Tally, moment, show};
 use crate::check::{Check, Stall, WallClock};
@@ -40,7 +40,9 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
         let subscriber = evidence.subscriber(delivery);
         for (number, n) in (1..).zip(attempts) {
             let exchange = evidence.exchange(*n);
-            let hostile = evidence.asked(*n).is_some_and(|text| Asked::read(text) == Asked::Nonsense);
+            let hostile = evidence
+                .retry_after(*n)
+                .is_some_and(|text| RequestedPause::read(text) == RequestedPause::Nonsense);
             if !hostile || exchange.is_delivered() {
                 continue;
             }
@@ -55,7 +57,7 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
             }
             tally.see();
             if next.is_none_or(|next| next > by) {
-                let asked = evidence.asked(*n).unwrap_or_default();
+                let asked = evidence.retry_after(*n).unwrap_or_default();
                 let what =
                     format!("after Retry-After: {asked:?} no attempt within {}", show(by - exchange.end));
                 tally.broke(|| evidence.witness(delivery.lane, &[*n], what));

@@ -4,7 +4,7 @@
 //! (each gap uniform from 0 to base·2^(n−1)), four gaps sum to that little with a probability below (1/10)⁴ ÷
 //! (4!·64) < 10⁻⁷.
 
-use super::{Asked, has};
+use super::{RequestedPause, has};
 use crate::check::evidence::Evidence;
 use crate::check::verdict::{Finding, Tally, show};
 use crate::check::{Check, Stall, WallClock};
@@ -29,7 +29,7 @@ pub(in crate::check) const CHECK: Check = Check {
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     let zero = |_: u16, after: Option<&RetryAfter>| match after {
         Some(RetryAfter::Seconds(seconds)) => *seconds == 0,
-        Some(RetryAfter::Text(text)) => Asked::read(text) == Asked::Seconds(0),
+        Some(RetryAfter::Text(text)) => RequestedPause::read(text) == RequestedPause::Seconds(0),
         _ => false,
     };
     if !has(evidence, zero) {
@@ -38,7 +38,11 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     let mut tally = Tally::default();
     for delivery in &evidence.deliveries {
         let attempts = evidence.attempts(delivery);
-        let told = |n: &u32| evidence.asked(*n).is_some_and(|text| Asked::read(text) == Asked::Seconds(0));
+        let told = |n: &u32| {
+            evidence
+                .retry_after(*n)
+                .is_some_and(|text| RequestedPause::read(text) == RequestedPause::Seconds(0))
+        };
         if !attempts.iter().any(told) {
             continue;
         }

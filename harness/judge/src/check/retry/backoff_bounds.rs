@@ -56,7 +56,7 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     let failures = failures_in_a_row(evidence);
     for (delivery, number, before, after) in evidence.retries() {
         let (failed, next) = (evidence.exchange(before), evidence.exchange(after));
-        let told = evidence.told(before).is_some();
+        let told = evidence.requested_pause(before).is_some();
         let repeated = evidence.event(delivery).is_none_or(|event| event.offers > 1)
             || evidence.is_redriven(delivery, next.t);
         if failed.is_delivered() || told || repeated || evidence.may_be_forgotten(before) {

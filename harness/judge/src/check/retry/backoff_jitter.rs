@@ -103,7 +103,7 @@ fn is_no_draw(evidence: &Evidence<'_>, delivery: &Delivery, n: u32) -> bool {
         return true;
     }
     let exchange = evidence.exchange(n);
-    exchange.ended_by_peer() || exchange.is_delivered() || evidence.told(n).is_some()
+    exchange.ended_by_peer() || exchange.is_delivered() || evidence.requested_pause(n).is_some()
 }
 
 pub(in crate::check) const CHECK: Check = Check {

@@ -18,7 +18,7 @@ use crate::scenario::{Answer, Behaviour, RetryAfter, SECOND};
 
 /// A requested pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum RequestedPause {
     Seconds(u64),
     /// In Unix seconds.
     Date(u64),
@@ -29,7 +29,7 @@ pub enum Asked {
 /// A longer pause is an attack or a mistake: 31 days.
 const SECONDS_MAX: u64 = 31 * 86_400;
 
-impl Asked {
+impl RequestedPause {
     #[must_use]
     pub fn read(text: &str) -> Self {
         let text = text.trim();
@@ -66,9 +66,12 @@ impl Asked {
 
 impl Evidence<'_> {
     /// The valid `Retry-After` of an arrival's answer; only 429 and 503 request a pause.
-    pub(in crate::check) fn told(&self, n: u32) -> Option<Asked> {
+    pub(in crate::check) fn requested_pause(&self, n: u32) -> Option<RequestedPause> {
         let asks = matches!(self.exchange(n).status(), Some(429 | 503));
-        self.asked(n).filter(|_| asks).map(Asked::read).filter(|asked| *asked != Asked::Nonsense)
+        self.retry_after(n)
+            .filter(|_| asks)
+            .map(RequestedPause::read)
+            .filter(|asked| *asked != RequestedPause::Nonsense)
     }
 }
 
@@ -78,7 +81,7 @@ pub(in crate::check) fn told_until(evidence: &Evidence<'_>, lane: &Lane<'_>, bef
     let cap = lane.subscriber.retry.retry_after_cap.0;
     let asked = lane.arrivals.iter().filter_map(|n| {
         let exchange = evidence.exchange(*n);
-        let asked = Asked::read(evidence.asked(*n)?);
+        let asked = RequestedPause::read(evidence.retry_after(*n)?);
         (exchange.begun < before).then(|| asked.until(evidence, exchange, cap)).flatten()
     });
     asked.max().unwrap_or(0)
@@ -129,19 +132,19 @@ mod tests {
     #[test]
     fn seconds_dates_and_nonsense_are_told_apart() {
         let rows = [
-            ("3", Asked::Seconds(3)),
-            ("0", Asked::Seconds(0)),
-            ("Sun, 06 Nov 1994 08:49:37 GMT", Asked::Date(784_111_777)),
-            ("", Asked::Nonsense),
-            ("-5", Asked::Nonsense),
-            ("inf", Asked::Nonsense),
-            ("1e300", Asked::Nonsense),
-            ("100000000000000000000", Asked::Nonsense),
-            ("1.5", Asked::Nonsense),
-            ("Sun, 06 Nov 1994 08:49:37", Asked::Nonsense),
+            ("3", RequestedPause::Seconds(3)),
+            ("0", RequestedPause::Seconds(0)),
+            ("Sun, 06 Nov 1994 08:49:37 GMT", RequestedPause::Date(784_111_777)),
+            ("", RequestedPause::Nonsense),
+            ("-5", RequestedPause::Nonsense),
+            ("inf", RequestedPause::Nonsense),
+            ("1e300", RequestedPause::Nonsense),
+            ("100000000000000000000", RequestedPause::Nonsense),
+            ("1.5", RequestedPause::Nonsense),
+            ("Sun, 06 Nov 1994 08:49:37", RequestedPause::Nonsense),
         ];
         for (text, expected) in rows {
-            assert_eq!(Asked::read(text), expected, "{text:?}");
+            assert_eq!(RequestedPause::read(text), expected, "{text:?}");
         }
     }
 }

@@ -95,7 +95,7 @@ fn failures(evidence: &Evidence<'_>, tally: &mut Tally) {
                 .end
                 .saturating_add(retry.bounds(number).1)
                 .saturating_add(10 * crate::scenario::SECOND);
-            let idle = evidence.asked(*n).is_none() && evidence.subscriber(delivery).breaker.is_none();
+            let idle = evidence.retry_after(*n).is_none() && evidence.subscriber(delivery).breaker.is_none();
             let left = number < retry.attempts && attempts.len() == number as usize;
             if left && idle && enough < evidence.end && retry.ttl.0 > evidence.end {
                 entry.1 = entry.1.or(Some(*n));

@@ -147,7 +147,7 @@ fn recovered() -> Run {
 fn dated() -> Run {
     let mut run =
         Run::new("[[subscriber.behaviour]]\nlasts = \"2s\"\nanswer = 503\nretry_after_date = \"4s\"");
-    run.event(0, 1_000).request(0, 1_010, 503).told("Thu, 01 Jan 1970 00:00:05 GMT");
+    run.event(0, 1_000).request(0, 1_010, 503).retry_after("Thu, 01 Jan 1970 00:00:05 GMT");
     run.request(0, 5_010, 204);
     run
 }

@@ -7,7 +7,7 @@ pub(super) const ROWS: [Row; 11] = [
     Row {
         check: "retry.after-429",
         broken: "told to come back in two seconds, a delivery comes back in a tenth of one",
-        good: || told(429),
+        good: || run_with_retry_after(429),
         breaks: |run| {
             run.moved(1, 1_110);
         },
@@ -15,7 +15,7 @@ pub(super) const ROWS: [Row; 11] = [
     Row {
         check: "retry.after-503",
         broken: "an endpoint is left alone for five seconds longer than it asked for",
-        good: || told(503),
+        good: || run_with_retry_after(503),
         breaks: |run| {
             run.moved(1, 8_010);
         },
@@ -24,7 +24,7 @@ pub(super) const ROWS: [Row; 11] = [
         check: "retry.after-endpoint",
         broken: "another delivery comes inside the pause that an endpoint asked for",
         good: || {
-            let mut run = told(429);
+            let mut run = run_with_retry_after(429);
             run.event(1, 2_000).request(1, 3_020, 204);
             run
         },
@@ -109,10 +109,10 @@ const SAMPLES: u64 = 210;
 /// The longest first delay, in milliseconds.
 const BASE: u64 = 10_000;
 
-fn told(status: u16) -> Run {
+fn run_with_retry_after(status: u16) -> Run {
     let more = format!("[[subscriber.behaviour]]\nlasts = \"2s\"\nanswer = {status}\nretry_after = \"2s\"");
     let mut run = Run::new(&more);
-    run.event(0, 1_000).request(0, 1_010, status).told("2").request(0, 3_010, 204);
+    run.event(0, 1_000).request(0, 1_010, status).retry_after("2").request(0, 3_010, 204);
     run
 }
 
@@ -121,7 +121,7 @@ fn hostile() -> Run {
     let retry = "retry = { base = \"1s\", cap = \"1s\", retry_after_cap = \"2s\" }";
     let behaviour = "[[subscriber.behaviour]]\nlasts = \"2s\"\nanswer = 503\nretry_after_text = \"inf\"";
     let mut run = Run::new(&format!("{retry}\n{behaviour}"));
-    run.event(0, 1_000).request(0, 1_010, 503).told("inf").request(0, 2_010, 204).ends(300_000);
+    run.event(0, 1_000).request(0, 1_010, 503).retry_after("inf").request(0, 2_010, 204).ends(300_000);
     run
 }
 
@@ -131,7 +131,7 @@ fn zero() -> Run {
     let mut run = Run::new(&format!("retry = {{ base = \"10s\" }}\n{behaviour}"));
     run.event(0, 1_000);
     for attempt in 0..4 {
-        run.request(0, 1_010 + attempt * 4_000, 503).told("0");
+        run.request(0, 1_010 + attempt * 4_000, 503).retry_after("0");
     }
     run.request(0, 17_010, 204);
     run

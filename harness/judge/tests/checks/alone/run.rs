@@ -3,7 +3,7 @@
 use hookproof_judge::check::{Judgement, Strictness, judge};
 use hookproof_judge::scenario::{FaultKind, Scenario};
 use hookproof_judge::trace::{
-    Cut, CutKind, Dead, Declared, Depth, Fault, Kept, Lack, Process, ProcessEvent, Trace, Verified,
+    Cut, CutKind, Dead, Declared, Depth, Fault, Lack, Process, ProcessEvent, Retained, Trace, Verified,
 };
 
 use crate::build;
@@ -47,7 +47,7 @@ impl Run {
         self.event(token, t).request(token, t + 10, 204)
     }
 
-    pub(super) fn told(&mut self, text: &str) -> &mut Self {
+    pub(super) fn retry_after(&mut self, text: &str) -> &mut Self {
         self.trace.answers.last_mut().expect("a request").retry_after = Some(text.into());
         self
     }
@@ -115,7 +115,7 @@ impl Run {
 
     /// The sender reports the delivery time of the oldest kept delivery.
     pub(super) fn keeps(&mut self, t: u64, oldest: u64) -> &mut Self {
-        let kept = Kept { listed: true, oldest_unix_ns: Some(oldest * MS), disk_bytes: None };
+        let kept = Retained { listed: true, oldest_unix_ns: Some(oldest * MS), disk_bytes: None };
         self.trace.depths.push(Depth { t: t * MS, kept: Some(kept), ..Depth::default() });
         self
     }

@@ -241,7 +241,7 @@ impl Limiter {
             return false;
         }
         if end == End::Answered {
-            self.doubts.heard(started, now, self.records.durable);
+            self.doubts.record_answer(started, now, self.records.durable);
         }
         self.charge(now, 1);
         if self.ends.is_none() {

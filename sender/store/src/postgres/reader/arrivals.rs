@@ -32,7 +32,7 @@ impl Arrivals {
 
     /// Processes the numbers above the settled one, in order. `ended_before`: all earlier transactions have ended.
     /// Returns whether a missing number appeared.
-    pub(super) fn look(&mut self, numbers: &[u64], ended_before: u64, now: StoreTime) -> bool {
+    pub(super) fn advance(&mut self, numbers: &[u64], ended_before: u64, now: StoreTime) -> bool {
         let came = self.has_late(numbers);
         let settled = self.settle(numbers, ended_before, now);
         let place = numbers.partition_point(|number| *number <= settled);
@@ -93,32 +93,32 @@ impl Arrivals {
 mod tests {
     use super::*;
 
-    fn look_at(
+    fn advance_at(
         arrivals: &mut Arrivals,
         numbers: &[u64],
         (ended_before, next): (u64, u64),
         now: StoreTime,
     ) -> bool {
-        let came = arrivals.look(numbers, ended_before, now);
+        let came = arrivals.advance(numbers, ended_before, now);
         if arrivals.wants_next() {
             arrivals.hear_next(next);
         }
         came
     }
 
-    fn look(arrivals: &mut Arrivals, numbers: &[u64], transactions: (u64, u64)) -> bool {
-        look_at(arrivals, numbers, transactions, StoreTime::from_secs(1))
+    fn advance(arrivals: &mut Arrivals, numbers: &[u64], transactions: (u64, u64)) -> bool {
+        advance_at(arrivals, numbers, transactions, StoreTime::from_secs(1))
     }
 
     #[test]
     fn a_number_that_comes_late_is_waited_for_and_told() {
         let mut arrivals = Arrivals::default();
         assert_eq!(arrivals.begin(10), 10);
-        assert!(!look(&mut arrivals, &[11, 12, 14], (5, 9)));
+        assert!(!advance(&mut arrivals, &[11, 12, 14], (5, 9)));
         assert_eq!(arrivals.settled(), 12);
-        assert!(!look(&mut arrivals, &[14, 15], (8, 11)), "who has it may still be under way");
+        assert!(!advance(&mut arrivals, &[14, 15], (8, 11)), "who has it may still be under way");
         assert_eq!(arrivals.settled(), 12);
-        assert!(look(&mut arrivals, &[13, 14, 15], (8, 12)));
+        assert!(advance(&mut arrivals, &[13, 14, 15], (8, 12)));
         assert_eq!(arrivals.settled(), 15);
     }
 
@@ -126,13 +126,13 @@ mod tests {
     fn a_number_that_comes_late_is_told_though_one_before_it_is_still_missing() {
         let mut arrivals = Arrivals::default();
         arrivals.begin(10);
-        assert!(!look(&mut arrivals, &[13], (5, 9)));
-        assert!(look(&mut arrivals, &[12, 13], (5, 9)));
-        assert!(!look(&mut arrivals, &[12, 13], (5, 9)), "it is told once");
-        assert!(!look(&mut arrivals, &[12, 13, 15], (5, 9)), "whoever sees the last looks for it anyway");
-        assert!(look(&mut arrivals, &[12, 13, 14, 15], (5, 9)));
+        assert!(!advance(&mut arrivals, &[13], (5, 9)));
+        assert!(advance(&mut arrivals, &[12, 13], (5, 9)));
+        assert!(!advance(&mut arrivals, &[12, 13], (5, 9)), "it is told once");
+        assert!(!advance(&mut arrivals, &[12, 13, 15], (5, 9)), "whoever sees the last looks for it anyway");
+        assert!(advance(&mut arrivals, &[12, 13, 14, 15], (5, 9)));
         assert_eq!(arrivals.settled(), 10);
-        assert!(!look(&mut arrivals, &[12, 13, 14, 15], (9, 9)), "nobody has the first any more");
+        assert!(!advance(&mut arrivals, &[12, 13, 14, 15], (9, 9)), "nobody has the first any more");
         assert_eq!(arrivals.settled(), 15);
     }
 
@@ -140,9 +140,9 @@ mod tests {
     fn a_number_whose_commit_failed_is_passed_over() {
         let mut arrivals = Arrivals::default();
         arrivals.begin(0);
-        assert!(!look(&mut arrivals, &[1, 4], (9, 9)), "who has it may have begun since the look");
+        assert!(!advance(&mut arrivals, &[1, 4], (9, 9)), "who has it may have begun since the look");
         assert_eq!(arrivals.settled(), 1);
-        assert!(!look(&mut arrivals, &[4, 5], (9, 12)), "all who were under way have ended");
+        assert!(!advance(&mut arrivals, &[4, 5], (9, 12)), "all who were under way have ended");
         assert_eq!(arrivals.settled(), 5);
         assert!(!arrivals.wants_next());
     }
@@ -154,10 +154,10 @@ mod tests {
         arrivals.begin(0);
         let begun = StoreTime::from_secs(1_000);
         for passed in [0, 1, 1, 59] {
-            look_at(&mut arrivals, &[3], (5, 9), StoreTime::from_secs(1_000 + passed));
+            advance_at(&mut arrivals, &[3], (5, 9), StoreTime::from_secs(1_000 + passed));
             assert_eq!(arrivals.settled(), 0);
         }
-        look_at(&mut arrivals, &[3], (5, 9), StoreTime(begun.0 + WAITED_FOR.0));
+        advance_at(&mut arrivals, &[3], (5, 9), StoreTime(begun.0 + WAITED_FOR.0));
         assert_eq!(arrivals.settled(), 3);
     }
 
@@ -166,9 +166,9 @@ mod tests {
         let mut arrivals = Arrivals::default();
         arrivals.begin(0);
         let begun = StoreTime::from_secs(1_000);
-        look_at(&mut arrivals, &[3], (5, 9), later(begun, Nanos::HOUR));
+        advance_at(&mut arrivals, &[3], (5, 9), later(begun, Nanos::HOUR));
         for (passed, settled) in [(Nanos::ZERO, 0), (WAITED_FOR, 3)] {
-            look_at(&mut arrivals, &[3], (5, 9), later(begun, passed));
+            advance_at(&mut arrivals, &[3], (5, 9), later(begun, passed));
             assert_eq!(arrivals.settled(), settled, "after {passed:?}");
         }
     }

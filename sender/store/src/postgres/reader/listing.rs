@@ -10,7 +10,7 @@ use crate::lane::Secret;
 use crate::postgres::ledger::read_bounds;
 use crate::postgres::link::{Link, Value};
 use crate::postgres::values::{Bits, Count, int, is_storable, size};
-use crate::read::{Attempted, DeadLetter, Delivery, Filter, LiveSecret, Subscriber, Whom};
+use crate::read::{Attempted, DeadLetter, Delivery, Filter, LiveSecret, Subscriber, SubscriberRef};
 
 type Rows<T> = (Vec<T>, Option<[u64; 2]>);
 
@@ -69,12 +69,14 @@ pub(super) fn subscribers(sql: &Link, place: Option<[u64; 2]>, max: u32) -> Read
     Ok((rows, next))
 }
 
-pub(super) fn subscriber(sql: &Link, which: &Whom) -> Read<Option<Subscriber>> {
+pub(super) fn subscriber(sql: &Link, which: &SubscriberRef) -> Read<Option<Subscriber>> {
     let row = match which {
-        Whom::Lane(lane) => sql.first(subscriber!("s.removed IS NULL AND s.lane = $1"), &[lane])?,
-        Whom::Id(text) | Whom::Name(text) if !is_storable(text) => None,
-        Whom::Id(id) => sql.first(subscriber!("s.removed IS NULL AND s.id = $1"), &[&&**id])?,
-        Whom::Name(name) => sql.first(subscriber!("s.removed IS NULL AND s.name = $1"), &[&&**name])?,
+        SubscriberRef::Lane(lane) => sql.first(subscriber!("s.removed IS NULL AND s.lane = $1"), &[lane])?,
+        SubscriberRef::Id(text) | SubscriberRef::Name(text) if !is_storable(text) => None,
+        SubscriberRef::Id(id) => sql.first(subscriber!("s.removed IS NULL AND s.id = $1"), &[&&**id])?,
+        SubscriberRef::Name(name) => {
+            sql.first(subscriber!("s.removed IS NULL AND s.name = $1"), &[&&**name])?
+        }
     };
     row.as_ref().map(read_subscriber).transpose()
 }

@@ -36,7 +36,7 @@ pub(super) fn glance(sql: &Link, arrivals: &mut Arrivals, late: &Cell<u64>) -> R
     let last: DeliveryId = row.try_get(4)?;
     let settled = arrivals.begin(last.0);
     if last.0 > settled {
-        look(sql, arrivals, settled, late)?;
+        poll_arrivals(sql, arrivals, settled, late)?;
     }
     Ok(Glance {
         identity: row.try_get::<_, Bits>(0)?.0,
@@ -50,10 +50,10 @@ pub(super) fn glance(sql: &Link, arrivals: &mut Arrivals, late: &Cell<u64>) -> R
     })
 }
 
-fn look(sql: &Link, arrivals: &mut Arrivals, settled: u64, late: &Cell<u64>) -> Read<()> {
+fn poll_arrivals(sql: &Link, arrivals: &mut Arrivals, settled: u64, late: &Cell<u64>) -> Read<()> {
     let found = sql.one(ARRIVED, &[&DeliveryId(settled)])?;
     let numbers: Vec<u64> = found.try_get::<_, Vec<Count>>(0)?.into_iter().map(|number| number.0).collect();
-    if arrivals.look(&numbers, found.try_get::<_, Count>(1)?.0, found.try_get(2)?) {
+    if arrivals.advance(&numbers, found.try_get::<_, Count>(1)?.0, found.try_get(2)?) {
         late.set(late.get() + 1);
     }
     if arrivals.wants_next() {

@@ -2,12 +2,12 @@
 
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
-use super::super::event_id::{EventId, Kept};
+use super::super::event_id::{EventId, StoredEventId};
 use super::super::values::{Bits, int, size};
 use crate::command::{Attempt, Body, SECRETS_MAX};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::lane::{Bounds, Secret};
-use crate::read::{Attempted, DeadLetter, Delivery, Filter, LiveSecret, Subscriber, Whom};
+use crate::read::{Attempted, DeadLetter, Delivery, Filter, LiveSecret, Subscriber, SubscriberRef};
 use crate::sqlite::failure::or_least;
 
 type Rows<T> = (Vec<T>, Option<[u64; 2]>);
@@ -59,15 +59,15 @@ pub(super) fn subscribers(sql: &Connection, place: Option<[u64; 2]>, max: u32) -
     Ok((rows, next))
 }
 
-pub(super) fn subscriber(sql: &Connection, which: &Whom) -> Result<Option<Subscriber>> {
+pub(super) fn subscriber(sql: &Connection, which: &SubscriberRef) -> Result<Option<Subscriber>> {
     let find = |condition: &str, value: &dyn rusqlite::ToSql| {
         let query = format!("{SUBSCRIBER} WHERE s.removed IS NULL AND {condition} = ?1");
         sql.prepare_cached(&query)?.query_row([value], read_subscriber).optional()
     };
     match which {
-        Whom::Lane(lane) => find("s.lane", lane),
-        Whom::Id(id) => find("s.id", id),
-        Whom::Name(name) => find("s.name", name),
+        SubscriberRef::Lane(lane) => find("s.lane", lane),
+        SubscriberRef::Id(id) => find("s.id", id),
+        SubscriberRef::Name(name) => find("s.name", name),
     }
 }
 
@@ -97,7 +97,7 @@ fn read_delivery(row: &Row<'_>) -> Result<Delivery> {
     Ok(Delivery {
         delivery: row.get(0)?,
         lane: row.get(1)?,
-        event: row.get::<_, Option<Kept>>(2)?.map(|id| id.0).unwrap_or_default(),
+        event: row.get::<_, Option<StoredEventId>>(2)?.map(|id| id.0).unwrap_or_default(),
         kind: row.get::<_, Option<_>>(3)?.unwrap_or_default(),
         key: row.get(4)?,
         received: or_least(row.get::<_, Option<_>>(5))?.unwrap_or_default(),
