@@ -61,7 +61,6 @@ impl<S: SubscriberSet> Dispatcher<S> {
                 self.lose(lane, term);
                 return;
             }
-            // The store is in trouble, and the lane is still ours.
             Err(Failure::Lasting(why)) if self.lanes.is_ours_under(lane, term) => {
                 self.meet(lane, Cause::Claim, describe("its deliveries cannot be read", &why))
             }
@@ -70,7 +69,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
         self.feed_engine(Input::Claimed { lane, term, due: Vec::new(), next: Some(again) });
     }
 
-    /// The lane's next body is longer than its claim allowed. The engine waits for the answer to the new claim.
+    /// The engine waits for the answer to the new claim.
     fn claim_again(&mut self, (lane, term): (LaneId, Term), max: u32, bytes: u64) {
         if self.lanes.expect_longer(lane, term, bytes) {
             let again = self.claim(lane, term, max);
@@ -166,7 +165,6 @@ impl<S: SubscriberSet> Dispatcher<S> {
     fn persisted(&mut self, lane: LaneId, term: Term, revision: Revision, reply: Result<Reply, Failure>) {
         let failure = match reply {
             Ok(Reply::Refused(Refusal::StaleTerm { .. })) => return self.lose(lane, term),
-            // The store keeps no record of a removed lane.
             Ok(Reply::Done | Reply::Refused(Refusal::UnknownLane(_))) => None,
             Ok(other) => Some(Failure::Lasting(format!("the store answered {other:?}").into())),
             Err(failure) => Some(failure),

@@ -2,8 +2,7 @@
 //!
 //! A claim counts with the bytes that it may bring, then with the bytes that it brought, until the end of each
 //! attempt. A body counts once for each delivery that shares it. So the process never holds more than
-//! [`BODY_BYTES_MAX`], whatever the store answers. At the bound lanes wait for each other's endpoints: the
-//! price of a bounded memory.
+//! [`BODY_BYTES_MAX`]. At the bound lanes wait for each other's endpoints.
 //!
 //! The body length of a lane comes from its last claim; a new lane's bodies count as short. A claim that finds
 //! a longer body returns only its length, and the dispatcher repeats the claim with that much.
@@ -19,9 +18,7 @@ use crate::engine::{AttemptId, LaneId, Term};
 
 /// The most bytes of bodies that a process holds: expected by claims under way, waiting, and under way.
 pub const BODY_BYTES_MAX: u64 = 1 << 30;
-/// The most bytes for bodies of one size.
 const SIZE_BYTES_MAX: u64 = BODY_BYTES_MAX / 8 * 7;
-/// The longest body that counts as short.
 const SHORT_BYTES_MAX: u64 = 4 << 10;
 /// The least length that a body counts with. It lets 10,000 lanes with such bodies claim at the same moment.
 const BODY_BYTES_LEAST: u64 = 1 << 10;
@@ -35,14 +32,12 @@ const _: () = assert!(
     "every claim must fit into the part that the other size leaves"
 );
 
-/// The size class of a lane's bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Size {
     Short,
     Long,
 }
 
-/// Bytes that count until they are given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Portion {
     size: Size,
@@ -76,7 +71,6 @@ impl Default for BodyLength {
 }
 
 impl BodyLength {
-    /// The lane's first due body has this length.
     pub(super) fn at_least(&mut self, bytes: u64) {
         self.0 = self.0.max(bytes);
     }
@@ -91,7 +85,6 @@ impl BodyLength {
 pub(super) struct Wanted {
     pub(super) lane: LaneId,
     pub(super) term: Term,
-    /// The most deliveries.
     pub(super) max: u32,
     pub(super) length: BodyLength,
 }
@@ -108,7 +101,6 @@ impl Wanted {
     }
 }
 
-/// The bytes that are held, and the claims that wait for room.
 #[derive(Debug, Default)]
 pub(super) struct Budget {
     short: Pool,
@@ -165,7 +157,6 @@ impl Budget {
         pool.held = pool.held.saturating_sub(portion.bytes);
     }
 
-    /// Assigns held bytes to an attempt under way.
     pub(super) fn start(&mut self, attempt: AttemptId, portion: Portion) {
         let place = attempt.slot as usize;
         if place >= self.under_way.len() {
@@ -219,7 +210,6 @@ mod tests {
         Wanted { lane: LaneId(lane), term: Term(1), max, length: bodies }
     }
 
-    /// Fills the budget with bodies of this length, in portions of 4 MiB or of a short claim's size.
     fn full(length: u64) -> (Budget, Vec<Portion>) {
         let mut budget = Budget::default();
         let portions = (0..).map_while(|lane| budget.reserve(wanted(lane, 10_000, length))).collect();

@@ -24,19 +24,15 @@ const STOP_LOOK: Nanos = Nanos::from_millis(50);
 /// milliseconds.
 const UNKNOWN_MAX: Nanos = Nanos::from_secs(10);
 
-/// The initial state of a dispatcher.
 #[derive(Clone, Debug)]
 pub struct Settings<S> {
-    /// This process's id in the store.
     pub owner: OwnerId,
     /// This process's announcement to other nodes. The dispatcher adds the lanes that it cannot serve.
     pub announcement: Announcement,
     pub lease: Nanos,
-    /// The seed of all jitter.
     pub seed: u64,
     /// The engine's own bounds.
     pub limits: Limits,
-    /// The present subscribers.
     pub roster: Arc<S>,
 }
 
@@ -58,7 +54,6 @@ pub struct Dispatcher<S: SubscriberSet> {
     pub(super) stopping: bool,
     /// Records of attempts that ended in this round, until their settlements come out.
     ended: HashMap<AttemptId, command::Attempt, BuildHasherDefault<DefaultHasher>>,
-    /// An event was handled since the last poll.
     fresh: bool,
 }
 
@@ -163,12 +158,10 @@ impl<S: SubscriberSet> Dispatcher<S> {
         self.tenure.has_retired() && self.records.kept_all() && !self.is_taking()
     }
 
-    /// True if lanes are requested, or wait for their subscribers.
     fn is_taking(&self) -> bool {
         self.tenure.is_asking() || self.lanes.waiting().next().is_some()
     }
 
-    /// True after [`Event::Stop`].
     #[must_use]
     pub const fn is_stopping(&self) -> bool {
         self.stopping
@@ -179,7 +172,6 @@ impl<S: SubscriberSet> Dispatcher<S> {
         std::mem::take(&mut self.work_done)
     }
 
-    /// The state of each lane, for operators.
     #[must_use]
     pub fn views(&self) -> Vec<LaneView> {
         self.engine.views()
@@ -228,7 +220,6 @@ impl<S: SubscriberSet> Dispatcher<S> {
         self.feed_engine(Input::Stop);
     }
 
-    /// Renews leases and asks for lanes when they are due.
     fn step_tenure(&mut self) {
         let asked = self.now;
         for step in self.tenure.steps(asked) {
@@ -240,7 +231,6 @@ impl<S: SubscriberSet> Dispatcher<S> {
         }
     }
 
-    /// Retries the blocked commands that are due.
     fn try_again(&mut self) {
         while let Some((lane, cause)) = self.obstacles.take_due(self.now) {
             match cause {
@@ -303,7 +293,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
         let (Some((row, _)), Some(subscriber), Some(lease_until)) =
             (released, self.roster.get(lane), self.lanes.lease_until(lane))
         else {
-            // The subscriber was just removed: the same as a refused connection.
+            // The subscriber was just removed.
             let result = AttemptEnd::impossible(self.now, "the subscriber was removed");
             self.end(attempt, result);
             return None;
@@ -359,13 +349,11 @@ impl<S: SubscriberSet> Dispatcher<S> {
         }
     }
 
-    /// A lane is handed back only after all its settlements are durable. Otherwise its next owner would repeat
-    /// deliveries.
+    /// A lane is handed back only after all its settlements are durable: else its next owner would repeat deliveries.
     fn must_wait(&self, lane: LaneId, unkept: &Unkept) -> bool {
         unkept.record.is_final() && self.unsettled.concern(lane, unkept.term)
     }
 
-    /// Hands back lanes that waited for these settlements.
     pub(super) fn hand_back_after(&mut self, rows: &[command::Settlement]) {
         let mut lanes: Vec<LaneId> =
             rows.iter().map(|row| row.lane).filter(|lane| self.records.is_final(*lane)).collect();

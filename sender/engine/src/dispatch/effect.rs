@@ -1,5 +1,3 @@
-//! Commands from the dispatcher to its shell.
-
 use std::fmt;
 use std::sync::Arc;
 
@@ -9,7 +7,6 @@ use crate::engine::{AttemptId, LaneId, LaneRecord, Nanos, Settings, Shift, Store
 use crate::messages::Command;
 use crate::messages::reply::ClaimedRow;
 
-/// A command to the shell.
 #[derive(Debug)]
 pub enum Effect<S: SubscriberSet> {
     Send(NewAttempt<S>),
@@ -18,8 +15,8 @@ pub enum Effect<S: SubscriberSet> {
     Withdraw {
         lane: LaneId,
     },
-    /// As [`Effect::Withdraw`], for a lane that is no longer ours. [`Effect::Extend`] no longer applies to it:
-    /// attempts under way end with its lease.
+    /// As [`Effect::Withdraw`], for a lost lane. [`Effect::Extend`] no longer applies to it: attempts under way end
+    /// with its lease.
     Forget {
         lane: LaneId,
     },
@@ -48,15 +45,12 @@ pub enum Effect<S: SubscriberSet> {
 
 #[derive(Debug)]
 pub struct NewAttempt<S: SubscriberSet> {
-    /// Returned with the result.
     pub attempt: AttemptId,
     pub lane: LaneId,
     pub row: ClaimedRow,
     /// Attempt number, starting at 1.
     pub number: u32,
-    /// The subscriber, as of the decision.
     pub subscriber: Arc<S::Subscriber>,
-    /// The limits in time.
     pub limits: SendLimits,
 }
 
@@ -66,9 +60,8 @@ pub struct NewAttempt<S: SubscriberSet> {
 pub struct SendLimits {
     /// The end of the attempt, counted from the decision to make it.
     pub deadline: StoreTime,
-    /// The end of the lease. At this moment the shell stops writing and gives up the attempt
-    /// ([`crate::engine::Outcome::CutOff`]), because another process may own the lane. [`StoreTime::NEVER`] means
-    /// no end.
+    /// The shell then stops writing and gives up the attempt ([`crate::engine::Outcome::CutOff`]), because another
+    /// process may own the lane. [`StoreTime::NEVER`] means no end.
     pub lease_until: StoreTime,
 }
 
@@ -97,16 +90,13 @@ pub enum News {
         lane: LaneId,
         /// The subscriber's name, while it is known.
         name: Option<Arc<str>>,
-        /// The breaker's state before.
         before: Standing,
-        /// The breaker's state now.
         breaker: Standing,
     },
     /// State was not written, and the process ends: the effect is that of a crash.
     GaveUp { lane: LaneId, why: Arc<str> },
 }
 
-/// All subscribers at one moment.
 pub trait SubscriberSet {
     type Subscriber: Subscriber;
 
@@ -120,13 +110,11 @@ pub trait SubscriberSet {
 pub trait Subscriber: fmt::Debug {
     fn lane(&self) -> LaneId;
 
-    /// The name for people.
     fn name(&self) -> &Arc<str>;
 
-    /// The lane's settings: the same `Arc` as in the set before, unless they have changed.
+    /// The same `Arc` as before, unless the settings have changed.
     fn settings(&self) -> &Arc<Settings>;
 
-    /// The longest duration of an attempt.
     fn deadline(&self) -> Nanos;
 
     /// True if attempts may be made.

@@ -1,5 +1,3 @@
-//! Events for the dispatcher.
-
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -10,7 +8,6 @@ use crate::messages::Reply;
 use crate::messages::command::{Attempt, AttemptOutcome};
 use crate::messages::node::Nodes;
 
-/// An event outside of the dispatcher.
 #[derive(Debug)]
 pub enum Event<S> {
     /// Only time passed.
@@ -70,7 +67,6 @@ pub struct Answered {
     pub moment: Option<Moment>,
 }
 
-/// The request that an answer belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     Claim {
@@ -78,10 +74,8 @@ pub enum Order {
         term: Term,
         /// The most deliveries.
         max: u32,
-        /// The bytes reserved for the answer.
         portion: Portion,
     },
-    /// Store settlements, by the dispatcher's number of them.
     Settle(u64),
     /// Store a lane's record.
     Persist {
@@ -92,19 +86,15 @@ pub enum Order {
     },
     /// Renew our leases, counted from `asked`.
     Renew {
-        /// The moment of the request.
         asked: StoreTime,
     },
-    /// Remove this process from the nodes.
     Retire,
     /// Acquire lanes, with leases counted from `asked`.
     Acquire {
-        /// The moment of the request.
         asked: StoreTime,
     },
 }
 
-/// The store did not carry out any part of a command.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// The store has no room for it now.
@@ -113,7 +103,6 @@ pub enum Failure {
     /// The store cannot do it, and a retry is unlikely to succeed soon. Contains the reason.
     #[error("{0}")]
     Lasting(Arc<str>),
-    /// The store has ended.
     #[error("the store has been stopped")]
     Stopped,
 }
@@ -133,7 +122,6 @@ impl Moment {
         Self { boot: boot.to_owned(), uptime: uptime.0 }
     }
 
-    /// The boot id and the uptime.
     #[must_use]
     pub fn parts(&self) -> (&str, Nanos) {
         (&self.boot, Nanos(self.uptime))

@@ -14,9 +14,6 @@ struct Envelope<L> {
     at: Option<Moment>,
 }
 
-/// The encoded record, with the machine's moment of writing.
-///
-/// # Errors
 /// Fails if JSON encoding fails, which would be a defect.
 pub fn seal(record: &LaneRecord, at: Option<Moment>) -> serde_json::Result<Box<[u8]>> {
     let envelope = Envelope { lane: record, at };
@@ -32,7 +29,7 @@ pub fn open(handover: Handover, now: Option<&Moment>) -> Origin {
         let (record, downtime) = read(record, now).unzip();
         let ended = match &record {
             Some(record) => ago(ended, at, record.taken_at()),
-            // The ends since the record are unknown: assume as many as any cap can count, all just now.
+            // Unknown ends: assume as many as any cap can count, all just now.
             None => vec![(Nanos::ZERO, WINDOW_LIMIT_MAX)],
         };
         Origin::Seized { record, downtime: downtime.unwrap_or_default(), ended }

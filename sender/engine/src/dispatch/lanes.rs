@@ -8,7 +8,7 @@ use super::event::Moment;
 use crate::engine::{DeliveryId, LaneId, StoreTime, Term};
 use crate::messages::reply::{ClaimedRow, TakenLane};
 
-/// The hasher has the same key in every process, for determinism. Ids come from the store, so nobody can choose
+/// The hasher has the same key in every process, for determinism. Ids come from the store, so no caller can choose
 /// ids that collide.
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
@@ -22,7 +22,7 @@ pub(super) struct Lanes {
 struct OwnedLane {
     term: Term,
     lease_until: StoreTime,
-    /// False if the engine was last told to send nothing, or said so itself.
+    /// False once the engine was told to send nothing, or said so itself.
     sendable: bool,
     /// In the order of their claims; nearly all are sent in that order.
     rows: VecDeque<Row>,
@@ -38,9 +38,7 @@ struct Row {
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) taken: TakenLane,
-    /// The moment of the last request for its lease.
     pub(super) asked: StoreTime,
-    /// The moment of its takeover.
     pub(super) since: StoreTime,
     pub(super) moment: Option<Moment>,
 }
@@ -160,7 +158,6 @@ impl Lanes {
         std::mem::take(&mut self.waiting).into_values().collect()
     }
 
-    /// The waiting lanes, and the moment of their takeover.
     pub(super) fn waiting(&self) -> impl Iterator<Item = (LaneId, StoreTime)> {
         self.waiting.iter().map(|(lane, waiting)| (*lane, waiting.since))
     }

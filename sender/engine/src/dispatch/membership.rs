@@ -1,13 +1,11 @@
 //! The living nodes, and the lanes of ours that belong to other nodes.
 //!
-//! A node takes a free lane of its own at once ([`Homes`]). A lane that we own for another
-//! node moves in order, once that node has lived for [`SETTLED_AFTER`] without a break; a node that comes and
-//! goes moves nothing. At most [`MOVES_MAX`] lanes move at a time, so that the others go on sending. A moving
-//! lane becomes free, and its home takes it: nodes need no messages to each other.
+//! A node takes a free lane of its own at once ([`Homes`]). A lane that we own for another node moves in order, once
+//! that node has lived for [`SETTLED_AFTER`] without a break. At most [`MOVES_MAX`] lanes move at a time, so that the
+//! others go on sending. A moving lane becomes free, and its home takes it: nodes need no messages to each other.
 //!
-//! A list of nodes says until when each lease lasts. After that only a newer list says whether the node renewed
-//! it; until one comes, the node counts as living. Leases may differ in length, so the store is asked at their
-//! end and not with our own renewal.
+//! A list of nodes says until when each lease lasts. After that only a newer list says whether the node renewed it;
+//! until one comes, the node counts as living. Leases may differ in length, so the store is asked at their end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,11 +14,8 @@ use crate::engine::{LaneId, Nanos, StoreTime, Term};
 use crate::messages::lane::OwnerId;
 use crate::messages::node::{Homes, Node, Nodes};
 
-/// How long a node must live before other owners hand it lanes.
 pub const SETTLED_AFTER: Nanos = Nanos::SECOND;
-/// The most lanes of one process that move to other nodes at a time.
 pub const MOVES_MAX: usize = 32;
-/// The shortest time between two questions to the store whether a node lives.
 const ASK_EVERY: Nanos = Nanos::from_millis(250);
 
 #[derive(Debug)]
@@ -39,7 +34,6 @@ pub(super) struct Membership {
     moving: BTreeMap<LaneId, Term>,
 }
 
-/// The state of the nodes at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct View {
     /// The homes of lanes. Nothing while this process is no living node.
@@ -83,7 +77,6 @@ impl Membership {
         self.homes().map_or(StoreTime(u64::MAX), |_| self.next_end.max(again))
     }
 
-    /// True if the store must be asked now which nodes live.
     pub(super) fn asks(&mut self, now: StoreTime) -> bool {
         let is_due = self.next_ask() <= now;
         if is_due {
@@ -122,7 +115,6 @@ impl Membership {
         has_changed
     }
 
-    /// The homes of lanes, while this process is a living node.
     pub(super) fn homes(&self) -> Option<&Arc<Homes>> {
         self.view.homes.as_ref()
     }
@@ -262,8 +254,8 @@ mod tests {
 
     #[test]
     fn whether_others_live_is_told_by_the_clock_that_leases_are_reckoned_by() {
-        // The clock was set back by more than a lease, and by less. In the second case our own new lease lasts
-        // beyond the latest commit.
+        // Set back by more than a lease, and by less. In the second case our own new lease lasts beyond the latest
+        // commit.
         for clock in [10_000, 16_000] {
             let mut membership = Membership::new(OwnerId(US));
             let owners = [(US, clock + 5_000), (2, clock + 3_500), (3, clock)];

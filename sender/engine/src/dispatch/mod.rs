@@ -1,8 +1,7 @@
 //! The dispatcher makes every decision around the engine, and performs none of them.
 //!
-//! The [`crate::engine`] decides when a lane sends. The dispatcher owns the engine and decides the rest:
-//! leases, claims, records, settlements, retries after failures of the store, and stopping. Like the engine it
-//! has no clock, disk, socket or task:
+//! The dispatcher owns the engine, which decides when a lane sends, and decides the rest: leases, claims, records,
+//! settlements, retries after failures of the store, and stopping. It has no clock, disk, socket or task:
 //!
 //! ```text
 //!           handle(now, Event)                            poll() -> Option<Effect>
@@ -11,10 +10,8 @@
 //!                                        └── next_wake(): call handle(…, Event::Tick) then, at the latest
 //! ```
 //!
-//! Two shells carry its effects out: the runtime over sockets and disks, and the simulator in virtual time.
-//! Neither decides anything, so the simulator runs the shipped decisions.
-//!
-//! Handle the events at hand, then poll until `None`, and carry the effects out in order:
+//! Handle the events at hand, then poll until `None`, and carry the effects out in order. Two shells do so: the
+//! runtime over sockets and disks, and the simulator in virtual time. Neither decides anything.
 //!
 //! | effect               | action of the shell                                    | answer                 |
 //! |----------------------|--------------------------------------------------------|------------------------|
@@ -30,8 +27,7 @@
 //! owns the lane. It halves a failed batch of settlements until the unwritable rows are alone; their lanes
 //! claim nothing meanwhile. [`Dispatcher::stuck`] lists the blocked lanes with the reason.
 //!
-//! Reading order: `event`, `effect`; `dispatcher`, `ownership`, `answers`, `membership`; `tenure`, `lanes`,
-//! `budget`, `unsettled`, `obstacles`; `handover`.
+//! Reading order: `event`, `effect`; `dispatcher`, `ownership`, `answers`, `membership`; the other files.
 
 mod answers;
 mod budget;

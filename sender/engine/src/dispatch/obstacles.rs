@@ -1,4 +1,4 @@
-//! The store operations that failed, and the time of each retry.
+//! Failed store operations, and the time of each retry.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -10,10 +10,8 @@ use crate::engine::{LaneId, Nanos, StoreTime};
 pub(super) const PAUSE_FIRST: Nanos = Nanos::from_millis(100);
 /// The longest pause between two tries. A lane waits at most this long after the cause is repaired.
 pub const PAUSE_LONGEST: Nanos = Nanos::MINUTE;
-/// The most lanes that are listed as stuck.
 pub const STUCK_MAX: usize = 100;
 
-/// A blocked lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stuck {
     pub lane: LaneId,
@@ -21,14 +19,11 @@ pub struct Stuck {
     pub why: Arc<str>,
 }
 
-/// The failed operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Cause {
     /// A claim. The engine retries it.
     Claim,
-    /// These settlements.
     Settle(u64),
-    /// The lane's record, which may also hand the lane back.
     Persist,
 }
 
@@ -68,7 +63,7 @@ impl Obstacles {
         (again, is_new)
     }
 
-    /// The store had no room: not a failure of the lane, so the retry comes soon.
+    /// The store had no room, which is no failure of the lane: the retry comes soon.
     pub(super) fn put_off(&mut self, now: StoreTime, lane: LaneId, cause: Cause) {
         self.plan(now + PAUSE_FIRST, lane, cause);
     }
@@ -113,7 +108,7 @@ impl Obstacles {
     pub(super) fn claims_wait_until(&self, now: StoreTime, lane: LaneId) -> Option<StoreTime> {
         let until = |((_, cause), obstacle): (&(LaneId, Cause), &Obstacle)| match cause {
             Cause::Claim => obstacle.again,
-            // While it is being retried, it is not due.
+            // It is not due while it is retried.
             Cause::Settle(_) => obstacle.again.max(now + PAUSE_FIRST),
             Cause::Persist => StoreTime::START,
         };

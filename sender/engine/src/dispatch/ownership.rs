@@ -24,7 +24,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
 
     pub(super) fn take(&mut self, waiting: Waiting) {
         let Some(subscriber) = self.roster.get(waiting.taken.lane).cloned() else {
-            // The roster will include it in a moment; the lease holds meanwhile.
+            // The roster will include the lane in a moment; the lease holds meanwhile.
             self.lanes.wait_for_roster(waiting);
             return;
         };
@@ -76,7 +76,6 @@ impl<S: SubscriberSet> Dispatcher<S> {
         }
     }
 
-    /// Tells the engine about each owned lane with a changed subscriber.
     pub(super) fn change(&mut self, roster: Arc<S>) {
         let before = std::mem::replace(&mut self.roster, roster);
         for (lane, term) in self.lanes.ours() {
@@ -108,7 +107,6 @@ impl<S: SubscriberSet> Dispatcher<S> {
         self.tenure.search_soon();
     }
 
-    /// Updates the view of the nodes: asks for lanes that became ours, and hands over lanes of other nodes.
     pub(super) fn step_membership(&mut self) {
         if self.stopping {
             // While stopping, all lanes are given back.
@@ -165,7 +163,6 @@ impl<S: SubscriberSet> Dispatcher<S> {
         again
     }
 
-    /// The operation succeeded or is no longer wanted.
     pub(super) fn pass(&mut self, lane: LaneId, cause: Cause) {
         if self.obstacles.pass(lane, cause) {
             self.report(News::Moves { lane });

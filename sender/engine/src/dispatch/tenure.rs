@@ -1,4 +1,4 @@
-//! When this process renews its leases, its announcement to other nodes, and the lanes that it asks for.
+//! Lease renewals, the announcement to other nodes, and requests for lanes.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -15,26 +15,20 @@ pub const LEASES: RangeInclusive<Nanos> = Nanos::SECOND..=Nanos::HOUR;
 /// A process leaves one part in this many of its lease unused.
 const MARGIN: u64 = 50;
 const RETIRE_TRIES: u8 = 3;
-/// The pause between tries to retire.
 const RETIRE_PAUSE: Nanos = Nanos::from_millis(100);
 /// The most lanes in one request, which bounds the rows of its commit.
 const ACQUIRE_MAX: u32 = 1_000;
 
 #[derive(Debug)]
 pub(super) enum Step {
-    /// Keep the owned lanes.
     Renew(Renew),
-    /// Own more lanes.
     Acquire(Acquire),
-    /// Stop being a node.
     Retire(OwnerId),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asking {
-    /// The lanes in `wanted`.
     Wanted,
-    /// All lanes with due work, from one lane on.
     Search,
 }
 
@@ -54,7 +48,6 @@ enum End {
     GivenUp,
 }
 
-/// The leases of one process.
 #[derive(Debug)]
 pub(super) struct Tenure {
     owner: OwnerId,
@@ -66,11 +59,10 @@ pub(super) struct Tenure {
     homes: Option<Arc<Homes>>,
     /// Lanes of ours with due work that we do not own.
     wanted: BTreeSet<LaneId>,
-    /// The request for lanes that is on its way.
     asking: Option<Asking>,
     /// The kind of the last request: searches and wanted lanes take turns.
     last: Asking,
-    /// A search is under way and continues after this lane.
+    /// A search continues after this lane.
     searched_to: Option<LaneId>,
     renewing: bool,
     end: End,
@@ -144,7 +136,6 @@ impl Tenure {
         self.end == End::Retired
     }
 
-    /// True if no request to retire follows.
     pub(super) fn is_over(&self) -> bool {
         matches!(self.end, End::Retired | End::GivenUp)
     }
@@ -156,7 +147,7 @@ impl Tenure {
 
     pub(super) fn acquired(&mut self, lanes: &[LaneId]) {
         if self.asking.take() == Some(Asking::Search) {
-            // The search continues behind these lanes: it would find again those that are handed back at once.
+            // It would find again the lanes that are handed back at once.
             let is_full = lanes.len() >= ACQUIRE_MAX as usize;
             self.searched_to = lanes.iter().max().copied().filter(|_| is_full);
         }
@@ -167,7 +158,6 @@ impl Tenure {
         self.wanted.remove(&lane)
     }
 
-    /// The leases were renewed by the request of moment `asked`.
     pub(super) fn renewed(&mut self, asked: StoreTime) {
         self.renewing = false;
         self.next_renewal = StoreTime(asked.0 + self.lease.0 / 3);
@@ -179,13 +169,13 @@ impl Tenure {
         self.next_renewal = StoreTime(now.0 + self.lease.0 / 30);
     }
 
-    /// The answer to a renewal is needed before a renewal is due.
+    /// The answer is needed before a renewal is due.
     pub(super) fn renew_soon(&mut self) {
         self.next_renewal = StoreTime(0);
     }
 
-    /// The end of the lease for this process. The store counts longer, so that a new owner finds nothing open
-    /// though timers are late and connections take a moment to close.
+    /// The store counts longer, so that a new owner finds nothing open though timers are late and connections take a
+    /// moment to close.
     pub(super) fn until(&self, asked: StoreTime) -> StoreTime {
         let lease = self.lease.0;
         StoreTime(asked.0.saturating_add(lease - lease / MARGIN))
@@ -211,7 +201,6 @@ impl Tenure {
         }
     }
 
-    /// The requests to make now.
     pub(super) fn steps(&mut self, now: StoreTime) -> Vec<Step> {
         let (owner, lease) = (self.owner, self.lease);
         let mut steps = Vec::new();
@@ -257,7 +246,7 @@ impl Tenure {
         Some(match asking {
             Asking::Search => {
                 if self.searched_to.is_none() {
-                    // Searches now and then for lanes of owners that died in silence.
+                    // Owners may have died in silence.
                     self.next_search = StoreTime(now.0 + self.lease.0 / 3);
                 }
                 LaneSelection::WithWork { after: self.searched_to.take().unwrap_or(LaneId(0)) }

@@ -1,4 +1,4 @@
-//! Settlements and records that the store has not confirmed, kept for retries; and the work of this process.
+//! Settlements and records are kept for retries until the store confirms them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,6 @@ pub(super) struct Unsettled {
     count: u64,
 }
 
-/// A batch, or a part of a halved one.
 #[derive(Debug)]
 struct Part {
     batch: BatchId,
@@ -46,7 +45,6 @@ impl Unsettled {
         self.count
     }
 
-    /// Marks settlements as written late.
     pub(super) fn delay(&mut self, number: u64) {
         if let Some(part) = self.parts.get_mut(&number) {
             part.is_late = true;
@@ -143,7 +141,6 @@ impl Records {
         !self.gave_up
     }
 
-    /// True if no lane is on its way back to the store.
     pub(super) fn all_handed_back(&self) -> bool {
         !self.unkept.values().any(|unkept| unkept.record.is_final())
     }
@@ -170,7 +167,6 @@ impl WorkDone {
         self.failed_attempts += u64::from(failed);
     }
 
-    /// Adds work that is counted elsewhere.
     pub const fn add(&mut self, more: Self) {
         self.delivered += more.delivered;
         self.failed_attempts += more.failed_attempts;

@@ -1,4 +1,4 @@
-//! The usual latency of an endpoint over a day, in 80 bytes.
+//! The usual latency of an endpoint over a day.
 //!
 //! The day is a ring of 24 figures, each the 95th percentile of at least an hour. The baseline is the median of
 //! the ring. The first 16 answers fill the whole ring; later, a slowdown must last half a day before it counts
@@ -28,7 +28,6 @@ pub struct Baseline {
     count: u8,
     /// One answer in `stride` is kept; a power of two.
     stride: u32,
-    /// Answers to skip before the next one is kept.
     passes: u32,
     began: StoreTime,
     /// Cached for [`Self::get`], which runs with every answer.
@@ -96,7 +95,6 @@ impl Baseline {
         self.passes = self.stride - 1;
     }
 
-    /// The 95th percentile of the kept answers.
     fn percentile(&self) -> u8 {
         let count = usize::from(self.count);
         let mut sorted = self.kept;
@@ -147,7 +145,6 @@ fn step(latency: Nanos) -> u8 {
     u8::try_from(u64::from(doublings) * STEPS + (us >> doublings)).unwrap_or(u8::MAX)
 }
 
-/// The longest latency of a step.
 fn longest(step: u8) -> Nanos {
     let step = u64::from(step);
     let doublings = (step / STEPS).saturating_sub(1);

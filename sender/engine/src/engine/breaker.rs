@@ -1,9 +1,8 @@
 //! The breaker stops sending to an endpoint that fails, and tries it with one request at a time.
 //!
 //! While closed it counts failures in a row. At the threshold it opens for a cooldown and then lets one attempt
-//! through, the probe. If the probe fails, the breaker opens for twice as long. Any success closes it.
-//!
-//! An endpoint with a slow 95th percentile gets a lower threshold, because each failure may cost a whole
+//! through, the probe. If the probe fails, the breaker opens for twice as long. Any success closes it. An endpoint
+//! with a slow 95th percentile gets a lower threshold, because each failure may cost a whole deadline.
 //! deadline.
 
 use serde::{Deserialize, Serialize};
@@ -12,14 +11,12 @@ use super::limiter::Ready;
 use super::time::{Nanos, StoreTime};
 use super::{OutOfRange, within};
 
-/// The highest threshold of failures in a row.
 pub const FAILURES_MAX: u32 = 1_000_000;
 pub const COOLDOWN_MIN: Nanos = Nanos::from_millis(1);
 pub const COOLDOWN_MAX: Nanos = Nanos::DAY;
 /// With fewer answers the 95th percentile is unknown.
 const SAMPLES_MIN: u32 = 20;
 
-/// When the breaker opens, and for how long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BreakerPolicy {
     failures: u32,
@@ -31,11 +28,11 @@ pub struct BreakerPolicy {
 
 impl BreakerPolicy {
     /// Opens after `failures` in a row, or after `failures_when_slow` if the 95th percentile of latency is over
-    /// `slow`. The first cooldown is `cooldown`; it doubles up to `cooldown_max`.
+    /// `slow`. The cooldown doubles up to `cooldown_max`.
     ///
     /// # Errors
-    /// Fails unless `failures` is 1 to 1,000,000, `failures_when_slow` is 1 to `failures`, `cooldown` is 1 ms
-    /// to `cooldown_max`, and `cooldown_max` is at most 1 day.
+    /// Fails unless `failures` is 1 to 1,000,000, `failures_when_slow` is 1 to `failures`, `cooldown` is 1 ms to
+    /// `cooldown_max`, and `cooldown_max` is at most 1 day.
     pub fn new(
         failures: u32,
         failures_when_slow: u32,
@@ -52,7 +49,7 @@ impl BreakerPolicy {
 }
 
 impl Default for BreakerPolicy {
-    /// 10 failures in a row, 5 when the 95th percentile is over 5 s; a cooldown of 5 minutes, up to 1 hour.
+    /// 10 failures, 5 when the 95th percentile is over 5 s; a cooldown of 5 minutes, up to 1 hour.
     fn default() -> Self {
         Self {
             failures: 10,
@@ -64,7 +61,6 @@ impl Default for BreakerPolicy {
     }
 }
 
-/// One subscriber's breaker.
 #[derive(Clone, Debug, Default)]
 pub struct Breaker {
     state: State,
@@ -84,10 +80,8 @@ impl Default for State {
     }
 }
 
-/// The state of a breaker, for operators only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Lets every attempt through.
     Closed,
     /// Lets no attempt through before `until`. The first one after it is the probe.
     Open {
@@ -99,7 +93,6 @@ pub enum Standing {
 }
 
 impl Standing {
-    /// True unless the breaker is closed.
     #[must_use]
     pub const fn is_open(self) -> bool {
         !matches!(self, Self::Closed)
@@ -119,7 +112,6 @@ impl Standing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IsProbe(pub bool);
 
-/// What an attempt shows about its endpoint's health.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
     /// The endpoint accepted the request.
@@ -130,7 +122,6 @@ pub enum Health {
     Busy,
 }
 
-/// The state of a breaker that outlives its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BreakerRecord {
     /// Nanoseconds until the breaker lets a probe through.
@@ -172,7 +163,6 @@ impl Breaker {
         }
     }
 
-    /// When the next attempt may start.
     #[must_use]
     pub fn ready(&self, now: StoreTime) -> Ready {
         match self.state {
@@ -183,13 +173,11 @@ impl Breaker {
         }
     }
 
-    /// True unless the breaker is closed.
     #[must_use]
     pub fn is_open(&self) -> bool {
         !matches!(self.state, State::Closed { .. })
     }
 
-    /// The state, for operators.
     #[must_use]
     pub fn standing(&self) -> Standing {
         match self.state {
@@ -296,7 +284,6 @@ mod tests {
                 .unwrap()
         }
 
-        /// Advances to the end of the cooldown and returns its length.
         fn cooldown(&mut self) -> Nanos {
             let Ready::At(until) = self.breaker.ready(self.now) else { panic!("not open") };
             let length = until.since(self.now);

@@ -1,8 +1,5 @@
-//! The limits of a subscriber: rate and burst, window caps, requests in flight; and the bounds of a request's
-//! late arrival.
-//!
-//! Each constructor checks its ranges, so every value is valid. [`super::limiter`] relies on these ranges to
-//! avoid overflow.
+//! The limits of a subscriber. Each constructor checks its ranges; [`super::limiter`] relies on them to avoid
+//! overflow.
 
 use hookproof_words::units;
 
@@ -13,9 +10,7 @@ pub const BURST_MAX: u32 = 1_000_000;
 /// The highest limit of a window cap, and the most ends of attempts that a lane remembers.
 pub const WINDOW_LIMIT_MAX: u32 = 1_000_000;
 pub const WINDOW_LENGTH_MAX: Nanos = Nanos::DAY.times(31);
-/// The most window caps of a contract.
 pub const WINDOWS_MAX: usize = 8;
-/// The highest cap on requests in flight.
 pub const IN_FLIGHT_MAX: u32 = 10_000;
 /// The highest rate, per second.
 pub const RATE_PER_SECOND_MAX: u64 = 1_000_000;
@@ -28,9 +23,6 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// `count` attempts per `per`.
-    ///
-    /// # Errors
     /// Fails unless `per` is 1 ns to 1 day and the rate is 1 per day to 1,000,000 per second.
     pub fn new(count: u64, per: Nanos) -> Result<Self, OutOfRange> {
         within("limit.rate", per, Nanos(1)..=Nanos::DAY).map_err(|error| OutOfRange {
@@ -52,9 +44,6 @@ impl Rate {
         Ok(Self { count: count / common, per: Nanos(per.0 / common) })
     }
 
-    /// `count` attempts per second.
-    ///
-    /// # Errors
     /// Fails unless `count` is 1 to 1,000,000.
     pub fn per_second(count: u64) -> Result<Self, OutOfRange> {
         Self::new(count, Nanos::SECOND)
@@ -93,9 +82,6 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// Drains at `rate` and holds `burst`.
-    ///
-    /// # Errors
     /// Fails unless `burst` is 1 to 1,000,000.
     pub fn new(rate: Rate, burst: u32) -> Result<Self, OutOfRange> {
         Ok(Self { rate, burst: within("limit.burst", burst, 1..=BURST_MAX)? })
@@ -122,9 +108,6 @@ pub struct Window {
 }
 
 impl Window {
-    /// At most `limit` arrivals in any `length`.
-    ///
-    /// # Errors
     /// Fails unless `limit` is 1 to 1,000,000 and `length` is 1 ns to 31 days.
     pub fn new(limit: u32, length: Nanos) -> Result<Self, OutOfRange> {
         let limit = within("limit.windows.limit", limit, 1..=WINDOW_LIMIT_MAX)?;
@@ -151,7 +134,6 @@ impl Bucket {
         Self { rate: Rate { count: 1, per: Nanos(Nanos::SECOND.0 / RATE_PER_SECOND_MAX) }, burst: BURST_MAX };
 }
 
-/// All limits of one subscriber.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contract {
     bucket: Bucket,
@@ -161,10 +143,8 @@ pub struct Contract {
 }
 
 impl Contract {
-    /// Without a bucket the contract uses [`Bucket::WIDEST`].
-    ///
-    /// # Errors
-    /// Fails unless `in_flight` is 1 to 10,000 and there are at most 8 windows.
+    /// Without a bucket it uses [`Bucket::WIDEST`]. Fails unless `in_flight` is 1 to 10,000 and there are at most 8
+    /// windows.
     pub fn new(bucket: Option<Bucket>, windows: Vec<Window>, in_flight: u32) -> Result<Self, OutOfRange> {
         let in_flight = within("limit.in_flight", in_flight, 1..=IN_FLIGHT_MAX)?;
         within("limit.windows (how many)", windows.len(), 0..=WINDOWS_MAX)?;
@@ -177,7 +157,6 @@ impl Contract {
         Self { paced, ..self }
     }
 
-    /// True if starts keep an even pace, whatever the bucket holds.
     #[must_use]
     pub fn is_paced(&self) -> bool {
         self.paced
@@ -193,7 +172,6 @@ impl Contract {
         &self.windows
     }
 
-    /// The cap on requests in flight.
     #[must_use]
     pub fn in_flight(&self) -> u32 {
         self.in_flight
@@ -217,7 +195,6 @@ fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
 impl TryFrom<units::Rate> for Rate {
     type Error = OutOfRange;
 
-    /// Reduces the fraction.
     fn try_from(rate: units::Rate) -> Result<Self, OutOfRange> {
         Self::new(rate.count(), rate.per())
     }
@@ -238,11 +215,10 @@ impl TryFrom<units::WindowCap> for Window {
 
 /// The longest total deadline of an attempt.
 pub const DEADLINE_MAX: Nanos = Nanos::MINUTE.times(5);
-/// The longest quarantine, and the longest doubt.
 pub const DOUBT_MAX: Nanos = Nanos::HOUR;
 
-/// An attempt that ended without an answer is *in doubt*: it may still arrive. It may arrive until `doubt`
-/// after its end, or until `quarantine` after the answer to an attempt that began after its end.
+/// An attempt that ended without an answer is *in doubt*: it may arrive until `doubt` after its end, or until
+/// `quarantine` after the answer to an attempt that began after its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lateness {
     deadline: Nanos,
@@ -251,13 +227,10 @@ pub struct Lateness {
 }
 
 impl Lateness {
-    /// The longest times that any settings allow.
     pub const LONGEST: Self = Self { deadline: DEADLINE_MAX, quarantine: DOUBT_MAX, doubt: DOUBT_MAX };
 
-    /// `deadline` is the longest time from an attempt's start to its end.
-    ///
-    /// # Errors
-    /// Fails if `deadline` is over 5 minutes, or one of the others over 1 hour.
+    /// `deadline` is the longest time from an attempt's start to its end. Fails if it is over 5 minutes, or one of
+    /// the others over 1 hour.
     pub fn new(deadline: Nanos, quarantine: Nanos, doubt: Nanos) -> Result<Self, OutOfRange> {
         within("timeout", deadline, Nanos::ZERO..=DEADLINE_MAX)?;
         within("limit.quarantine", quarantine, Nanos::ZERO..=DOUBT_MAX)?;
@@ -265,7 +238,6 @@ impl Lateness {
         Ok(Self { deadline, quarantine, doubt })
     }
 
-    /// The longest duration of an attempt.
     #[must_use]
     pub fn deadline(self) -> Nanos {
         self.deadline

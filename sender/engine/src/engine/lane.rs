@@ -1,7 +1,5 @@
-//! One subscriber's lane: limiter, breaker, pressure, and a short window of due deliveries.
-//!
-//! A lane knows no other lane, no attempt ids and no outputs. [`super::machine`] asks it for its next [`Move`]
-//! and reports events to it.
+//! One subscriber's lane: limiter, breaker, pressure, and a short window of due deliveries. [`super::machine`] asks
+//! it for its next [`Move`] and reports events to it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -53,16 +51,14 @@ struct Work {
     answered: StoreTime,
     noted: StoreTime,
     claiming: bool,
-    /// Consecutive claims that came back empty although a delivery was due.
+    /// Consecutive empty claims although a delivery was due.
     empty: u32,
 }
 
-/// Reasons to start nothing, whatever the limits allow.
 #[derive(Debug)]
 struct State {
     paused: bool,
-    /// The endpoint answered 410. The store pauses the lane with the same settlement, so the next owner learns
-    /// it there.
+    /// The endpoint answered 410. The store pauses the lane with the same settlement.
     gone: bool,
     leaving: bool,
 }
@@ -73,7 +69,6 @@ pub(super) struct Marks {
     pub(super) queued: bool,
     /// The lane waits for the number of attempts under way to fall.
     pub(super) crowded: bool,
-    /// The record has changed since the last one was persisted.
     pub(super) unsaved: bool,
 }
 
@@ -187,8 +182,7 @@ impl Lane {
         let latency = now.since(attempt.started);
         let breaker = self.settings.breaker();
         self.marks.unsaved |= self.breaker.end(breaker, attempt.probe, reading.health, latency, now);
-        // While probes fail, the breaker already holds back: the share must not shrink with the length of an
-        // outage.
+        // While probes fail, the breaker already holds back: the share must not shrink with the length of an outage.
         if !attempt.probe.0 || reading.strain != Strain::Failed {
             let contract = self.limiter.contract();
             let policy = self.settings.pressure();
@@ -329,7 +323,6 @@ impl Lane {
         self.breaker.start()
     }
 
-    /// The number of deliveries to claim now, if any.
     fn claim(&mut self, ready: Ready, now: StoreTime, window: u32) -> Option<u32> {
         let is_soon = !matches!(ready, Ready::At(at) if at > now + AHEAD);
         let has_work = self.work.answered.min(self.work.noted) <= now;
@@ -370,7 +363,6 @@ impl Lane {
         Move::Rest
     }
 
-    /// Empties the window; its deliveries are due in the store again.
     fn release(&mut self) -> Option<Move> {
         if self.window.is_empty() {
             return None;
@@ -387,7 +379,6 @@ impl Lane {
     }
 }
 
-/// The state that a new owner of a lane begins with.
 pub(super) struct Start {
     pub(super) limiter: Limiter,
     pub(super) record: Option<LaneRecord>,
@@ -442,23 +433,18 @@ pub struct LaneView {
     /// The usual latency over a day. Nothing before enough answers came.
     pub usual: Option<Nanos>,
     pub breaker: Standing,
-    /// The rest of the endpoint's pause.
     pub paused_for: Nanos,
-    /// Deliveries claimed but not sent.
     pub held: usize,
 }
 
 /// The requests of several lanes together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnderWay {
-    /// Attempts whose request may still arrive.
     pub in_flight: u64,
-    /// Those of them that ended without an answer.
     pub in_doubt: u64,
 }
 
 impl UnderWay {
-    /// The sum over `views`.
     #[must_use]
     pub fn of(views: &[LaneView]) -> Self {
         views.iter().fold(Self::default(), |sum, view| Self {
@@ -468,13 +454,10 @@ impl UnderWay {
     }
 }
 
-/// A lane's next action, for the engine to carry out.
 #[derive(Debug)]
 pub(super) enum Move {
-    /// Send it; [`Lane`] has counted it as started.
     Send(Due, IsProbe),
     GiveUp(Due, Reason),
-    /// Ask the store for this many deliveries.
     Claim(u32),
     /// Give these back to the store: the lane cannot send them soon.
     Release(Vec<Due>),
@@ -486,7 +469,6 @@ pub(super) enum Move {
     Rest,
 }
 
-/// An attempt under way, in any lane.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attempt {
     /// The lane's slot at the start. Another lane may use the slot by now: compare `lane` and `term`.

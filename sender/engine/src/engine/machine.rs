@@ -22,11 +22,10 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// - `attempts`: attempts under way. At the bound a lane may still have one, so that hung endpoints never
-    ///   keep a healthy one waiting. So at most `attempts` plus the number of lanes are under way.
-    /// - `unsettled`: settlements of attempts that the store has not confirmed. At the bound no attempt starts,
-    ///   which bounds the deliveries that a crash could repeat while the store is stuck. Attempts under way may
-    ///   still pass the bound.
+    /// - `attempts`: attempts under way. At the bound a lane may still have one, so that hung endpoints never keep a
+    ///   healthy one waiting.
+    /// - `unsettled`: settlements of attempts that the store has not confirmed. At the bound no attempt starts, which
+    ///   bounds the deliveries that a crash could repeat. Attempts under way may still pass the bound.
     ///
     /// # Errors
     /// Fails unless each is 1 to 10,000,000.
@@ -58,9 +57,7 @@ pub struct Engine {
     ready: VecDeque<u32>,
     /// Lanes that wait for the number of attempts under way to fall, first come first.
     crowded: VecDeque<u32>,
-    /// Lanes with a record to persist.
     unsaved: Vec<u32>,
-    /// Decided but not yet polled.
     outputs: VecDeque<Output>,
     stopping: bool,
 }
@@ -142,7 +139,6 @@ impl Engine {
         self.timers.next()
     }
 
-    /// True if no lane, no attempt and no unconfirmed settlement is left.
     #[must_use]
     pub fn is_at_rest(&self) -> bool {
         self.lanes.is_empty()
@@ -151,13 +147,11 @@ impl Engine {
             && self.outputs.is_empty()
     }
 
-    /// The state of each lane, for operators.
     #[must_use]
     pub fn views(&self) -> Vec<LaneView> {
         self.lanes.all().map(|lane| lane.view(self.now)).collect()
     }
 
-    /// Attempts under way, of all lanes.
     #[must_use]
     pub fn attempts(&self) -> usize {
         self.attempts.len()
@@ -170,7 +164,7 @@ impl Engine {
             && self.settling.total() < self.limits.unsettled
         {
             let Some(slot) = self.ready.pop_front() else {
-                // The woken lanes may not have used the free places: wake more.
+                // The woken lanes may not have used the free places.
                 if self.make_room() { continue } else { return None }
             };
             let (now, window) = (self.now, self.lanes.window());
@@ -216,8 +210,7 @@ impl Engine {
                 }
             }
             Move::Claim(max) => {
-                // The store must record retries before it reads due deliveries. It never hands out a delivered
-                // one.
+                // The store must record retries before it reads due deliveries. It never hands out a delivered one.
                 if self.settling.changes_queues() {
                     self.flush();
                 }
@@ -258,7 +251,7 @@ impl Engine {
         !self.outputs.is_empty()
     }
 
-    /// Ignores input about a lane that this engine does not own, or owns under another term: it came too late.
+    /// Ignores late input: this engine does not own the lane, or owns it under another term.
     fn with(&mut self, id: LaneId, term: Option<Term>, act: impl FnOnce(&mut Lane, StoreTime)) {
         let Some(slot) = self.lanes.find(id) else { return };
         let now = self.now;
@@ -340,7 +333,6 @@ impl Engine {
         }
     }
 
-    /// Waits for the lane's last attempt.
     fn finish_leaving(&mut self, slot: u32) {
         if let Some(lane) = self.lanes.get_mut(slot)
             && lane.has_left()
@@ -399,8 +391,8 @@ const HELD: usize = 32_768;
 /// The smallest share of a lane.
 const WINDOW_LEAST: u32 = 4;
 
-/// The hasher has the same key in every process, for determinism. Lane ids come from the store, so nobody can
-/// choose ids that collide.
+/// The hasher has the same key in every process, for determinism. Ids come from the store, so no caller can choose
+/// ids that collide.
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
     slots: Vec<Option<Lane>>,

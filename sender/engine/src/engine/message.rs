@@ -1,4 +1,4 @@
-//! Inputs and outputs of the engine, with the settings and the record of a lane that they carry.
+//! Inputs and outputs of the engine, with a lane's settings and record.
 
 use std::sync::Arc;
 
@@ -16,7 +16,6 @@ use super::shift::Shift;
 use super::time::{Nanos, StoreTime};
 use super::{AttemptId, BatchId, DeliveryId, LaneId, Revision, Term};
 
-/// An event outside of the engine.
 #[derive(Clone, Debug)]
 pub enum Input {
     /// Only time passed.
@@ -71,10 +70,10 @@ pub enum Input {
     Ended { attempt: AttemptId, outcome: Outcome },
     /// A batch of settlements is durable.
     Settled { batch: BatchId },
-    /// The answer to [`Output::Persist`]: that record, or a later one, is durable. The lane starts nothing
-    /// until its first record and the first after each change are durable. An attempt in doubt counts against
-    /// the cap in flight until a durable record includes it. A late confirmation only slows the lane down; an
-    /// early one breaks the contract if the process dies.
+    /// The answer to [`Output::Persist`]: that record, or a later one, is durable. The lane starts nothing until its
+    /// first record and the first after each change are durable. An attempt in doubt counts against the cap in flight
+    /// until a durable record includes it. A late confirmation only slows the lane down; an early one breaks the
+    /// contract if the process dies.
     Persisted {
         lane: LaneId,
         /// The ownership of the record.
@@ -86,41 +85,35 @@ pub enum Input {
     Stop,
 }
 
-/// A lane that this process takes over.
 #[derive(Clone, Debug)]
 pub struct Takeover {
     pub lane: LaneId,
     pub term: Term,
-    /// The subscriber's contract and policies.
     pub settings: Arc<Settings>,
-    /// The known past of the lane.
     pub origin: Origin,
     /// The lane starts no attempt at or after this moment, unless the lease is renewed.
     pub lease_until: StoreTime,
     /// The due time of the lane's first waiting delivery, if any.
     pub next: Option<StoreTime>,
-    /// True if an operator paused it.
     pub paused: bool,
 }
 
-/// The known past of a lane before its takeover.
 #[derive(Clone, Debug)]
 pub enum Origin {
     /// No request was ever sent.
     Fresh,
     /// The previous owner gave the lane back in order, and nothing has been sent since.
     Resumed {
-        /// The previous owner's record.
         record: LaneRecord,
         /// A lower bound on the time since then; zero where no clock can prove more.
         downtime: Nanos,
     },
-    /// The previous owner crashed or lost its lease, and gave up its attempts with it. The engine assumes that
-    /// everything that the record allows was just sent.
+    /// The previous owner crashed or lost its lease. The engine assumes that everything that the record allows was
+    /// just sent.
     Seized {
-        /// The last durable record, or nothing if it is unreadable. Then the engine assumes the present
-        /// contract and the longest deadline, quarantine and doubt that any settings allow. A lane without any
-        /// record was never sent anything: it is [`Self::Fresh`].
+        /// The last durable record, or nothing if it is unreadable. Then the engine assumes the present contract and
+        /// the longest deadline, quarantine and doubt that any settings allow. A lane without any record is
+        /// [`Self::Fresh`].
         record: Option<LaneRecord>,
         /// A lower bound on the time since the record was taken; zero where no clock can prove more.
         downtime: Nanos,
@@ -134,13 +127,11 @@ pub enum Origin {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Due {
     pub delivery: DeliveryId,
-    /// Attempts made so far.
     pub attempts: u32,
     /// No attempt starts at or after this moment.
     pub expires: StoreTime,
 }
 
-/// The result of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// A complete answer came.
@@ -178,7 +169,6 @@ impl Outcome {
     }
 }
 
-/// The parts of an answer that the engine uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     pub status: u16,
@@ -186,11 +176,10 @@ pub struct Answer {
     pub retry_after: Option<Box<[u8]>>,
     /// The raw value of `Date`: the endpoint's own clock.
     pub date: Option<Box<[u8]>>,
-    /// The wall clock at the end of the answer.
+    /// The wall clock at its end.
     pub at: StoreTime,
 }
 
-/// A command to the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Read due deliveries from the store, after all settlements polled before.
@@ -210,7 +199,6 @@ pub enum Output {
         /// The number of the delivery's attempt, from 1.
         number: u32,
     },
-    /// Store the results of deliveries.
     Settle {
         /// The id for [`Input::Settled`].
         batch: BatchId,
@@ -222,7 +210,6 @@ pub enum Output {
     Persist {
         lane: LaneId,
         term: Term,
-        /// The id for [`Input::Persisted`].
         revision: Revision,
         /// The record. One that [`LaneRecord::is_final`] gives the lane back: its lease may end.
         record: Box<LaneRecord>,
@@ -239,23 +226,18 @@ pub enum Output {
         lane: LaneId,
         /// The breaker's state before.
         before: Standing,
-        /// The breaker's state now.
         breaker: Standing,
     },
 }
 
-/// The result of one delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settlement {
     pub lane: LaneId,
-    /// The ownership of its claim.
     pub term: Term,
     pub delivery: DeliveryId,
     /// Attempts made so far, this one included.
     pub attempts: u32,
-    /// The attempt that ended, if any.
     pub attempt: Option<AttemptId>,
-    /// What follows.
     pub fate: Fate,
 }
 
@@ -334,13 +316,11 @@ impl Settings {
         &self.breaker
     }
 
-    /// The throttle below the contract.
     #[must_use]
     pub fn pressure(&self) -> &PressurePolicy {
         &self.pressure
     }
 
-    /// The bounds of a request's late arrival.
     #[must_use]
     pub fn lateness(&self) -> Lateness {
         self.lateness

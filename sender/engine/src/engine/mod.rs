@@ -1,7 +1,6 @@
 //! The engine makes every decision about sending.
 //!
-//! It is a state machine without a clock, a disk or a socket. A driver owns those: the runtime over real
-//! sockets, the simulator in virtual time, or a test. The driver calls three functions:
+//! It is a state machine without a clock, a disk or a socket. A driver owns those and calls three functions:
 //!
 //! ```text
 //!              handle(now, Input)                                 poll() -> Option<Output>
@@ -48,8 +47,7 @@
 //! - The same seed and inputs give the same outputs. There is no floating point.
 //!
 //! Reading order: [`time`], `message`; [`contract`] and [`limiter`]; [`retry`]; [`breaker`], [`baseline`],
-//! [`pressure`] and `shift`; `reading`, `pace` and `lane` for one subscriber; `timers`, `settling` and `machine`
-//! for all lanes.
+//! [`pressure`]; `lane` for one subscriber; `machine` for all lanes.
 
 #![deny(clippy::float_arithmetic, clippy::float_cmp)]
 
@@ -82,7 +80,6 @@ mod settling;
 mod shift;
 mod timers;
 
-/// A setting outside the range of the engine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field} is {value}: allowed is {allowed}")]
 pub struct OutOfRange {
@@ -103,7 +100,7 @@ where
     Err(OutOfRange { field, value: value.to_string(), allowed })
 }
 
-/// An attempt under way. An engine never reuses an id.
+/// An engine never reuses an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AttemptId {
     pub(crate) slot: u32,
@@ -115,6 +112,5 @@ pub struct AttemptId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(pub u64);
 
-/// A batch of settlements that the store has not confirmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BatchId(pub u64);

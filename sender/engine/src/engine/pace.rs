@@ -1,4 +1,4 @@
-//! An even pace: starts on a grid with a step of one attempt at the contract's rate, whatever the bucket holds.
+//! An even pace: starts on a grid with a step of one attempt at the contract's rate.
 //!
 //! A late start keeps the grid, so it costs no rate. A start that is late by a step or more, and by at least 10
 //! ms (the tolerance for timers), begins a new grid. So two starts are at least a step apart, less the lateness
@@ -16,7 +16,6 @@ const LATE_MAX: Nanos = Nanos::from_millis(10);
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pace {
-    /// The next slot of the grid, if there is one.
     next: Option<StoreTime>,
     /// The fraction of a nanosecond beyond `next`, in units of 1/`rate.count`.
     rest: u64,
@@ -68,7 +67,6 @@ mod tests {
             .prop_filter_map("a rate that is allowed", |(count, per)| Rate::new(count, Nanos(per)).ok())
     }
 
-    /// The starts, each `late` ns after its slot.
     fn starts(rate: Rate, late: &[u64]) -> Vec<u64> {
         let mut pace = Pace::default();
         let contract = Contract::new(Some(Bucket::new(rate, 10).unwrap()), vec![], 5).unwrap().paced(true);

@@ -30,32 +30,23 @@ use super::shift::{Journal, Shift, Why};
 use super::time::{Nanos, StoreTime};
 use super::{OutOfRange, within};
 
-/// The range of the longest gap between attempts.
 pub const SLOWEST: RangeInclusive<Nanos> = Nanos::from_millis(1)..=Nanos::DAY;
-/// The range of the successes in a row that raise the share.
 pub const STREAK: RangeInclusive<u32> = 1..=1_000_000;
-/// The range of the factor between usual latency and target.
 pub const LATENCY_FACTOR: RangeInclusive<u32> = 2..=1_000;
-/// The range of the share of failures that counts as strain, in percent.
 pub const FAILURES_PERCENT: RangeInclusive<u32> = 1..=100;
-/// The range of the least share of the contract for latency alone, in percent.
 pub const LATENCY_LEAST: RangeInclusive<u32> = 1..=100;
-/// The share that stands for the whole contract.
 const WHOLE: u32 = 1 << 16;
-/// The step up after a streak.
 const STEP: u32 = WHOLE / 20 + 1;
 /// The step up while latency is over 3/4 of the target.
 const STEP_NEAR: u32 = STEP / 10;
 /// The step up around the share at which latency last exceeded its target: a queue at the endpoint must grow
 /// slowly enough to be seen.
 const STEP_AT_EDGE: u32 = STEP / 50;
-/// How long the engine remembers that share. The endpoint may manage more by then, and a slow lane would need
-/// half an hour to find out in such small steps.
+/// How long that share is remembered. The endpoint may manage more by then.
 const EDGE_LASTS: Nanos = Nanos::MINUTE.times(10);
 /// With fewer attempts a trend is unknown.
 const SAMPLES_MIN: u8 = 16;
 
-/// The signs of strain, and the answers to them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PressurePolicy {
     slowest: Nanos,
@@ -68,9 +59,9 @@ pub struct PressurePolicy {
 }
 
 impl PressurePolicy {
-    /// The lane makes at least one attempt per `slowest`. `streak` successes in a row add a twentieth. Latency
-    /// is strain above `latency_min` and above `latency_factor` times the usual latency; failures are strain
-    /// above `failures_percent`.
+    /// The lane makes at least one attempt per `slowest`. `streak` successes in a row add a twentieth. Latency is
+    /// strain above `latency_min` and above `latency_factor` times the usual latency; failures are strain above
+    /// `failures_percent`.
     ///
     /// # Errors
     /// Fails unless `slowest` is 1 ms to 1 day, `streak` 1 to 1,000,000, `latency_factor` 2 to 1,000 and
@@ -95,10 +86,7 @@ impl PressurePolicy {
         Self { target, ..self }
     }
 
-    /// Latency alone never lowers the share below this, in percent.
-    ///
-    /// # Errors
-    /// Fails unless `percent` is 1 to 100.
+    /// Latency alone never lowers the share below this. Fails unless `percent` is 1 to 100.
     pub fn with_latency_least(self, percent: u32) -> Result<Self, OutOfRange> {
         within("pressure.latency_least", percent, LATENCY_LEAST)?;
         Ok(Self { latency_least: percent, ..self })
@@ -121,7 +109,6 @@ impl Default for PressurePolicy {
     }
 }
 
-/// One subscriber's throttle below its contract.
 #[derive(Clone, Debug)]
 pub struct Pressure {
     share: u32,
@@ -155,7 +142,6 @@ impl Default for Pressure {
 /// What an attempt shows about the strain on its endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strain {
-    /// The endpoint accepted the request.
     None,
     Failed,
     /// The endpoint answered 429.
@@ -188,7 +174,6 @@ impl Pressure {
         percent(self.share)
     }
 
-    /// The last change of the share, if any.
     #[must_use]
     pub fn last_shift(&self) -> Option<Shift> {
         self.journal.last()
@@ -199,7 +184,6 @@ impl Pressure {
         self.journal.take_news()
     }
 
-    /// The usual latency.
     #[must_use]
     pub const fn baseline(&self) -> &Baseline {
         &self.baseline
@@ -252,8 +236,8 @@ impl Pressure {
         let target = self.target(policy);
         self.average(latency, strain);
         let lowered = Lowering { started, now };
-        // Each attempt counts for itself: a success proves no failures, a failure proves no latency, and a
-        // quick answer does not clear the slow ones before it.
+        // A success proves no failures, a failure proves no latency, and a quick answer does not clear the slow ones
+        // before it.
         match strain {
             Strain::Refused => self.halve(Why::Refused, least(policy, contract), lowered),
             Strain::Failed if self.is_failing(policy) => {
@@ -284,8 +268,7 @@ impl Pressure {
     fn slow(&mut self, policy: &PressurePolicy, latency: Nanos, target: Nanos, lowering: Lowering) {
         let floor = WHOLE * policy.latency_least / 100;
         if self.share < floor {
-            // A cause other than latency took the share below the floor. Staying there would make no answer
-            // quicker.
+            // A cause other than latency took the share below the floor.
             return self.recover(policy, floor, STEP, lowering.now);
         }
         self.clean = 0;
@@ -480,7 +463,7 @@ mod tests {
         assert!(waited < Nanos::from_secs(121), "{waited}");
         assert_eq!(bench.attempts(9, Strain::None, QUICK), 50, "from there on by streaks");
         assert_eq!(bench.attempts(1, Strain::None, QUICK), 56);
-        // Strain after a success is no outage: its share does not come back by doubling.
+        // Strain after a success is no outage.
         assert_eq!(bench.attempts(1, Strain::Refused, QUICK), 28);
         assert_eq!(bench.attempts(1, Strain::Refused, QUICK), 14);
         assert_eq!(bench.attempts(1, Strain::None, QUICK), 28);

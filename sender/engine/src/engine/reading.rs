@@ -1,5 +1,4 @@
-//! The meaning of an outcome for each part of a lane, and of `Retry-After`: a number of seconds, or a date in
-//! one of HTTP's three forms.
+//! The meaning of an outcome for each part of a lane, and of `Retry-After`.
 
 use super::breaker::Health;
 use super::limiter::End;
@@ -13,7 +12,6 @@ pub(super) struct Reading {
     pub(super) meaning: Meaning,
     pub(super) health: Health,
     pub(super) strain: Strain,
-    /// The pause that the endpoint asked for.
     pub(super) pause: Option<Nanos>,
 }
 
@@ -66,8 +64,8 @@ fn asked_pause(answer: &Answer, cap: Nanos) -> Option<Nanos> {
 /// The requested pause after `now`, at most `cap`. Nothing if the value is neither a number of seconds nor a
 /// date.
 ///
-/// A date is read by the endpoint's clock if the answer carries a `Date`. That clock counts in whole seconds
-/// and is taken at its earliest: the pause is up to a second late, never early.
+/// A date is read by the endpoint's clock if the answer carries a `Date`. That clock counts in whole seconds and is
+/// taken at its earliest: the pause is up to a second late, never early.
 fn retry_after(value: &[u8], date: Option<&[u8]>, now: StoreTime, cap: Nanos) -> Option<Nanos> {
     let value = value.trim_ascii();
     let asked = match seconds(value) {
@@ -81,7 +79,7 @@ fn retry_after(value: &[u8], date: Option<&[u8]>, now: StoreTime, cap: Nanos) ->
     Some(asked.min(cap))
 }
 
-/// Digits only. A number that overflows counts as the longest time.
+/// Digits only. An overflow counts as the longest time.
 fn seconds(value: &[u8]) -> Option<Nanos> {
     if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
         return None;

@@ -8,11 +8,8 @@ use super::{OutOfRange, within};
 /// The shortest base of a backoff; a shorter one would be a busy loop.
 pub const BASE_MIN: Nanos = Nanos::from_millis(1);
 pub const DELAY_MAX: Nanos = Nanos::DAY.times(7);
-/// The most delays in a fixed schedule.
 pub const SCHEDULE_MAX: usize = 64;
-/// The range of a delivery's time to live.
 pub const TTL: RangeInclusive<Nanos> = Nanos::from_millis(1)..=Nanos::DAY.times(31);
-/// The range of the longest pause that `Retry-After` may cause.
 pub const RETRY_AFTER_CAP: RangeInclusive<Nanos> = Nanos::SECOND..=DELAY_MAX;
 pub const ATTEMPTS_MAX: u32 = 1_000;
 
@@ -57,10 +54,7 @@ impl Backoff {
         Ok(Self(Shape::Additive { base, cap, jitter }))
     }
 
-    /// The nth of `delays`; after the last, the last.
-    ///
-    /// # Errors
-    /// Fails unless there are 1 to 64 delays of 1 ms to 7 days.
+    /// The nth of `delays`, or the last. Fails unless there are 1 to 64 delays of 1 ms to 7 days.
     pub fn fixed(delays: Vec<Nanos>) -> Result<Self, OutOfRange> {
         within("retry.schedule (how many)", delays.len(), 1..=SCHEDULE_MAX)?;
         for &delay in &delays {
@@ -69,7 +63,7 @@ impl Backoff {
         Ok(Self(Shape::Fixed { delays }))
     }
 
-    /// The shortest and the longest delay after the `failures`th failure.
+    /// The shortest and the longest, after the `failures`th failure.
     #[must_use]
     pub fn bounds(&self, failures: u32) -> (Nanos, Nanos) {
         match &self.0 {
@@ -93,14 +87,13 @@ impl Backoff {
     fn delay(&self, failures: u32, rng: &mut Rng) -> Nanos {
         let (least, most) = self.bounds(failures);
         match self.0 {
-            // The cap cuts the sum, not the jitter: near the cap, delays gather at it.
+            // The cap cuts the sum: near the cap, delays gather at it.
             Shape::Additive { jitter, cap, .. } => (least + rng.up_to(jitter)).min(cap),
             _ => least + rng.up_to(most.less(least)),
         }
     }
 }
 
-/// The retry rules of a subscriber.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
     backoff: Backoff,
@@ -110,8 +103,8 @@ pub struct RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// At most `attempts` attempts, within `ttl` of the event. A `Retry-After` longer than `retry_after_cap` is
-    /// cut to it.
+    /// At most `attempts` attempts, within `ttl` of the event. A `Retry-After` longer than `retry_after_cap` is cut
+    /// to it.
     ///
     /// # Errors
     /// Fails unless `attempts` is 1 to 1,000, `ttl` 1 ms to 31 days and `retry_after_cap` 1 s to 7 days.
@@ -127,7 +120,6 @@ impl RetryPolicy {
         Ok(Self { backoff, attempts, ttl, retry_after_cap })
     }
 
-    /// The delays between attempts.
     #[must_use]
     pub fn backoff(&self) -> &Backoff {
         &self.backoff
@@ -139,7 +131,7 @@ impl RetryPolicy {
         self.attempts
     }
 
-    /// The time to live. The emitter adds it to the event's time; the engine uses [`super::Due::expires`].
+    /// The emitter adds it to the event's time; the engine uses [`super::Due::expires`].
     #[must_use]
     pub fn ttl(&self) -> Nanos {
         self.ttl
@@ -157,12 +149,9 @@ impl RetryPolicy {
     }
 }
 
-/// The meaning of a status for the delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning {
-    /// The endpoint accepted it.
     Success,
-    /// The endpoint wants no more deliveries.
     Gone,
     /// Not accepted; try again. Includes redirects, because the sender does not follow them.
     Failure,
@@ -229,7 +218,6 @@ mod tests {
     /// Minimum and maximum, in seconds.
     type Bounds = (u64, u64);
 
-    /// Bounds after the first four failures, and after many.
     fn grown_from() -> [(&'static str, Backoff, [Bounds; 4], Bounds); 4] {
         let full = Backoff::full_jitter(secs(30), Nanos::HOUR).unwrap();
         let equal = Backoff::equal_jitter(secs(2), Nanos::HOUR).unwrap();

@@ -1,4 +1,4 @@
-//! Settlements on their way to the store, in batches, until the store confirms them.
+//! Settlements on their way to the store, until it confirms them.
 
 use std::collections::VecDeque;
 

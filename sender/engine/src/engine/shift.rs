@@ -7,10 +7,8 @@ use super::time::{Nanos, StoreTime};
 /// The shortest time between two reports, except for the return to the whole contract.
 const QUIET: Nanos = Nanos::from_secs(10);
 
-/// A change of a lane's share of its contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shift {
-    /// The moment of the change.
     pub at: StoreTime,
     /// The share before, in percent, rounded up.
     pub from: u32,
@@ -19,7 +17,6 @@ pub struct Shift {
     pub why: Why,
 }
 
-/// The reason of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
     /// The last answers took longer than the target.
@@ -28,14 +25,12 @@ pub enum Why {
         lately: Nanos,
         target: Nanos,
     },
-    /// Too many attempts failed.
     Failures {
         /// The share of the last attempts that failed, in percent.
         percent: u32,
     },
     /// The endpoint answered 429.
     Refused,
-    /// Answers were good enough for a larger share.
     Recovered,
 }
 
@@ -86,9 +81,7 @@ pub(super) struct Journal(Option<Box<Notes>>);
 #[derive(Clone, Debug)]
 struct Notes {
     last: Shift,
-    /// The last reported change.
     told: Shift,
-    /// The reason of the last lowering.
     lowered: Why,
     news: Option<Shift>,
 }

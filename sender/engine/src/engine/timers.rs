@@ -6,7 +6,6 @@ use super::time::StoreTime;
 const ARITY: usize = 4;
 const ABSENT: u32 = u32::MAX;
 
-/// Lanes are numbered densely from 0.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     heap: Vec<(StoreTime, u32)>,

@@ -1,7 +1,7 @@
 //! Commands to a store.
 //!
-//! The sender of a command matches patterns, shapes bodies and signs. The store adds only facts that it alone
-//! knows: existing rows, room and ownership. It refuses the rest.
+//! The sender of a command matches patterns, shapes bodies and signs. The store adds only facts that it alone knows,
+//! and refuses the rest.
 
 use std::sync::Arc;
 
@@ -13,46 +13,36 @@ use super::lane::{Bounds, LaneState, OwnerId, Secret};
 use super::node::{Announcement, Homes};
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 
-/// A command. A refusal is a reply; see [`super::Reply`].
+/// A refusal is a reply; see [`super::Reply`].
 #[derive(Clone, Debug)]
 pub enum Command {
-    /// Record an event and its deliveries.
     Emit(Emit),
     /// Set aside an outbox row that cannot become an event.
     RejectOutbox(RejectOutbox),
     /// Hand out due deliveries. Writes nothing, except that an unreadable delivery becomes a dead letter
     /// (`unreadable`).
     Claim(Claim),
-    /// Record the results of deliveries.
     Settle(Vec<Settlement>),
-    /// Store a lane's checkpoint.
     Persist(Persist),
-    /// Take lanes without an owner.
     Acquire(Acquire),
-    /// Keep all owned lanes.
     Renew(Renew),
     /// Declare an owner dead: its lanes are free at once, and it is no node.
     Evict(OwnerId),
     /// Stop being a node: no lane belongs to the owner. It keeps its present lanes until it hands them back.
     Retire(OwnerId),
-    /// Drain a node, or end that.
     Drain(Drain),
-    /// Add a subscriber.
     Subscribe(Subscribe),
     Change(Change),
-    /// Add a new secret to a subscriber.
     Rotate(Rotate),
     /// Remove a subscriber. Its waiting deliveries become dead letters (`gone`) in later [`Sweep`]s.
     Remove(LaneId),
     /// Let dead letters wait again.
     Redrive(Redrive),
-    /// Delete dead letters.
     Forget(Forget),
     /// Shed waiting deliveries of a lane: its oldest become dead letters (`overflow`).
     Shed(Shed),
     /// Make dead letters of expired deliveries, and of deliveries to removed subscribers.
     Sweep(Sweep),
-    /// Delete old rows.
     Purge(Purge),
 }
 
@@ -62,9 +52,9 @@ pub enum Command {
 /// simply try again.
 #[derive(Clone, Debug)]
 pub struct Emit {
-    /// The version of the subscribers that the targets were chosen from. If a changed subscriber is a target or
-    /// matches the type, the store refuses the event ([`super::Refusal::StaleRoster`]), and the emitter matches
-    /// it again. So an event reaches each subscriber added before it, in its present shape.
+    /// The targets were chosen from this version of the subscribers. If a changed subscriber is a target or matches
+    /// the type, the store refuses the event ([`super::Refusal::StaleRoster`]), and the emitter matches it again. So
+    /// an event reaches each subscriber added before it, in its present shape.
     pub roster: u64,
     /// The event's public id.
     pub id: Arc<str>,
@@ -80,14 +70,13 @@ pub struct Emit {
     /// Refuse the whole event if a lane has no room. Otherwise the lanes with room get it, and the same id,
     /// emitted again, goes to the others only.
     pub atomic: bool,
-    /// Some matching lanes are left out of the targets, so the event is taken in part in any case.
+    /// Some matching lanes are left out, so the event is taken in part in any case.
     pub withheld: bool,
-    /// The outbox row of the event. The transaction for the last of its lanes deletes the row; until then the
-    /// row stays with the event's id. If the row is missing or has another id, the event is refused.
+    /// The transaction for the last of its lanes deletes the row; until then the row stays with the event's id. If
+    /// the row is missing or has another id, the event is refused.
     pub outbox: Option<OutboxId>,
 }
 
-/// A delivery to record.
 #[derive(Clone, Debug)]
 pub struct Target {
     pub lane: LaneId,
@@ -114,11 +103,9 @@ pub struct Coalesce {
     pub window: Nanos,
 }
 
-/// Sets an outbox row aside for an operator.
 #[derive(Clone, Debug)]
 pub struct RejectOutbox {
     pub id: OutboxId,
-    /// The defect of the row.
     pub why: String,
 }
 
@@ -151,7 +138,6 @@ pub struct Settlement {
     pub attempt: Option<Attempt>,
 }
 
-/// An HTTP request that was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
     /// When it began.
@@ -170,7 +156,6 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// The most bytes of a kept error.
     pub const ERROR_BYTES_MAX: usize = 200;
 }
 
@@ -179,13 +164,12 @@ impl Attempt {
 pub struct Persist {
     pub lane: LaneId,
     pub term: Term,
-    /// The encoded checkpoint. The store does not read it.
+    /// The store does not read it.
     pub record: Box<[u8]>,
     /// Nothing is under way and nothing more will be sent: the lane becomes free.
     pub hand_back: bool,
 }
 
-/// Asks for lanes without an owner.
 #[derive(Clone, Debug)]
 pub struct Acquire {
     pub owner: OwnerId,
@@ -200,7 +184,6 @@ pub struct Acquire {
     pub max: u32,
 }
 
-/// The lanes to choose from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LaneSelection {
     /// Active lanes with waiting deliveries, in ascending order.
@@ -213,7 +196,6 @@ pub enum LaneSelection {
     These(Vec<LaneId>),
 }
 
-/// Keeps all lanes of an owner.
 #[derive(Clone, Debug)]
 pub struct Renew {
     pub owner: OwnerId,
@@ -309,7 +291,7 @@ impl Command {
     }
 }
 
-/// The exact bytes of every attempt of a delivery.
+/// The same bytes for every attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Body {
     pub bytes: Arc<[u8]>,
@@ -356,12 +338,10 @@ pub struct Change {
     pub settings: Option<Arc<str>>,
     /// New bounds. Waiting deliveries beyond them stay; no delivery is added until it fits.
     pub bounds: Option<Bounds>,
-    /// Pause, resume or disable.
     pub state: Option<LaneState>,
 }
 
 impl Change {
-    /// Changes nothing.
     #[must_use]
     pub const fn of(lane: LaneId) -> Self {
         Self {
@@ -393,11 +373,10 @@ pub struct Rotate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drain {
     pub owner: OwnerId,
-    /// True: the node takes no lanes and hands its lanes back. False: it continues.
+    /// True: the node takes no lanes and hands its lanes back.
     pub draining: bool,
 }
 
-/// A choice of dead letters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Dead {
     All,
@@ -434,7 +413,6 @@ pub struct Shed {
     pub max: u32,
 }
 
-/// One step of making dead letters of deliveries that nobody will send.
 #[derive(Clone, Copy, Debug)]
 pub struct Sweep {
     /// The most rows.

@@ -1,31 +1,26 @@
-//! A subscriber in the store: its lane, its bounds, its secrets.
+//! A subscriber's lane in the store: its bounds, its secrets, its counts.
 
 use std::fmt;
 
 pub use hookproof_words::ids::OwnerId;
 pub use hookproof_words::states::{LaneState, WhenFull};
 
-/// The bounds of a lane's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// The most deliveries.
     pub rows_max: u64,
     /// The most bytes of bodies; a shared body counts for each delivery.
     pub bytes_max: u64,
-    /// The rule for a full queue.
     pub when_full: WhenFull,
 }
 
-/// The bounds of the whole store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most waiting deliveries.
     pub waiting_rows_max: u64,
     /// The most bytes of waiting bodies; a shared body counts for each delivery.
     pub waiting_bytes_max: u64,
     /// The most kept dead letters; beyond it the oldest are deleted.
     pub dead_max: u64,
-    /// The most kept dead letters of a lane.
     pub dead_per_lane_max: u64,
 }
 
@@ -45,13 +40,11 @@ impl Default for Limits {
 pub struct Secret(Box<str>);
 
 impl Secret {
-    /// Wraps a secret in its text form.
     #[must_use]
     pub fn new(text: impl Into<Box<str>>) -> Self {
         Self(text.into())
     }
 
-    /// The text form.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
@@ -81,7 +74,6 @@ pub struct Counts {
     pub waiting_bytes: u64,
     /// Waiting deliveries that were tried before.
     pub retrying: u64,
-    /// Dead letters still in the store.
     pub dead_kept: u64,
     pub failed_attempts: u64,
     /// The sum of the latencies of successful attempts, in microseconds.
@@ -89,14 +81,12 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Counts a new waiting delivery.
     pub const fn accept(&mut self, bytes: u64) {
         self.accepted += 1;
         self.waiting += 1;
         self.waiting_bytes += bytes;
     }
 
-    /// Counts a delivery that stops waiting.
     pub const fn leave(&mut self, bytes: u64, tried: bool) {
         self.waiting = self.waiting.saturating_sub(1);
         self.waiting_bytes = self.waiting_bytes.saturating_sub(bytes);

@@ -1,7 +1,4 @@
-//! Commands to a store, and its replies. The sender of a command prepares each row; the store decides only what
-//! it alone can know.
-//!
-//! Reading order: [`lane`], [`node`], [`command`], [`reply`].
+//! Commands to a store, and its replies. Reading order: [`lane`], [`node`], [`command`], [`reply`].
 
 pub mod command;
 pub mod lane;

@@ -1,7 +1,7 @@
 //! Nodes: the delivering processes, as they announce themselves to each other.
 //!
-//! An owner becomes a node by an announcement with the renewal of its leases. It lives as long as its leases,
-//! and ends when it retires. Only nodes are homes of lanes ([`Homes`]).
+//! An owner becomes a node by an announcement with the renewal of its leases, and ends when it retires. Only nodes
+//! are homes of lanes ([`Homes`]).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,14 +9,12 @@ use std::sync::Arc;
 use super::lane::OwnerId;
 use crate::engine::{LaneId, StoreTime};
 
-/// The most bytes of a node's name.
 pub const NAME_BYTES_MAX: usize = 64;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Announcement {
     /// The name for people; not unique.
     pub name: Arc<str>,
-    /// The program's version, for people.
     pub version: Arc<str>,
     /// The address of its API, if it has one.
     pub address: Option<Arc<str>>,
@@ -27,10 +25,8 @@ pub struct Announcement {
     pub draining: bool,
 }
 
-/// A node in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// The owner of its lanes.
     pub owner: OwnerId,
     /// Its announcement, with the operators' present choice of `draining`.
     pub announced: Announcement,
@@ -43,11 +39,10 @@ pub struct Node {
 /// All nodes at one moment of the store, including those with ended leases.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Nodes {
-    /// In the order of their owners.
     pub all: Vec<Node>,
     /// Grows with each change of the nodes or their announcements, and with each lane that is handed back.
     pub changes: u64,
-    /// The latest commit time of the store at that moment.
+    /// The latest commit time.
     pub at: StoreTime,
     /// The database server's clock at that moment, which decides the end of leases there. It is behind `at` if
     /// it was set back, or if a node's clock is ahead. Nothing for a file, where the store's time decides.
@@ -81,7 +76,6 @@ impl Node {
         now < self.until
     }
 
-    /// True unless an operator drains it.
     #[must_use]
     pub fn takes_lanes(&self) -> bool {
         !self.announced.draining
@@ -91,9 +85,9 @@ impl Node {
 /// The possible homes of lanes at one moment. A lane's home is the node that should own it, by rendezvous
 /// hashing.
 ///
-/// Each node ranks all nodes for a lane by the hash of both; the first node that can serve the lane is its
-/// home. So all nodes come to the same result from the same list, without messages. A node that joins becomes
-/// the home of about one lane in N, and no lane moves between the others.
+/// Each node ranks all nodes for a lane by the hash of both; the first node that can serve the lane is its home. So
+/// all nodes come to the same result from the same list. A node that joins becomes the home of about one lane in N,
+/// and no lane moves between the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Homes {
     nodes: Vec<Candidate>,
@@ -106,7 +100,6 @@ struct Candidate {
 }
 
 impl Homes {
-    /// The living nodes that take lanes.
     #[must_use]
     pub fn among(nodes: &[Node], now: StoreTime) -> Self {
         Self::of(nodes.iter().filter(|node| node.lives(now)))
@@ -140,7 +133,7 @@ fn rank(lane: LaneId, owner: OwnerId) -> u64 {
     mix(mix(lane.0) ^ owner.0)
 }
 
-/// The finaliser of `SplitMix64`: each bit of the result depends on each bit of the number.
+/// The finaliser of `SplitMix64`.
 const fn mix(number: u64) -> u64 {
     let number = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -175,7 +168,6 @@ mod tests {
         (1..=LANES).map(|lane| homes.home(LaneId(lane))).collect()
     }
 
-    /// Two to eight nodes, in any order.
     fn some_nodes() -> impl Strategy<Value = Vec<Node>> {
         let owners = proptest::collection::btree_set(any::<u64>(), 2..=8).prop_map(Vec::from_iter);
         owners.prop_shuffle().prop_map(|owners| owners.into_iter().map(node).collect())
@@ -196,8 +188,8 @@ mod tests {
             let mut shares: BTreeMap<_, u64> = BTreeMap::new();
             homes_of(&nodes).into_iter().for_each(|home| *shares.entry(home).or_default() += 1);
             let share = LANES / u64::try_from(nodes.len()).unwrap();
-            // A node's share is 250 of 2,000 with a standard deviation of 15: the bounds are more than seven
-            // deviations away.
+            // A share is 250 of 2,000 with a standard deviation of 15: the bounds are more than seven deviations
+            // away.
             prop_assert!(shares.len() == nodes.len(), "{shares:?}");
             prop_assert!(shares.values().all(|found| (share / 2..=share * 2).contains(found)), "{shares:?}");
         }

@@ -1,5 +1,3 @@
-//! The replies of a store.
-
 use std::sync::Arc;
 
 use super::command::OutboxId;
@@ -62,7 +60,7 @@ pub enum Refusal {
     /// Lanes that refuse instead of shedding are full.
     #[error("{} cannot take the event, the first being lane {}: {}", lanes(.0.len()), .0.first().map_or(0, |full| full.lane.0), .0.first().map_or("full", |full| full.bound.as_str()))]
     Full(Vec<FullLane>),
-    /// A program's long read transaction keeps the log from being truncated, and the log has its full length.
+    /// A program's long read transaction keeps the log from being truncated.
     #[error(
         "the database's log has grown to {} MiB, since some program has been reading the database for long; end its transaction",
         .bytes >> 20
@@ -71,7 +69,7 @@ pub enum Refusal {
         /// The length of the log.
         bytes: u64,
     },
-    /// The disk is full, and the remaining room is kept for deliveries.
+    /// The remaining room is kept for deliveries.
     #[error("the disk is full, and takes deliveries alone; free some space")]
     DiskFull,
     /// The outbox row is gone: another process emitted it.
@@ -80,13 +78,11 @@ pub enum Refusal {
     /// The outbox row has another id: another process emitted it in part.
     #[error("outbox row {} has another id: another process took it in part; read it again", .0.0)]
     OutboxNamed(OutboxId),
-    /// The lane does not exist, or is removed.
     #[error("lane {} is unknown or removed", .0.0)]
     UnknownLane(LaneId),
     /// The node does not exist: it has retired, or it is dead.
     #[error("node {:x} is unknown, or gone", .0.0)]
     UnknownNode(OwnerId),
-    /// The lane has another owner.
     #[error("lane {} has changed hands: term {} ended, the present one is {}", .lane.0, .term.0, .current.0)]
     StaleTerm {
         lane: LaneId,
@@ -95,10 +91,8 @@ pub enum Refusal {
         /// The present ownership.
         current: Term,
     },
-    /// Another subscriber has that name.
     #[error("the name {0:?} is taken by another subscriber")]
     NameTaken(Arc<str>),
-    /// Another subscriber has that public id.
     #[error("the id {0:?} is taken by another subscriber")]
     IdTaken(Arc<str>),
     #[error(
@@ -110,15 +104,12 @@ pub enum Refusal {
         /// The present version.
         found: u64,
     },
-    /// Too many secrets would be live.
     #[error("{live} secrets are live, at most {max} may be; wait until one retires, or set overlap to 0s")]
     TooManySecrets {
         /// Live secrets now.
         live: u64,
-        /// The most live secrets.
         max: u64,
     },
-    /// The command contradicts itself.
     #[error("the command makes no sense: {0}")]
     Nonsense(&'static str),
 }
@@ -127,7 +118,6 @@ fn lanes(count: usize) -> String {
     if count == 1 { "one lane".to_owned() } else { format!("{count} lanes") }
 }
 
-/// A lane that refused an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FullLane {
     pub lane: LaneId,
@@ -142,7 +132,6 @@ impl FullLane {
     }
 }
 
-/// A bound of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Bound {
     LaneRows,
@@ -168,7 +157,7 @@ impl Bound {
 }
 
 impl Bounds {
-    /// The bound that a delivery with `body` bytes would exceed beside `rows` and `bytes`, if any.
+    /// The bound that a delivery with `body` bytes would exceed beside `rows` and `bytes`.
     #[must_use]
     pub const fn reached(&self, rows: u64, bytes: u64, body: u64) -> Option<Bound> {
         if body > self.bytes_max {
@@ -183,7 +172,6 @@ impl Bounds {
     }
 }
 
-/// A recorded event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Emitted {
     /// The result for each target, in order.
@@ -210,7 +198,6 @@ impl Emitted {
     }
 }
 
-/// The result for one target of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placed {
     Waiting {
@@ -222,16 +209,14 @@ pub enum Placed {
     Overflowed {
         delivery: DeliveryId,
     },
-    /// The lane has or had a delivery of the same event id.
+    /// The lane has or had the same event id.
     Duplicate,
     /// The lane is removed or takes nothing.
     Absent,
-    /// The lane is full and refuses instead of shedding. The same event, emitted again, goes to such lanes
-    /// only.
+    /// The lane is full and refuses. The same event, emitted again, goes to such lanes only.
     Refused(Bound),
 }
 
-/// Deliveries handed out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claimed {
     pub lane: LaneId,
@@ -266,13 +251,11 @@ pub struct ClaimedRow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SettleResult {
     Applied,
-    /// The ownership had ended; it was not applied.
     Stale,
     /// The delivery no longer waits: it was given up, replaced or delivered before.
     Absent,
 }
 
-/// A lane that this owner acquired.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TakenLane {
     pub lane: LaneId,
@@ -280,18 +263,15 @@ pub struct TakenLane {
     pub term: Term,
     /// Paused by an operator, disabled by the endpoint, or active.
     pub state: LaneState,
-    /// The previous owner's state.
     pub handover: Handover,
     /// When its first waiting delivery is due.
     pub next: Option<StoreTime>,
 }
 
-/// The previous owner's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Handover {
     /// There was no owner before.
     Fresh,
-    /// The previous owner gave the lane back in order.
     Clean(Record),
     /// The previous owner's lease ended, or it died.
     Seized {
@@ -307,10 +287,8 @@ pub enum Handover {
     },
 }
 
-/// Attempts that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// When the last of them ended.
     pub at: StoreTime,
     /// The number of attempts.
     pub count: u32,
@@ -325,7 +303,6 @@ pub struct Record {
     pub at: StoreTime,
 }
 
-/// The leases of an owner were renewed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Renewed {
     /// Lanes that the owner acquired and has lost since. Each is reported once.
@@ -333,7 +310,6 @@ pub struct Renewed {
     pub nodes: Nodes,
 }
 
-/// Dead letters that wait again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Redriven {
     pub rows: Vec<(LaneId, DeliveryId)>,
@@ -344,11 +320,9 @@ pub struct Redriven {
     pub last: Option<DeliveryId>,
 }
 
-/// One step of a sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
     pub expired: u64,
-    /// Deliveries to removed subscribers.
     pub gone: u64,
     /// Deliveries with a corrected due time, after a clock had been ahead.
     pub corrected: u64,
@@ -356,7 +330,6 @@ pub struct Swept {
     pub more: bool,
 }
 
-/// One step of a purge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Purged {
     pub events: u64,

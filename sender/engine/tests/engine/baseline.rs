@@ -1,11 +1,9 @@
-//! The definition of an endpoint's baseline: the median of 24 figures. Each figure is the 95th percentile of up to 32
-//! evenly spaced answers over at least an hour.
+//! The median of 24 figures. Each is the 95th percentile of up to 32 evenly spaced answers over at least an hour.
 
 use hookproof_engine::engine::baseline::Baseline;
 use hookproof_engine::engine::{Nanos, StoreTime};
 use proptest::prelude::*;
 
-/// Number of answers, gap between them, and their latencies.
 type Phase = (usize, Nanos, Vec<Nanos>);
 
 #[derive(Default)]

@@ -1,5 +1,3 @@
-//! Equal seeds and inputs give equal outputs, byte for byte; another seed gives others.
-
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use hookproof_engine::engine::{Engine, Input, Limits, Nanos};
@@ -7,7 +5,7 @@ use hookproof_engine::engine::{Engine, Input, Limits, Nanos};
 use crate::shell::{Sent, no_breaker, per_second, settings_with};
 use crate::world::{Reply, World, busy, silent, status};
 
-/// Runs a busy minute of a hundred lanes; returns all outputs as text.
+/// A busy minute of a hundred lanes.
 fn outputs(seed: u64) -> String {
     let mut world = World::with_engine(Engine::new(seed, Limits::default()), eventful);
     world.shell.outputs = Some(vec![]);

@@ -1,5 +1,5 @@
-//! A small sender that charges attempts on completion, with a rule of doubt to falsify. Its process remembers
-//! everything, so only that rule is judged.
+//! A small sender that charges attempts on completion. Its process remembers everything, so only the rule of doubt is
+//! judged.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +8,16 @@ use hookproof_engine::engine::{Lateness, Nanos, Outcome, StoreTime};
 
 use crate::senders::{HandOver, Sender, Terms};
 
-/// A deliberate fault in the rule of doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DoubtFlaw {
     None,
-    /// Forgets an attempt after its doubt instead of charging it.
+    /// Instead of charging it.
     NotCharged,
-    /// Accepts an answer as proof even if its attempt began before the silent one ended.
+    /// Even if its attempt began before the silent one ended.
     EarlierAnswersCount,
 }
 
-/// An attempt in doubt: when it ended, and when its doubt ends.
+/// Its end, and the end of its doubt.
 struct Doubt {
     ended: StoreTime,
     over: StoreTime,
@@ -67,7 +66,7 @@ impl Doubtful {
         self.charged.sort_unstable();
     }
 
-    /// The bucket's level in whole attempts: the charges drain one after another.
+    /// The charges drain one after another.
     fn level(&self, now: StoreTime) -> usize {
         let gap = self.contract.bucket().rate().gap();
         let mut empty = StoreTime::START;
@@ -125,7 +124,7 @@ impl Sender for Doubtful {
         }
     }
 
-    /// Keeps the first contract: used with scripts without changes.
+    /// Only scripts without changes use it.
     fn change(&mut self, _: StoreTime, _: &Terms) {}
 
     fn set_paused(&mut self, _: StoreTime, paused: bool) {

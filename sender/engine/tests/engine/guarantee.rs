@@ -116,7 +116,7 @@ pub(crate) fn engine(script: &Script, flaw: Flaw) -> impl Fn(StoreTime, Terms) -
     move |now, terms| EngineSender::new(now, terms, delay, flaw)
 }
 
-/// The same number of the same scripts must reveal the flaw. Returns the broken rule.
+/// Returns the broken rule.
 pub(crate) fn is_found_out(flaw: &str, judge: impl Fn(&Script) -> Result<(), String>) -> String {
     let result = runner(cases()).run(&scripts(), |script| judge(&script).map_err(TestCaseError::fail));
     match result {
@@ -160,7 +160,6 @@ enum Owner {
 struct Request {
     start: Start,
     end: StoreTime,
-    /// For an unanswered request, the bounds on its arrival.
     silent: Option<Lateness>,
     arrives: u8,
 }
@@ -280,7 +279,7 @@ impl<'a, S: Sender> Play<'a, S> {
             }
             Event::LoseLease(durable, terms) => {
                 let cut = if self.owner == Owner::KeepsItsLease { self.cut_short() } else { Vec::new() };
-                // An engine may learn of its aborted attempts before or after it learns that it lost the lane.
+                // The engine may learn of them before or after it learns that it lost the lane.
                 let (before, after) = cut.split_at(cut.len() / 2);
                 before.iter().for_each(|request| self.sender.ended(self.now, *request, Outcome::CutOff));
                 self.adopt(terms.as_ref());

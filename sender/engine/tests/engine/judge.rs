@@ -19,7 +19,7 @@ pub(crate) struct Start {
     contract: usize,
 }
 
-/// A request in flight until `end`. It reached the endpoint between its start and `late`.
+/// In flight until `end`. It reached the endpoint between its start and `late`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct JudgedRequest {
     pub(crate) start: Start,
@@ -36,7 +36,7 @@ pub(crate) struct Arrival {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     contracts: Vec<(StoreTime, Contract)>,
-    /// When the lane passed to an owner that may not know of a window lifted earlier.
+    /// The new owner may not know of a window lifted earlier.
     seizures: Vec<Start>,
 }
 
@@ -58,7 +58,7 @@ impl History {
         self.contracts.iter().enumerate().map(move |(n, (begin, contract))| (*begin, end(n + 1), contract))
     }
 
-    /// The rate's allowance between two moments, in parts of 1/`Nanos::DAY`.
+    /// The rate's allowance, in parts of 1/`Nanos::DAY`.
     fn permitted(&self, from: StoreTime, to: StoreTime) -> u128 {
         let permitted = self.pieces().map(|(begin, end, contract)| {
             u128::from(end.min(to).since(from.max(begin)).0) * per_day(contract.bucket().rate())
@@ -66,8 +66,7 @@ impl History {
         permitted.sum()
     }
 
-    /// Whether a window of this length, in force at `now`, counts every attempt from `from` on. An attempt at the
-    /// moment the window came into force may precede it.
+    /// The window is in force at `now`. An attempt at the moment it came into force may precede it.
     fn is_known(&self, from: StoreTime, length: Nanos, now: Start) -> bool {
         let unknown = |seizure: &&Start| {
             let contract = &self.contracts[seizure.contract].1;
@@ -90,7 +89,7 @@ impl History {
     }
 }
 
-/// Judges all pairs of arrivals. The error names the first overfull window.
+/// The error names the first overfull window.
 pub(crate) fn judge_arrivals(history: &History, arrivals: &[Arrival]) -> Result<(), String> {
     let mut arrivals = arrivals.to_vec();
     arrivals.sort_by_key(|arrival| arrival.at);
@@ -198,7 +197,6 @@ mod tests {
     }
 
     proptest! {
-        /// Pairwise judging fails for some placement exactly if judging all placements fails.
         #[test]
         fn both_judges_agree(
             spans in prop::collection::vec((0_u64..30, 0_u64..8), 1..7),

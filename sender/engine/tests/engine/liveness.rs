@@ -56,7 +56,6 @@ pub(crate) struct Silence {
     burst: u64,
     gap: Nanos,
     in_flight: u64,
-    /// The most attempts that the latest owner counts.
     debt: u64,
     held_back: bool,
     /// Since when work is due and nothing started; `None` while no work is due.
@@ -102,7 +101,6 @@ impl Silence {
         self.since = self.since.map(|_| now);
     }
 
-    /// The new owner does not know the last attempts.
     pub(crate) fn seize(&mut self, now: StoreTime) {
         self.debt += self.debt.min(self.in_flight);
         self.begin(now, false);

@@ -1,5 +1,3 @@
-//! Retries start never early, and as soon after as the contract allows.
-
 use hookproof_engine::engine::{Input, LaneId, Nanos, Origin, Outcome, StoreTime};
 use proptest::prelude::*;
 
@@ -106,8 +104,7 @@ fn a_pause_outlives_its_process_in_order_or_not() {
 }
 
 proptest! {
-    /// Among other answers, endpoints ask for pauses of all lengths: no request starts while a pause lasts that the
-    /// sender knew.
+    /// No request starts while a pause lasts that the sender knew.
     #[test]
     fn no_request_goes_out_during_a_pause(
         answers in prop::collection::vec((1_u64..3_000, prop::option::of(0_u64..90)), 1..40),

@@ -1,4 +1,4 @@
-//! The throttle by latency: an endpoint that slows down under load gets a load that it answers within the target.
+//! An endpoint that slows down under load gets a load that it answers within the target.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -17,7 +17,6 @@ const LANE: LaneId = LaneId(1);
 struct Queue {
     service: Rc<Cell<Nanos>>,
     free: Rc<Cell<StoreTime>>,
-    /// When each request started, and its latency.
     answers: Rc<RefCell<Vec<(StoreTime, Nanos)>>>,
 }
 
@@ -48,7 +47,6 @@ struct Case {
     slow_ms: u64,
 }
 
-/// The last minutes after the slowdown.
 #[derive(Debug)]
 struct SlowdownFigures {
     /// Answers, and those at least a quarter above the target.
@@ -60,7 +58,7 @@ struct SlowdownFigures {
 const LOOKED_AT: Nanos = Nanos::from_secs(300);
 const TARGET: Nanos = Nanos::from_millis(500);
 
-/// Fast for `calm`, then slow for an hour. `follow` breaks the baseline: it uses the last 64 answers.
+/// Fast for `calm`, then slow for an hour. `follow` breaks the baseline.
 fn play(
     case: &Case,
     calm: Nanos,

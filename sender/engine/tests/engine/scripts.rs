@@ -7,7 +7,7 @@ use crate::world::answer;
 
 pub(crate) const DEADLINE_MAX: Nanos = Nanos::from_millis(400);
 
-/// Follows the previous event after a given gap.
+/// Each follows the previous event after a given gap.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
     Offer(u64),
@@ -55,7 +55,7 @@ impl Script {
 }
 
 impl Script {
-    /// Without orderly stops: a sender that waits in vain would never finish one.
+    /// A sender that waits in vain would never stop in order.
     pub(crate) fn without_restarts(mut self) -> Self {
         for (_, event) in &mut self.events {
             if matches!(event, Event::Restart(..)) {
@@ -65,7 +65,6 @@ impl Script {
         self
     }
 
-    /// One contract with this cap in flight, and ample other limits.
     pub(crate) fn with_roomy_limits(mut self, in_flight: u32) -> Self {
         let bucket = Bucket::new(Rate::per_second(1_000).unwrap(), 1_000).unwrap();
         self.terms.contract = Contract::new(Some(bucket), vec![], in_flight).unwrap();

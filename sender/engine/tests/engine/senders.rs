@@ -1,4 +1,4 @@
-//! The engine and broken senders behind one interface, so that one property judges them all.
+//! One property judges the engine and broken senders.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -32,12 +32,11 @@ pub(crate) enum HandOver {
 
 pub(crate) trait Sender {
     fn offer(&mut self, now: StoreTime, count: u64);
-    /// Starts its next request at `now`, and returns the sender's number for it.
+    /// Returns the sender's number for it.
     fn start(&mut self, now: StoreTime) -> Option<u64>;
     fn ended(&mut self, now: StoreTime, request: u64, outcome: Outcome);
     fn change(&mut self, now: StoreTime, terms: &Terms);
     fn set_paused(&mut self, now: StoreTime, paused: bool);
-    /// Stops in order. Until it has stopped, `next_wake` and `ended` may be called.
     fn stop(&mut self, now: StoreTime);
     fn hand_over(&mut self, now: StoreTime, how: HandOver, terms: &Terms);
     fn next_wake(&self) -> Option<StoreTime>;
@@ -45,7 +44,7 @@ pub(crate) trait Sender {
     fn describe_state(&self) -> String {
         String::new()
     }
-    /// Whether work is due that is not in flight, and neither breaker nor endpoint hold it back.
+    /// Neither breaker nor endpoint hold the work back.
     fn is_due(&self, _: StoreTime) -> bool {
         false
     }
@@ -72,13 +71,12 @@ pub(crate) enum Flaw {
     ForgetsAtStop,
     ForgetsAtChange,
     NoCapInFlight,
-    /// The first input of this kind does not reach the engine.
     Loses(WakeUp),
     /// The second owner never learns that it has the lane.
     LosesHandOver,
 }
 
-/// The engine, with quick retries and hardly any throttling, so that only the limiter limits.
+/// Only the limiter limits.
 pub(crate) struct EngineSender {
     shell: Shell,
     terms: Terms,
@@ -258,8 +256,8 @@ impl Sender for EngineSender {
     }
 }
 
-/// The limiter of all known senders: it charges on sending, and ignores attempts in flight. Otherwise it is
-/// faultless: exact, clamped, with a memory that survives its process.
+/// It charges on sending, and ignores attempts in flight. Otherwise it is faultless: exact, clamped, with a memory
+/// that survives its process.
 pub(crate) struct SendCharged {
     contract: Contract,
     /// In units of 1/`rate.per`, as of `as_of`.

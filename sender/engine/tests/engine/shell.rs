@@ -1,4 +1,4 @@
-//! The engine's surroundings in memory: a store, and a driver that executes outputs.
+//! A store in memory, and a driver that executes outputs.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -30,20 +30,17 @@ pub(crate) struct Shell {
     pub(crate) store_is_stuck: bool,
     pub(crate) unanswered: Vec<BatchId>,
     pub(crate) delay: Nanos,
-    /// The engine learns at once that its writes are durable.
     pub(crate) says_durable_too_soon: bool,
-    /// Writes that are not durable, with the time when they will be, in order.
+    /// Writes with the time when they will be durable, in order.
     pub(crate) writes: VecDeque<(StoreTime, Write)>,
-    /// Attempts that ended after a lane's durable checkpoint, as far as the store knows.
+    /// Ends after a lane's durable checkpoint, as far as the store knows.
     pub(crate) ended: BTreeMap<LaneId, Vec<(StoreTime, u32)>>,
     pub(crate) told: Vec<(LaneId, Shift)>,
     pub(crate) turned: Vec<(LaneId, Standing)>,
-    /// The next wake-up of this kind is lost.
     pub(crate) loses: Option<WakeUp>,
     under_way: BTreeSet<(LaneId, DeliveryId)>,
 }
 
-/// An input to the engine that a lane may wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WakeUp {
     Settled,
@@ -129,7 +126,7 @@ impl Shell {
         }
     }
 
-    /// Whether a delivery of a lane is due and not in flight; claimed ones count too.
+    /// Due and not in flight; claimed ones count too.
     pub(crate) fn is_due(&self, lane: LaneId, now: StoreTime) -> bool {
         let due = self.store.due(lane, now);
         due.into_iter().any(|delivery| !self.under_way.contains(&(lane, delivery)))
@@ -214,7 +211,7 @@ impl Shell {
         }
     }
 
-    /// The process is dead: it has nothing in flight.
+    /// It has nothing in flight.
     pub(crate) fn replace(&mut self, engine: Engine) {
         self.engine = engine;
         self.under_way.clear();
@@ -228,7 +225,7 @@ pub(crate) struct Store {
     due: BTreeMap<DeliveryId, StoreTime>,
     held: BTreeSet<(LaneId, DeliveryId)>,
     pub(crate) fates: Vec<Settlement>,
-    /// Settlements of already settled deliveries. Only a lane that changed its owner may cause them.
+    /// Only a lane that changed its owner may cause them.
     pub(crate) settled_before: u32,
     next_delivery: u64,
 }
@@ -247,7 +244,6 @@ impl Store {
         delivery
     }
 
-    /// When the first unclaimed delivery of a lane is due.
     pub(crate) fn next(&self, lane: LaneId) -> Option<StoreTime> {
         let rows = self.lanes.get(&lane)?;
         rows.keys().find(|(_, delivery)| !self.held.contains(&(lane, *delivery))).map(|(due, _)| *due)
@@ -262,7 +258,7 @@ impl Store {
         self.lanes.get(&lane).map_or(0, BTreeMap::len)
     }
 
-    /// The lane's owner is gone: its claimed deliveries are due again.
+    /// Its claimed deliveries are due again.
     pub(crate) fn let_go(&mut self, lane: LaneId) {
         self.held.retain(|(holder, _)| *holder != lane);
     }
@@ -328,7 +324,6 @@ pub(crate) fn settings_with(
     Arc::new(Settings::new(contract, retry, breaker, pressure, lateness))
 }
 
-/// A breaker that needs a million failures to open.
 pub(crate) fn no_breaker() -> BreakerPolicy {
     BreakerPolicy::new(1_000_000, 1_000_000, Nanos::DAY, Nanos::SECOND, Nanos::SECOND).unwrap()
 }

@@ -45,7 +45,7 @@ fn a_bucket_with_too_little_room_gets_less_which_is_littles_law() {
     assert!(made < permitted / 2, "{made} of {permitted}");
 }
 
-/// Attempts in the time in which the contract permits `case.attempts`, after the burst is used up.
+/// Counts attempts after the burst is used up.
 fn attempts_in_the_long_run(case: &Case) -> (u64, u64) {
     let (per, length) = case.permitted;
     let time_for = |attempts: u64| Nanos(length.0.saturating_mul(attempts) / per);
@@ -59,7 +59,6 @@ fn attempts_in_the_long_run(case: &Case) -> (u64, u64) {
     });
     let lane = world.lane(1, &settings(case.contract.clone()), 0);
     let mut made_in = |run: Nanos| {
-        // Enough work at all times, without a growing backlog.
         let needed =
             u64::try_from(u128::from(run.0) * u128::from(per) / u128::from(length.0)).unwrap() + spare;
         world.offer(lane, needed.saturating_sub(world.shell.store.waiting(lane) as u64));

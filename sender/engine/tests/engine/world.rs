@@ -1,5 +1,3 @@
-//! Endpoints, and time that jumps from one event to the next.
-
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;

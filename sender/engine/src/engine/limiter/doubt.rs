@@ -12,7 +12,6 @@ const RUNS_MAX: usize = 1_024;
 pub(super) struct Doubts {
     /// In the order of their ends.
     runs: Vec<Run>,
-    /// The attempts in `runs`.
     count: u32,
     /// The attempts in `runs` that no durable record includes.
     unrecorded: u32,
@@ -141,7 +140,7 @@ impl Doubts {
         self.runs.iter().map(record).collect()
     }
 
-    /// Restores the result of [`Self::record`] from `then`. The record is durable, so it includes all runs.
+    /// Restores [`Self::record`] from `then`. The record is durable, so it includes all runs.
     pub(super) fn restore(records: &[RunRecord], then: StoreTime) -> Self {
         let mut runs: Vec<_> = records.iter().take(RUNS_MAX).map(|record| record.restore(then)).collect();
         runs.sort_by_key(|run| run.ended);

@@ -6,14 +6,12 @@ use super::Ready;
 use crate::engine::contract::{WINDOW_LENGTH_MAX, WINDOW_LIMIT_MAX, Window};
 use crate::engine::time::{Nanos, StoreTime};
 
-/// The most moments in a record.
 const RUNS_RECORDED_MAX: usize = 1_024;
 
 /// The ends of attempts, oldest first, with the number that each cap holds.
 #[derive(Clone, Debug)]
 pub(super) struct Ends {
     runs: VecDeque<Run>,
-    /// The attempts in `runs`.
     total: u32,
     caps: Vec<Cap>,
     /// How long an end is remembered: the longest window, or a recent longer one whose ends may still count.
@@ -38,15 +36,14 @@ struct Cap {
 }
 
 impl Ends {
-    /// Nothing for a contract without windows.
+    /// Nothing without windows.
     pub(super) fn for_windows(windows: &[Window]) -> Option<Box<Self>> {
         let keep = windows.iter().map(|window| window.length()).max()?;
         let caps = windows.iter().map(|&window| Cap { window, first: 0, held: 0 }).collect();
         Some(Box::new(Self { runs: VecDeque::new(), total: 0, caps, keep, shorten: None }))
     }
 
-    /// Restores the result of [`Self::ages`] from `then`, and adds the ends in `others`. The next change of
-    /// contract adds the windows.
+    /// Restores [`Self::ages`] from `then`, and adds `others`. The next change of contract adds the windows.
     pub(super) fn restore(
         ages: &[(u64, u32)],
         then: StoreTime,
@@ -158,8 +155,8 @@ impl Ends {
         }
     }
 
-    /// Makes room for `count` more. No cap is higher than [`WINDOW_LIMIT_MAX`], so forgetting the oldest ends
-    /// does not change when enough permits are free again.
+    /// Makes room for `count` more. No cap is higher than [`WINDOW_LIMIT_MAX`], so this does not change when enough
+    /// permits are free again.
     fn forget(&mut self, count: u32) {
         let mut excess = (self.total + count).saturating_sub(WINDOW_LIMIT_MAX);
         self.total -= excess;

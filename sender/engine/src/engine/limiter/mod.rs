@@ -91,7 +91,7 @@ pub enum Ready {
 }
 
 impl Ready {
-    /// The stricter of two answers.
+    /// The stricter of two.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         match (self, other) {
@@ -105,9 +105,7 @@ impl Ready {
 /// How an attempt ended, as far as the limits depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// A complete answer came.
     Answered,
-    /// No byte of the request left.
     Unsent,
     /// No answer came: the request may still arrive.
     Silent,
@@ -135,7 +133,6 @@ pub struct Limiter {
 #[derive(Clone, Debug)]
 struct Older {
     open: u32,
-    /// The moment of the change.
     until: StoreTime,
     lateness: Lateness,
 }
@@ -170,7 +167,6 @@ impl Limiter {
         self.open + self.doubts.count()
     }
 
-    /// Attempts under way.
     #[must_use]
     pub fn open(&self) -> u32 {
         self.open
@@ -189,7 +185,6 @@ impl Limiter {
         u64::try_from(tokens).unwrap_or(u64::MAX)
     }
 
-    /// When one more attempt may start.
     pub fn ready(&mut self, now: StoreTime) -> Ready {
         self.advance(now);
         if !self.has_place() || !self.records.cover() {
@@ -200,7 +195,7 @@ impl Limiter {
         if let Some(ends) = &self.ends {
             ready = ready.and(ends.ready(next));
         }
-        // Attempts in doubt are released by time alone.
+        // Time alone releases attempts in doubt.
         let release = self.doubts.next_release();
         if ready == Ready::OnEvent && release < StoreTime::NEVER {
             ready = Ready::At(release);
@@ -233,8 +228,8 @@ impl Limiter {
         let lateness = self.longest();
         self.open = self.open.saturating_sub(1);
         self.forget_older(started);
-        // Only a record can pass this attempt on to the next owner: it is in doubt until one does, however
-        // short `doubt` is.
+        // Only a record can pass this attempt on to the next owner: it is in doubt until one does, however short
+        // `doubt` is.
         if end == End::CutOff || (end == End::Silent && lateness.doubt() > Nanos::ZERO) {
             self.doubts.add(now, 1, lateness, self.records.taken + 1, self.records.durable);
             self.records.stale = true;
@@ -304,8 +299,8 @@ impl Limiter {
         self.older.as_ref().map_or(self.lateness, |older| older.lateness.longer(self.lateness))
     }
 
-    /// An attempt that began at the very moment of a change counts as a later one. If it was an earlier one,
-    /// the end of the last open attempt drops `older`.
+    /// An attempt that began at the very moment of a change counts as a later one. If it was an earlier one, the end
+    /// of the last open attempt drops `older`.
     fn forget_older(&mut self, started: StoreTime) {
         let open = self.open;
         self.older.take_if(|older| {
@@ -320,7 +315,6 @@ impl Limiter {
         level.saturating_add(self.in_flight()).min(LEVEL_MAX).max(self.contract.bucket().burst())
     }
 
-    /// True if the cap in flight allows one more.
     fn has_place(&self) -> bool {
         self.open + self.doubts.unrecorded() + self.unsettled < self.contract.in_flight()
     }
@@ -341,8 +335,7 @@ impl Limiter {
                 self.ends = None;
             }
         }
-        // After a limit was lowered, the next owner would wait for the level in the last record: take a new one
-        // when half has drained.
+        // After a limit was lowered, the next owner would wait for the level in the last record.
         let burst = self.contract.bucket().burst();
         if self.records.full > burst {
             self.records.stale |= (self.full() - burst) * 2 <= self.records.full - burst;
@@ -408,7 +401,6 @@ impl Level {
         }
     }
 
-    /// When the `next`th attempt in flight may start.
     fn ready(self, bucket: Bucket, next: u32) -> Ready {
         let Some(spare) = bucket.burst().checked_sub(next) else { return Ready::OnEvent };
         let allowed = u128::from(spare) * u128::from(bucket.rate().per().0);
@@ -429,8 +421,7 @@ impl Level {
     }
 }
 
-/// In a lane with window caps a record follows after this many ends or this much time, which bounds the ends
-/// that the store must list.
+/// In a lane with window caps a record follows so soon, which bounds the ends that the store must list.
 const ENDS_MAX: u32 = 1_024;
 const AGE_MAX: Nanos = Nanos::MINUTE;
 
@@ -456,7 +447,6 @@ impl Records {
         self.stale = true;
     }
 
-    /// True if the required record is durable.
     fn cover(&self) -> bool {
         self.durable >= self.required
     }
@@ -472,7 +462,6 @@ impl Records {
         Revision(self.taken)
     }
 
-    /// A window counts this end.
     fn count_end(&mut self, now: StoreTime) {
         self.ends += 1;
         self.stale |= self.ends >= ENDS_MAX || now.since(self.at) >= AGE_MAX;

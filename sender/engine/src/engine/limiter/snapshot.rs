@@ -1,4 +1,4 @@
-//! The state that a limiter leaves to the next owner, and the limiter that follows from it.
+//! A limiter leaves this state to the next owner.
 
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +28,7 @@ pub struct Snapshot {
     in_doubt: Vec<RunRecord>,
     /// How long ago attempts ended, and how many; oldest first.
     ends: Vec<(u64, u32)>,
-    /// The longest window that the ends are kept for.
+    /// The ends are kept for this window.
     remembered: u64,
 }
 
@@ -48,8 +48,7 @@ impl Limiter {
         let per = u128::from(bucket.rate().per().0);
         let level = u32::try_from(self.level.units() / per).unwrap_or(LEVEL_MAX);
         let full = self.full();
-        // A bucket can miss only attempts that were in flight. A window cap can miss all that ended without a
-        // settlement too.
+        // A window cap can miss all that ended without a settlement too.
         let cap = self.contract.in_flight();
         let most = if self.ends.is_some() { cap } else { cap.min(full) };
         let (ends, remembered) = self.ends.as_ref().map_or_else(Default::default, |ends| ends.ages(now));
@@ -137,7 +136,7 @@ impl Snapshot {
         let slower = rate.slower(next.bucket().rate());
         level.change_rate(rate, slower);
         let bucket = Bucket::new(slower, BURST_MAX).ok()?;
-        // The windows of the next contract count the attempts in doubt.
+        // The next contract's windows count the attempts in doubt.
         let longest = next.windows().iter().map(|window| window.length()).fold(Nanos::ZERO, Nanos::max);
         let keep = Nanos(self.remembered).max(longest);
         let since = since.ended.iter().map(|&(ago, count)| (now.sooner(ago), count));
