@@ -40,7 +40,7 @@ fn written(unix_seconds: u64) -> String {
     format!("{}, {day:02} {} {year:04} {hour:02}:{minute:02}:{second:02} GMT", DAYS[weekday], MONTHS[month])
 }
 
-/// Year, month and day of a day since 1970. Counts from 1 March of the year 0, so that leap days come last.
+/// Days count from 1970. The year begins on 1 March, so that leap days come last.
 pub const fn civil(days: u64) -> (u64, u64, u64) {
     const ERA_DAYS: u64 = 146_097;
     let days = days + 719_468;
@@ -68,10 +68,8 @@ pub struct Rendered {
 impl Rendered {
     /// The bytes of its head over HTTP/1.1.
     pub fn head(&self) -> Vec<u8> {
-        /// The size of most heads.
         const USUAL_BYTES: usize = 256;
         let mut head = String::with_capacity(USUAL_BYTES);
-        // Writing to a string never fails.
         let _ = write!(head, "HTTP/1.1 {} {}\r\n", self.status, reason(self.status));
         let mut head = head.into_bytes();
         for (name, value) in &self.fields {
@@ -115,7 +113,6 @@ fn reason(status: u16) -> &'static str {
 /// Deliveries whose attempts an endpoint counts. Attempts of further ones count as first attempts.
 const COUNTED_MAX: usize = 1_000_000;
 
-/// An endpoint's behaviours and their state.
 #[derive(Debug)]
 pub struct Choices {
     behaviours: Vec<Behaviour>,
@@ -134,13 +131,10 @@ pub struct Choices {
 #[derive(Clone, Copy, Debug)]
 pub struct Luck(u64);
 
-/// An endpoint's action before it reads a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Before {
     Read,
-    /// Reset the connection.
     Reset,
-    /// Read nothing until then.
     Wait(u64),
 }
 
@@ -190,7 +184,6 @@ impl Choices {
         (is_for_all && first.answer == Answer::Stall).then(|| first.until().unwrap_or(u64::MAX))
     }
 
-    /// The behaviour that a read request meets; none if the endpoint behaves.
     pub fn choose(&self, now: u64, luck: Luck, delivery: Option<u64>) -> Option<(usize, &Behaviour)> {
         let attempt = self.count(delivery);
         self.matching(now, luck).find(|(_, behaviour)| {
@@ -218,7 +211,6 @@ impl Choices {
         *count
     }
 
-    /// The latency of the answer to a request that was just read, in nanoseconds.
     pub fn latency(&self, chosen: Option<(usize, &Behaviour)>, luck: Luck, now: u64) -> u64 {
         if let Some((place, Behaviour { serves: Some(work), .. })) = chosen {
             let done = |free: u64| free.max(now).saturating_add(work.0);

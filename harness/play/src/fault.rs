@@ -1,17 +1,14 @@
-//! Faults over time, for a run and the simulator alike: the scenario's faults as steps, the faults that stop a
-//! process or set its clock while they last, and the record of an injected fault.
+//! The scenario's faults as steps, for a run and the simulator alike; the faults that stop a process or set its clock
+//! while they last; and the record of an injected fault.
 
 use std::collections::BTreeSet;
 
 use hookproof_judge::scenario::{FaultAction, FaultPlan};
 use hookproof_judge::trace::Fault;
 
-/// A step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
-    /// A fault begins.
     Begin(&'a FaultPlan),
-    /// A lasting fault ends.
     End(&'a FaultPlan),
 }
 
@@ -67,7 +64,6 @@ impl Stops {
         self.0.remove(&fault) && self.0.is_empty()
     }
 
-    /// Forgets them, for a new process.
     pub fn clear(&mut self) {
         self.0.clear();
     }

@@ -1,6 +1,4 @@
-//! A scenario as a run and the simulator both play it: functions of the scenario and a seed. Time is an argument.
-//!
-//! In reading order:
+//! A scenario as a run and the simulator both play it: functions of the scenario and a seed. In reading order:
 
 /// The schedule of a run, computed before it begins.
 pub mod traffic;

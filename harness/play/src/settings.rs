@@ -6,7 +6,6 @@ use serde_json::{Map, Value, json};
 
 use hookproof_judge::scenario::{Backoff, Duration, Limit, Queue, Rate, Retry, SECOND, Subscriber, WhenFull};
 
-/// Values by name.
 pub type Variables = BTreeMap<String, String>;
 
 /// The value of an absent limit, for senders that limit by default.
@@ -44,7 +43,6 @@ pub const NAMES: [&str; 24] = [
     "in_flight",
 ];
 
-/// The variables of an event.
 pub const EVENT_NAMES: [&str; 6] = ["token", "uuid", "type", "key", "data", "now"];
 
 /// The variables of a call about a subscriber; `types` are the types of the run that it is owed.

@@ -9,8 +9,6 @@ mod schedule;
 pub use recording::RecordingError;
 pub use schedule::{Due, Schedule, ScheduleError};
 
-// Seeded randomness: every random choice of a run comes from a stream that is named by its purpose.
-
 /// A stream of random numbers. Equal seeds and purposes give equal streams.
 #[derive(Clone, Debug)]
 pub struct Chance {
@@ -24,7 +22,6 @@ impl Chance {
         Self { state: mix(seed ^ mix(purpose)) }
     }
 
-    /// The next 64 bits.
     pub const fn bits(&mut self) -> u64 {
         self.state = self.state.wrapping_add(STEP);
         mix(self.state)
@@ -64,8 +61,6 @@ fn unit(bits: u64) -> f64 {
     (bits >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-// The harness's token for an event, in a form that survives any encoding of a body.
-
 /// The prefix of tokens. Letters, digits and hyphens only, which no escaping changes.
 const MARK: &[u8] = b"hptoken-";
 /// The digits of the run, and of the event.
@@ -87,7 +82,6 @@ impl Tokens {
         Self { run }
     }
 
-    /// The run's part of its tokens.
     #[must_use]
     pub fn run(self) -> String {
         format!("{:08x}", self.run)

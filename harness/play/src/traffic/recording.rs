@@ -13,10 +13,8 @@ pub(super) struct Recorded {
     pub(super) bytes: Option<u32>,
 }
 
-/// An unusable recording.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
-    /// The file cannot be read.
     #[error("the recording {path} cannot be read: {error}; its path is relative to the scenario's file", path = path.display())]
     File {
         /// The file.
@@ -24,14 +22,12 @@ pub enum RecordingError {
         /// The error.
         error: std::io::Error,
     },
-    /// A line is invalid.
     #[error("{path}:{line}: {what}", path = path.display())]
     Line {
         /// The file.
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// The error.
         what: String,
     },
 }

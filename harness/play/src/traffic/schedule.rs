@@ -20,7 +20,6 @@ const REPEATED_WITHIN: (u64, u64) = (50_000_000, 500_000_000);
 const PURPOSE_EVENTS: u64 = 1;
 const PURPOSE_GAPS: u64 = 2;
 
-/// An event to offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Due {
     /// Its moment, in nanoseconds since the traffic began.
@@ -45,13 +44,10 @@ pub struct Schedule {
     lasts: u64,
 }
 
-/// Traffic that cannot be scheduled.
 #[derive(Debug, thiserror::Error)]
 pub enum ScheduleError {
-    /// A recording is unusable.
     #[error(transparent)]
     Recording(#[from] RecordingError),
-    /// There are too many events.
     #[error(
         "the traffic has more than {EVENTS_MAX} events; expected fewer, by lower rates or shorter phases"
     )]
@@ -111,7 +107,6 @@ impl Schedule {
         Ok(())
     }
 
-    /// Plays a recording; returns its length.
     fn replay(
         &mut self,
         file: &Path,
@@ -134,7 +129,6 @@ impl Schedule {
         Ok(end)
     }
 
-    /// The schedule up to a moment.
     #[must_use]
     pub fn before(mut self, until: u64) -> Self {
         self.due.retain(|due| due.at < until);
@@ -142,7 +136,6 @@ impl Schedule {
         self
     }
 
-    /// All events, in the order of their moments.
     #[must_use]
     pub fn due(&self) -> &[Due] {
         &self.due
@@ -154,13 +147,11 @@ impl Schedule {
         self.lasts
     }
 
-    /// The type of an event.
     #[must_use]
     pub fn kind(&self, due: &Due) -> &str {
         self.types.name(due.kind)
     }
 
-    /// The key of an event.
     #[must_use]
     pub fn key(&self, due: &Due) -> &str {
         self.keys.name(due.key)
@@ -210,7 +201,6 @@ impl Schedule {
     }
 }
 
-/// Creates events.
 struct Filler<'a> {
     events: &'a Events,
     chance: Chance,

@@ -1,6 +1,5 @@
-//! Finds the least raise of a subscriber's limits that carries a load: of one limit, or of several together
-//! if no single one is enough. Tells its cost for the other side, and tries all raises together. Each result
-//! holds for every seed that was tried.
+//! Finds the least raise of a subscriber's limits that carries a load: of one limit, or of several together if no
+//! single one is enough. Each result holds for every seed that was tried.
 
 use std::collections::BTreeSet;
 
@@ -21,17 +20,14 @@ const RAISED_MAX: u64 = 64 * AS_IT_STANDS;
 /// How often the changes are raised further if they are not enough together.
 const FURTHER_MAX: usize = 8;
 
-/// Texts contain these numbers.
 const _: () = assert!(CHANGED_MAX == 8 && RAISED_MAX == 64 * AS_IT_STANDS);
 
-/// The changes that would carry a load.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Advice {
     /// The number of seeds; 0 if no advice was searched.
     pub tried: u64,
     /// The number of seeds that break something without changes.
     pub failing: u64,
-    /// The machine's shortages.
     pub needs: Vec<Need>,
     /// The changes: each subscriber's alternatives together, the smallest first.
     pub changes: Vec<Change>,
@@ -41,16 +37,13 @@ pub struct Advice {
     pub unchanged: Vec<Unchanged>,
 }
 
-/// A failing subscriber, or group, without a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unchanged {
-    /// Its name in the file.
     pub subscriber: String,
     /// The reason.
     pub why: Why,
 }
 
-/// The reason why there is no change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Why {
@@ -63,7 +56,6 @@ pub enum Why {
 }
 
 impl Why {
-    /// The reason, as the end of a sentence.
     #[must_use]
     pub const fn phrase(self) -> &'static str {
         match self {
@@ -79,7 +71,6 @@ impl Why {
 /// A change with which a subscriber, or all of a group, carries the load.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
-    /// Its name in the file.
     pub subscriber: String,
     /// The raised limits; several where no single one is enough.
     pub raises: Vec<Raise>,
@@ -89,14 +80,11 @@ pub struct Change {
     settings: Settings,
 }
 
-/// One limit raised.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Raise {
     /// The limit.
     pub knob: &'static str,
-    /// Its present value.
     pub from: String,
-    /// Its raised value.
     pub to: String,
     /// The ratio, in thousandths.
     pub factor: u64,
@@ -109,7 +97,6 @@ pub struct Trial {
     pub patch: String,
     /// The number of seeds in which every changed subscriber meets its objectives.
     pub held: u64,
-    /// The number of seeds tried.
     pub seeds: u64,
 }
 
@@ -236,7 +223,6 @@ fn mends(
     Ok(true)
 }
 
-/// Raises a subscriber's limits; false if it lacks one of them.
 fn apply(settings: &[(Knob, u64)], subscriber: &mut Subscriber) -> bool {
     !settings.is_empty() && settings.iter().all(|(knob, thousandths)| knob.raise(subscriber, *thousandths))
 }

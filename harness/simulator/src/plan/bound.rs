@@ -17,7 +17,6 @@ use hookproof_judge::scenario::SECOND;
 /// Counts in fractions of a delivery, so that rounding never favours the sender.
 const PARTS: u128 = SECOND as u128;
 
-/// A guaranteed service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Service {
     /// Deliveries in a thousand seconds; 0 if nothing is guaranteed.
@@ -28,7 +27,6 @@ pub struct Service {
     pub pauses: Vec<(u64, u64)>,
 }
 
-/// Upper bounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// The least burst of the arrivals at the service's rate, without its pauses.

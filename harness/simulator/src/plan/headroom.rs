@@ -14,7 +14,6 @@ use super::slo::{Breach, Measure, NEVER};
 use crate::sim::SimError;
 use crate::sim::figures::Figures;
 
-/// The headroom.
 #[derive(Clone, Debug, Serialize)]
 pub struct Headroom {
     /// The highest load that held, in thousandths of this traffic; none if no tried load did.
@@ -38,7 +37,6 @@ pub struct Headroom {
     pub breaks: Vec<Breach>,
     /// The load that the changes must carry, in thousandths of this traffic.
     pub carry: u64,
-    /// The changes that carry it.
     #[serde(flatten)]
     pub advice: Advice,
 }
@@ -153,13 +151,10 @@ fn filled(mut curve: Vec<Point>, scenario: &Scenario, judge: &Judge<'_>) -> Resu
     Ok(curve)
 }
 
-/// The search with one seed.
 #[derive(Default)]
 struct Stretch {
     edge: Edge,
-    /// The breaches at the lowest load that failed.
     breaks: Vec<Breach>,
-    /// The simulated loads.
     curve: Vec<Point>,
     /// Whether the search stopped at a load with too many events.
     too_many: bool,

@@ -12,7 +12,6 @@ use super::slo::{Breach, Slo};
 use crate::sim::figures::Figures;
 use crate::sim::{Options, SimError};
 
-/// The objectives that are not met, the worst first.
 #[must_use]
 pub fn breaches(scenario: &Scenario, slos: &[Slo], figures: &Figures) -> Vec<Breach> {
     let mut breaches = Vec::new();
@@ -55,7 +54,6 @@ impl Judge<'_> {
         all
     }
 
-    /// The seed of the present traffic's simulation.
     pub(super) fn seed(&self, scenario: &Scenario) -> u64 {
         self.options.seed.unwrap_or(scenario.seed)
     }

@@ -1,5 +1,5 @@
-//! Launch questions: the sender is killed at the peak, a partner is away, a partner answers slowly. Each
-//! changes the scenario before it is planned. Pure.
+//! Launch questions: the sender is killed at the peak, a partner is away, a partner answers slowly. Each changes the
+//! scenario before it is planned.
 
 use std::str::FromStr;
 
@@ -12,7 +12,6 @@ use hookproof_judge::scenario::{
 };
 use hookproof_play::traffic::Schedule;
 
-/// One question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct With {
     text: String,
@@ -54,7 +53,6 @@ enum FaultMoment {
 /// A deviation from the scenario, under which the plan holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Condition {
-    /// The question.
     pub asked: String,
     /// Its meaning, with its moment.
     pub means: String,

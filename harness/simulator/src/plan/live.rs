@@ -14,32 +14,26 @@ use toml::Table;
 
 use hookproof_judge::scenario::Scenario;
 
-/// The most subscribers that are read.
 const SUBSCRIBERS_MAX: u32 = 10_000;
 
 /// The settings of a subscriber that a scenario can express.
 const SAID: [&str; 8] = ["limit", "queue", "retry", "breaker", "timeout", "dedupe", "sign", "coalesce"];
 
-/// A source that can't be planned from.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
-    /// The database can't be read.
     #[error("{path} can't be read as a sender's database: {error}")]
     Database {
         /// Its path.
         path: String,
-        /// The error.
         error: StoreError,
     },
     /// It has no active subscriber.
     #[error("{0} has no active subscribers; expected a database in which a sender has some")]
     Nobody(String),
-    /// The resulting scenario is invalid.
     #[error("with what was read, the scenario is none: {0}")]
     Scenario(String),
 }
 
-/// A scenario with the subscribers of a sender's database.
 #[derive(Clone, Debug)]
 pub struct Live {
     /// The scenario.
@@ -121,7 +115,6 @@ pub fn with_recorded(scenario: &Scenario, path: &Path) -> Result<Scenario, LiveE
     replaced(scenario, &[("traffic", Some(vec![toml::Value::Table(phase)].into()))])
 }
 
-/// Replaces sections of a scenario.
 fn replaced(scenario: &Scenario, sections: &[(&str, Option<toml::Value>)]) -> Result<Scenario, LiveError> {
     let mut document: Table =
         scenario.text.parse().map_err(|error: toml::de::Error| LiveError::Scenario(error.to_string()))?;

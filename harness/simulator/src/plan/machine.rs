@@ -21,7 +21,6 @@ pub struct Machine {
     pub carries_per_second: Option<u64>,
     /// Whether that rate is only a lower bound, since no more was offered.
     pub at_least: bool,
-    /// The origin of these figures.
     pub source: String,
     /// The number of such machines on the store; 0 counts as 1.
     pub nodes: u64,
@@ -31,7 +30,6 @@ pub struct Machine {
     pub memory_bytes: Option<u64>,
 }
 
-/// The demand of a load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Load {
     /// Requests in the busiest second.
@@ -44,10 +42,8 @@ pub struct Load {
     pub memory_bytes: u64,
 }
 
-/// A demand beyond the machine's capacity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Need {
-    /// The resource.
     pub what: &'static str,
     /// The demand: a rate per second, or bytes.
     pub asked: u64,
@@ -57,7 +53,6 @@ pub struct Need {
     pub nodes: Option<u64>,
 }
 
-/// The resource of a rate.
 const CARRIED: &str = "requests or events in a second";
 
 /// The overhead of a held row beside its body.

@@ -5,12 +5,6 @@
 //!     └──────► simulated at 2×, 4×, 3× … ──► headroom ──► first breach ──► the same with one limit raised ──► changes
 //! ```
 //!
-//! - `slo`: objectives; `launch`: launch questions; `live`: subscribers from a sender's database.
-//! - `search`: finds an edge; `scale`: variants of the scenario; `bound`, `service`: upper bounds.
-//! - `machine`: the machine's capacity; `judge`: judges a load by the objectives and the machine.
-//! - `headroom`: the highest load; `interval`: its interval over seeds; `advice`, `patch`: changes as settings.
-//! - `table`, `page`: the output; `sheet`: a partner's page.
-//!
 //! All but `live` are functions of the scenario and of the machine's figures.
 
 pub mod advice;
@@ -51,31 +45,24 @@ use launch::Condition;
 use machine::{Load, Machine};
 use slo::{Breach, Slo};
 
-/// A planning request.
 #[derive(Clone, Debug)]
 pub struct PlanRequest {
     /// The objectives; the usual ones if there are none.
     pub slos: Vec<Slo>,
     /// The load that the changes must carry, in thousandths; by default the next whole multiple.
     pub carry: Option<u64>,
-    /// Whether to search the headroom.
     pub headroom: bool,
     /// The number of seeds for that, the scenario's own first; 0 counts as 1.
     pub seeds: u64,
-    /// The machine's capacity.
     pub machine: Machine,
-    /// The deviations from the scenario's file.
     pub conditions: Vec<Condition>,
-    /// The settings of the simulation.
     pub options: Options,
 }
 
-/// The plan for one subscriber.
 #[derive(Clone, Debug, Serialize)]
 pub struct LanePlan {
     /// Its name.
     pub name: String,
-    /// Deliveries owed to it.
     pub owed: u64,
     /// The longest queue, in rows.
     pub peak_rows: u64,
@@ -92,28 +79,20 @@ pub struct LanePlan {
     pub latency_ns: [Option<u64>; 3],
     /// Deliveries shed from a full queue, or refused for it.
     pub shed: u64,
-    /// Expired deliveries.
     pub expired: u64,
-    /// The bounds, or the reason why there are none.
     pub bound: Result<BoundPlan, &'static str>,
 }
 
-/// The bounds of one subscriber.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct BoundPlan {
-    /// The guaranteed service, in deliveries per thousand seconds.
     pub service_millihertz: u64,
     /// The burst of its arrivals at that rate.
     pub burst: u64,
-    /// The bound of waiting deliveries.
     pub backlog: u64,
-    /// The bound of a delivery's wait.
     pub delay_ns: u64,
-    /// The bound of the time from the end of the traffic until its backlog is gone.
     pub drain_ns: u64,
 }
 
-/// The machine's demand and capacity.
 #[derive(Clone, Debug, Serialize)]
 pub struct MachinePlan {
     /// The demand.
@@ -123,30 +102,24 @@ pub struct MachinePlan {
     pub limits: Machine,
 }
 
-/// A plan.
 #[derive(Clone, Debug, Serialize)]
 pub struct Plan {
     /// The scenario's name.
     pub scenario: String,
-    /// The deviations from the scenario.
     pub conditions: Vec<Condition>,
-    /// The objectives.
     pub objectives: Vec<String>,
     /// The objectives that the present traffic breaches, the worst first.
     pub breaches: Vec<Breach>,
     /// Events that the sender refused, because of a full queue or no running process.
     pub refused: u64,
-    /// Each subscriber.
     pub lanes: Vec<LanePlan>,
     /// The machine.
     pub machine: MachinePlan,
     /// The modelled range of a commit's time, at every load.
     pub commit_ns: (u64, u64),
-    /// The headroom, if it was searched.
     pub headroom: Option<Headroom>,
     /// Simulated figures beyond their bounds, which show that the model is wrong.
     pub model_errors: Vec<String>,
-    /// The data of the charts.
     #[serde(skip)]
     pub figures: Option<Figures>,
 }

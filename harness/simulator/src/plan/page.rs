@@ -101,7 +101,6 @@ fn places(most: u64) -> Vec<(u64, String)> {
     (0..=most / step).map(|place| (place * step, times(place * step))).collect()
 }
 
-/// The load that breaks, and the interval for other seeds.
 fn broken(headroom: &Headroom, most: u64) -> Vec<Band> {
     let spread = headroom.interval.map(|one| Band {
         class: "endpoint",

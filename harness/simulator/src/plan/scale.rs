@@ -63,7 +63,6 @@ pub fn alone(scenario: &Scenario, place: usize) -> Scenario {
     alone
 }
 
-/// A limit of a subscriber that can be raised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Knob {
     /// The rate, together with the caps of windows.
@@ -72,9 +71,7 @@ pub enum Knob {
     Burst,
     /// The caps of windows alone.
     Windows,
-    /// The requests in flight alone.
     InFlight,
-    /// The bounds of the queue.
     Queue,
 }
 
@@ -179,7 +176,6 @@ impl Knob {
         raised.max().unwrap_or(AS_IT_STANDS)
     }
 
-    /// The cost, and the side that bears it.
     #[must_use]
     pub fn cost(self, before: &Subscriber, after: &Subscriber) -> String {
         let (whom, from, to) = (&before.group, self.of(before), self.of(after));
@@ -191,7 +187,6 @@ impl Knob {
         }
     }
 
-    /// Its name in a sentence.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

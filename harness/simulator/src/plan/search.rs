@@ -11,7 +11,6 @@ pub const DOUBLE: u64 = 1_000;
 /// The first step from near an expected edge.
 pub const NEAR: u64 = 40;
 
-/// The edge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Edge {
     /// The highest value that held; none if nothing down to a 64th did.

@@ -162,7 +162,6 @@ fn outage(fault: &FaultPlan, subscriber: &Subscriber) -> Option<(u64, u64)> {
     Some((fault.at.0, fault.at.0.saturating_add(fault.lasts.0).saturating_add(after)))
 }
 
-/// The reason why a subscriber has no bound.
 #[must_use]
 pub(super) fn why_unbounded(scenario: &Scenario, subscriber: &Subscriber) -> &'static str {
     let failing = subscriber.behaviours.iter().filter(|one| !is_success(one, subscriber));

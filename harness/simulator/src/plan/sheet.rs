@@ -1,5 +1,4 @@
-//! A partner's view of a launch, as a Markdown page to hand over; it reveals nothing of the sender's own
-//! concerns.
+//! A partner's view of a launch, as a Markdown page to hand over; it reveals nothing of the sender's own concerns.
 
 use std::fmt::Write;
 
@@ -24,7 +23,6 @@ pub fn is_sheet(scenario: &Scenario, text: &str) -> bool {
     text.starts_with(&title(scenario, "")) && text.lines().next().is_some_and(|line| line.ends_with(SEES))
 }
 
-/// The end of a sheet's first line.
 const SEES: &str = " will see";
 
 fn title(scenario: &Scenario, partner: &str) -> String {
@@ -86,7 +84,6 @@ fn sheet(
     text
 }
 
-/// The contract in words.
 fn contract(subscriber: &Subscriber) -> String {
     let limit = &subscriber.limit;
     let bucket = limit.bucket.map(|one| format!("{} at once, and {} in the long run", one.burst, one.rate));

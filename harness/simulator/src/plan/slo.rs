@@ -8,7 +8,6 @@ use serde::Serialize;
 
 use crate::sim::figures::{Figures, LaneFigures};
 
-/// One objective.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slo {
     /// The subscriber or group; every subscriber without it.
@@ -20,7 +19,6 @@ pub struct Slo {
     text: String,
 }
 
-/// A measured quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// A percentile, in thousandths, of the time from an event's moment until its delivery is taken.
@@ -51,16 +49,13 @@ const MEASURES: [(&str, Measure); 8] = [
 /// A time that did not come: the delivery was never taken, the backlog never gone.
 pub const NEVER: u64 = u64::MAX;
 
-/// A breached objective, or an exceeded limit of the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Breach {
-    /// The subscriber.
     pub subscriber: String,
     /// Its group, whose name several subscribers may share.
     pub group: String,
     /// The objective.
     pub objective: String,
-    /// The figure.
     pub figure: String,
     /// The ratio to the limit, in thousandths.
     pub excess: u64,
@@ -71,7 +66,6 @@ impl Measure {
         matches!(self, Self::Latency(_) | Self::Drain)
     }
 
-    /// The figure of a subscriber.
     #[must_use]
     pub fn of(self, lane: &LaneFigures, figures: &Figures) -> u64 {
         match self {
@@ -113,7 +107,6 @@ impl Slo {
         self.whom.as_deref().is_none_or(|whom| whom == name || whom == group)
     }
 
-    /// A figure in this measure's unit.
     #[must_use]
     pub fn show(&self, figure: u64) -> String {
         match figure {

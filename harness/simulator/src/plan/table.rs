@@ -36,7 +36,6 @@ pub(super) const HEAD: [&str; 13] = [
     "expired",
 ];
 
-/// The answer in one sentence, with its conditions.
 #[must_use]
 pub fn answer(plan: &Plan) -> String {
     let asked: Vec<&str> = plan.conditions.iter().map(|one| one.asked.as_str()).collect();
@@ -103,7 +102,6 @@ fn remedy(headroom: &Headroom) -> String {
     told.map_or(String::new(), |told| format!(": to carry {}, {told}", times(headroom.carry)))
 }
 
-/// The number of other subscribers that need a change.
 fn others(advice: &Advice, told: &str) -> String {
     let changed = advice.changes.iter().map(|change| &change.subscriber);
     let unchanged = advice.unchanged.iter().map(|one| &one.subscriber);
@@ -136,7 +134,6 @@ fn present(plan: &Plan) -> String {
     format!("does not meet its objectives: {}; worst is {worst}", told.join(", "))
 }
 
-/// The table with its notes.
 #[must_use]
 pub fn table(plan: &Plan) -> String {
     let mut rows = vec![HEAD.map(str::to_owned).to_vec()];
@@ -184,7 +181,6 @@ pub fn table(plan: &Plan) -> String {
     text
 }
 
-/// A subscriber's row, under [`HEAD`].
 pub(super) fn row(lane: &LanePlan) -> Vec<String> {
     let bound = lane.bound.as_ref();
     let drained = lane.drain_ns.map_or_else(|| format!("no, {} left", lane.left), show_short);

@@ -57,7 +57,6 @@ impl World<'_> {
     }
 }
 
-/// The outcome for the engine, and the error for the store's attempt record.
 pub(super) fn translate(
     heard: ExchangeEnd,
     wall: hookproof_sender::engine::StoreTime,

@@ -26,7 +26,6 @@ const ANSWER_NS: u64 = 60 * SECOND;
 const EXACT_MAX: usize = 200;
 
 impl World<'_> {
-    /// Samples the queue, and ends the run by the rule of a real one.
     pub(super) fn sample(&mut self) -> Result<(), SimError> {
         let done = self.play.next == self.play.schedule.due().len()
             && self.play.open == 0
@@ -216,7 +215,6 @@ impl World<'_> {
 }
 
 impl World<'_> {
-    /// Takes the store's own counts, which include deleted dead letters.
     fn count(&mut self) -> Result<(), SimError> {
         let Some(process) = self.slots.iter().find_map(|slot| slot.process.as_ref()) else { return Ok(()) };
         let status =

@@ -14,14 +14,12 @@ use super::ledger::Ledger;
 
 const CLAIMS_MAX: usize = 64;
 
-/// The receiver of the store's answer.
 pub(super) enum Then {
     /// The emitters of these tokens, and the dispatcher for these lanes.
     Emit {
         tokens: Vec<u64>,
         lanes: Vec<Vec<LaneId>>,
     },
-    /// The dispatcher.
     Order(Order),
     /// An operator, by the number of the action.
     Operate(u64),
@@ -41,7 +39,6 @@ pub(super) struct CommitQueue {
     claims: Vec<(Order, Claim, Ahead)>,
     claimer: Option<Box<dyn Claimer>>,
     quick: Option<Arc<dyn QuickClaims>>,
-    /// The time since when the store fails.
     pub(super) failing: Option<u64>,
     /// The store's work since the last call.
     pub(super) ledger: Ledger,
@@ -187,7 +184,6 @@ fn claimed_to(order: Order, ahead: Ahead, mut claimed: Claimed) -> Answered {
     Answered { order, reply: Ok(Reply::Claimed(claimed)), moment: None }
 }
 
-/// The numbers of the operator actions among the requests.
 pub(super) fn errands<'a>(requests: impl Iterator<Item = &'a Request>) -> Vec<u64> {
     let errand = |request: &Request| match request.then {
         Then::Operate(errand) => Some(errand),

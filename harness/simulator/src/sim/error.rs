@@ -1,5 +1,3 @@
-//! Reasons that a scenario cannot be simulated.
-
 use std::path::PathBuf;
 
 use hookproof_sender::store::StoreError;
@@ -11,21 +9,18 @@ use hookproof_play::traffic::ScheduleError;
 pub enum SimError {
     #[error(transparent)]
     Schedule(#[from] ScheduleError),
-    /// The sender rejects a subscriber.
     #[error("the sender refuses subscriber {name}: {why}")]
     Subscriber {
         /// The subscriber's name.
         name: String,
         why: String,
     },
-    /// The sender rejects an event.
     #[error("the sender refuses event {token}: {why}")]
     Event {
         /// The event's number in the schedule.
         token: u64,
         why: String,
     },
-    /// The sender rejects the scenario's arguments.
     #[error("[sender] arguments: {0}")]
     Argument(String),
     #[error("the simulated sender can't {doing}: {error}")]
@@ -34,7 +29,6 @@ pub enum SimError {
         doing: &'static str,
         error: StoreError,
     },
-    /// The database outgrows its folder.
     #[error("the simulated database does not fit into {}: {error}; set TMPDIR to a folder with room", .folder.display())]
     Full {
         /// The folder that contains the run's own folder.

@@ -24,16 +24,12 @@ pub(super) enum SimEvent {
     Upkeep,
 }
 
-/// An event at one process of the sender.
 pub(super) enum ProcessEvent {
     Wake,
     Committed,
     Dispatch(Vec<Event>),
-    /// It polls for commits of other processes.
     Look,
-    /// It looks for dead processes.
     Evict,
-    /// A request ended.
     Heard(u64, ExchangeEnd),
     /// The lease of the request's lane may have ended.
     LeaseOver(u64),

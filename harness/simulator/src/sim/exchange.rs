@@ -23,7 +23,6 @@ pub(super) struct Network {
     pub(super) exchanges: BTreeMap<u64, Exchange>,
     pub(super) next_exchange: u64,
     pub(super) next_arrival: u64,
-    /// The time of the latest request.
     pub(super) came: u64,
 }
 
@@ -37,7 +36,6 @@ pub(super) struct Exchange {
     pub(super) number: u32,
     pub(super) began: u64,
     pub(super) luck: Luck,
-    /// The lease of its lane at the sender.
     pub(super) lease: Lease,
     /// The number of its arrival, once it has arrived.
     pub(super) n: Option<u64>,
@@ -61,7 +59,6 @@ pub(super) enum ExchangeEnd {
     CutOff,
 }
 
-/// The last action of the endpoint.
 #[derive(Clone, Debug)]
 pub(super) enum Final {
     Answer { reply: Reply, begun: u64, whole: bool },

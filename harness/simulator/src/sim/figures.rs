@@ -12,7 +12,6 @@ pub struct LaneFigures {
     pub owed: u64,
     /// Deliveries that its endpoint accepted.
     pub delivered: u64,
-    /// Requests that reached it.
     pub arrivals: u64,
     /// Dead letters by reason: exhausted, expired, overflow, gone.
     pub dead: [u64; 4],
@@ -28,7 +27,6 @@ pub struct LaneFigures {
     pub slowest: Vec<(u64, u64)>,
     /// The highest backlog at a sample or right after a commit of events.
     pub peak: Peak,
-    /// The last time when its queue was not empty, or a delivery was accepted.
     pub busy_until: u64,
     /// The backlog by time: time, rows. Unchanged samples are left out.
     pub waiting: Vec<(u64, u64)>,
@@ -81,7 +79,6 @@ pub struct Figures {
     pub commits: u64,
     pub traffic_end: u64,
     pub end: u64,
-    /// Deliveries that waited at the end.
     pub waiting: u64,
     /// The second with the most new requests at all endpoints.
     pub busiest: Busiest,

@@ -20,7 +20,6 @@ pub struct Ledger {
     swept: u64,
 }
 
-/// The index of a reason in the figures.
 pub(super) const fn place(reason: Reason) -> usize {
     match reason {
         Reason::Exhausted => 0,
@@ -48,7 +47,6 @@ impl Ledger {
         })
     }
 
-    /// Counts executed commands.
     pub(super) fn count_commands(&mut self, commands: &[Command], replies: &[Reply]) {
         for (command, reply) in commands.iter().zip(replies) {
             match (command, reply) {

@@ -1,23 +1,13 @@
 //! The shipped engine, dispatcher and store in virtual time, with modelled endpoints and faults. It uses a heap
 //! of events, no real clock and no threads: the seed decides everything.
 //!
-//! In reading order; each module imports only earlier ones:
+//! The sender's own dispatcher makes all of the sender's decisions. The simulator models the time of commits and of
+//! the network (drawn by the seed), the endpoints' behaviour, crashes, stops, clock steps and a store that cannot
+//! write. `docs/internals/simulation.md` lists its limits.
 //!
-//! - `options`, `error`, `figures`, `ledger`: the request for a run, and its results.
-//! - `mutant`: defective senders that the checks must find, made by changing the dispatcher's events and
-//!   effects.
-//! - `liveness`: a lane that may send and does not.
-//! - `commit_queue`: the store thread. `process`: one process of the sender.
-//! - `heap`, `event`, `exchange`, `offers`, `errand`, `book`: the state of a run.
-//! - `world`: all state together.
-//! - `network`, `arrival`: requests and endpoints. `offer`: the emitter. `operators`: operator actions.
-//!   `trouble`: faults. `turns`: the steps of processes. `close`: samples, and the end.
-//! - `simulation`: a whole run. `setup`, `subscribe`: the scenario as the sender's settings.
-//! - `judged`: the checks. `swarm`: one scenario, many seeds.
-//!
-//! The sender's own dispatcher makes all of the sender's decisions. The simulator models the time of commits
-//! and of the network (drawn by the seed), the endpoints' behaviour, crashes, stops, clock steps and a store
-//! that cannot write. See `docs/internals/simulation.md` for its limits.
+//! Reading order: `options`; `process` and `commit_queue`, one process of the sender; `world`, all state together;
+//! `network`, `offer`, `operators`, `trouble`, `turns` and `close`, which change it; `simulation`, a whole run;
+//! `judged` and `liveness`, the verdicts; `swarm`, one scenario and many seeds.
 
 mod arrival;
 mod book;

@@ -34,7 +34,6 @@ impl Mutant {
     pub const ALL: [Self; 4] =
         [Self::ChargedOnSend, Self::LeaseNotFenced, Self::SettleLost, Self::PauseForgotten];
 
-    /// The name on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -172,7 +171,6 @@ impl Bug {
         }
     }
 
-    /// The record of a lane that the store keeps instead.
     pub(super) fn change_record(&self, record: Box<[u8]>) -> Result<Box<[u8]>, SimError> {
         if self.kind != Some(Mutant::PauseForgotten) {
             return Ok(record);
@@ -188,7 +186,6 @@ impl Bug {
         self.unwritten.first().map(|(at, _)| *at).into_iter().chain(renewal).min()
     }
 
-    /// Writes settlements that were kept back long enough, and renews for `LeaseNotFenced`.
     pub(super) fn write_late(&mut self, now: u64, queue: &mut CommitQueue) {
         if let Some((at, renew)) = self.renewal.as_mut().filter(|(at, _)| *at <= now) {
             *at = now + renew.lease.0 / 3;
@@ -214,7 +211,6 @@ fn settled(order: Order, count: usize) -> Event {
     Event::Answered(Answered { order, reply, moment: None })
 }
 
-/// Settles the true end of an attempt that the dispatcher took for a success, and wakes the lane for the retry.
 fn settle_late(settled: Settlement, result: AttemptEnd, now: StoreTime, queue: &mut CommitQueue) -> Event {
     let due = StoreTime(now.0 + Nanos::SECOND.0);
     let fate = match &result.outcome {

@@ -15,7 +15,6 @@ use super::exchange::{Exchange, ExchangeEnd, Final};
 use super::options::{EPOCH, Keep};
 use super::world::World;
 
-/// The speed of a large answer.
 const BYTES_PER_SECOND: u64 = 1 << 30;
 /// The approximate number of bytes in a dripping answer.
 const DRIPS: u64 = 100;
@@ -160,7 +159,6 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Carries out the endpoint's behaviour for a request that was read.
     fn perform(&mut self, id: u64, token: Option<u64>) {
         let exchange = &self.net.exchanges[&id];
         let (at, luck) = (exchange.endpoint, exchange.luck);
@@ -211,7 +209,6 @@ impl World<'_> {
         }
     }
 
-    /// Carries out the endpoint's last action.
     pub(super) fn finish_exchange(&mut self, id: u64, what: Final) -> Result<(), SimError> {
         let Some(exchange) = self.net.exchanges.get(&id).filter(|exchange| !exchange.closed) else {
             return Ok(());
@@ -363,7 +360,6 @@ impl World<'_> {
     }
 }
 
-/// The endpoint's record of the end of an exchange.
 enum CutOr {
     Cut(CutKind),
     Nothing,

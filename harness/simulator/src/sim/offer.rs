@@ -19,7 +19,6 @@ use super::world::{WorkerSlot, World};
 const GATHER_NS: u64 = 100_000_000;
 
 impl World<'_> {
-    /// Offers the due events, and schedules the next offer.
     pub(super) fn offer(&mut self) -> Result<(), SimError> {
         let from = self.play.next;
         let due = self.play.schedule.due();
@@ -154,7 +153,6 @@ impl World<'_> {
     }
 }
 
-/// The sender's commands for an event.
 fn fan(play: &Play, due: &Due, process: &Process, now: u64) -> Result<command::Emit, SimError> {
     let data = play.schedule.data(due, play.tokens);
     let text = play.tokens.text(due.token);

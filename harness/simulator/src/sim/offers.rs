@@ -18,7 +18,6 @@ pub(super) struct Play {
     pub(super) idle_since: Option<u64>,
 }
 
-/// The sender's answer to an offer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// Recorded.

@@ -69,7 +69,6 @@ impl<'a> World<'a> {
         self.write_record(Record::Fault(fault::record(plan, place, self.now, until, None)))
     }
 
-    /// Repeats the actions of a process that ended.
     pub(super) fn want_again(&mut self, errands: &[u64]) {
         let Errands { waiting, asked, .. } = &mut self.troubles.errands;
         let again = errands.iter().filter_map(|errand| asked.remove(errand)).map(|asked| asked.plan);
@@ -94,7 +93,6 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The lanes of the action's subscriber or group, with the indexes of their endpoints.
     fn meant(&self, whom: Option<&str>) -> Vec<(usize, LaneId)> {
         let all = self.given.scenario.subscribers.iter().enumerate();
         let meant = all.filter(|(_, one)| whom.is_none_or(|whom| whom == one.group || whom == one.name));

@@ -22,7 +22,6 @@ pub struct Model {
     pub wire_ns: (u64, u64),
     /// The interval of samples of the queue.
     pub sample_ns: u64,
-    /// The interval of expiry and deletion.
     pub upkeep_ns: u64,
     /// How long delivered events are kept.
     pub keep_ns: u64,
@@ -68,7 +67,6 @@ pub struct Options {
     /// The modelled times. Default: [`Model::fitting`].
     pub model: Option<Model>,
     pub keep: Keep,
-    /// A defect for the sender.
     pub mutant: Option<Mutant>,
     /// A word that the sender loses once, and how many of its kind come before it.
     pub loses: Option<(Loss, u32)>,

@@ -32,7 +32,6 @@ use super::mutant::{Bug, Mutant, ToLose};
 use super::offers::Outcome;
 use super::options::EPOCH;
 
-/// An action for the world.
 pub(super) enum Act {
     /// Make an attempt, and give it up after `timeout` nanoseconds or with its lane's lease.
     Send { attempt: Box<NewAttempt>, timeout: u64, lease: Lease },
@@ -59,7 +58,6 @@ pub(super) struct Process {
     asked: Vec<Order>,
 }
 
-/// The process's steady clock, relative to the world's.
 #[derive(Clone, Copy)]
 struct Began {
     at: u64,
@@ -195,7 +193,6 @@ impl Process {
         }
     }
 
-    /// Lets the dispatcher decide, and carries its effects out.
     pub(super) fn step(&mut self, now: u64, acts: &mut Vec<Act>) -> Result<(), SimError> {
         self.handle_event(now, Event::Tick);
         self.bug.write_late(now, &mut self.queue);
@@ -326,7 +323,6 @@ impl Process {
         looked.map(drop).map_err(store_failed("look"))
     }
 
-    /// How the dispatcher's lanes are.
     pub(super) fn views(&self) -> Vec<LaneView> {
         self.dispatcher.views()
     }

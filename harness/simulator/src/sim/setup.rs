@@ -1,5 +1,3 @@
-//! The scenario's setup of the sender: the simulated part, and the rest.
-
 use hookproof_judge::scenario::{
     Answer, Durability, Duration, FaultAction, FaultPlan, Partition, Scenario, Store,
 };

@@ -160,7 +160,6 @@ impl<'a> World<'a> {
         })
     }
 
-    /// Subscribes all endpoints, starts the processes, and schedules the first events.
     fn begin(&mut self) -> Result<(), SimError> {
         self.book.write_record(&Record::Declared(declared()))?;
         let mut secrets = Chance::new(self.given.seed, PURPOSE_SECRETS);

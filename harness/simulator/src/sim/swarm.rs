@@ -1,9 +1,7 @@
-//! One scenario, many seeds. Each seed disturbs the scenario: it omits, moves and adds faults, changes
-//! latencies, and may let endpoints stop reading for a while. A failure is repeated with ever less traffic,
-//! until no more can be cut off.
-//!
-//! Each seed is judged strictly, and has as much more `drain` as its faults last. Figures of the undisturbed
-//! scenario do not count ([`super::judged_disturbed`]).
+//! One scenario, many seeds. Each seed disturbs the scenario: it omits, moves and adds faults, changes latencies, and
+//! may let endpoints stop reading for a while. A failure is repeated with ever less traffic. Each seed is judged
+//! strictly, with more `drain` for its faults. Figures of the undisturbed scenario do not count
+//! ([`super::judged_disturbed`]).
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -29,7 +27,6 @@ const DELAYS_NS: (u64, u64) = (SECOND / 20, 2 * SECOND);
 /// The most cuts in the search for the shortest failing prefix.
 const CUTS_MAX: u32 = 8;
 
-/// The result of a sweep.
 #[derive(Debug)]
 pub struct Swept {
     pub played: u64,
@@ -55,21 +52,16 @@ impl Swept {
 pub struct Failure {
     pub seed: u64,
     pub sentence: String,
-    /// The first check that failed.
     pub check: String,
     /// The first witness of that check.
     pub witness: String,
     /// The end of the shortest failing prefix of the traffic, in nanoseconds. Nothing if only the whole traffic
     /// fails.
     pub until: Option<u64>,
-    /// The length of the traffic, in nanoseconds.
     lasts: u64,
 }
 
 /// Plays `count` seeds on all cores, from the options' seed (or the scenario's) on, until one fails.
-///
-/// # Errors
-/// Fails if a seed cannot be simulated.
 pub fn sweep(scenario: &Scenario, options: &Options, count: u64) -> Result<Swept, SimError> {
     let first = options.seed.unwrap_or(scenario.seed);
     let next = AtomicU64::new(0);
@@ -111,9 +103,6 @@ pub fn sweep(scenario: &Scenario, options: &Options, count: u64) -> Result<Swept
 }
 
 /// Plays one disturbed seed up to `until`. Returns a failure if a check fails.
-///
-/// # Errors
-/// Fails if the seed cannot be simulated.
 pub fn attempt(
     scenario: &Scenario,
     options: &Options,
@@ -124,9 +113,6 @@ pub fn attempt(
 }
 
 /// The trace of a failure's shortest failing prefix.
-///
-/// # Errors
-/// Fails if the seed cannot be simulated.
 pub fn evidence(scenario: &Scenario, options: &Options, failure: &Failure) -> Result<Vec<u8>, SimError> {
     let troubled = disturbed(scenario, options, failure.seed, failure.until);
     Ok(simulate(&troubled, &playing(options, failure.seed, failure.until))?.trace)
@@ -179,7 +165,6 @@ pub fn witness_text(witness: &Witness) -> String {
     )
 }
 
-/// Searches for the shortest failing prefix of the traffic.
 fn shorten(scenario: &Scenario, options: &Options, failure: Failure) -> Result<Failure, SimError> {
     let (mut holds, mut shortest) = (0, failure);
     for _ in 0..CUTS_MAX {

@@ -1,6 +1,3 @@
-//! Faults in virtual time: processes that are killed, stopped or asked to end, clock steps, stores that cannot
-//! write.
-
 use hookproof_judge::scenario::{FaultAction, FaultPlan, FaultTarget, Partition};
 use hookproof_judge::trace::{self, Fault, ProcessEvent as ProcessRecord, Record};
 use hookproof_play::fault::{self, Step};
@@ -129,7 +126,6 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The running process that owns a subscriber's lane.
     fn owner_of(&self, name: &str) -> Result<Option<usize>, SimError> {
         let Some(reader) = self.slots.iter().find_map(|slot| slot.process.as_ref()).map(|one| &one.reader)
         else {
@@ -179,7 +175,6 @@ impl<'a> World<'a> {
         self.gone(worker, process, lasts)
     }
 
-    /// Ends a process; another one starts after `lasts`.
     fn gone(&mut self, worker: usize, process: Process, lasts: u64) -> Result<(), SimError> {
         self.want_again(&process.errands());
         let mut unanswered = process.unanswered();

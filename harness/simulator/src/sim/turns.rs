@@ -67,7 +67,6 @@ impl World<'_> {
         })
     }
 
-    /// Ends a commit, unless the store cannot write now.
     fn committed(&mut self, worker: usize) -> Result<(), SimError> {
         let slot = &mut self.slots[worker];
         if self.now < slot.blocked_until {
@@ -91,7 +90,6 @@ impl World<'_> {
         self.act(worker, acts)
     }
 
-    /// Each process with new events decides.
     pub(super) fn step_all(&mut self) -> Result<(), SimError> {
         for worker in 0..self.slots.len() {
             if std::mem::take(&mut self.slots[worker].dirty) && !self.slots[worker].is_frozen() {

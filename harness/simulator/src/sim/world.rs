@@ -36,9 +36,7 @@ pub(super) struct WorkerSlot {
     pub(super) dirty: bool,
     pub(super) wake_at: u64,
     pub(super) skews: Skews,
-    /// The subscribers known to its last process.
     pub(super) roster: Arc<Roster>,
-    /// The pause between its end and its next start.
     pub(super) again_after: u64,
     /// The end of the time in which it cannot write to the store.
     pub(super) blocked_until: u64,
@@ -93,7 +91,6 @@ pub(super) struct World<'a> {
 }
 
 impl World<'_> {
-    /// Schedules an event `after` nanoseconds from now.
     pub(super) fn later(&mut self, after: u64, what: SimEvent) {
         let tie = self.chance.bits();
         self.heap.push(self.now.saturating_add(after), tie, what);
@@ -160,13 +157,11 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Schedules an event of a process `after` nanoseconds from now.
     pub(super) fn schedule_for(&mut self, worker: usize, after: u64, event: ProcessEvent) {
         let generation = self.slots[worker].generation;
         self.later(after, SimEvent::Process { worker, generation, event });
     }
 
-    /// The process polls for commits of others soon.
     pub(super) fn look_soon(&mut self, worker: usize) {
         let after = ns(LOOK_EVERY).saturating_add(self.delay(worker, 1));
         self.schedule_for(worker, after, ProcessEvent::Look);
