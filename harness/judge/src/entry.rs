@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::scenario::distance;
 
-/// One check of a sender, or one case for a receiver.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
@@ -51,7 +50,6 @@ pub enum Severity {
     Must,
     /// A failure is `warn`, or `fail` with `--strict`.
     Should,
-    /// As `Should`, for a property that only some senders promise.
     May,
     /// It is reported and can't fail.
     Info,
@@ -68,7 +66,6 @@ impl fmt::Display for Severity {
     }
 }
 
-/// The result of a check or a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -80,7 +77,6 @@ pub enum Verdict {
     Inconclusive,
     /// The run does not concern it.
     NotApplicable,
-    /// The harness failed.
     HarnessError,
 }
 
@@ -100,7 +96,6 @@ impl Verdict {
 }
 
 impl fmt::Display for Verdict {
-    /// Its word in a terminal and on pages.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Pass => "PASS",
@@ -113,11 +108,8 @@ impl fmt::Display for Verdict {
     }
 }
 
-// Selects entries of the catalogue by id, by prefix, or by a pattern with a final star.
-
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
-    /// The selected ids; none for all of them.
     only: Option<BTreeSet<String>>,
     skip: BTreeSet<String>,
 }
@@ -142,7 +134,6 @@ impl Selection {
         self.only.as_ref().is_none_or(|only| only.contains(id)) && !self.skips(id)
     }
 
-    /// Whether `skip` names the entry.
     #[must_use]
     pub fn skips(&self, id: &str) -> bool {
         self.skip.contains(id)
@@ -175,7 +166,6 @@ fn nearest<'a>(ids: impl Iterator<Item = &'a str>, pattern: &str) -> String {
     ids.min_by_key(|id| changes(id)).unwrap_or_default().to_owned()
 }
 
-/// A pattern without a match.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("nothing matches {given:?}; the nearest id is {nearest}, and `hookproof list` shows them all")]
 pub struct SelectError {

@@ -23,7 +23,6 @@ pub fn receiver() -> &'static [Entry] {
     &RECEIVER
 }
 
-/// The entry with this id, on either side.
 #[must_use]
 pub fn find(id: &str) -> Option<&'static Entry> {
     sender().iter().chain(receiver()).find(|entry| entry.id == id)

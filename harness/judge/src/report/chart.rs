@@ -1,10 +1,8 @@
-//! Charts as inline SVG: lines, stacked bars, spans in rows, ticks, a bound, and shaded bands with letters
-//! that the key explains. Colours come from the page's variables, so one drawing serves light, dark and
-//! paper; each coloured element also has a name. A series has at most [`POINTS_MAX`] points,
-//! however long the run.
+//! Charts as inline SVG. Colours come from the page's variables, so one drawing serves light, dark and paper; each
+//! coloured element also has a name. A series has at most [`POINTS_MAX`] points, however long the run.
 //!
-//! The plot is a nested SVG that stretches horizontally: a script zooms by narrowing its `viewBox`. Letters
-//! and figures are outside of it, so they never stretch.
+//! The plot is a nested SVG that stretches horizontally: a script zooms by narrowing its `viewBox`. Letters and
+//! figures are outside of it, so they never stretch.
 
 use maud::{Markup, html};
 
@@ -18,11 +16,8 @@ const ROW: u64 = 24;
 const TICKS: u64 = 12;
 /// The line above the plot for the height's label and the bands' letters; two lines where both overlap.
 const HEAD: u64 = 22;
-/// The gap below a line of text.
 const GAP: u64 = 4;
-/// The width of a letter.
 const LETTER: u64 = 12;
-/// The most bands that are marked and explained.
 pub(super) const BANDS_MAX: usize = 18;
 /// A bound this many times as high as the data would flatten it; then only its figure is shown.
 const BOUND_FAR: u64 = 4;
@@ -44,7 +39,6 @@ pub struct Chart {
     pub bands_told: bool,
     /// Single moments below the plot, with their classes.
     pub ticks: Vec<(u64, &'static str)>,
-    /// The names of the ticks' classes.
     pub ticks_key: Vec<(&'static str, String)>,
     pub doubling: bool,
     pub show: fn(u64) -> String,
@@ -60,7 +54,6 @@ pub enum Shape {
     Span { class: &'static str, from: u64, until: u64, row: u64, what: String },
 }
 
-/// A shaded span of time, with its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Band {
     pub class: &'static str,
@@ -265,7 +258,6 @@ impl Chart {
         }
     }
 
-    /// The classes and words of the key.
     pub(super) fn words(&self) -> Vec<(&'static str, String)> {
         let (named, bands) =
             (self.named().map(|(class, _, name)| (class, name.clone())), self.lettered_bands());
@@ -282,7 +274,6 @@ impl Chart {
         shapes.chain(ticks).filter(|(_, _, name)| !name.is_empty())
     }
 
-    /// The letters of the bands, shifted apart.
     fn letters(&self) -> Vec<(char, &Band, u64)> {
         let mut placed: Vec<(char, &Band, u64)> = Vec::new();
         for (letter, band) in self.lettered_bands() {
@@ -354,8 +345,6 @@ fn beside((x, from): (u64, u64), (end, until): (u64, u64)) -> (u64, &'static str
         () => (x + 4, "start", from),
     }
 }
-
-// The scales of charts, and the thinning of series.
 
 /// More points than this are indistinguishable.
 const POINTS_MAX: usize = 480;

@@ -169,21 +169,13 @@ const fn rank(status: Status) -> u8 {
     }
 }
 
-// The differences between runs, and those that may be allowed by name.
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allowed {
-    /// A scenario is no longer run.
     MissingScenario,
-    /// A check is no longer judged.
     MissingCheck,
-    /// A check no longer applies.
     NotApplicable,
-    /// The scenario's text differs.
     Scenario,
-    /// The driver differs.
     Driver,
-    /// The seed differs.
     Seed,
     /// A figure is beyond its noise.
     Figure,
@@ -226,7 +218,6 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Records a regression, unless it is allowed.
     pub(super) fn record_regression(&mut self, kind: Allowed, allowed: &[Allowed], what: String) {
         if allowed.contains(&kind) {
             self.allowed.push(what);
@@ -235,8 +226,6 @@ impl Difference {
         }
     }
 }
-
-// Compares the figures of runs, with their noise.
 
 /// The fewest older runs from which noise is measured.
 const RUNS_MIN: usize = 3;
@@ -265,7 +254,6 @@ struct Figure {
     better: Better,
 }
 
-/// The figures of a run that are comparable with another's.
 fn figures_of(report: &Report) -> Vec<Figure> {
     let figure = |name: String, value: u64, unit: Unit, better: Better| Figure { name, value, unit, better };
     let mut figures = Vec::new();
@@ -328,7 +316,6 @@ pub(super) fn compared(base: &[&Report], new: &[&Report]) -> Vec<Compared> {
     before.first().into_iter().flatten().filter_map(row).collect()
 }
 
-/// The values of each figure in all runs of a side, sorted.
 fn by_name(runs: &[Vec<Figure>]) -> BTreeMap<&str, Vec<u64>> {
     let mut values: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
     for figure in runs.iter().flatten() {
@@ -454,7 +441,6 @@ mod tests {
         check(&base, &slow, &[], &worse);
         let idle = ["0.4", "0.2"].map(|efficiency| run("pass", efficiency, 100));
         check(&base, &idle, &[], &["efficiency: was 0.400, is 0.200"]);
-        // Variation within the older noise is no difference.
         check(&slow, &slow, &[], &[]);
     }
 

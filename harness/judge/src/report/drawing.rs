@@ -10,7 +10,6 @@ use crate::check::witness_context::{Came, Closeup};
 use crate::check::{Status, Witness};
 use crate::scenario::SECOND;
 
-/// Lanes in the backlog chart.
 const TOGETHER: usize = 4;
 /// A fault and an end of a process within this time are the same.
 const SAME: u64 = SECOND / 10;
@@ -20,7 +19,6 @@ fn titled(title: &str, charts: Vec<Chart>) -> Vec<Part> {
     std::iter::once(title).chain(charts.into_iter().map(|chart| Part::Chart(Box::new(chart)))).collect()
 }
 
-/// Formats thousandths with one decimal.
 fn decimal(thousandths: u64) -> String {
     let (whole, part) = (thousandths / 1_000, thousandths % 1_000 / 100);
     if part == 0 { whole.to_string() } else { format!("{whole}.{part}") }
@@ -128,7 +126,6 @@ fn attempts(drawn: &Drawn) -> Option<Chart> {
         );
         let (class, name) = ("waiting", String::new());
         chart.shapes = vec![Shape::Bars { class, name, step: 2, counts: counts.clone() }];
-        // The middle of each bar.
         chart.places = (0..).zip(counts).map(|(at, count)| (2 * at + 1, format!("{at}: {count}"))).collect();
         chart.doubling = true;
         chart
@@ -143,7 +140,6 @@ fn in_order(bands: impl Iterator<Item = Band>) -> Vec<Band> {
     bands
 }
 
-/// The faults, each until its process was ready again.
 fn faults(report: &Report) -> Vec<Band> {
     let breaks = &report.course.drawn.breaks;
     let is_broken = |at: u64| breaks.iter().any(|one| one.from.abs_diff(at) < SAME);
@@ -236,7 +232,6 @@ pub(super) fn lane(report: &Report, drawn: &LaneDrawn, one: &SubscriberReport) -
     std::iter::once(Part::Text(told)).chain(charts).collect()
 }
 
-/// The first witnesses of failed checks at a subscriber.
 fn accused<'r>(report: &'r Report, one: &'r SubscriberReport) -> impl Iterator<Item = Band> + 'r {
     let failed = report.judgement.verdicts.iter();
     let failed = failed.filter(|verdict| matches!(verdict.status, Status::Fail | Status::Warn));

@@ -14,9 +14,7 @@ use crate::trace::{Depth, Process, ProcessEvent};
 const STEPS_MAX: u64 = 240;
 /// The most lanes with charts; others have figures only.
 pub(super) const LANES_MAX: usize = 12;
-/// The most silences that are named.
 const SILENCES_MAX: usize = 12;
-/// The most process outages that are named.
 const BREAKS_MAX: usize = 24;
 
 /// A count for each second of the run, or each step.
@@ -24,7 +22,6 @@ const BREAKS_MAX: usize = 24;
 #[serde(transparent)]
 pub struct Series(pub Vec<u64>);
 
-/// The chart data of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drawn {
     /// The length of a step, in nanoseconds.
@@ -45,7 +42,6 @@ pub struct Drawn {
     /// Busy processors between samples, in thousandths.
     #[serde(default)]
     pub busy: Vec<(u64, u64)>,
-    /// Lanes, the worst first.
     pub lanes: Vec<LaneDrawn>,
     /// Every subscriber's index in the report, the worst first.
     pub order: Vec<usize>,
@@ -66,7 +62,6 @@ pub struct LaneDrawn {
     pub behaviours: Vec<(u64, u64, String)>,
 }
 
-/// An outage of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Break {
     pub from: u64,
@@ -290,7 +285,6 @@ fn describe_behaviour(behaviour: &Behaviour) -> String {
     format!("{answer}{slow}{share}{attempts}{works}")
 }
 
-/// Each outage of a process, from the kill or stop until it is ready again.
 fn breaks(evidence: &Evidence<'_>) -> Vec<Break> {
     use ProcessEvent::{Asked, Continued, Exited, Killed, Ready, Started, Stopped};
     let mut events: Vec<&Process> = evidence.trace.processes.iter().collect();

@@ -17,7 +17,6 @@ use super::{remedy, witnessed};
 use crate::catalogue;
 use crate::check::{Status, Verdict, decides};
 
-/// A subject that could not be judged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unjudged {
     /// A scenario's name, or a file.
@@ -38,7 +37,6 @@ pub enum Outcome {
     Unproven(String),
 }
 
-/// One run, or one receiver.
 #[derive(Clone, Debug)]
 pub struct Suite {
     pub name: String,
@@ -48,12 +46,10 @@ pub struct Suite {
     pub cases: Vec<Case>,
 }
 
-/// One check, or one case.
 #[derive(Clone, Debug)]
 pub struct Case {
     pub class: String,
     pub name: String,
-    /// How long it took; zero for a check, which judges the whole run.
     pub took: Duration,
     pub status: catalogue::Verdict,
     /// Whether the run proves nothing if this one is inconclusive.
@@ -64,9 +60,7 @@ pub struct Case {
     pub excused: Option<String>,
 }
 
-/// Writes suites as one file.
-///
-/// # Errors When XML can't represent it.
+/// Fails when XML can't represent a suite.
 pub fn xml(suites: &[Suite]) -> Result<String, SerializeError> {
     let mut junit = Junit::new("hookproof");
     for one in suites {
@@ -129,10 +123,7 @@ fn legal(text: &str) -> String {
     text.replace(['\u{fffe}', '\u{ffff}'], "")
 }
 
-/// Writes reports as JUnit XML, each with its scenario's regressions, and a suite with an error for each
-/// missing report.
-///
-/// # Errors When XML can't represent it.
+/// Adds a suite with an error for each missing report. Fails when XML can't represent a report.
 pub fn junit(
     reports: &[Report],
     unjudged: &[Unjudged],
@@ -161,7 +152,6 @@ fn suite(report: &Report, worse: &[String]) -> Suite {
     }
 }
 
-/// The exit code's meaning for a run, in words.
 fn outcome(report: &Report, worse: &[String]) -> Outcome {
     let judgement = &report.judgement;
     match (report.cut_short(), judgement.status) {

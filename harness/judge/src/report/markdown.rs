@@ -14,7 +14,6 @@ use super::{remedy, witnessed};
 use crate::check::verdict::show;
 use crate::check::{Status, Verdict};
 
-/// The most subscribers in the table.
 const SUBSCRIBERS_MAX: usize = 20;
 /// The statuses in the table, in this order.
 const TOLD: [Status; 4] = [Status::Fail, Status::HarnessError, Status::Warn, Status::Inconclusive];
@@ -132,7 +131,6 @@ fn plain(text: &str) -> String {
     shown
 }
 
-/// Inline code, whatever backticks the text has.
 fn code(text: &str) -> String {
     let text = visible(text).replace('\n', " ");
     let fence = fence(&text, 1);
@@ -150,7 +148,6 @@ fn block(lines: &str) -> String {
     format!("{fence}text\n{}\n{fence}", visible(lines).trim_end())
 }
 
-/// A fence longer than any run of backticks in the text, and at least this long.
 fn fence(text: &str, least: usize) -> String {
     let longest = text.split(|letter| letter != '`').map(str::len).max().unwrap_or(0);
     "`".repeat(least.max(longest + 1))

@@ -1,9 +1,7 @@
 //! The reports of runs, receivers, loads and plans.
 //!
-//! - `Document`: a report of any kind; `page`, `chart`: its HTML page; `table`: its terminal output; `junit`,
-//!   `markdown`: its forms for CI.
-//! - `run`: a run's report, which is also its JSON; `drawn`: its chart data; `drawing`: its charts; `run_page`: its page.
-//! - `compare`: a report against an older one.
+//! Reading order: `Document`, a report of any kind, with its `page`, `chart`, `table`, `junit` and `markdown`; `run`,
+//! a run's report and its JSON; `compare`, a report against an older one.
 
 mod chart;
 pub mod compare;
@@ -76,16 +74,13 @@ pub struct Table {
     /// The names of the columns; none for name and value pairs.
     pub head: Vec<String>,
     pub rows: Vec<Vec<Cell>>,
-    /// Whether it is long enough for a search field.
     pub searched: bool,
 }
 
 #[derive(Clone, Debug)]
 pub enum Cell {
     Text(String),
-    /// The name of a check, or a command.
     Code(String),
-    /// The same, linked to its card on the page.
     Link(String),
     /// A figure, right-aligned.
     Number(String),
@@ -93,7 +88,6 @@ pub enum Cell {
 }
 
 impl Table {
-    /// Name and value pairs.
     pub fn pairs(pairs: impl IntoIterator<Item = (&'static str, String)>) -> Self {
         let row = |(name, value): (&str, String)| vec![Cell::Text(name.to_owned()), Cell::Text(value)];
         Self { rows: pairs.into_iter().map(row).collect(), ..Self::default() }

@@ -68,7 +68,6 @@ pub fn unjudged(title: &str, about: &str, why: &str, more: &[&str]) -> String {
     page(&Document { title: title.to_owned(), about: about.to_owned(), verdict, parts: Vec::new() })
 }
 
-/// The style class of a verdict, which has a colour of its own.
 pub(super) fn class(status: Status) -> &'static str {
     match status {
         Status::Pass => "pass",
@@ -109,7 +108,6 @@ fn part_markup(part: &Part) -> Markup {
 
 fn shown_table(table: &Table) -> Markup {
     html! {
-        // On a narrow screen the table scrolls inside its frame.
         div.frame tabindex="0" {
             table.searched[table.searched].pairs[table.head.is_empty()] {
                 @if !table.head.is_empty() {
@@ -141,7 +139,6 @@ fn shown_cell(cell: &Cell) -> Markup {
 
 const WIDTH: usize = 760;
 const LINE: usize = 18;
-/// Letters in a line.
 const LETTERS: usize = 92;
 
 /// The first failure as a picture; none if no failure can be drawn.

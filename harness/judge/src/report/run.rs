@@ -27,7 +27,6 @@ pub struct Report {
     pub scenario: String,
     pub about: String,
     pub seed: u64,
-    /// The driver's name.
     pub driver: String,
     /// The command that repeats the run.
     pub repeat: String,
@@ -112,7 +111,6 @@ pub struct SubscriberReport {
     pub name: String,
     /// The contract in words.
     pub contract: String,
-    /// The most requests that its contract allows in a second.
     pub allowed: Option<u64>,
     pub bound: Option<u64>,
     pub arrivals: u64,
@@ -124,7 +122,6 @@ pub struct SubscriberReport {
     pub arriving: Series,
     /// Those answered with 2xx.
     pub taken: Series,
-    /// Those answered with 429.
     pub held: Series,
     /// All others.
     pub failed: Series,
@@ -181,7 +178,6 @@ impl Report {
         }
     }
 
-    /// Why the run is not whole; none if it is.
     pub(super) fn cut_short(&self) -> Option<&'static str> {
         match self.ended {
             Some(Ended::Done) => None,
@@ -238,7 +234,6 @@ fn lag_by_second(trace: &Trace, seconds: Seconds) -> Series {
     Series(seconds.highest(lags).into_iter().map(Option::unwrap_or_default).collect())
 }
 
-/// A subscriber's result, with its series if `seconds` is given.
 fn subscriber(evidence: &Evidence<'_>, at: usize, seconds: Option<Seconds>) -> SubscriberReport {
     let lane = &evidence.lanes[at];
     let at = u32::try_from(at).unwrap_or(u32::MAX);
@@ -282,7 +277,6 @@ fn delivered(evidence: &Evidence<'_>, at: u32) -> u64 {
     (in_full.count() + besides.count()) as u64
 }
 
-/// A contract, with the values that the sender got in its place.
 fn contract_text(contract: String, declared: &Declared, name: &str) -> String {
     let own = declared.told.iter().filter(|told| told.subscriber == name).map(|told| told.what.clone());
     std::iter::once(contract).chain(own).collect::<Vec<_>>().join("; ")

@@ -1,6 +1,5 @@
-//! A run's page from top to bottom: the verdict, failures with their witnesses drawn, the overview, each
-//! subscriber, the figures against a baseline, every check with its evidence, and the command that repeats
-//! the run.
+//! A run's page from top to bottom: the verdict, failures with their witnesses drawn, the overview, each subscriber,
+//! every check with its evidence, and the command that repeats the run.
 
 use std::path::Path;
 
@@ -15,7 +14,6 @@ use crate::check::verdict::{WITNESS_ARRIVALS_MAX, moment, show};
 use crate::check::witness_context::Silence;
 use crate::check::{Status, Verdict, Witness};
 
-/// The most arrivals that are listed for a witness.
 const ARRIVALS_MAX: usize = 8;
 
 /// The report as an HTML page, beside the figures of older runs if there are any.
@@ -93,7 +91,6 @@ fn document(report: &Report, baseline: &[Report]) -> Document {
     Document { title: report.scenario.clone(), about: report.about.clone(), verdict, parts }
 }
 
-/// The unproven, beside inconclusive checks.
 fn unproven(report: &Report) -> Vec<String> {
     let silent = report.judgement.verdicts.iter().filter(|one| one.status == Status::NotApplicable);
     let (lacking, idle): (Vec<&Verdict>, Vec<&Verdict>) =
@@ -107,7 +104,6 @@ fn unproven(report: &Report) -> Vec<String> {
     cut_short.into_iter().chain(lacking).chain(idle).collect()
 }
 
-/// A failure: its witnesses, charts and catalogue entry.
 fn failure(report: &Report, verdict: &Verdict) -> Part {
     let mut parts = vec![Part::Text(verdict.sentence.clone())];
     for (at, one) in verdict.witness.iter().enumerate() {

@@ -1,5 +1,4 @@
-//! Terminal output, and its shared parts: colours, columns, and text without control sequences. A run's table
-//! lists failures first, and ends with the one line that matters.
+//! Terminal output. A run's table lists failures first, and ends with the one line that matters.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -81,7 +80,6 @@ pub fn terminal(report: &Report, colours: Colours) -> String {
     text
 }
 
-/// The checks that did not apply: by the driver's reasons, and the rest as one line.
 fn not_applicable(text: &mut String, report: &Report) {
     let silent = report.judgement.verdicts.iter().filter(|one| one.status == Status::NotApplicable);
     let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();

@@ -65,9 +65,7 @@ pub struct Behaviour {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// A whole answer.
     Status(Reply),
-    /// The port is closed.
     Refuse,
     /// The port is open without accepting: a connection waits until the behaviour is over.
     NoAccept,
@@ -86,17 +84,14 @@ pub enum Answer {
     Blackhole,
     /// The answer is sent one byte at a time.
     Drip {
-        /// The pause between two bytes.
         pace: Duration,
     },
     /// An answer with a huge body.
     HugeAnswer {
-        /// The body's size.
         body: Size,
     },
     /// 429 with `Retry-After` beyond its own limit; otherwise a normal answer.
     Enforce {
-        /// The limit.
         limit: Rate,
         /// The capacity of its bucket.
         burst: u32,
@@ -151,7 +146,6 @@ impl RetryAfter {
 }
 
 impl Behaviour {
-    /// The behaviours of an endpoint, each with its reader, in order.
     pub(super) fn read_all(readers: &[Reader<'_>]) -> Vec<Self> {
         let read = |reader| Some((reader, Self::read(reader)?));
         let all: Vec<(&Reader<'_>, Self)> = readers.iter().filter_map(read).collect();

@@ -58,9 +58,7 @@ pub struct Limit {
 /// The excused number of requests beyond a contract, at once and in a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slack {
-    /// The excess beyond the burst.
     pub burst: u32,
-    /// The excess beyond the cap of each window.
     pub window: u64,
 }
 
@@ -88,7 +86,6 @@ impl Default for Limit {
 }
 
 impl Limit {
-    /// Whether there is no limit.
     #[must_use]
     pub fn is_boundless(&self) -> bool {
         self.bucket.is_none() && self.windows.is_empty() && self.in_flight.is_none()
@@ -148,7 +145,6 @@ pub struct Queue {
     pub when_full: WhenFull,
 }
 
-/// The policy of a full queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
     /// The oldest becomes a dead letter.
@@ -177,8 +173,6 @@ impl Queue {
         }
     }
 }
-
-// Retries: the declared backoff and breaker.
 
 const BACKOFFS: [(&str, Backoff); 4] = [
     ("full-jitter", Backoff::FullJitter),

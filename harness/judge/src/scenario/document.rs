@@ -110,7 +110,6 @@ fn literal(text: &str) -> Value {
     }
 }
 
-/// The value without lines, since they belong to a hidden document.
 fn strip(value: Value) -> Value {
     let bare = |node: Node| Node { line: None, value: strip(node.value) };
     match value {

@@ -162,7 +162,6 @@ pub struct Speeds {
 }
 
 impl Speeds {
-    /// Their subscribers and groups.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         let latency = self.latency.iter().map(|bound| bound.name.as_str());
         latency.chain(self.pressure.iter().map(|bound| bound.name.as_str()))
@@ -189,10 +188,8 @@ pub enum Duplicates {
     AtMost(u64),
 }
 
-/// The rate towards an endpoint that slows down under load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PressureBound {
-    /// A subscriber, or a group.
     pub name: String,
     pub target: Duration,
     /// The beginning, since the start of the run.
@@ -221,7 +218,6 @@ impl PressureBound {
 /// The bounds of a subscriber's latencies for a while.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LatencyBound {
-    /// A subscriber, or a group.
     pub name: String,
     /// The first moment of events that count, since the run began.
     pub at: Duration,

@@ -1,9 +1,5 @@
 //! The scenario file: a run's traffic, endpoints and faults, and its expectations.
 //!
-//! ```text
-//!  TOML ──► document (a tree with lines) ──► --set ──► reader, by the forms of sections ──► Scenario
-//! ```
-//!
 //! A `Scenario` is valid by construction: units parsed, counts expanded, keys known. All problems of a file are
 //! reported at once, each with its line. Nothing here touches a disk, a clock or a network.
 //!
@@ -88,16 +84,12 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// Reads a scenario; `file` is its name in messages.
-    ///
-    /// # Errors All of its problems.
+    /// `file` is its name in messages. Returns all problems.
     pub fn from_text(text: &str, file: &str) -> Result<Self, Vec<Problem>> {
         Self::from_text_with(text, file, &[])
     }
 
-    /// Reads a scenario after changes, each given as `key=value`.
-    ///
-    /// # Errors All of its problems, and those of the changes.
+    /// Each change is given as `key=value`. Returns all problems, also those of the changes.
     pub fn from_text_with(text: &str, file: &str, changes: &[String]) -> Result<Self, Vec<Problem>> {
         let mut document = document::parse(text, file).map_err(|problem| vec![problem])?;
         for change in changes {
@@ -127,7 +119,6 @@ impl Scenario {
         started.filter_map(|fault| fault.worker.as_ref()?.worker()).collect()
     }
 
-    /// The approximate number of its events.
     #[must_use]
     pub fn expected_events(&self) -> u64 {
         u64::try_from(self.traffic.iter().map(Phase::expected_events).sum::<u128>()).unwrap_or(u64::MAX)
@@ -164,7 +155,6 @@ impl Scenario {
         all
     }
 
-    /// Checks across sections.
     fn fits_together(&self, root: &Reader<'_>) {
         let fine = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
         // Dots alone would name the folder itself or its parent.
@@ -229,16 +219,12 @@ fn default_linger(subscribers: &[Subscriber]) -> Duration {
     Duration(longest.clamp(3 * SECOND, 15 * SECOND))
 }
 
-/// The state of a run after all events and faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// Nanoseconds since the run began.
     pub since: u64,
-    /// Whether nothing is outstanding.
     pub settled: bool,
-    /// Whether an exchange is open at an endpoint.
     pub open: bool,
-    /// When the latest request came.
     pub came: u64,
 }
 
@@ -374,13 +360,11 @@ fn of_form(form: &Form) -> Value {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The name of the file, as given.
     pub file: String,
     /// From 1; none for a missing key, or a value of `--set`.
     pub line: Option<usize>,
     /// From the root: `subscriber[0].limit.rate`. Empty for the file as a whole.
     pub key: String,
-    /// The error and the expectation.
     pub what: String,
 }
 

@@ -146,7 +146,6 @@ impl fmt::Display for Size {
     }
 }
 
-/// A closed range: `20ms..80ms`. A single value is both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Range<T> {
     pub least: T,

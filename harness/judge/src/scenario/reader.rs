@@ -108,7 +108,6 @@ impl<'a> Reader<'a> {
         self.get(key).unwrap_or(default)
     }
 
-    /// The value of a word from a fixed set.
     pub(super) fn word<T: Copy>(&self, key: &str, words: &[(&'static str, T)]) -> Option<T> {
         let given: String = self.get(key)?;
         if let Some((_, meaning)) = words.iter().find(|(word, _)| *word == given) {
@@ -344,10 +343,8 @@ pub(super) enum Form {
     Durations,
     /// `200..2000`
     Counts,
-    /// One of these words.
     Word(&'static [&'static str]),
     List(&'static Form),
-    /// A table with arbitrary keys.
     Map(&'static Form),
     Table(&'static Section),
     /// `[[…]]`

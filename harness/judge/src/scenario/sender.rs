@@ -61,9 +61,7 @@ pub enum Store {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// A power cut.
     PowerLoss,
-    /// The end of the process.
     Process,
 }
 

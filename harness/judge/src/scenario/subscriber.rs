@@ -60,7 +60,6 @@ pub struct Subscriber {
     pub name: String,
     /// Its name in the file: `ingest`.
     pub group: String,
-    /// The events that it is owed.
     pub events: Vec<Pattern>,
     pub limit: Limit,
     pub queue: Queue,
@@ -77,7 +76,6 @@ pub struct Subscriber {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handling {
-    /// The coalesced event types.
     pub coalesce: Vec<Coalesce>,
     /// How long an equal event id counts as the same event.
     pub dedupe: Duration,

@@ -1,5 +1,3 @@
-//! Whole scenarios: valid ones, and the problems of invalid ones.
-
 mod reference;
 
 use super::*;
@@ -63,7 +61,6 @@ fn several_of_a_kind_are_numbered_from_one() {
     assert!(scenario.subscribers.iter().all(|one| one.group == "a"));
 }
 
-/// A scenario with a partition from a server.
 fn parted(more: &str) -> String {
     let fault = format!("[[fault]]\nat = \"1s\"\ndo = \"partition\"\nlasts = \"1s\"\n{more}");
     with(&format!("[sender]\nstore = \"postgres\"\n{fault}"))

@@ -31,7 +31,6 @@ pub enum Algorithm {
     RsaSha256,
 }
 
-/// The text form of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyForm {
     /// The text's own bytes.
@@ -39,7 +38,6 @@ pub enum KeyForm {
     Hex,
     /// With or without a leading `whsec_`.
     Base64,
-    /// A public key.
     Pem,
 }
 
@@ -94,12 +92,10 @@ impl Key {
         }
     }
 
-    /// The secret of a profile, if the key is one.
     pub(super) const fn secret(&self) -> Option<&Secret> {
         if let Kind::Secret(secret) = &self.0 { Some(secret) } else { None }
     }
 
-    /// Whether this key signed the message.
     pub(super) fn signed(&self, signature: &[u8], message: &[u8]) -> bool {
         match &self.0 {
             Kind::Secret(secret) => secret.authenticates(signature, &[message]),
@@ -192,7 +188,6 @@ pub enum KeyError {
     Form(&'static str),
 }
 
-/// The prefix of secrets of Standard Webhooks.
 const PREFIX: &str = "whsec_";
 /// From this length on, the bytes of a key, and their hexadecimal form, count as the secret.
 const KEY_BYTES_KNOWN_MIN: usize = 8;
@@ -202,7 +197,6 @@ const KEY_BYTES_KNOWN_MIN: usize = 8;
 #[derive(Clone)]
 pub struct Secret {
     text: Zeroizing<String>,
-    /// The bytes of the key.
     bytes: Zeroizing<Vec<u8>>,
     key: hmac::Key,
 }
@@ -253,7 +247,6 @@ impl Secret {
         String::from_utf8_lossy(&self.redact_bytes(text.as_bytes())).into_owned()
     }
 
-    /// The same for bytes.
     #[must_use]
     pub fn redact_bytes(&self, bytes: &[u8]) -> Vec<u8> {
         self.forms().iter().fold(bytes.to_vec(), |bytes, form| without(&bytes, form))

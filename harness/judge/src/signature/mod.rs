@@ -17,15 +17,12 @@ use ring::digest;
 pub use scheme::{Encoding, OwnScheme, Part, Scheme, Stamp, Unit};
 pub use verify::{CheckedSignature, Signing, Wrong, encode, sign, verify};
 
-// Hashes and text encodings of bytes.
-
 /// SHA-256 in lower-case hexadecimal.
 #[must_use]
 pub fn sha256_hex(bytes: &[u8]) -> String {
     hex(digest::digest(&digest::SHA256, bytes).as_ref())
 }
 
-/// Lower-case hexadecimal.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";

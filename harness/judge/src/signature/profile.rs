@@ -31,7 +31,6 @@ impl Profile {
         names
     };
 
-    /// Its name on a command line and in a scenario.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -43,7 +42,6 @@ impl Profile {
         }
     }
 
-    /// The name of the signature header, in lower case.
     #[must_use]
     pub const fn signature_header(self) -> &'static str {
         match self {

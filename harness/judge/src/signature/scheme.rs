@@ -10,7 +10,6 @@ use super::verify::{
 };
 use super::{base64, hex, unbase64, unbase64url, unhex};
 
-/// The prefix of the header names of Standard Webhooks.
 const STANDARD_PREFIX: &str = "webhook-";
 
 /// Clones are cheap: they share their data.
@@ -50,7 +49,6 @@ impl Scheme {
         }
     }
 
-    /// The key of a secret, or of the text of a public key.
     pub fn key(&self, text: &str) -> Result<Key, KeyError> {
         match self {
             Self::Profile { profile, .. } => Ok(Key::from(Secret::parse(*profile, text)?)),
@@ -105,9 +103,6 @@ fn standard_name<'a>(name: &'a str, prefix: &str) -> Cow<'a, str> {
     }
 }
 
-// A sender's own signature scheme: header, signed parts, algorithm.
-
-/// The text form of a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
     /// In either case.
@@ -118,7 +113,6 @@ pub enum Encoding {
     Base64Url,
 }
 
-/// One signed part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The id, as in its header.
@@ -139,7 +133,6 @@ pub enum Unit {
     Milliseconds,
 }
 
-/// The place of a timestamp.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stamp {
     /// In a header of its own.
@@ -248,7 +241,6 @@ impl OwnScheme {
         if keys.is_empty() { Err(Wrong::NoKey) } else { Ok(keys) }
     }
 
-    /// The bytes of every signature in the header's value.
     fn signatures(&self, values: &str) -> Result<Vec<Vec<u8>>, Wrong> {
         let mut signatures = Vec::new();
         for (place, text) in self.values(values).enumerate() {

@@ -19,13 +19,11 @@ pub struct CheckedSignature {
     pub id: Option<String>,
     pub timestamp: Option<String>,
     pub attempt: Option<String>,
-    /// The whole signature header.
     pub signature: Option<String>,
     /// The places of the secrets that signed it.
     pub verdict: Result<Vec<usize>, Wrong>,
 }
 
-/// Why a signature is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Wrong {
     #[error("there is no {0} header")]
@@ -49,7 +47,6 @@ pub enum Wrong {
     NoKey,
 }
 
-/// Reads a request's headers by the profile, and finds the secrets that signed the body.
 #[must_use]
 pub fn verify(
     profile: Profile,
@@ -84,7 +81,6 @@ pub(super) fn verify_by(
     }
 }
 
-/// A header in a request.
 #[derive(Clone, Copy)]
 pub(super) struct Field<'a> {
     /// Its value, or the first of several.
@@ -170,9 +166,6 @@ pub(super) fn is_canonical(timestamp: &str) -> bool {
     timestamp.parse::<i64>().is_ok_and(|seconds| seconds >= 0 && seconds.to_string() == timestamp)
 }
 
-// Signing: the headers of one attempt.
-
-/// The input of a signature, and the type of the event.
 #[derive(Clone, Copy, Debug)]
 pub struct Signing<'a> {
     pub id: &'a str,
@@ -189,13 +182,11 @@ impl Signing<'_> {
         encode(profile, &self.tag(profile, secret))
     }
 
-    /// The bytes of that signature.
     #[must_use]
     pub fn tag(&self, profile: Profile, secret: &Secret) -> [u8; 32] {
         secret.tag(&self.parts(profile))
     }
 
-    /// The hashed parts, in order.
     #[must_use]
     pub(super) fn parts(&self, profile: Profile) -> Vec<&[u8]> {
         let (id, timestamp) = (self.id.as_bytes(), self.timestamp.as_bytes());
@@ -237,7 +228,6 @@ pub fn sign(profile: Profile, secrets: &[&Secret], signing: &Signing<'_>) -> Vec
     signing.headers(profile, &signatures.collect::<Vec<_>>())
 }
 
-/// The profile's text form of a signature, with its prefix.
 #[must_use]
 pub fn encode(profile: Profile, tag: &[u8]) -> String {
     let text = if profile.is_base64() { base64(tag) } else { hex(tag) };

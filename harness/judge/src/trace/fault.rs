@@ -24,7 +24,6 @@ pub struct Fault {
     pub plan: Option<u32>,
 }
 
-/// The effect of a fault on the way between the sender and its store, or on its clock, while it lasts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Effect {
     /// No process reaches the store, or is seen there.
@@ -33,7 +32,6 @@ enum Effect {
     /// Messages arrive later.
     Delays,
     StepsClock,
-    /// Its effect shows in the records of processes, or in the contract.
     Other,
 }
 
@@ -95,7 +93,6 @@ impl Fault {
 /// A planned fault that was not injected. It withdraws the earlier records of this fault.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Undone {
-    /// When that was known.
     pub t: u64,
     #[serde(rename = "do")]
     pub kind: FaultKind,
@@ -126,7 +123,6 @@ pub enum ProcessEvent {
     Ready,
     Killed,
     Asked,
-    /// The process was stopped with SIGSTOP.
     Stopped,
     Continued,
     Exited,

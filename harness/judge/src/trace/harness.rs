@@ -26,11 +26,9 @@ pub const OURS: &str = "hookproof";
 /// An event of the schedule that was never written to the sender's API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unoffered {
-    /// When the harness knew.
     pub t: u64,
     pub intended: u64,
     pub token: u64,
-    /// The reason, for people.
     pub why: String,
 }
 
@@ -78,9 +76,7 @@ pub enum StrayKind {
 /// A TLS connection; the client waits for the handshake before it sends the request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Handshake {
-    /// When the connection was accepted.
     pub t: u64,
-    /// When the handshake ended.
     pub until: u64,
     /// Numbered over the run.
     pub connection: u64,
@@ -91,7 +87,6 @@ pub struct Handshake {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reached {
-    /// The form of URLs, where they are not the endpoints' own addresses.
     pub public: Option<Public>,
     pub strays: Vec<Stray>,
     /// The handshakes, in the order of the connections' numbers.
@@ -185,11 +180,9 @@ impl Declared {
     }
 }
 
-/// A feature that a check may need and that a sender or driver file may lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Lack {
-    /// Processes that the harness starts and may kill.
     Start,
     /// Local processes that the harness can stop and measure.
     Process,
@@ -197,18 +190,14 @@ pub enum Lack {
     Database,
     /// A call that looks into the queue.
     Depth,
-    /// A call that lists delivered deliveries.
     Kept,
     /// Dead letters, or a call that lists them.
     DeadLetters,
     Breaker,
     /// Ordered first attempts within a key.
     Order,
-    /// A call that changes a limit.
     Change,
-    /// A call that adds a secret.
     Rotate,
-    /// A call that sends dead letters again.
     Redrive,
     Signature,
 }
@@ -216,7 +205,6 @@ pub enum Lack {
 /// The sender's report of its queue, and its measured cost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Depth {
-    /// When it was asked.
     pub t: u64,
     /// The subscriber; none for the whole sender.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -261,7 +249,6 @@ pub struct Retained {
 /// A dead letter that the sender under test lists.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Dead {
-    /// When it was asked.
     pub t: u64,
     pub subscriber: String,
     /// The harness's token, found in the listed body; none if the sender doesn't list it.
@@ -275,10 +262,8 @@ pub struct Dead {
     pub attempts: Option<u32>,
 }
 
-/// The machine of a run, as far as it was measured.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Host {
-    /// The machine's own limit.
     pub ceiling: Option<Ceiling>,
     pub machine: Option<Machine>,
     pub clock_sets: Vec<ClockSet>,

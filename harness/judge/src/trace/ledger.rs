@@ -39,7 +39,6 @@ impl Ledger {
         self.open.len()
     }
 
-    /// Records one record. An arrival must have its number.
     pub fn apply(&mut self, record: &Record) {
         match record {
             Record::Offer(offer) => self.offered(offer),

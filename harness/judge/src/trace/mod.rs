@@ -1,13 +1,7 @@
 //! The trace: the history of one run in the order in which the harness saw it, as JSON Lines.
 //!
-//! - `record`: the lines; `harness`, `fault`: those about the harness, its machine, the sender's reports, and faults.
-//! - `recorder`: takes records from every thread, within bounds.
-//! - `ledger`: the open deliveries, by the records so far.
-//! - `writer`: the text of lines; `Writer` counts its lines; `TraceFile` compresses on request.
-//! - `reader`: `Trace::read` trusts nothing; `Growing`: a trace still being written.
-//!
-//! Each thread hands over a line as soon as it knows it, so lines may be slightly out of order; the reader
-//! sorts by their times. The trace holds no secret.
+//! Each thread hands over a line as soon as it knows it, so lines may be slightly out of order; the reader sorts by
+//! their times. The trace holds no secret.
 
 mod fault;
 mod harness;

@@ -42,7 +42,6 @@ pub struct Trace {
     /// Requests, by number: `arrivals[n].n == n`.
     pub arrivals: Vec<Arrival>,
     pub answers: Vec<Answer>,
-    /// Exchanges that ended without an answer.
     pub cuts: Vec<Cut>,
     pub faults: Vec<Fault>,
     pub processes: Vec<Process>,
@@ -155,9 +154,6 @@ impl Trace {
         Ok(())
     }
 
-    /// Checks the whole trace.
-    ///
-    /// # Errors When a record refers to a missing one, or a cause comes after its effect.
     pub fn settle(&mut self) -> Result<(), TraceError> {
         self.leave_out_unoffered();
         self.close_holes();
@@ -271,8 +267,6 @@ fn count(what: &str, said: u64, found: u64) -> Result<(), TraceError> {
     contradiction(format!("the trailer counts {said} {what}, and there are {found}"))
 }
 
-// Reads a trace line by line, and trusts none of it.
-
 /// The longest line, in bytes.
 const LINE_MAX: u64 = 16 << 20;
 
@@ -310,12 +304,9 @@ impl Trace {
     }
 }
 
-/// A trace as far as it was read.
 struct Reading {
     pub(super) trace: Trace,
-    /// The last line that was read.
     line: Vec<u8>,
-    /// Lines that were added to the trace.
     lines: u64,
     bytes: u64,
     /// The latest time of a line.
@@ -342,12 +333,10 @@ impl Reading {
         Ok(whole)
     }
 
-    /// The length of the last line, without its newline.
     pub(super) fn length(&self) -> usize {
         self.line.len()
     }
 
-    /// The bytes that were added, without newlines.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -557,7 +546,6 @@ mod tests {
     use super::*;
     use crate::trace::{End, Ended, Offer, Record, Text, Unoffered, Writer};
 
-    /// The trailer counts an unoffered event, which is then left out.
     #[test]
     fn what_could_not_be_offered_is_left_out_once_the_trace_is_whole() {
         let good = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/traces/good.jsonl");

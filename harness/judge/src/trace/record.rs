@@ -96,30 +96,25 @@ pub struct Offer {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Accepted {
-    /// When the answer was read.
     pub t: u64,
     pub token: u64,
     pub status: u16,
-    /// Matching subscribers, where the sender reports them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matched: Option<u32>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Refused {
-    /// When the harness knew.
     pub t: u64,
     pub token: u64,
     /// The status; none without an answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// The `Retry-After` header, verbatim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<String>,
     /// Whether the outcome is in doubt: the answer was lost.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unknown: bool,
-    /// The error, for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
 }
@@ -127,16 +122,13 @@ pub struct Refused {
 /// Its number is its place in the order of arrivals.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Arrival {
-    /// When its first byte was read.
     pub t: u64,
-    /// When its last byte was read.
     pub read: u64,
     /// The number of the arrival, from 0; answers and cuts refer to it.
     pub n: u64,
     pub endpoint: Text,
     /// Numbered over the run.
     pub connection: u64,
-    /// The harness's token, found in the body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<u64>,
     /// Further tokens in the body of a request that carries several events.
@@ -151,13 +143,11 @@ pub struct Arrival {
     #[serde(flatten)]
     pub head: Shared<Head>,
     pub bytes: u64,
-    /// The SHA-256 of the body, in hexadecimal.
     pub sha256: Text,
     #[serde(flatten)]
     pub signed: Signed,
 }
 
-/// The parts that most requests to an endpoint share.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Head {
     pub method: Text,
@@ -168,16 +158,13 @@ pub struct Head {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Signed {
-    /// The signature header, verbatim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<Box<str>>,
     pub verified: Verified,
-    /// The timestamp header, verbatim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<Text>,
 }
 
-/// The verdict of the harness's own verifier.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verified {
@@ -195,10 +182,8 @@ pub struct Answer {
     pub t: u64,
     /// When the last byte was written.
     pub end: u64,
-    /// The arrival that it answers.
     pub n: u64,
     pub status: u16,
-    /// The `Retry-After` header, verbatim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<Text>,
     #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
@@ -221,11 +206,9 @@ pub struct Cut {
     pub token: Option<u64>,
 }
 
-/// How an exchange ended without an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CutKind {
-    /// The endpoint reset the connection before it read.
     Reset,
     /// The endpoint read the request and reset the connection.
     ResetAfterRead,
@@ -251,7 +234,6 @@ pub struct SharedSecret {
     pub with: String,
 }
 
-/// The totals of a whole trace.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trailer {
     pub t: u64,
@@ -287,8 +269,6 @@ const fn yes() -> bool {
 const fn is_nothing(nanos: &u64) -> bool {
     *nanos == 0
 }
-
-// Makes the records of a trace share repeated values as they are read.
 
 /// The most values of a kind that are remembered; it bounds the memory for a trace without repetition.
 const KNOWN_MAX: usize = 1 << 16;
@@ -352,8 +332,6 @@ impl Shares {
         texts.into_iter().for_each(|text| self.texts.share(text));
     }
 }
-
-// Values that a trace repeats (endpoint names, paths, owed subscribers), kept in memory once.
 
 /// An immutable value that many records share.
 #[derive(PartialEq, Eq, PartialOrd, Ord, Hash)]

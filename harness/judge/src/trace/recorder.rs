@@ -51,7 +51,6 @@ struct Inner {
     is_broken: AtomicBool,
 }
 
-/// Lines that the writer has not taken.
 #[derive(Debug, Default)]
 struct Waiting {
     lines: Lines,
@@ -73,7 +72,6 @@ enum Order {
     Begin(Box<Header>),
     /// Lines wait again.
     Lines,
-    /// Flush, and answer.
     Flush(SyncSender<()>),
     /// Write the trailer, and end.
     End(End),
@@ -88,7 +86,6 @@ pub struct Tally {
     pub delivered: AtomicU64,
     /// Finished exchanges with endpoints.
     pub ended: AtomicU64,
-    /// The latest time at which bytes reached an endpoint.
     pub came: AtomicU64,
     /// Events of the schedule that were never written to the sender's API.
     pub unoffered: AtomicU64,
@@ -205,7 +202,6 @@ impl Recorder {
         true
     }
 
-    /// Updates the figures that show when a run is quiet.
     fn update_tally(&self, record: &Record) {
         let tally = &self.0.tally;
         match record {
@@ -247,7 +243,6 @@ impl Recorder {
         let _ = self.0.orders.send(Order::End(end));
     }
 
-    /// Arrivals so far, including dropped ones.
     #[must_use]
     pub fn arrivals(&self) -> u64 {
         *lock(&self.0.arrivals)
@@ -314,12 +309,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// dropped.
 fn write<W: Write>(sink: W, records: &Records) -> io::Result<W> {
     let cut_short = || io::Error::other("the run ended without saying how");
-    // Few records precede a run (process starts), so they wait.
     let header = loop {
         match records.orders.recv().map_err(|_| cut_short())? {
             Order::Begin(header) => break header,
             Order::Lines => {}
-            // Nothing is written yet.
             Order::Flush(_) => {}
             Order::End(_) => return Err(cut_short()),
         }
@@ -433,7 +426,6 @@ mod tests {
         assert!(recorder.is_broken(), "the trace has ended");
     }
 
-    /// A sink that forwards its bytes.
     struct ForwardingSink(mpsc::Sender<String>);
 
     impl Write for ForwardingSink {

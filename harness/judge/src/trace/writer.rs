@@ -21,7 +21,6 @@ pub struct Writer<W: Write> {
     counts: Counts,
 }
 
-/// The part of the trailer that only the run knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
     pub t: u64,
@@ -58,7 +57,6 @@ impl<W: Write> Writer<W> {
         self.sink.flush()
     }
 
-    /// Ends the trace. Without this it counts as cut short.
     pub fn finish(mut self, end: End) -> io::Result<W> {
         let Counts { lines, offers, arrivals } = self.counts;
         let End { t, ended, dead_listed, late, dropped } = end;
@@ -84,7 +82,6 @@ pub enum TraceFile {
 }
 
 impl TraceFile {
-    /// Creates the file, or empties it.
     pub fn create(path: &Path) -> io::Result<Self> {
         Self::over(File::create(path)?, path)
     }
@@ -95,7 +92,6 @@ impl TraceFile {
         Self::over(File::options().write(true).create(true).truncate(false).open(path)?, path)
     }
 
-    /// Empties a file before its first write.
     pub fn empty(path: &Path) -> io::Result<()> {
         File::options().write(true).truncate(true).open(path).map(drop)
     }

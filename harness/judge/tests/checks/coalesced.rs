@@ -14,7 +14,6 @@ fn none_is_lost(events: &[Event], expected: Status) {
     build::check("loss.none", RULE, run(events), expected);
 }
 
-/// A run of these events, with times in milliseconds.
 fn run(events: &[Event]) -> impl Fn(&mut Trace) {
     move |trace| {
         for (token, Event(key, offered, acknowledged, came)) in (3..).zip(events) {

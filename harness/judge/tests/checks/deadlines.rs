@@ -1,5 +1,3 @@
-//! Every request ends at its subscriber's deadline, and a later answer does not count.
-
 use hookproof_judge::check::Status;
 use hookproof_judge::trace::{Cut, CutKind, Trace};
 

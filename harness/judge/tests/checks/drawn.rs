@@ -1,4 +1,3 @@
-//! A report's charts and texts: silent lanes, the bucket's level around a violation, a delivery's course, and the
 //! backlog.
 
 use hookproof_judge::check::exact::{least_burst, peak};

@@ -1,5 +1,3 @@
-//! Each offered event is accepted, and each offer answered.
-
 use hookproof_judge::check::Status;
 use hookproof_judge::trace::{Process, ProcessEvent, Refused, Trace};
 

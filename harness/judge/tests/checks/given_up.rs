@@ -1,5 +1,3 @@
-//! Dead letters and refusals need a cause.
-
 use hookproof_judge::check::Status;
 use hookproof_judge::trace::{Cut, CutKind, Dead, Lack, Refused, Trace};
 

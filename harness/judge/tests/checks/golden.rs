@@ -1,5 +1,3 @@
-//! The shipped traces get exactly their recorded verdicts.
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

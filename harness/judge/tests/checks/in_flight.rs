@@ -1,5 +1,3 @@
-//! The cap in flight holds at every moment.
-
 use hookproof_judge::check::{CHECKS, Evidence, Found, Status};
 use hookproof_judge::scenario::{FaultKind, Scenario};
 use hookproof_judge::trace::{Cut, CutKind, Fault, Process, ProcessEvent, Trace};

@@ -1,5 +1,4 @@
-//! Tests of the checks: exact checks against all pairs, traces with known verdicts, and traces that no check may
-//! pass.
+//! Exact checks against all pairs, traces with known verdicts, and traces that no check may pass.
 
 mod again;
 mod alone;

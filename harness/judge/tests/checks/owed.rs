@@ -1,5 +1,3 @@
-//! Owed and settled deliveries: with an endpoint that is gone, and one with an endless success.
-
 use hookproof_judge::check::{Status, Strictness, judge};
 use hookproof_judge::scenario::Scenario;
 use hookproof_judge::trace::{Dead, Depth, Process, ProcessEvent, Trace};

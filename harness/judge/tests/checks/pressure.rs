@@ -1,5 +1,3 @@
-//! `pressure.holds`: an endpoint that handles one request at a time, in small traces.
-
 use hookproof_judge::check::Status;
 use hookproof_judge::trace::{Answer, Trace};
 

@@ -1,5 +1,3 @@
-//! Settled deliveries are kept for a limited time, within a limited size.
-
 use hookproof_judge::check::Status;
 use hookproof_judge::scenario::FaultKind;
 use hookproof_judge::trace::{Declared, Depth, Lack, Offset, Retained, Trace};

@@ -1,5 +1,3 @@
-//! Rotated secrets, and how long a signature may be unknown.
-
 use hookproof_judge::check::Status;
 use hookproof_judge::scenario::FaultKind;
 use hookproof_judge::trace::{Fault, Trace, Verified};

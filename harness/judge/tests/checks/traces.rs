@@ -1,5 +1,3 @@
-//! Trace files: reading returns the written trace, and detects tampering.
-
 use hookproof_judge::check::{Status, Strictness, judge};
 use hookproof_judge::trace::{
     Accepted, Answer, Cut, CutKind, End, Ended, Record, Trace, TraceError, TraceFile, Unoffered, Writer,

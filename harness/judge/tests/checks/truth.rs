@@ -1,5 +1,3 @@
-//! The sender's reports are compared with the observations.
-
 use hookproof_judge::check::Status;
 use hookproof_judge::scenario::FaultKind;
 use hookproof_judge::trace::{Depth, Fault, Process, ProcessEvent, Trace};

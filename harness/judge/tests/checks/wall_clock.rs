@@ -1,5 +1,3 @@
-//! After the machine's wall clock was set during a run, checks by the time of day neither blame nor pass a sender.
-
 use hookproof_judge::check::Status;
 use hookproof_judge::trace::{ClockSet, Depth, End, Ended, Lack, Record, Retained, Trace, Writer};
 

@@ -1,5 +1,3 @@
-//! The sender's reports when it batches events, gives up, or is asked for the last time.
-
 use hookproof_judge::check::Status;
 use hookproof_judge::scenario::FaultKind;
 use hookproof_judge::trace::{Cut, CutKind, Dead, Declared, Depth, Lack, Process, ProcessEvent, Text, Trace};

@@ -1,4 +1,3 @@
-//! The harness's own signing and verifying, against published examples and against invalid input.
 #![expect(clippy::unwrap_used, reason = "a test ends where what it stands on is missing")]
 
 mod vectors;
@@ -176,7 +175,6 @@ fn a_profile_is_read_by_its_name() {
 }
 
 proptest! {
-    /// A signature covers every byte, so a change of any byte makes it wrong.
     #[test]
     fn no_change_of_one_byte_verifies(
         profile in proptest::sample::select(&Profile::ALL[..]),

@@ -30,7 +30,6 @@ fn sections(path: &str, section: &'static Section, found: &mut Vec<(String, &'st
     }
 }
 
-/// A form in the words of a table.
 fn form(form: &Form) -> String {
     match form {
         Form::Text => "text".to_owned(),

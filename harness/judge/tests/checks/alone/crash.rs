@@ -121,7 +121,6 @@ fn taken_over() -> Run {
     run
 }
 
-/// A fault lasts from 1 to 3 s; events accepted meanwhile arrive right after it.
 fn befallen(kind: FaultKind, how: &str) -> Run {
     befallen_with("", kind, how)
 }

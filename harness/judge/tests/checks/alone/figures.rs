@@ -1,5 +1,3 @@
-//! `latency`, `efficiency` and `harness`: the sender's speed, and whether the harness can measure it.
-
 use hookproof_judge::trace::{Ceiling, ClockKind, ENDPOINTS, Public, Stall, Stray, StrayKind};
 
 use super::Row;

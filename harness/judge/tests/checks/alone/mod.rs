@@ -1,9 +1,7 @@
 //! Each check has one meaning: one run breaks only this check, and the same run without the break passes. Checks that
-//! cannot break alone are in [`implied`].
-//!
-//! A check is broken if it fails or warns in the strict reading; a `harness.*` check, if it is inconclusive. The
-//! breaks are listed in `reports/kill-matrix-checks.md`;
-//! `HOOKPROOF_BLESS=1 cargo test -p hookproof-judge --test checks alone` rewrites it, and any difference fails.
+//! cannot break alone are in [`implied`]. A check is broken if it fails or warns in the strict reading; a `harness.*`
+//! check, if it is inconclusive. `HOOKPROOF_BLESS=1 cargo test -p hookproof-judge --test checks alone` rewrites
+//! `reports/kill-matrix-checks.md`.
 
 mod crash;
 mod figures;

@@ -1,5 +1,3 @@
-//! `network` and `isolation`: connections, and effects of one endpoint on others.
-
 use hookproof_judge::trace::CutKind;
 
 use super::Row;

@@ -1,5 +1,3 @@
-//! `queue` and `emit`: the backlog, the sender's reports of it, and the answers to emitters.
-
 use hookproof_judge::trace::Refused;
 
 use super::Row;

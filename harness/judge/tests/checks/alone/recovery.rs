@@ -1,5 +1,3 @@
-//! `recovery`, `breaker` and `liveness`: behaviour after an outage of the sender, and of an endpoint.
-
 use super::Row;
 use super::run::{Run, calm};
 

@@ -1,5 +1,3 @@
-//! `format`, `path` and `identity`: the form of each request, and its constant parts over all attempts.
-
 use hookproof_judge::scenario::FaultKind;
 
 use super::Row;

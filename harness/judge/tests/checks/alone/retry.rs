@@ -104,7 +104,6 @@ pub(super) const ROWS: [Row; 11] = [
     },
 ];
 
-/// Retries that suffice to recognise a distribution.
 const SAMPLES: u64 = 210;
 /// The longest first delay, in milliseconds.
 const BASE: u64 = 10_000;

@@ -25,7 +25,6 @@ impl Run {
         Self { scenario, trace }
     }
 
-    /// With a limit of 10/s and a burst of 5.
     pub(super) fn new(more: &str) -> Self {
         Self::limited("rate = \"10/s\", burst = 5", more)
     }
