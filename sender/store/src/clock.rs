@@ -15,28 +15,22 @@ pub const TOLERANCE: Nanos = Nanos::MINUTE;
 /// likely wrong itself: machines without a battery start in 1970, or at their system's build time.
 pub const BACK_MAX: Nanos = Nanos::DAY.times(30);
 
-/// A moment of the machine, independent of wall clocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineMoment {
-    /// The boot's id.
     pub boot: Box<str>,
     /// The uptime since then, including sleep.
     pub uptime: Nanos,
 }
 
-/// The store's time at a moment of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Anchor {
-    /// The store's time.
     pub at: StoreTime,
     /// The machine's moment.
     pub moment: MachineMoment,
 }
 
-/// The time as stored in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileClock {
-    /// The latest time of any commit.
     pub latest: StoreTime,
     /// The base of all processes' time. `None` in a file that no process has used.
     pub anchor: Option<Anchor>,
@@ -44,12 +38,9 @@ pub struct FileClock {
     pub is_correcting: bool,
 }
 
-/// The time from which a process counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start {
-    /// The store's time now.
     pub now: StoreTime,
-    /// The fault of the file's time, if any.
     pub fault: Option<Fault>,
 }
 
@@ -63,12 +54,9 @@ pub enum Fault {
     Kept(Nanos),
 }
 
-/// The inputs for [`FileClock::start`].
 #[derive(Clone, Copy, Debug)]
 pub struct Beginning<'m> {
-    /// The wall clock.
     pub wall: StoreTime,
-    /// The machine's moment, if known.
     pub machine: Option<&'m MachineMoment>,
     /// Whether no other process uses the file.
     pub alone: bool,

@@ -1,5 +1,3 @@
-//! The location of a store. The only place that knows both kinds of store.
-
 use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,7 +9,6 @@ use super::vacuum::{BackupError, Space, VacuumError};
 use super::{Finding, Parts, StoreError};
 use crate::engine::StoreTime;
 
-/// The location of a store.
 #[derive(Clone, Debug)]
 pub enum Database {
     /// An SQLite file.
@@ -21,11 +18,7 @@ pub enum Database {
 }
 
 impl Database {
-    /// Parses a PostgreSQL address or a path.
-    ///
-    /// # Errors
-    ///
-    /// If it begins like an address and is invalid.
+    /// Fails if it begins like an address and is invalid.
     pub fn parse(text: &OsStr) -> Result<Self, BadAddress> {
         match text.to_str().filter(|text| Address::SCHEMES.iter().any(|scheme| text.starts_with(scheme))) {
             Some(address) => address.parse().map(Self::Postgres),
@@ -33,7 +26,6 @@ impl Database {
         }
     }
 
-    /// The parts of the store, for either kind.
     #[must_use]
     pub const fn parts(&self) -> &dyn Parts {
         match self {
@@ -51,7 +43,6 @@ impl Database {
         }
     }
 
-    /// Whether its address contains a password.
     #[must_use]
     pub const fn says_password(&self) -> bool {
         match self {
@@ -69,10 +60,7 @@ impl Database {
         }
     }
 
-    /// Examines the clock for `doctor`. `start`: the time from which a new process would count.
-    ///
-    /// # Errors
-    /// When the store cannot be read.
+    /// `start`: the time from which a new process would count. Fails when the store cannot be read.
     pub fn examine_clock(&self, start: Start, wall: StoreTime) -> Result<Finding, StoreError> {
         match self {
             Self::File(file) => sqlite::examine_clock(file.path(), start, wall),
@@ -80,10 +68,7 @@ impl Database {
         }
     }
 
-    /// Runs the other checks of this kind of store for `doctor`, and mends faults if asked.
-    ///
-    /// # Errors
-    /// When the store cannot be read.
+    /// Mends faults if asked. Fails when the store cannot be read.
     pub fn examine(&self, mend: bool) -> Result<Vec<Finding>, StoreError> {
         match self {
             Self::File(file) => sqlite::examine(file.path(), mend),
@@ -100,12 +85,8 @@ impl Database {
         }
     }
 
-    /// Packs the store. Returns its former space, and its size in bytes now.
-    ///
-    /// # Errors
-    ///
-    /// When a server does this itself, when another program uses the store, when the disk is too full, or when the
-    /// store cannot be read and written.
+    /// Returns the former space, and the size in bytes now. Fails when a server does this itself, when another
+    /// program uses the store, when the disk is too full, or when the store cannot be read and written.
     pub fn vacuum(&self) -> Result<(Space, u64), VacuumError> {
         match self {
             Self::File(file) => sqlite::vacuum(file.path()),
@@ -113,12 +94,9 @@ impl Database {
         }
     }
 
-    /// Writes one state of the store into a new file while programs work on it. `tell` is given the bytes of the copy
-    /// so far, and of the original. Returns the bytes of the copy.
-    ///
-    /// # Errors
-    ///
-    /// When the store is on a server, when the file exists, or when either cannot be read or written.
+    /// Programs may work on the store. `tell` is given the bytes of the copy so far, and of the original. Returns the
+    /// bytes of the copy. Fails when the store is on a server, when the file exists, or when either cannot be read or
+    /// written.
     pub fn backup(
         &self,
         copy: &Path,

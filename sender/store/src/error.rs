@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-/// A commit, a read or the opening of a store failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// Another process holds the store.
@@ -13,13 +12,11 @@ pub enum StoreError {
         /// The store's message.
         detail: String,
     },
-    /// Too many reads wait.
     #[error("could not read: {waiting} questions wait already; ask again in a moment")]
     Overloaded {
         /// The number of waiting reads.
         waiting: usize,
     },
-    /// The database cannot be reached.
     #[error("could not {doing}: the database cannot be reached ({detail}); it will be tried again")]
     Lost {
         /// The operation.
@@ -47,7 +44,6 @@ pub enum StoreError {
         /// The store's message.
         detail: String,
     },
-    /// The file cannot be written.
     #[error(
         "could not {doing}: the store is read-only ({detail}); check the permissions of the file and its folder"
     )]
@@ -57,7 +53,6 @@ pub enum StoreError {
         /// The store's message.
         detail: String,
     },
-    /// The server takes no writes.
     #[error(
         "could not {doing}: the server takes no writes ({detail}): it is a standby, or its default_transaction_read_only is on; it \
          will be tried again"
@@ -140,7 +135,6 @@ pub enum StoreError {
         /// The expected version.
         expected: i64,
     },
-    /// Not a Hookproof store.
     #[error("{} is not a hookproof store: {detail}", .path.display())]
     Foreign {
         /// The file, or the address of the database.

@@ -4,13 +4,10 @@ use std::fmt::Display;
 
 use super::StoreError;
 
-/// Limit of names in one finding.
 const NAMES_MAX: usize = 10;
 
-/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The check's name, in one word.
     pub check: &'static str,
     /// Its verdict.
     pub state: State,
@@ -18,27 +15,21 @@ pub struct Finding {
     pub detail: String,
 }
 
-/// The verdict of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Nothing is wrong.
     Well,
     /// The check would have delayed writers.
     Unchecked,
-    /// Something is wrong.
     Off,
-    /// Something was wrong and is repaired.
     Mended,
 }
 
 impl Finding {
-    /// Nothing is wrong.
     #[must_use]
     pub fn well(check: &'static str) -> Self {
         Self { check, state: State::Well, detail: String::new() }
     }
 
-    /// Something is wrong.
     #[must_use]
     pub fn off(check: &'static str, detail: impl Into<String>) -> Self {
         Self { check, state: State::Off, detail: detail.into() }
@@ -70,7 +61,6 @@ impl Finding {
         Self::off(check, format!("{what}: {named}{more}"))
     }
 
-    /// The same, repaired.
     #[must_use]
     pub fn mended(self) -> Self {
         Self { state: State::Mended, ..self }

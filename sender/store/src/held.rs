@@ -38,7 +38,6 @@ pub(super) struct Waiting {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Row {
-    /// The delivery's state, with the [`Held::era`] in which it was read.
     known: Option<(u64, Waiting)>,
 }
 
@@ -103,7 +102,6 @@ impl Held {
         was_out
     }
 
-    /// Notes that other processes may have changed handed out deliveries.
     pub(super) fn doubt_all(&mut self) {
         self.era += 1;
     }

@@ -23,7 +23,6 @@ pub const SLOW: Nanos = Nanos::from_secs(2);
 /// With fewer attempts, no endpoint counts as slow.
 pub const SLOW_SAMPLES_MIN: u64 = 20;
 
-/// A histogram. Histograms can be added.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histogram {
     counts: BTreeMap<u16, u64>,
@@ -32,31 +31,22 @@ pub struct Histogram {
     failed: u64,
 }
 
-/// The percentiles of a histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Percentiles {
-    /// The number of samples.
     pub samples: u64,
     /// The median.
     pub p50: Nanos,
-    /// The 95th percentile.
     pub p95: Nanos,
-    /// The 99th percentile.
     pub p99: Nanos,
 }
 
-/// A lane's attempts in the last hour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastHour {
-    /// The lane.
     pub lane: LaneId,
-    /// Attempts that succeeded.
     pub delivered: u64,
-    /// Attempts that failed.
     pub failed: u64,
 }
 
-/// The measurements of one or several lanes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Measured {
     /// [`Measure::Answer`].
@@ -68,7 +58,6 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// The histogram of one measure.
     pub fn of(&mut self, measure: Measure) -> &mut Histogram {
         match measure {
             Measure::Answer => &mut self.answer,
@@ -77,21 +66,18 @@ impl Measured {
         }
     }
 
-    /// Each measure with its histogram.
     pub fn parts(&self) -> impl Iterator<Item = (Measure, &Histogram)> {
         let Self { answer, first_attempt, delivery } = self;
         [(Measure::Answer, answer), (Measure::FirstAttempt, first_attempt), (Measure::Delivery, delivery)]
             .into_iter()
     }
 
-    /// Counts an attempt.
     pub fn attempt(&mut self, outcome: AttemptOutcome, times: AttemptTimes) {
         self.answer.attempt(outcome, times.answer);
         times.first_attempt.into_iter().for_each(|length| self.first_attempt.count(length));
         times.delivery.into_iter().for_each(|length| self.delivery.count(length));
     }
 
-    /// Adds another's counts.
     pub fn add(&mut self, other: &Self) {
         self.answer.add(&other.answer);
         self.first_attempt.add(&other.first_attempt);
@@ -152,7 +138,6 @@ impl TimesPage {
     }
 }
 
-/// A span of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Over {
     /// 24 clock hours, including the present one.
@@ -173,7 +158,6 @@ impl Percentiles {
 }
 
 impl Histogram {
-    /// Counts one length.
     pub fn count(&mut self, length: Nanos) {
         let us = length.0 / 1_000;
         let count = self.counts.entry(step(us)).or_default();
@@ -188,13 +172,11 @@ impl Histogram {
         *count = count.saturating_add(1);
     }
 
-    /// Whether nothing was counted.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.counts.is_empty() && self.delivered == 0 && self.failed == 0
     }
 
-    /// Attempts that succeeded.
     #[must_use]
     pub const fn delivered(&self) -> u64 {
         self.delivered
@@ -206,7 +188,6 @@ impl Histogram {
         self.failed
     }
 
-    /// Adds another's counts.
     pub fn add(&mut self, other: &Self) {
         for (step, more) in &other.counts {
             let count = self.counts.entry(*step).or_default();
@@ -217,7 +198,6 @@ impl Histogram {
         self.failed = self.failed.saturating_add(other.failed);
     }
 
-    /// The number of lengths counted.
     #[must_use]
     pub fn samples(&self) -> u64 {
         self.counts.values().fold(0, |sum, count| sum.saturating_add(*count))
@@ -289,7 +269,6 @@ fn step(us: u64) -> u16 {
     u16::try_from(u64::from(doublings) * STEPS + (us >> doublings)).unwrap_or(u16::MAX)
 }
 
-/// The longest length in a step.
 fn longest_us(step: u16) -> u64 {
     let step = u64::from(step);
     let doublings = (step / STEPS).saturating_sub(1);

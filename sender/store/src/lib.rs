@@ -59,31 +59,19 @@ use reply::Claimed;
 /// The parts of a store. The writer provides claims ([`Store::claimer`], [`Store::quick_claims`]), and the reader
 /// provides other processes' changes ([`read::Notices`]). [`Database`] knows the kind.
 pub trait Parts {
-    /// Opens the store for writing, and makes it if it is missing.
-    ///
-    /// # Errors
-    ///
-    /// If it is not a store of this version, or cannot be read and written.
+    /// Opens the store for writing, and makes it if it is missing. Fails if it is not a store of this version, or
+    /// cannot be read and written.
     fn writer(&self, durability: Durability, identity: u64) -> Result<Box<dyn Store>, StoreError>;
 
-    /// Opens the store for reading.
-    ///
-    /// # Errors
-    ///
-    /// If it is missing, is not a store of this version, or cannot be read.
+    /// Fails if the store is missing, is not of this version, or cannot be read.
     fn reader(&self) -> Result<Box<dyn Reader>, StoreError>;
 
     /// Collects a store of several files in one, after this process has closed it. Returns false if another program
-    /// has it open.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be read and written.
+    /// has it open. Fails when the store cannot be read and written.
     fn leave_whole(&self) -> Result<bool, StoreError> {
         Ok(true)
     }
 
-    /// The knowledge of living processes.
     fn liveness(&self) -> Arc<dyn liveness::Liveness>;
 }
 
@@ -97,7 +85,6 @@ pub enum Durability {
     Process,
 }
 
-/// The writing side of a store.
 pub trait Store: Send {
     /// Carries out all commands in order in one transaction, and returns their replies in order, once durable. After
     /// an error nothing happened, and the same commands may be retried.
@@ -110,24 +97,15 @@ pub trait Store: Send {
     fn commit(&mut self, now: StoreTime, commands: &[Command]) -> Result<Vec<Reply>, StoreError>;
 
     /// Writes pending latencies before an orderly end. Everything acknowledged is written already.
-    ///
-    /// # Errors
-    ///
-    /// If the store cannot be written.
     fn close(&mut self) -> Result<(), StoreError> {
         Ok(())
     }
 
     /// Starts to count the store's time. Without this call, `commit` uses the times that it is given.
-    ///
-    /// # Errors
-    ///
-    /// If the store cannot be read and written.
     fn begin_clock(&mut self, beginning: clock::Beginning<'_>) -> Result<clock::Start, StoreError> {
         Ok(clock::Start { now: beginning.wall, fault: None })
     }
 
-    /// The totals written by this store object.
     fn written(&self) -> Written;
 
     /// Returns a test for commands that lock all processes' leases until their commit is durable.
@@ -149,10 +127,6 @@ pub trait Store: Send {
     fn keep_reserve(&mut self) {}
 
     /// A way to claim beside the commits, if the store has one.
-    ///
-    /// # Errors
-    ///
-    /// If the store cannot be read.
     fn claimer(&self) -> Result<Option<Box<dyn Claimer>>, StoreError> {
         Ok(None)
     }
@@ -186,18 +160,15 @@ pub trait Claimer: Send {
     fn claim(&mut self, now: StoreTime, claims: &[Claim]) -> Result<Option<Vec<Claimed>>, StoreError>;
 }
 
-/// Totals of writes, for benchmarks and metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     /// Commits that wrote something.
     pub commits: u64,
     /// Rows inserted, changed or deleted, without index entries.
     pub rows: u64,
-    /// Deliveries recorded.
     pub recorded: u64,
     /// Deliveries settled for good.
     pub settled: u64,
-    /// Deliveries given up to make room for new ones.
     pub shed: u64,
     /// Dead letters forgotten beyond the bounds.
     pub forgotten: u64,

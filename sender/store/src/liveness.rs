@@ -8,7 +8,6 @@ use std::io;
 
 use super::lane::OwnerId;
 
-/// Knowledge of living processes beyond their leases.
 pub trait Liveness: Send + Sync {
     /// Whether deaths are detected. Otherwise only leases tell.
     fn sees_deaths(&self) -> bool;
@@ -20,7 +19,6 @@ pub trait Liveness: Send + Sync {
     /// If the announcement fails.
     fn announce(&self, id: OwnerId) -> io::Result<Box<dyn Presence>>;
 
-    /// The state of another process.
     fn life_of(&self, id: OwnerId) -> Life;
 
     /// Whether other processes may be alive. True if unknown.
@@ -29,11 +27,9 @@ pub trait Liveness: Send + Sync {
     /// Owners that are certainly dead and not yet forgotten.
     fn dead(&self) -> Vec<OwnerId>;
 
-    /// Forgets a dead owner.
     fn forget(&self, id: OwnerId);
 }
 
-/// The state of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
     /// Alive on this machine.

@@ -17,7 +17,6 @@ impl LogSize {
     /// Beyond this length, something keeps the log from being truncated.
     pub const PINNED_BYTES: u64 = 128 << 20;
 
-    /// The length in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.0.bytes.load(Ordering::Relaxed)
@@ -63,7 +62,6 @@ impl DiskRoom {
     }
 }
 
-/// The reason for a long log, for messages.
 #[must_use]
 pub const fn why_long(is_held: bool) -> &'static str {
     if is_held {

@@ -7,7 +7,6 @@ use std::str::FromStr;
 use crate::engine::DeliveryId;
 use hookproof_words::ids::size;
 
-/// One page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page<T> {
     /// The items. A page may have fewer than requested, even none, and not be the last.
@@ -23,7 +22,6 @@ pub struct Cursor {
     at: [u64; 2],
 }
 
-/// A text that is no cursor of the listing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a cursor of this listing; begin again without one")]
 pub struct BadCursor(pub String);
@@ -63,7 +61,6 @@ impl FromStr for Cursor {
     }
 }
 
-/// The selected letters after a position, the oldest first.
 pub(super) fn letters_after(letters: &[DeliveryId], after: DeliveryId, max: u32) -> Vec<DeliveryId> {
     let named: BTreeSet<DeliveryId> = letters.iter().copied().filter(|letter| *letter > after).collect();
     named.into_iter().take(usize::try_from(max).unwrap_or(usize::MAX)).collect()

@@ -15,13 +15,10 @@ use super::paging::{BadCursor, Cursor, Page};
 use super::reply::Record;
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 
-/// A failed read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// The caller's cursor is invalid.
     #[error(transparent)]
     Cursor(#[from] BadCursor),
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -45,13 +42,12 @@ pub trait Reader: Notices + Send {
     /// `None` for a removed subscriber.
     fn subscriber(&self, which: &SubscriberRef) -> Result<Option<Subscriber>, StoreError>;
 
-    /// The valid secrets of a lane, the newest first, at most [`SECRETS_MAX`]. More may exist after the clock was set back;
-    /// then the first to retire are omitted. Nothing else reads secrets.
+    /// The valid secrets of a lane, the newest first, at most [`SECRETS_MAX`]. More may exist after the clock was set
+    /// back; then the first to retire are omitted. Nothing else reads secrets.
     ///
     /// [`SECRETS_MAX`]: crate::command::SECRETS_MAX
     fn secrets(&self, lane: LaneId, now: StoreTime) -> Result<Vec<LiveSecret>, StoreError>;
 
-    /// Figures of the whole store.
     fn status(&self, now: StoreTime) -> Result<Status, StoreError>;
 
     /// Figures of lanes, the oldest first.
@@ -73,7 +69,6 @@ pub trait Reader: Notices + Send {
     /// Deliveries, the newest first. Those that wait on one lane come by due time.
     fn deliveries(&self, of: Filter, from: Option<Cursor>, max: u32) -> Result<Page<Delivery>, ReadError>;
 
-    /// One delivery.
     fn delivery(&self, delivery: DeliveryId) -> Result<Option<Delivery>, StoreError>;
 
     /// The deliveries of the newest event with this public id, the oldest first.
@@ -87,7 +82,6 @@ pub trait Reader: Notices + Send {
     /// The lanes that have the event with this public id, if it was partly accepted.
     fn lanes_in_part(&self, event: &str) -> Result<Vec<LaneId>, StoreError>;
 
-    /// The body of a delivery.
     fn body(&self, delivery: DeliveryId) -> Result<Option<Body>, StoreError>;
 
     /// The attempts of a delivery that are kept, the newest first.
@@ -134,20 +128,15 @@ pub trait Reader: Notices + Send {
     /// All owners of lanes, including recent ones.
     fn owners(&self) -> Result<Vec<Owner>, StoreError>;
 
-    /// All nodes.
     fn nodes(&self) -> Result<Nodes, StoreError>;
 }
 
-/// A row of the outbox, as an application inserted it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutboxRow {
-    /// The row.
     pub id: OutboxId,
-    /// The event's type.
     pub kind: Arc<str>,
     /// Its key.
     pub key: Option<Arc<str>>,
-    /// Its data, as JSON text.
     pub data: Arc<str>,
     /// Its public id, if the application gave one.
     pub event: Option<Arc<str>>,
@@ -155,18 +144,14 @@ pub struct OutboxRow {
     pub unreadable: Option<String>,
 }
 
-/// An outbox row that could not become an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RejectedRow {
-    /// The row as it was.
     pub row: OutboxRow,
     /// The reason.
     pub why: String,
-    /// When it was rejected.
     pub at: StoreTime,
 }
 
-/// A way to name a subscriber.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SubscriberRef {
     /// By lane.
@@ -177,35 +162,28 @@ pub enum SubscriberRef {
     Name(Arc<str>),
 }
 
-/// A subscriber, without its secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subscriber {
     /// Its lane.
     pub lane: LaneId,
-    /// Its public id.
     pub id: Arc<str>,
     /// Its name.
     pub name: Arc<str>,
-    /// Its endpoint.
     pub url: Arc<str>,
     /// The wanted patterns of event types, as JSON text.
     pub patterns: Arc<str>,
     /// All other settings, as JSON text.
     pub settings: Arc<str>,
-    /// Bounds of its queue.
     pub bounds: Bounds,
-    /// The state of its lane.
     pub state: LaneState,
     /// The version of the subscriber set after its latest change.
     pub version: u64,
-    /// When it was added.
     pub created: StoreTime,
 }
 
 /// A valid secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveSecret {
-    /// The secret.
     pub secret: Secret,
     /// The start of its validity.
     pub created: StoreTime,
@@ -213,14 +191,12 @@ pub struct LiveSecret {
     pub retires: Option<StoreTime>,
 }
 
-/// Figures of the whole store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     /// All counts.
     pub counts: Counts,
     /// Delivered in the last hour, to the minute.
     pub delivered_last_hour: u64,
-    /// Attempts that failed in the last hour.
     pub failed_last_hour: u64,
     /// Dead letters made in the last hour, minus those redriven.
     pub dead_last_hour: u64,
@@ -234,24 +210,17 @@ pub struct Status {
     pub subscribers: [u64; 3],
     /// Dead letters with an unreadable part.
     pub unreadable: u64,
-    /// Rows in the outbox.
     pub outbox: u64,
-    /// Rejected rows of the outbox.
     pub outbox_rejected: u64,
 }
 
-/// Figures of one lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneStatus {
     /// The lane.
     pub lane: LaneId,
-    /// The subscriber's public id.
     pub id: Arc<str>,
-    /// The subscriber's name.
     pub name: Arc<str>,
-    /// The state of the lane.
     pub state: LaneState,
-    /// Bounds of its queue.
     pub bounds: Bounds,
     /// All counts.
     pub counts: Counts,
@@ -261,20 +230,16 @@ pub struct LaneStatus {
     pub owner: Option<(OwnerId, Term)>,
 }
 
-/// A lane's latest checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
     /// The lane.
     pub lane: LaneId,
-    /// The subscriber's public id.
     pub id: Arc<str>,
-    /// The subscriber's name.
     pub name: Arc<str>,
     /// The checkpoint.
     pub record: Record,
 }
 
-/// A selection of deliveries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// On this lane.
@@ -290,26 +255,20 @@ impl Filter {
     }
 }
 
-/// One delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
     /// The delivery.
     pub delivery: DeliveryId,
     /// The lane.
     pub lane: LaneId,
-    /// The event's public id.
     pub event: Arc<str>,
-    /// The event's type.
     pub kind: Arc<str>,
-    /// The event's key.
     pub key: Option<Arc<str>>,
-    /// When the event was received.
     pub received: StoreTime,
     /// Its place.
     pub place: Place,
     /// Attempts made.
     pub attempts: u32,
-    /// The size of its body, in bytes.
     pub bytes: u64,
     /// The due time while it waits, the settlement time afterwards.
     pub at: StoreTime,
@@ -317,7 +276,6 @@ pub struct Delivery {
     pub expires: StoreTime,
 }
 
-/// An attempt of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempted {
     /// The delivery.
@@ -328,39 +286,30 @@ pub struct Attempted {
     pub attempt: Attempt,
 }
 
-/// A delivery given up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetter {
     /// The delivery. Its `at` is the time when it was given up.
     pub delivery: Delivery,
     /// The reason.
     pub reason: Reason,
-    /// The last attempt's status.
     pub status: Option<u16>,
-    /// The last attempt's error.
     pub error: Option<Box<str>>,
 }
 
-/// Dead letters with the same properties.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadGroup {
     /// The lane.
     pub lane: LaneId,
     /// The reason.
     pub reason: Reason,
-    /// The last attempt's status.
     pub status: Option<u16>,
-    /// The last attempt's error.
     pub error: Option<Box<str>>,
     /// The beginning of the hour in which they were given up.
     pub hour: StoreTime,
     /// The number of letters.
     pub rows: u64,
-    /// All attempts made for them.
     pub attempts: u64,
-    /// The time of the first.
     pub first: StoreTime,
-    /// The time of the last.
     pub last: StoreTime,
 }
 
@@ -371,29 +320,21 @@ pub struct AuditSecond {
     pub lane: LaneId,
     /// The second, since 1970.
     pub second: u64,
-    /// Attempts begun.
     pub attempts: u64,
-    /// Attempts answered 429.
     pub limited: u64,
 }
 
-/// A lane's attempts, and those answered 429.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limited {
     /// The lane.
     pub lane: LaneId,
-    /// Attempts begun.
     pub attempts: u64,
-    /// Attempts answered 429.
     pub limited: u64,
 }
 
-/// An owner of lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// Its id.
     pub owner: OwnerId,
-    /// The number of its lanes.
     pub lanes: u64,
     /// When its lease ends, by [`Nodes::lease_time`].
     pub until: StoreTime,
@@ -437,17 +378,14 @@ pub struct Glance {
     /// Changes when a node comes, goes, drains, stops draining or announces something else, and when a lane is handed
     /// back: see [`super::read::Reader::nodes`]. An expired lease changes nothing.
     pub nodes: u64,
-    /// The latest row of the outbox, if any.
     pub outbox: Option<OutboxId>,
 }
 
-/// New work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Work {
     /// The lanes, and when the first new delivery of each is due.
     pub lanes: Vec<(LaneId, StoreTime)>,
     /// The last delivery examined.
     pub last: DeliveryId,
-    /// More may remain.
     pub more: bool,
 }

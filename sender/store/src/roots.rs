@@ -18,10 +18,7 @@ impl Default for Roots {
 }
 
 impl Roots {
-    /// Adds the certificates of a PEM file.
-    ///
-    /// # Errors
-    /// When the text holds no certificate, or an unreadable one.
+    /// Fails when the text holds no certificate, or an unreadable one.
     pub fn with_pem(mut self, text: &[u8]) -> Result<Self, RootsError> {
         let mut count = 0;
         for certificate in CertificateDer::pem_slice_iter(text) {
@@ -36,10 +33,7 @@ impl Roots {
         if count == 0 { Err(RootsError::None) } else { Ok(self) }
     }
 
-    /// The TLS of a client that trusts them.
-    ///
-    /// # Errors
-    /// When the TLS library refuses its own defaults.
+    /// Fails when the TLS library refuses its own defaults.
     pub fn config(self) -> io::Result<ClientConfig> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let versions = ClientConfig::builder_with_provider(provider)
@@ -49,7 +43,6 @@ impl Roots {
     }
 }
 
-/// The text with extra roots is unusable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RootsError {
     /// It holds no certificate.

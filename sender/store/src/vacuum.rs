@@ -1,8 +1,5 @@
-//! Results and errors of a vacuum, and of a backup.
-
 use super::StoreError;
 
-/// The size of a store on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
     /// The total, in bytes.
@@ -49,12 +46,10 @@ pub enum VacuumError {
         "{0} is packed, but keeps its size while some program reads it: end that program, and run this again"
     )]
     KeptLong(String),
-    /// It cannot be opened, read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// A copy that was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
     /// A server has tools for this.
@@ -68,7 +63,6 @@ pub enum BackupError {
     /// SQLite takes paths as text.
     #[error("{0} is not UTF-8; name the copy otherwise")]
     NoText(String),
-    /// It cannot be opened, read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -45,7 +45,6 @@ pub(crate) trait DeadRows: Rows {
     /// them.
     fn set_waiting(&mut self, letters: &[(DeliveryId, StoreTime)]) -> Result<(), Self::Error>;
 
-    /// Tells every process that deliveries wait which it did not record.
     fn stir(&mut self) -> Result<(), Self::Error>;
 
     fn letters_after(

@@ -43,7 +43,6 @@ pub(crate) trait EventRows: RoomRows + SubscriberRows {
 
     fn delete_outbox(&mut self, outbox: OutboxId) -> Result<(), Self::Error>;
 
-    /// Stores the id of the event that the outbox row became.
     fn name_outbox(&mut self, outbox: OutboxId, id: &Arc<str>) -> Result<(), Self::Error>;
 
     fn set_aside(&mut self, reject: &RejectOutbox) -> Result<bool, Self::Error>;

@@ -54,7 +54,6 @@ pub(crate) trait LeaseRows: Rows {
 
     fn announcement(&mut self, owner: OwnerId) -> Result<Option<Announcement>, Self::Error>;
 
-    /// Writes a node's announcement. A living node keeps its start time.
     fn set_announcement(
         &mut self,
         owner: OwnerId,
@@ -64,10 +63,8 @@ pub(crate) trait LeaseRows: Rows {
 
     fn set_draining(&mut self, owner: OwnerId, draining: bool) -> Result<(), Self::Error>;
 
-    /// Returns false if the node does not exist.
     fn delete_node(&mut self, owner: OwnerId) -> Result<bool, Self::Error>;
 
-    /// Tells every process to read the nodes again.
     fn nodes_have_changed(&mut self) -> Result<(), Self::Error>;
 
     fn nodes(&mut self) -> Result<Nodes, Self::Error>;
@@ -242,7 +239,6 @@ pub(crate) const MARGIN: Nanos = Nanos(Nanos::HOUR.0 + LATE_MAX.0);
 /// No window cap counts more ends than this.
 pub(crate) const ENDS_MAX: u32 = crate::engine::contract::WINDOW_LIMIT_MAX;
 
-/// The maximum number of runs.
 pub(crate) const RUNS_MAX: usize = 1_024;
 
 /// Groups ends into runs. All ends of a run count as ended with its last one, and none later than now.

@@ -42,7 +42,6 @@ pub(super) trait Rows {
 
     fn limits(&self) -> &Limits;
 
-    /// The counts of the whole store.
     fn totals(&self) -> &Counts;
 
     fn held(&mut self) -> &mut Held;

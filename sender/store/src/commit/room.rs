@@ -31,7 +31,6 @@ pub(crate) struct Room {
 #[derive(Default)]
 struct Payers {
     lanes: BTreeSet<LaneId>,
-    /// Lanes without a delivery to shed: all of theirs are handed out.
     spent: BTreeSet<LaneId>,
     looked_up: u32,
 }
@@ -68,7 +67,6 @@ pub(crate) trait RoomRows: DeadRows {
     /// The longest due deliveries that are not handed out.
     fn longest_due(&mut self, lane: LaneId, max: u32) -> Result<Vec<DeliveryId>, Self::Error>;
 
-    /// The lanes with the most waiting, among those that shed.
     fn fullest(&mut self, max: u64) -> Result<BTreeSet<LaneId>, Self::Error>;
 
     fn bounds(&mut self, lane: LaneId) -> Result<Option<(Bounds, Counts)>, Self::Error> {
@@ -149,7 +147,6 @@ pub(crate) trait RoomRows: DeadRows {
         Ok(true)
     }
 
-    /// Whether the delivery would have room if nothing else waited.
     fn could_fit(&mut self, lane: LaneId, bytes: u64) -> Result<bool, Self::Error> {
         let Some((bounds, _)) = self.bounds(lane)? else { return Ok(false) };
         Ok(bounds.reached(0, 0, bytes).is_none() && bytes <= self.limits().waiting_bytes_max)
@@ -266,7 +263,6 @@ impl Payers {
         Some(size(PAYERS_MAX + self.spent.len()))
     }
 
-    /// Returns whether one of the found lanes can make room.
     fn found(&mut self, lanes: BTreeSet<LaneId>) -> bool {
         self.lanes = lanes;
         self.lanes.retain(|lane| !self.spent.contains(lane));
@@ -316,7 +312,6 @@ pub(crate) struct Before {
 }
 
 impl Before {
-    /// Notes a recorded delivery of such an event.
     pub(crate) fn record_delivery(&mut self, lane: LaneId, received: StoreTime, in_part: bool) {
         let last = self.lanes.entry(lane).or_insert(received);
         *last = received.max(*last);

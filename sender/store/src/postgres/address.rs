@@ -23,7 +23,6 @@ const SHORTEST: Duration = Duration::from_secs(6);
 /// Upper limit. Other programs read that setting as milliseconds.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// The address of a database.
 #[derive(Clone)]
 pub struct Address {
     servers: Arc<Servers>,
@@ -32,13 +31,11 @@ pub struct Address {
     says_password: bool,
 }
 
-/// A text that is no address of a database.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}; expected postgres://USER:PASSWORD@HOST:PORT/DATABASE")]
 pub struct BadAddress(String);
 
 impl Address {
-    /// The beginnings of an address.
     pub const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
 
     pub(crate) async fn connect(&self, first: &str) -> Result<(Client, AbortHandle), StoreError> {

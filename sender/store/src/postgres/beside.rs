@@ -86,7 +86,6 @@ fn answer_all(
         };
         let answer = front.answer(sql, &mut bodies, claim)?;
         if !answer.unreadable.is_empty() {
-            // Making dead letters of unreadable deliveries needs a commit.
             return Ok(None);
         }
         answers.push(answer);

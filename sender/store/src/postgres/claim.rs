@@ -147,7 +147,6 @@ impl Front<'_> {
 struct Parts {
     rows: Vec<(DeliveryId, Delivery)>,
     claimed: Vec<ClaimedRow>,
-    /// Deliveries without their event or body.
     unreadable: Vec<DeliveryId>,
 }
 
@@ -315,7 +314,6 @@ pub(super) fn lengthen(claimed: &mut Claimed, grace: Nanos) {
     }
 }
 
-/// The lanes' queue versions, if none is removed and all terms are current.
 pub(super) fn plain(sql: &Link, claims: &[Claim]) -> Result<Option<BTreeMap<LaneId, Signs>>> {
     let lanes: Vec<LaneId> = claims.iter().map(|claim| claim.lane).collect();
     let query = "SELECT l.* FROM unnest($1::int8[]) u (lane) CROSS JOIN LATERAL (

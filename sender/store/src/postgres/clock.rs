@@ -54,10 +54,6 @@ fn start(clock: StoreTime, latest: StoreTime, wall: StoreTime) -> Start {
 
 impl PostgresStore {
     /// Starts to count by the database's clock. Without this call, `commit` uses the times that it is given.
-    ///
-    /// # Errors
-    ///
-    /// When the database cannot be read or written.
     pub fn begin_clock(&mut self, beginning: Beginning<'_>) -> Result<Start, StoreError> {
         let doing = "read the time of the store";
         let link = self.link.as_ref().ok_or_else(|| self.lost(doing))?;

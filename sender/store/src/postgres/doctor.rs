@@ -1,5 +1,3 @@
-//! Checks of a server for operators: its clock, and long transactions.
-
 use tokio_postgres::Row;
 
 use super::address::Address;
@@ -15,7 +13,6 @@ use crate::units::rough;
 pub(crate) const NOTHING_TO_MEND: &str = "is on a server, which looks after its clock, its log and its files itself, and where \
                                                     the leases of dead nodes end by themselves";
 
-/// Transactions open longer than this are reported.
 const OPEN_FOR: Nanos = Nanos::MINUTE;
 /// So are transactions that hold back the cleanup of more than this many newer ones.
 const BEHIND: i64 = 10_000;

@@ -20,7 +20,6 @@ use crate::reply::Record;
 pub(super) struct Entry {
     pub(super) lane: Lane,
     pub(super) signs: Signs,
-    /// A new checkpoint that is not yet written.
     pub(super) record: Option<Record>,
     /// The number of changes to this row. Its key grows with every 64th.
     pub(super) changes: u64,
@@ -135,7 +134,6 @@ impl Ledger {
         self.lanes.get(&lane).map(Option::as_ref).ok_or_else(|| Stop::lanes([lane]))
     }
 
-    /// Fails unless all these lanes are locked.
     pub(super) fn need(&self, lanes: impl IntoIterator<Item = LaneId>) -> Result<()> {
         let missing: BTreeSet<_> = lanes.into_iter().filter(|lane| !self.lanes.contains_key(lane)).collect();
         if missing.is_empty() {
@@ -354,7 +352,6 @@ pub(super) fn read_bounds(row: &Row, first: usize) -> std::result::Result<Bounds
     Ok(Bounds { rows_max: number(first)?, bytes_max: number(first + 1)?, when_full: row.try_get(first + 2)? })
 }
 
-/// Reads counts from the first ten columns. NULL counts as 0.
 pub(super) fn read_counts(row: &Row) -> std::result::Result<Counts, Error> {
     let number =
         |column| row.try_get::<_, Option<i64>>(column).map(|count| count.unwrap_or(0).max(0).cast_unsigned());
@@ -460,8 +457,9 @@ fn lanes(lanes: &[(LaneId, Entry)]) -> Table<'_> {
     })
 }
 
-// The number of a writer's row in `totals` grows with every 64th commit. So a search for a writer's newest row skips at most 64 dead rows, however
-// long an open transaction keeps them (`schema.sql`). The upper half of the number stays the same.
+// The number of a writer's row in `totals` grows with every 64th commit. So a search for a writer's newest row skips
+// at most 64 dead rows, however long an open transaction keeps them (`schema.sql`). The upper half of the number
+// stays the same.
 const COMMITS: i64 = 64;
 /// The bits in which one writer's numbers differ.
 const OWN: i64 = (1 << 32) - 1;

@@ -110,7 +110,6 @@ impl Link {
         }
     }
 
-    /// Waits for an answer. Without one in time, the connection counts as lost.
     fn wait<T: Send, E: Send>(&self, answer: impl Future<Output = Result<T, E>> + Send) -> Result<T, E> {
         let (carried, within) = (&self.carried, self.answer_within.get());
         let bounded = async move {
@@ -188,7 +187,6 @@ impl Link {
         Ok(!self.query(text, values)?.is_empty())
     }
 
-    /// Returns the number of rows written.
     pub(super) fn execute(
         &self,
         text: &'static str,

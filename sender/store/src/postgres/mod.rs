@@ -18,7 +18,8 @@
 //! - A commit in doubt is resolved by its token before anything else.
 //!
 //! The files: `address` and `link` connect, `open` makes the schema. `wanted` and `ledger` lock rows;
-//! `named`, `rows` and `oldest` read them. `queues` caches queues. `columns` and `ledger` write. `work` runs commands, with a file for each group. `reader` reads.
+//! `named`, `rows` and `oldest` read them. `queues` caches queues. `columns` and `ledger` write. `work` runs
+//! commands, with a file for each group. `reader` reads.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -89,7 +90,6 @@ const TRIES_MAX: u32 = 100;
 
 const BEGINNING: &str = "begin a commit";
 
-/// The writing side of a store in a PostgreSQL database.
 #[derive(Debug)]
 pub struct PostgresStore {
     address: Address,
@@ -123,11 +123,7 @@ struct CommitResult {
 }
 
 impl PostgresStore {
-    /// Opens a database.
-    ///
-    /// # Errors
-    ///
-    /// If it has no tables of Hookproof or another version, or cannot be reached.
+    /// Fails if the database has no tables of Hookproof or another version, or cannot be reached.
     pub fn open(address: &Address, options: &Options) -> std::result::Result<Self, StoreError> {
         let link = open::writer(address, options)?;
         let writer = Writer::new(&link)?;
@@ -358,7 +354,6 @@ impl Store for PostgresStore {
     }
 }
 
-/// One commit under way. The methods for its commands are in the files named after them.
 struct Work<'a> {
     sql: &'a Link,
     now: StoreTime,

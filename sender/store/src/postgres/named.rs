@@ -15,7 +15,6 @@ use crate::engine::{DeliveryId, LaneId, StoreTime, Term};
 const EVENT_NUMBERS: &str = next_numbers!("event_numbers");
 const BODY_NUMBERS: &str = next_numbers!("body_numbers");
 
-/// The row of a claimed delivery, read when its lane had this count of `disturbed`.
 #[derive(Debug)]
 struct Remembered {
     lane: LaneId,
@@ -39,7 +38,6 @@ pub(super) struct Named<'a> {
     now: StoreTime,
 }
 
-/// The maximum number of events and of separate bodies to record.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
     events: i64,

@@ -1,5 +1,3 @@
-//! Opening a database: checks that it is a store of the known version.
-
 use std::time::Duration;
 
 use super::address::Address;
@@ -9,7 +7,6 @@ use super::values::Bits;
 use crate::StoreError;
 use crate::lane::Limits;
 
-/// The version in the table `hookproof_schema`.
 const VERSION: i64 = 1;
 const SCHEMA: &str = include_str!("schema.sql");
 
@@ -104,12 +101,9 @@ fn make_tables(link: &Link, identity: u64) -> Result<(), tokio_postgres::Error> 
     link.batch("COMMIT")
 }
 
-/// How to open a database.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// Limits of the store.
     pub limits: Limits,
-    /// Whether to make missing tables.
     pub create: bool,
     /// A random number that a new database keeps for good.
     pub identity: u64,

@@ -79,7 +79,6 @@ pub(super) struct Hands {
 }
 
 impl Hands {
-    /// Gives a commit access.
     pub(super) fn turn(&mut self) -> &mut Self {
         self.turns += 1;
         self

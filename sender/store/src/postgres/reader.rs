@@ -34,7 +34,6 @@ const CALM_PAUSE: Duration = Duration::from_millis(50);
 
 type Read<T> = Result<T, tokio_postgres::Error>;
 
-/// The reading side of a store in a PostgreSQL database.
 #[derive(Debug)]
 pub struct PostgresReader {
     address: Address,
@@ -45,11 +44,8 @@ pub struct PostgresReader {
 }
 
 impl PostgresReader {
-    /// Opens a database in which a [`super::PostgresStore`] has made its tables.
-    ///
-    /// # Errors
-    ///
-    /// If the tables are missing, have another version, or cannot be reached.
+    /// The tables were made by a [`super::PostgresStore`]. Fails if they are missing, have another version, or cannot
+    /// be reached.
     pub fn open(address: &Address) -> Result<Self, StoreError> {
         let link = open::reader(address)?;
         Ok(Self {

@@ -88,12 +88,10 @@ pub(super) struct Rows {
     /// Numbers reserved for events and for bodies.
     pub(super) spare: (std::vec::IntoIter<i64>, std::vec::IntoIter<i64>),
     pub(super) fresh: Vec<NewDelivery>,
-    /// The final numbers of deliveries recorded by this commit.
     pub(super) numbers: Vec<DeliveryId>,
     /// Changed subscribers that an event's emitter may not have known.
     pub(super) newer: Newer,
     pub(super) oldest: Oldest,
-    /// Dead letters deleted by this commit.
     pub(super) forgotten: BTreeSet<DeliveryId>,
     /// Those of them that are in the database.
     pub(super) deleted: Vec<DeliveryId>,

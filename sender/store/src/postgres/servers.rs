@@ -179,7 +179,6 @@ impl NoneWillDo {
 }
 
 impl Server {
-    /// The settings for one host alone. The order of hosts is decided here.
     fn of(all: &Config, index: usize) -> Self {
         let mut config = Config::new();
         let host = all.get_hosts().get(index);
@@ -348,7 +347,6 @@ mod tests {
         Servers::of(&text.parse().unwrap(), None)
     }
 
-    /// Common settings apply to each server, and its own settings only to one.
     #[test]
     fn each_server_has_the_settings_of_the_address_and_its_own_host_and_port() {
         let text = "postgres://me:hush@a:1,b:2/hooks?application_name=x&options=-cjit%3Doff&connect_timeout=3&tcp_user_timeout=4\
@@ -416,7 +414,6 @@ mod tests {
         }
     }
 
-    /// The server requires a password, and the address has none.
     #[tokio::test]
     async fn a_password_that_is_missing_is_told_as_that() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

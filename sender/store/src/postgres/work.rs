@@ -1,5 +1,3 @@
-//! A commit under way: runs each command.
-
 use super::failure::Failed;
 use super::named::{Named, is_named};
 use super::{Result, Stop, Work, columns};

@@ -15,12 +15,9 @@ const COPY: &str = "copy the store";
 /// SQLite's instructions between two looks at how far it is.
 const STEP: i32 = 1_000_000;
 
-/// Writes one state of a file into a new one, packed. `tell` is given the bytes of the copy so far, and of the original. The log of the
-/// original is not cut meanwhile. Returns the bytes of the copy.
-///
-/// # Errors
-///
-/// When the copy's name is taken, or the one can't be read or the other not written.
+/// Writes one state of a file into a new one, packed. `tell` is given the bytes of the copy so far, and of the
+/// original. The log of the original is not cut meanwhile. Returns the bytes of the copy. Fails when the copy's name
+/// is taken, or a file can't be read or written.
 pub(crate) fn backup(
     path: &Path,
     copy: &Path,

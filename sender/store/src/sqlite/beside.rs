@@ -126,7 +126,6 @@ impl SqliteClaimer {
             let answer = answer.map_err(|error| Failed { error, not_given })?;
             let Answer { claimed, known, reached, unreadable } = answer;
             if !unreadable.is_empty() {
-                // Making dead letters of unreadable deliveries needs a commit.
                 return Ok(None);
             }
             answers.push((claimed, known, reached));

@@ -51,7 +51,6 @@ pub(super) struct Unreadable {
 }
 
 struct Front {
-    /// Due deliveries that are not handed out, with their due times.
     due: Vec<(DeliveryId, StoreTime)>,
     next: Option<StoreTime>,
     /// Everything due before this is handed out or in `due`.

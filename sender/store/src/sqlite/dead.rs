@@ -1,5 +1,3 @@
-//! The rows of dead letters.
-
 use rusqlite::{OptionalExtension, Result, params};
 
 use super::Work;

@@ -223,7 +223,6 @@ fn consequence(table: &str) -> &'static str {
 /// Waiting deliveries with a missing or invalid part, from one search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Missing {
-    /// Their number.
     pub rows: u64,
     /// Where the next search continues. `None`: at the end.
     pub next: Option<DeliveryId>,
@@ -232,19 +231,14 @@ pub struct Missing {
 /// The result of a check of the file's tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
-    /// A fault for each damaged table.
     pub faults: Vec<String>,
     /// Tables that were not checked to the end.
     pub unchecked: Vec<String>,
 }
 
 impl SqliteReader {
-    /// Checks the file's tables, each in a transaction of its own. Ends when the log has grown beyond
-    /// `log_bytes_max`.
-    ///
-    /// # Errors
-    ///
-    /// When the store cannot be read at all.
+    /// Checks each table in a transaction of its own. Ends when the log has grown beyond `log_bytes_max`. Fails when
+    /// the store cannot be read at all.
     pub fn quick_check(&self, log_bytes_max: u64) -> std::result::Result<Checked, StoreError> {
         let tables = self.moment("list the tables", |sql| {
             sql.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")?
@@ -266,10 +260,6 @@ impl SqliteReader {
     }
 
     /// Searches a limited number of deliveries for waiting ones with a missing body or event or with invalid figures.
-    ///
-    /// # Errors
-    ///
-    /// When the store cannot be read.
     pub fn missing_parts(&self, after: DeliveryId) -> std::result::Result<Missing, StoreError> {
         self.moment("look for missing parts", |sql| {
             let (rows, seen, last): (u64, u32, Option<DeliveryId>) = sql
@@ -292,10 +282,6 @@ impl SqliteReader {
 
 impl SqliteStore {
     /// Moves the log's content into the file and truncates the log. Returns false if another program reads or writes.
-    ///
-    /// # Errors
-    ///
-    /// When the store cannot be written.
     pub fn cut_log(&mut self) -> std::result::Result<bool, StoreError> {
         let cut = self.sql.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0));
         let busy: bool = ends_the_process(&self.sql, cut).doing("cut the log")?;

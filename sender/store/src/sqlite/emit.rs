@@ -1,5 +1,3 @@
-//! The rows of events and of the outbox.
-
 use std::sync::Arc;
 
 use hookproof_words::ids::size;

@@ -7,7 +7,6 @@ use crate::Parts;
 use crate::liveness::Liveness;
 use crate::{Durability, Reader, Store, StoreError};
 
-/// A file that holds a store, or will hold one.
 #[derive(Clone, Debug)]
 pub struct SqliteFile(PathBuf);
 

@@ -1,5 +1,3 @@
-//! The rows of owners and nodes.
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -17,7 +17,6 @@ use crate::reply::Record;
 #[derive(Debug)]
 struct Entry {
     lane: Lane,
-    /// A new checkpoint that is not yet written.
     record: Option<Record>,
     counts_changed: bool,
     terms_changed: bool,
@@ -279,7 +278,6 @@ pub(super) fn numbers(sql: &Connection) -> Result<Known> {
         .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
-/// Reads the stored totals.
 pub(super) fn totals(sql: &Connection) -> Result<Totals> {
     sql.prepare_cached(TOTALS)?.query_row([], Totals::read)
 }

@@ -1,8 +1,7 @@
 //! The store in one SQLite file, in WAL mode: one connection writes, any number read, in several processes.
 //!
-//! The files: `open` checks the file, `clock` its time, `ledger` counts, `log` and `reserve` manage disk space.
-//! Commands are in `emit`, `claim`, `settle`, `lease`, `subscribe`, `dead` and `sweep`. Claims use `beside`,
-//! `content`, `fronts`, `fresh` and `damaged`. `reader` reads; `doctor`, `vacuum` and `backup` serve operators.
+//! The files: `open` checks the file, `clock` its time, `ledger` counts, `log` and `reserve` manage disk space; one
+//! for each group of commands; `reader` reads; `doctor`, `vacuum` and `backup` serve operators.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -74,7 +73,6 @@ pub(super) use vacuum::vacuum;
 /// How long a closing store waits for readers before it leaves the log as it is.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
 
-/// The writing side of a store in an SQLite file.
 #[derive(Debug)]
 pub struct SqliteStore {
     sql: Connection,
@@ -97,11 +95,7 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens a file.
-    ///
-    /// # Errors
-    ///
-    /// If the file is not a store of this version, or cannot be read and written.
+    /// Fails if the file is not a store of this version, or cannot be read and written.
     pub fn open(path: &Path, options: &Options) -> Result<Self, StoreError> {
         let reserve = Arc::new(Reserve::beside(path));
         let mut sql = reserve.lend(|| open::writer(path, options))?;
@@ -297,7 +291,6 @@ impl Store for SqliteStore {
     }
 }
 
-/// One commit under way. The methods for its commands are in the files named after them.
 struct Work<'a> {
     sql: &'a Connection,
     now: StoreTime,
@@ -329,7 +322,6 @@ struct Rules {
     log_full: Option<u64>,
 }
 
-/// Frequent statements of a commit, prepared at first use.
 #[derive(Default)]
 struct Hot<'a> {
     received_before: Option<CachedStatement<'a>>,

@@ -34,7 +34,6 @@ const WRITER_SPILLS_KIB: u32 = 8 * 1024;
 /// There are half a dozen reading connections, and SQLite empties a cache after each commit by another connection.
 const READER_CACHE_KIB: u32 = 512;
 
-/// More than the number of the store's statements.
 const STATEMENTS_CACHED: usize = 128;
 
 const OPENING: &str = "open the store";

@@ -26,7 +26,6 @@ pub(super) mod figures;
 mod listing;
 mod outside;
 
-/// The reading side of a store in an SQLite file.
 #[derive(Debug)]
 pub struct SqliteReader {
     sql: Connection,
@@ -58,11 +57,7 @@ const STEP: i32 = 1_000_000;
 const STEPS_MAX: u32 = 500;
 
 impl SqliteReader {
-    /// Opens a file that a [`super::SqliteStore`] has made.
-    ///
-    /// # Errors
-    ///
-    /// If the file is missing or is not a store of this version.
+    /// Fails if the file is missing or is not a store of this version.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let (mut sql, left) = (open::reader(path)?, Arc::new(AtomicU32::new(STEPS_MAX)));
         let mut log_path = path.as_os_str().to_owned();
@@ -78,11 +73,7 @@ impl SqliteReader {
         Ok(Self { sql, watched: open::Watched::new(path)?, left, log })
     }
 
-    /// The file's time.
-    ///
-    /// # Errors
-    ///
-    /// When the store cannot be read.
+    /// Fails when the store cannot be read.
     pub fn clock(&self) -> Result<FileClock, StoreError> {
         self.moment("read the time of the store", |sql| clock::file_clock(sql))
     }

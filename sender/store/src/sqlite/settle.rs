@@ -1,5 +1,4 @@
-//! The rows of attempts. The hottest path: for a claimed delivery it changes one row, writes one attempt, and reads
-//! nothing.
+//! The hottest path: for a claimed delivery it changes one row, writes one attempt, and reads nothing.
 
 use rusqlite::{OptionalExtension, Result, params};
 

@@ -1,5 +1,3 @@
-//! The rows of subscribers and secrets.
-
 use rusqlite::{OptionalExtension, Result, params};
 
 use super::Work;

@@ -1,5 +1,3 @@
-//! Tests of private behaviour.
-
 use super::sweep::NOTED_AFTER;
 use super::*;
 use crate::Durability;
@@ -348,7 +346,6 @@ fn emit_until(number: u64, expires: StoreTime) -> Command {
     Command::Emit(emit)
 }
 
-/// Records `count` events with their own lifetimes for one subscriber.
 fn emit_many(store: &mut SqliteStore, count: u64, ttl: impl Fn(u64) -> Nanos) {
     let wide = Bounds { rows_max: count, bytes_max: 1 << 30, when_full: WhenFull::Refuse };
     let Command::Subscribe(subscribe) = subscribe() else { panic!("it subscribes") };

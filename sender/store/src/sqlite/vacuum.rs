@@ -34,12 +34,9 @@ const fn room_needed(space: Space) -> u64 {
     left.saturating_mul(2).saturating_add(left / 64).saturating_add(1 << 20)
 }
 
-/// Packs a file. Returns its former space, and its size in bytes now. Sets SQLite's folder for temporary files in the
-/// whole process.
-///
-/// # Errors
-///
-/// When another program uses the file, when the disk is too full, or when the file cannot be read and written.
+/// Returns the former space, and the size in bytes now. Sets SQLite's folder for temporary files in the whole
+/// process. Fails when another program uses the file, when the disk is too full, or when the file cannot be read and
+/// written.
 pub(crate) fn vacuum(path: &Path) -> Result<(Space, u64), VacuumError> {
     let unreadable = |error| unreadable(path, error);
     if OwnerFiles::of(path).others_may_live(None) {
@@ -67,7 +64,6 @@ fn in_use(path: &Path, error: StoreError) -> VacuumError {
     }
 }
 
-/// Returns the former space.
 fn pack(path: &Path, sql: &Connection) -> Result<Space, VacuumError> {
     let unreadable = |error| unreadable(path, error);
     let place = fs::canonicalize(path).map_err(unreadable)?;
@@ -106,10 +102,6 @@ fn cut(sql: &Connection) -> Result<bool, StoreError> {
 
 impl SqliteReader {
     /// The file's size, and the free space in it.
-    ///
-    /// # Errors
-    ///
-    /// When the store cannot be read.
     pub fn space(&self) -> Result<Space, StoreError> {
         self.moment("measure the store", |sql| space(sql))
     }

@@ -37,14 +37,12 @@ mod queue;
 #[cfg(test)]
 mod tests;
 
-/// Returns the store's time.
 pub type Clock = Arc<dyn Fn() -> StoreTime + Send + Sync>;
 
 /// Receives a request's result. It runs on a store thread or, for a claim, on the caller's thread, so it must be
 /// quick and must not panic. If the thread panics, the answers in progress are dropped uncalled.
 pub type Answer = Box<dyn FnOnce(Result<Vec<Reply>, StoreError>) + Send>;
 
-/// Commands for one commit.
 pub struct Request {
     /// The commands.
     pub commands: Vec<Command>,
@@ -87,7 +85,6 @@ impl std::fmt::Debug for Request {
 const PAUSE_FIRST: Duration = Duration::from_millis(10);
 const PAUSE_LONGEST: Duration = Duration::from_secs(1);
 
-/// A running store thread.
 #[derive(Debug)]
 pub struct StoreThread {
     handle: Handle,
@@ -109,11 +106,7 @@ impl std::fmt::Debug for Handle {
 }
 
 impl StoreThread {
-    /// Starts the thread.
-    ///
-    /// # Errors
-    ///
-    /// If the system cannot create a thread.
+    /// Fails if the system cannot create a thread.
     pub fn start(store: Box<dyn Store>, clock: Clock, capacity: Capacity) -> std::io::Result<Self> {
         let queue =
             Arc::new(Queue::new(capacity, store.locks_leases(), (store.log_size(), store.disk_room())));
@@ -134,7 +127,6 @@ impl StoreThread {
         Ok(Self { handle, threads })
     }
 
-    /// A way to submit requests.
     #[must_use]
     pub fn handle(&self) -> Handle {
         self.handle.clone()
@@ -163,11 +155,7 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<Joi
 }
 
 impl Handle {
-    /// Submits a request.
-    ///
-    /// # Errors
-    ///
-    /// If the queue is full or the thread has stopped. The error returns the request, unanswered.
+    /// Fails if the queue is full or the thread has stopped. The error returns the request, unanswered.
     pub fn submit(&self, request: Request) -> Result<(), TurnedAway> {
         let now = (self.clock)();
         match self.hand_out(&request.commands, now) {
@@ -185,7 +173,6 @@ impl Handle {
         Some(Reply::Claimed(claimed))
     }
 
-    /// The thread's state.
     #[must_use]
     pub fn health(&self) -> Health {
         self.queue.health()

@@ -71,7 +71,6 @@ impl PendingByLane {
         Some(ahead)
     }
 
-    /// Notes a submitted request.
     pub fn begin(&mut self, commands: &[Command]) {
         for (lane, due) in commands.iter().flat_map(concerned) {
             let pending = self.0.entry(lane).or_default();
@@ -82,7 +81,6 @@ impl PendingByLane {
         }
     }
 
-    /// Notes that a submitted request was answered.
     pub fn end(&mut self, commands: &[Command]) {
         for (lane, due) in commands.iter().flat_map(concerned) {
             if let Some(pending) = self.0.get_mut(&lane) {

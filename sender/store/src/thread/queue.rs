@@ -17,7 +17,6 @@ const COMPANY_MS: u64 = 3;
 /// A batch of this size is committed at once.
 const COMPANY_MAX: usize = 256;
 
-/// Limits of the queue and of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
     /// Requests that may wait.
@@ -43,7 +42,6 @@ impl Capacity {
     }
 }
 
-/// A request that was refused.
 #[derive(Debug, thiserror::Error)]
 #[error("the store takes no request now: {why}")]
 pub struct TurnedAway {
@@ -53,7 +51,6 @@ pub struct TurnedAway {
     pub request: Request,
 }
 
-/// Why a request was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Why {
     /// The queue is full; try again a little later.
@@ -67,24 +64,19 @@ pub enum Why {
     Stopped,
 }
 
-/// The state of the store's thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Health {
     /// Since when the store has been failing, and the error. `None` while it works.
     pub failing: Option<(StoreTime, StoreError)>,
     /// When a request last failed for good, and the error.
     pub given_up: Option<(StoreTime, StoreError)>,
-    /// Length of the write-ahead log, in bytes.
     pub log_bytes: u64,
     /// A reader prevents the log from being truncated.
     pub log_is_held: bool,
     /// On a full disk: the bytes left in the reserve for deliveries. Events are refused.
     pub reserve_left: Option<u64>,
-    /// Waiting requests.
     pub requests: usize,
-    /// Size of the waiting requests, in bytes.
     pub bytes: usize,
-    /// Totals written so far.
     pub written: Written,
 }
 

@@ -64,7 +64,6 @@ fn label(command: &Command) -> String {
     }
 }
 
-/// The request's number, and its answer.
 type Answered = (u64, Result<usize, StoreError>);
 
 struct Stage {

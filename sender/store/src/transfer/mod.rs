@@ -80,7 +80,6 @@ impl From<FileFault> for MoveError {
     }
 }
 
-/// A table, with a query for each side that returns the columns of the other.
 struct Table {
     name: &'static str,
     of_file: &'static str,
@@ -180,7 +179,6 @@ const TABLES: [Table; 12] = [
 /// A server's other tables. Their contents come from the tables above or are created anew.
 const BESIDE: [&str; 4] = ["done", "nodes", "state", "totals"];
 
-/// A moved table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moved {
     /// Its name.
@@ -189,12 +187,8 @@ pub struct Moved {
     pub rows: u64,
 }
 
-/// Moves a store, and reports each table when its rows are copied. They become visible only when this returns. For
-/// each locked table of the server, it waits for `locked_max`.
-///
-/// # Errors
-///
-/// If the move fails. Then nothing has changed on either side.
+/// Reports each table when its rows are copied. They become visible only when this returns. For each locked table of
+/// the server, it waits for `locked_max`. After a failure nothing has changed on either side.
 pub fn transfer(
     from: &Database,
     to: &Database,

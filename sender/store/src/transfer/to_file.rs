@@ -68,7 +68,6 @@ fn numbers(row: &Row) -> Result<Vec<i64>, tokio_postgres::Error> {
     (0..row.len()).map(|column| row.try_get(column)).collect()
 }
 
-/// Returns the number of rows.
 async fn copy(client: &Client, target: &Target, table: &'static str, query: &str) -> Result<u64, MoveError> {
     let mut into = target.table(table)?;
     let stream = client.copy_out(&format!("COPY ({query}) TO STDOUT")).await?;

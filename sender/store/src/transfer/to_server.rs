@@ -107,7 +107,6 @@ async fn is_empty(client: &Client, address: &Address, identity: i64) -> Result<(
     Err(MoveError::Occupied { database, what: format!("rows of {}", filled.join(", ")) })
 }
 
-/// Returns the number of rows.
 async fn copy(source: &Source, client: &Client, table: &Table) -> Result<u64, MoveError> {
     let sink: CopyInSink<Bytes> = client.copy_in(&format!("COPY {} FROM STDIN", table.name)).await?;
     let mut sink = std::pin::pin!(sink);

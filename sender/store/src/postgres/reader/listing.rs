@@ -1,5 +1,3 @@
-//! Listings: subscribers, deliveries, attempts, dead letters.
-
 use tokio_postgres::Row;
 
 use super::Read;

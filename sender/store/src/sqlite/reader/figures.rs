@@ -1,5 +1,3 @@
-//! Figures: of the store, of each lane, and of dead letters and attempts over time.
-
 use std::collections::BTreeMap;
 
 use rusqlite::{Connection, OptionalExtension, Result, params};

@@ -1,5 +1,3 @@
-//! Listings: subscribers, deliveries, attempts, dead letters.
-
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
 use super::super::event_id::{EventId, StoredEventId};

@@ -28,19 +28,13 @@ const TOTALS: &str = "UPDATE totals SET identity = ?1, clock = ?2, roster = ?3, 
 const IDENTITIES: &str = "DELETE FROM sqlite_sequence WHERE name = 'outbox';
     INSERT INTO sqlite_sequence (name, seq) SELECT 'outbox', max(id) FROM
         (SELECT id FROM outbox UNION ALL SELECT id FROM outbox_rejected) HAVING max(id) > 0";
-/// The endings of a database's files.
 const ALL_ENDS: [&str; 4] = ["", "-wal", "-shm", "-journal"];
 
-/// A failure on the side of the file.
 #[derive(Debug)]
 pub(crate) enum FileFault {
-    /// An invalid row.
     Row { table: &'static str, detail: String },
-    /// The file cannot be opened.
     Store(StoreError),
-    /// The file cannot be read or written.
     Sqlite(String),
-    /// The file cannot be renamed or synced.
     Io(std::io::Error),
 }
 
@@ -193,7 +187,6 @@ fn remove(file: &Path) -> std::io::Result<()> {
 
 // Rows in PostgreSQL's text form for copies: a line each, with columns separated by tabs, and `\N` for NULL.
 
-/// The type of a column in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Number,
