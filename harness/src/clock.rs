@@ -72,7 +72,7 @@ impl Clock {
         steps.min().unwrap_or(1)
     }
 
-    /// Returns at once if the moment has passed.
+    /// Waits until a moment of the run; returns at once if it has passed.
     pub async fn until(&self, at: u64) {
         self.pass(at.saturating_sub(self.now())).await;
     }
@@ -93,13 +93,13 @@ impl Clock {
     }
 }
 
-/// Zero in between; negative before the earliest.
+/// How far a moment is after the latest, or (negative) before the earliest; 0 in between.
 fn beyond(moment: u64, earliest: u64, latest: u64) -> i64 {
     let signed = |distance: u64| i64::try_from(distance).unwrap_or(i64::MAX);
     signed(moment.saturating_sub(latest)) - signed(earliest.saturating_sub(moment))
 }
 
-/// Saturates after centuries.
+/// A duration in nanoseconds, saturating after centuries.
 #[must_use]
 pub fn nanos(length: Duration) -> u64 {
     u64::try_from(length.as_nanos()).unwrap_or(u64::MAX)

@@ -44,7 +44,7 @@ pub struct NewSubscriber {
     pub url: String,
     /// Its secret, as `whsec_…`.
     pub secret: String,
-    /// Owed event types.
+    /// The types of events that it is owed.
     pub types: Vec<String>,
     /// Requests per second.
     pub rate_per_second: f64,
@@ -54,7 +54,7 @@ pub struct NewSubscriber {
     pub in_flight: u32,
     /// The timeout of an attempt, in seconds.
     pub timeout_seconds: u64,
-    /// Total attempts of a delivery.
+    /// Attempts of a delivery in total.
     pub attempts: u32,
 }
 

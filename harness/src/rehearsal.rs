@@ -22,11 +22,11 @@ use crate::run::{Interrupt, RunError, here, scheme};
 const WITHIN_NS: u64 = 60 * SECOND;
 const DELIVERED_WITHIN_NS: u64 = 20 * SECOND;
 const STOP_WITHIN_NS: u64 = 10 * SECOND;
-/// Shown if the sender does not start.
+/// The lines of its log that are shown if it does not start.
 const LOG_LINES: usize = 10;
 const LOOK_NS: u64 = 20_000_000;
 
-/// A subscriber that any sender can serve.
+/// Three events at once, and a subscriber that any sender can serve.
 const SCENARIO: &str = r#"
 name = "driver-check"
 [[traffic]]

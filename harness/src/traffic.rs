@@ -14,7 +14,7 @@ use crate::clock::Clock;
 const QUANTUM_MAX_NS: u64 = 20_000_000;
 const QUANTUM_NS: u64 = 500_000;
 
-/// Time for the generator.
+/// The generator's time.
 pub trait Pace {
     /// Nanoseconds since the run began.
     fn now(&self) -> u64;
@@ -42,7 +42,7 @@ pub struct Lag {
 }
 
 impl Lag {
-    /// Events later than `budget` nanoseconds count as late.
+    /// An empty one. Events later than `budget` nanoseconds count as late.
     #[must_use]
     pub fn new(budget: u64) -> Self {
         // Longer lags than an hour count as an hour.
@@ -61,7 +61,7 @@ impl Lag {
         self.histogram.value_at_quantile(share)
     }
 
-    /// Released events.
+    /// The number of released events.
     #[must_use]
     pub fn released(&self) -> u64 {
         self.histogram.len()

@@ -22,7 +22,7 @@ use crate::answer::{closing, overloaded, rejected, text};
 use crate::clock::Clock;
 use crate::verify::{Keys, Rejection, UnixSeconds, verify};
 
-/// By then bodies hold the memory no longer.
+/// Bodies hold memory no longer.
 const MEMORY_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Connections are bounded, so these bytes are not counted: clients that hold all memory do not keep out usual

@@ -34,7 +34,7 @@ impl BootTime {
 pub struct BootClock(fn() -> BootTime);
 
 impl BootClock {
-    /// Tests simulate a suspension with it.
+    /// A clock that calls `read`, for tests that simulate a suspension.
     #[must_use]
     pub const fn new(read: fn() -> BootTime) -> Self {
         Self(read)

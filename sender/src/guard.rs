@@ -37,7 +37,7 @@ impl Refused {
 }
 
 impl Guard {
-    /// Only public addresses.
+    /// Allows only public addresses.
     #[must_use]
     pub const fn strict() -> Self {
         Self { allow_private: false, allowed: Vec::new() }
@@ -74,7 +74,8 @@ impl Guard {
     }
 }
 
-/// Teredo carries the client's and the server's.
+/// An address, or the addresses that a tunnel or a translation carries. Teredo carries the client's and the
+/// server's.
 fn reached_by(address: IpAddr) -> [Option<IpAddr>; 2] {
     let IpAddr::V6(v6) = address else { return [Some(address), None] };
     match v6.segments() {

@@ -125,7 +125,7 @@ pub struct Subscriber {
     state: LaneState,
     settings: Arc<Settings>,
     ready: Result<Ready, Fault>,
-    /// Kept of a broken subscriber, if readable.
+    /// The patterns of a broken subscriber, if readable.
     wants: Option<EventPatterns>,
 }
 

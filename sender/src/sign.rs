@@ -34,7 +34,7 @@ pub struct Attempt<'a> {
     pub subscriber: &'a PublicId,
     /// The attempt number, from 1.
     pub number: u32,
-    /// Made at emission, if the profile freezes it.
+    /// The signature from the emission, if the profile freezes it.
     pub frozen: Option<Tag>,
     /// The body.
     pub body: &'a [u8],

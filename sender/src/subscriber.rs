@@ -28,7 +28,7 @@ use crate::excerpt::{Excerpt, is_hidden};
 /// In bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 100;
 
-/// Typed by people, and part of a path.
+/// People must be able to read and type the name, and it must fit in a path.
 pub(crate) fn checked_name(name: &str) -> Result<&str, String> {
     let problem = if name.trim() != name || name.is_empty() {
         "is empty, or begins or ends with a blank"

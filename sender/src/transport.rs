@@ -65,7 +65,7 @@ use crate::boot_clock::BootClock;
 use crate::engine::LaneId;
 use crate::guard::Guard;
 
-/// Keeps connections between attempts.
+/// Makes attempts, and keeps connections between them.
 pub struct Transport {
     shared: Arc<Shared>,
     tending: JoinHandle<()>,
@@ -73,14 +73,14 @@ pub struct Transport {
 
 #[derive(Clone)]
 pub struct Settings {
-    /// Shorter than the keep-alive of common servers (5 s, some 2 s): a request that meets the endpoint's close is
-    /// lost.
+    /// How long an idle connection is kept. Shorter than the keep-alive of common servers (5 s, some 2 s),
+    /// because a request that meets the endpoint's close is lost.
     pub idle_max: Duration,
     pub roots: Roots,
     pub resolver: Arc<dyn Resolve>,
     /// Default: the share that the limit on open files leaves.
     pub connections_max: Option<NonZeroU32>,
-    /// Judges deadlines and leases.
+    /// The clock that judges deadlines and leases.
     pub clock: BootClock,
 }
 

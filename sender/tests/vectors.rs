@@ -6,7 +6,7 @@ use hookproof_sender::engine::time::StoreTime;
 use hookproof_sender::sign::{Attempt, Headers, Keys, Profile, Secret, Signer};
 use serde_json::Value;
 
-/// Too short for our subscribers.
+/// Published with a secret too short for our subscribers.
 const SHORT_SECRETS: [&str; 1] = ["rfc-4231-case-2-as-frozen"];
 
 struct Vector(Value);

@@ -134,7 +134,7 @@ pub(super) struct Allowances {
     pub(super) allow: Vec<Allowed>,
 }
 
-/// Exits with 3 after a regression.
+/// Prints the differences; exits with 3 after a regression.
 pub(crate) fn compare(arguments: &Compare) -> ExitCode {
     let read = forms::read(&arguments.base).and_then(|base| Ok((base, forms::read(&arguments.new)?)));
     let (base, new) = match read {

@@ -57,7 +57,7 @@ async fn received(signal: &mut Option<Signal>) -> Option<()> {
     signal.as_mut()?.recv().await
 }
 
-/// None if the system does not say.
+/// Whether the process ignored SIGHUP when it started; none if the system does not say.
 fn hangups_are_ignored() -> Option<bool> {
     ignores_hangups(&std::fs::read_to_string("/proc/self/status").ok()?)
 }

@@ -130,7 +130,7 @@ impl Output {
     }
 }
 
-/// One line with its remedy.
+/// The reason why a command can't begin, in one line with its remedy.
 pub(super) struct Unusable(pub(super) String);
 
 impl<E: std::error::Error> From<E> for Unusable {
@@ -270,7 +270,7 @@ async fn watched(settings: &Settings) -> Result<Report, Stopped> {
     report
 }
 
-/// Writes all requested files even if one fails.
+/// Prints the report, and writes all requested files even if one fails.
 fn hand_over(report: &Report, output: &Output) -> Result<(), String> {
     let told = ReportWithCounts { report, counts: report.counts(), exit_code: report.exit_code() };
     let json = serde_json::to_string_pretty(&told).map_err(|error| error.to_string())?;

@@ -271,7 +271,7 @@ impl Run {
         Live { server, judging, kept: out.join(PAGE) }
     }
 
-    /// Unreadable scenarios are reported when they are due.
+    /// Refuses traffic that is longer than confirmed. Unreadable scenarios are reported when they are due.
     fn allow_lengths(&self) -> Result<(), String> {
         for path in &self.scenarios {
             if let Ok(scenario) = read(path, &self.set) {

@@ -108,7 +108,8 @@ impl Sim {
         }
     }
 
-    /// None stands for a folder without any.
+    /// The scenario files, with none for a folder without any; an error if the requested reports can't hold
+    /// them.
     fn files(&self) -> Result<Vec<Option<PathBuf>>, String> {
         if self.forms.is_asked() && (self.figures || self.seeds.is_some()) {
             return Err(
@@ -217,7 +218,7 @@ impl Sim {
         }
     }
 
-    /// Without a trace, the store's counts must balance.
+    /// Judges a run without a trace by its figures: the store's counts must balance.
     fn weigh(&self, scenario: &Scenario, figures: &Figures) -> u8 {
         if let Some(missing) = figures.ledger.missing() {
             line(format_args!("{}: not conserved: {missing}", scenario.name));
@@ -238,7 +239,7 @@ impl Sim {
         0
     }
 
-    /// Returns whether that worked.
+    /// Saves a trace if requested; returns whether that worked.
     fn save(&self, scenario: &Scenario, trace: &[u8]) -> bool {
         let Some(out) = &self.out else { return true };
         let folder = out.join(&scenario.name);
@@ -389,7 +390,7 @@ pub(super) fn summary(scenario: &Scenario, simulated: &Simulated, took: Duration
     )
 }
 
-/// Returns the exit code.
+/// Prints the verdicts; returns the exit code.
 pub(super) fn conclude(scenario: &Scenario, judgement: &Judgement) -> u8 {
     for verdict in &judgement.verdicts {
         if matches!(verdict.status, Status::Fail | Status::Inconclusive) {

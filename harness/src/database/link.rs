@@ -58,7 +58,7 @@ impl Barriers {
     }
 }
 
-/// Dropping it ends the link.
+/// A link, which ends with this.
 #[derive(Debug)]
 pub struct Link {
     folder: PathBuf,
@@ -212,7 +212,7 @@ impl OneWay {
     }
 }
 
-/// The last piece is empty.
+/// Reads pieces; the last is empty.
 async fn listen(
     mut from: OwnedReadHalf,
     said: mpsc::Sender<Piece>,

@@ -55,7 +55,7 @@ pub enum DatabaseError {
     Io(#[from] io::Error),
 }
 
-/// Dropping it ends its resources.
+/// The database of one run; its resources end with this.
 #[derive(Debug)]
 pub struct Database {
     address: String,
@@ -104,7 +104,7 @@ impl Database {
     }
 }
 
-/// The address names a server, not a file.
+/// Whether a database is on a server, rather than a file.
 #[must_use]
 pub fn is_on_a_server(address: &str) -> bool {
     SCHEMES.iter().any(|scheme| address.starts_with(scheme))

@@ -20,10 +20,10 @@ const SCRIPT: &str = include_str!("server.sh");
 const NO_PROGRAMS: i32 = 3;
 const WITHIN: Duration = Duration::from_secs(60);
 const LOG_BYTES_MAX: usize = 32 << 20;
-/// Further lines are only in the file.
+/// The most unread log lines; others are only in the file.
 const UNREAD_MAX: usize = 1_024;
 
-/// It ends with this or with the harness.
+/// A server, which ends with this or with the harness.
 #[derive(Debug)]
 pub struct Server {
     folder: PathBuf,
@@ -31,14 +31,14 @@ pub struct Server {
     orders: Mutex<Orders>,
 }
 
-/// Exclusive for each order.
+/// Access to the server, exclusive for each order.
 #[derive(Debug)]
 struct Orders {
     to: ChildStdin,
     answers: Lines<BufReader<ChildStdout>>,
     log: mpsc::Receiver<String>,
     state: State,
-    /// The script ends with its input.
+    /// It ends with its input.
     keeper: Child,
 }
 
@@ -53,7 +53,7 @@ enum State {
 }
 
 impl Server {
-    /// Waits until the server answers.
+    /// Starts one with an empty database, and waits until it answers. It logs into `log`.
     pub(super) async fn start(durability: Durability, log: &Path) -> Result<Self, DatabaseError> {
         let (path, kept) = (log.to_owned(), tokio::fs::File::create(log).await?);
         // A killed process leaves its acknowledged writes in the page cache.
@@ -134,7 +134,7 @@ impl Orders {
         Ok(self.to.flush().await?)
     }
 
-    /// None if the keeper has ended.
+    /// The keeper's next line; none if it has ended.
     async fn answer(&mut self) -> Result<Option<String>, DatabaseError> {
         let line = timeout(WITHIN, self.answers.next_line()).await;
         line.map_err(|_| DatabaseError::Server(format!("nothing was heard of it for {WITHIN:?}")))?

@@ -19,7 +19,7 @@ pub enum EmitResult {
     Accepted {
         /// The answer's status.
         status: u16,
-        /// Matching subscribers, where the sender reports them.
+        /// The number of matching subscribers, where the sender reports it.
         matched: Option<u32>,
     },
     /// The sender refused it.
@@ -33,14 +33,14 @@ pub enum EmitResult {
     },
     /// Its template can't be filled, or the harness has no file or port left for a connection.
     Unoffered {
-        /// The harness lacks the resource.
+        /// Whether the harness lacks the resource itself.
         ours: bool,
         /// The reason.
         why: String,
     },
     /// There was no answer.
     Silent {
-        /// The outcome is in doubt.
+        /// Whether the outcome is in doubt.
         unknown: bool,
         /// The error.
         why: String,
@@ -50,7 +50,7 @@ pub enum EmitResult {
 /// A sender's report of its queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// None for the whole sender.
+    /// The subscriber; none for the whole sender.
     pub subscriber: Option<String>,
     /// Deliveries waiting.
     pub waiting: Option<u64>,
@@ -60,7 +60,7 @@ pub struct Sample {
     pub dead: Option<u64>,
     /// Deliveries done.
     pub delivered: Option<u64>,
-    /// Coalesced so far.
+    /// Deliveries replaced by newer ones so far.
     pub coalesced: Option<u64>,
 }
 
@@ -75,11 +75,11 @@ pub struct Listed {
     pub reason: String,
     /// Attempts made.
     pub attempts: Option<u32>,
-    /// Its whole JSON, which holds the harness's token.
+    /// The whole JSON of its item, which holds the harness's token.
     pub text: String,
 }
 
-/// An empty list means 2xx.
+/// Whether a status is accepted; an empty list means 2xx.
 pub(super) fn is_right(status: u16, accept: &[u16]) -> bool {
     if accept.is_empty() { (200..300).contains(&status) } else { accept.contains(&status) }
 }
@@ -233,7 +233,7 @@ pub(super) fn oldest(kept: &RetainedCall, page: &[u8]) -> Result<Option<u64>, Ap
     Ok(times.into_iter().min())
 }
 
-/// The process that answered serves the subscriber.
+/// Whether the process that answered serves that subscriber.
 pub(super) fn owns(owner: &Owner, answer: &Value, name: &str) -> bool {
     let items = answer.pointer(&owner.list).and_then(Value::as_array);
     let own = items.into_iter().flatten().find(|item| text(item, &owner.name).as_deref() == Some(name));

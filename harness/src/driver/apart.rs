@@ -11,16 +11,17 @@ use crate::clock::Clock;
 const COMMAND_WITHIN_NS: u64 = 30 * SECOND;
 /// How long a sender may still answer after its command.
 const SILENT_WITHIN_NS: u64 = 5 * SECOND;
-/// The same after the end of the struck process: the kernel closes its sockets with it.
+/// How long it may still answer after the end of the process that was struck: the kernel closes its sockets
+/// with it.
 const SILENT_AFTER_END_NS: u64 = SECOND / 2;
 const LOOK_NS: u64 = 20_000_000;
 
-/// Done, or the reason why not.
+/// A strike under way, with its outcome: done, or the reason why not.
 #[derive(Debug)]
 pub(super) struct Strike(oneshot::Receiver<Result<(), String>>);
 
 impl Strike {
-    /// Done when the sender no longer answers.
+    /// By a command; done when the sender no longer answers.
     pub(super) fn by_command(launch: Launch, api: &Api, worker: usize, clock: &Clock) -> Self {
         let (api, clock) = (api.clone(), clock.clone());
         Self::begun(async move {
@@ -29,7 +30,7 @@ impl Strike {
         })
     }
 
-    /// Not done if the sender still answers.
+    /// By a signal that ended a process; not done if the sender still answers.
     pub(super) fn by_signal(api: &Api, worker: usize, clock: &Clock) -> Self {
         let (api, clock) = (api.clone(), clock.clone());
         Self::begun(async move { fall_silent(&api, worker, &clock, SILENT_AFTER_END_NS).await })

@@ -22,11 +22,11 @@ use super::template::{Event, Lookup, Redactor, Template, TemplateError, Variable
 use crate::clock::Clock;
 use crate::database::is_on_a_server;
 
-/// The default of `within` for a repeated call.
+/// How long a call with `until` is repeated, by default.
 const POLL_WITHIN: scenario::Duration = scenario::Duration::from_secs(30);
 const POLL_PAUSE_NS: u64 = 100_000_000;
 
-/// Clones share one connection pool and state.
+/// Calls a sender. Clones share one connection pool and state.
 #[derive(Clone, Debug)]
 pub struct Api(Arc<Inner>);
 
@@ -35,14 +35,14 @@ struct Inner {
     file: DriverFile,
     client: Client,
     within: Duration,
-    /// Serves for durations and the wall clock only.
+    /// A clock of its own: it serves for durations and the wall clock only.
     clock: Clock,
     offsets: Offsets,
-    /// Variables of every template, except `base`.
+    /// The variables of every template, except `base`.
     shared: RwLock<Variables>,
     addresses: Vec<WorkerAddress>,
     subscribers: RwLock<BTreeMap<String, Variables>>,
-    /// A call was made that teardown may have to undo.
+    /// Whether a call was made that teardown may have to undo.
     begun: AtomicBool,
     /// Values given to subscribers in place of the scenario's.
     told: Mutex<Vec<Substitution>>,
@@ -53,7 +53,7 @@ struct Inner {
 /// Redacted only when shown: later calls may add secrets.
 type LastCall = (Call, Result<Reply, String>);
 
-/// Redacted, for people.
+/// A call and its outcome, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exchange {
     /// The request.
@@ -63,7 +63,7 @@ pub struct Exchange {
 }
 
 impl Api {
-    /// The sender's processes listen on these ports.
+    /// An API for a sender whose processes listen on these ports.
     pub fn new(file: DriverFile, ports: &[u16], shared: Variables) -> Result<Self, ApiError> {
         Self::build(file, ports, shared, None)
     }
@@ -118,7 +118,7 @@ impl Api {
         self.0.addresses.get(worker).into_iter().for_each(|address| address.set_frozen(frozen));
     }
 
-    /// Variables for templates about this process.
+    /// The variables for templates about this process.
     #[must_use]
     pub fn variables(&self, worker: usize) -> Variables {
         let mut variables = self.0.shared.read().unwrap_or_else(PoisonError::into_inner).clone();
@@ -137,7 +137,7 @@ impl Api {
         self.0.offsets.estimate(t)
     }
 
-    /// Redacted; only after [`Api::watched`].
+    /// The last call and its outcome, redacted; only after [`Api::watched`].
     #[must_use]
     pub fn last(&self) -> Option<Exchange> {
         let last = self.0.last.as_ref()?.lock();
@@ -156,7 +156,7 @@ impl Api {
         made.map_err(|error| error.hiding(&self.0.redactor))
     }
 
-    /// Records the `Date` of the answer.
+    /// Makes a call, and records the `Date` of its answer.
     async fn call(&self, call: Call) -> Result<Reply, CallError> {
         let call = Call { within: call.within.min(self.0.within), ..call };
         let clock = &self.0.clock;
@@ -174,13 +174,14 @@ impl Api {
         Ok(reply)
     }
 
-    /// A sender without `[start]` is ready.
+    /// Whether a process reports that it is ready.
     pub async fn is_ready(&self, worker: usize) -> bool {
         let ready = self.0.file.start.is_none();
         ready || self.readiness(worker).await.is_some_and(|reply| (200..300).contains(&reply.status))
     }
 
-    /// A 502 to 504 is a proxy's answer for a missing process.
+    /// Whether a process answers its readiness URL at all. A 502 to 504 is a proxy's answer for a missing
+    /// process.
     pub(super) async fn answers(&self, worker: usize) -> bool {
         self.readiness(worker).await.is_some_and(|reply| !(502..=504).contains(&reply.status))
     }
@@ -206,7 +207,7 @@ impl Api {
         self.call(call).await.ok()
     }
 
-    /// The calls of `[setup]`.
+    /// Makes the calls of `[setup]`.
     pub async fn set_up(&self) -> Result<(), ApiError> {
         self.0.begun.store(true, Ordering::Relaxed);
         for request in &self.0.file.setup {
@@ -436,7 +437,7 @@ impl Api {
 }
 
 const UNSUBSCRIBING_MAX: usize = 16;
-/// Limits all calls together.
+/// The time limit of the whole teardown.
 const AFTER_WITHIN_NS: u64 = 120 * SECOND;
 
 /// A subscriber as the sender is given it.
@@ -448,7 +449,7 @@ pub struct Subscription<'a> {
     pub types: &'a [String],
     /// The URL of its endpoint.
     pub url: &'a str,
-    /// For senders that don't generate one.
+    /// A secret, for senders that don't generate one.
     pub secret: &'a str,
 }
 
@@ -490,7 +491,7 @@ impl Api {
         subscribers.insert(name.to_owned(), own);
     }
 
-    /// The sender cannot express the scenario's values.
+    /// Values that subscribers were given in place of the scenario's, since the sender cannot express those.
     #[must_use]
     pub fn substitutions(&self) -> Vec<Substitution> {
         self.0.told.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -652,7 +653,7 @@ const CALL_WITHIN: Duration = Duration::from_secs(30);
 
 pub(super) enum Content {
     None,
-    /// JSON, unless a header says otherwise.
+    /// A body: JSON, unless a header says otherwise.
     Body(String),
     Form(String),
 }
@@ -706,7 +707,7 @@ pub(super) fn assemble(
     Ok(Call { method, url: url.trim().to_owned(), headers, body, within: Duration::MAX })
 }
 
-/// Redacts secrets from the error.
+/// Checks the status of an answer; secrets are redacted from the error.
 pub(super) fn check(
     what: &'static str,
     reply: &Reply,

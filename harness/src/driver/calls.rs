@@ -16,7 +16,7 @@ use super::template::Template;
 pub struct Request {
     /// Method and URL.
     pub request: Template,
-    /// The default beside a body is `content-type: application/json`.
+    /// Header fields; beside a body, `content-type: application/json` by default.
     #[serde(default)]
     pub headers: BTreeMap<String, Template>,
     /// The body.
@@ -24,16 +24,16 @@ pub struct Request {
     /// A form in place of the body, sent as `application/x-www-form-urlencoded`.
     #[serde(default)]
     pub form: BTreeMap<String, Template>,
-    /// 2xx by default.
+    /// The accepted statuses; 2xx by default.
     #[serde(default)]
     pub accept: Vec<u16>,
-    /// Variables and JSON pointers into its answer.
+    /// Values saved from its answer: the variable's name, and a JSON pointer.
     #[serde(default)]
     pub save: BTreeMap<String, String>,
     /// JSON pointers and values: the call is repeated until they match.
     #[serde(default)]
     pub until: BTreeMap<String, Scalar>,
-    /// Half a minute by default.
+    /// How long it is repeated; half a minute by default.
     #[serde(default, deserialize_with = "some_length")]
     pub within: Option<Duration>,
 }
@@ -55,22 +55,22 @@ pub struct Emit {
     pub headers: BTreeMap<String, Template>,
     /// The body of one event; in a batch, one line.
     pub body: Option<Template>,
-    /// A form in place of the body.
+    /// In place of the body: the fields of a form.
     #[serde(default)]
     pub form: BTreeMap<String, Template>,
-    /// They accept all events; 2xx by default.
+    /// The statuses that accept all events; 2xx by default.
     #[serde(default)]
     pub accept: Vec<u16>,
-    /// One call takes many events, one on each line.
+    /// Whether one call takes many events, one on each line.
     #[serde(default)]
     pub batch: bool,
-    /// 1 to 10,000.
+    /// The most events of a batch: 1 to 10,000.
     #[serde(default = "five_hundred", deserialize_with = "up_to::<_, 10_000>")]
     pub batch_max: usize,
     /// Event data in a batch; a single event may have more. 8 MiB by default.
     #[serde(default = "eight_mib", deserialize_with = "size")]
     pub batch_bytes_max: Size,
-    /// Concurrent calls: 1 to 1,000.
+    /// Calls that may be under way at once: 1 to 1,000.
     #[serde(default = "four", deserialize_with = "up_to::<_, 1_000>")]
     pub calls: usize,
     /// A pointer into the answer, or each of its lines, to the number of matching subscribers.
@@ -79,7 +79,7 @@ pub struct Emit {
     pub status: Option<String>,
 }
 
-/// Pointers, which count waiting deliveries.
+/// The call for the queue's depth.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Depth {
@@ -88,7 +88,7 @@ pub struct Depth {
     /// Header fields.
     #[serde(default)]
     pub headers: BTreeMap<String, Template>,
-    /// Waiting deliveries.
+    /// A pointer to the number of waiting deliveries.
     pub pointer: String,
     /// Their bytes.
     pub bytes: Option<String>,
@@ -125,9 +125,9 @@ pub struct RetainedCall {
 pub struct Each {
     /// The list.
     pub list: String,
-    /// A pointer into an item.
+    /// The subscriber's name in each of its items.
     pub name: String,
-    /// Waiting deliveries.
+    /// A pointer to the number of waiting deliveries.
     pub pointer: String,
     /// Their bytes.
     pub bytes: Option<String>,
@@ -139,11 +139,11 @@ pub struct Each {
     pub coalesced: Option<String>,
 }
 
-/// Lists dead letters.
+/// The call that lists dead letters.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dead {
-    /// The first page.
+    /// Method and URL of the first page.
     pub request: Template,
     /// Further pages, which may name `{{ next }}`. Required beside `next`.
     pub page: Option<Template>,
@@ -160,28 +160,28 @@ pub struct Dead {
     pub id: Option<String>,
     /// The reason.
     pub reason: Option<String>,
-    /// Attempts made.
+    /// The number of attempts.
     pub attempts: Option<String>,
 }
 
-/// Asks a process which subscribers it serves.
+/// The call that asks a process which subscribers it serves.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Owner {
-    /// Called for each process.
+    /// Method and URL; called for each process.
     pub request: Template,
     /// Header fields.
     #[serde(default)]
     pub headers: BTreeMap<String, Template>,
-    /// Subscribers served.
+    /// The list of subscribers.
     pub list: String,
-    /// A pointer into an item.
+    /// The subscriber's name in each of its items.
     pub name: String,
     /// A pointer to a value that is neither null nor false where the asked process serves it.
     pub here: String,
 }
 
-/// Compared with a value of an answer.
+/// A string, a number or a boolean, compared with a value of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scalar(pub String);
 

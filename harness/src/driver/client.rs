@@ -30,7 +30,7 @@ use crate::wire::exchange;
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 const SHOWN_CHARS_MAX: usize = 2_000;
 
-/// Clones share the connection pool.
+/// A connection pool. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Client {
     connections: legacy::Client<Connector, Full<Bytes>>,
@@ -48,7 +48,7 @@ pub struct Call {
     pub headers: Vec<(String, String)>,
     /// Its body.
     pub body: Bytes,
-    /// Limits the whole call.
+    /// The time limit of the whole call.
     pub within: Duration,
 }
 
@@ -71,13 +71,13 @@ pub struct Reply {
 pub struct CallError {
     /// Its method.
     pub method: String,
-    /// The URL without its query.
+    /// Its URL, without its query.
     pub url: String,
     /// The error.
     pub why: String,
-    /// The sender may have read the request.
+    /// Whether the sender may have read the request.
     pub unknown: bool,
-    /// The harness has no file or port left.
+    /// Whether the harness has no file or port left for a connection.
     pub ours: bool,
 }
 
@@ -172,13 +172,13 @@ fn causes(error: &dyn std::error::Error) -> String {
 /// The files of `[connect]`.
 #[derive(Clone, Debug, Default)]
 pub struct Certificates {
-    /// Trusted authorities, beside the public ones.
+    /// Certificates of trusted authorities, beside the public ones.
     pub ca: Option<PathBuf>,
     /// The harness's certificate and key.
     pub own: Option<(PathBuf, PathBuf)>,
 }
 
-/// An unusable certificate or key.
+/// A certificate or a key that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("{path} cannot be used: {why}", path = path.display())]
 pub struct CertificateError {
@@ -212,7 +212,7 @@ impl Connector {
         Ok(Self { http, tls, proxies: Arc::new(Matcher::from_env()) })
     }
 
-    /// None for loopback.
+    /// The environment's proxy for a URL; never one for loopback.
     pub(super) fn proxy(&self, to: &Uri) -> Option<Intercept> {
         let host = to.host().unwrap_or_default().trim_matches(['[', ']']);
         let address: Option<std::net::IpAddr> = host.parse().ok();

@@ -10,15 +10,15 @@ use serde::{Deserialize, Deserializer};
 
 use hookproof_judge::scenario::{Duration, Millionths, nearest};
 
-/// `[declares]`.
+/// `[declares]` of a driver file.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Declares {
-    /// Pauses an endpoint that keeps failing; true by default.
+    /// Whether it pauses an endpoint that keeps failing; true by default.
     pub breaker: Option<bool>,
-    /// Keeps the first attempts of a key in order where a subscriber asks for it; true by default.
+    /// Whether it keeps the first attempts of a key in order where a subscriber asks for it; true by default.
     pub ordered: Option<bool>,
-    /// How it reports dead letters.
+    /// The way it reports dead letters.
     pub dead_letter: Option<DeadLetters>,
     /// Fixed retry delays, in place of each subscriber's backoff: one attempt more than delays.
     #[serde(default, deserialize_with = "lengths")]
@@ -28,12 +28,12 @@ pub struct Declares {
     pub jitter: Option<Millionths>,
     /// The media type, unless JSON.
     pub content_type: Option<String>,
-    /// The sender commits an outcome within this time after the answer: a later crash repeats no delivery.
+    /// How long after an answer it has committed the outcome, so that a crash does not repeat the delivery.
     #[serde(default, deserialize_with = "length")]
     pub confirmed_within: Option<Duration>,
 }
 
-/// How a sender reports dead letters.
+/// The way a sender reports dead letters.
 #[derive(Clone, Debug)]
 pub enum DeadLetters {
     /// False: it drops them silently. True is the default.

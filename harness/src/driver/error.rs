@@ -11,7 +11,7 @@ use super::template::{Redactor, TemplateError};
 /// A failed call.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
-    /// Unfillable holes.
+    /// The template has holes that cannot be filled.
     #[error("the driver's {what} cannot be made: {error}")]
     Template {
         /// The call.
@@ -19,7 +19,7 @@ pub enum ApiError {
         /// The error.
         error: TemplateError,
     },
-    /// Invalid request line.
+    /// The request line is invalid.
     #[error(
         "the driver's {what} is {request:?}; expected a method and a URL, such as \"POST {{{{ base }}}}/events\""
     )]
@@ -29,13 +29,13 @@ pub enum ApiError {
         /// The request line.
         request: String,
     },
-    /// A file of `[connect]` is unusable.
+    /// The files of `[connect]` are unusable.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
-    /// No answer.
+    /// There was no answer.
     #[error(transparent)]
     Silent(#[from] CallError),
-    /// Not accepted.
+    /// The status was not accepted.
     #[error("{what} was answered {status}, expected {expected}: {body}")]
     Status {
         /// The call.
@@ -57,7 +57,7 @@ pub enum ApiError {
         /// The variable.
         variable: String,
     },
-    /// Unreadable answer.
+    /// The answer can't be read.
     #[error("{what}'s answer can't be read: {why}")]
     Unreadable {
         /// The call.
@@ -83,7 +83,7 @@ pub enum ApiError {
         /// The last difference.
         last: String,
     },
-    /// Absent from the driver.
+    /// The driver has no such call.
     #[error("the driver has no [{what}]")]
     Absent {
         /// The call.
@@ -118,10 +118,10 @@ impl ApiError {
 /// Processes that did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Unfillable holes.
+    /// Its command has holes that cannot be filled.
     #[error(transparent)]
     Command(#[from] ApiError),
-    /// It did not start.
+    /// A process cannot be started.
     #[error("the sender's process {worker} cannot be started: {error}; its command is {command:?}")]
     Start {
         /// Its number.
@@ -143,7 +143,7 @@ pub enum StartError {
         /// Its log.
         log: PathBuf,
     },
-    /// Not ready in time.
+    /// A process was not ready in time.
     #[error("the sender's process {worker} is not ready after {within:?}; its log is {log}", log = log.display())]
     Late {
         /// Its number.
@@ -155,10 +155,10 @@ pub enum StartError {
     },
 }
 
-/// An unusable driver file.
+/// A driver file that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// Unreadable.
+    /// It cannot be read.
     #[error("the driver file {path} cannot be read: {error}", path = path.display())]
     Read {
         /// The file.
@@ -166,7 +166,7 @@ pub enum FileError {
         /// The error.
         error: std::io::Error,
     },
-    /// Its mistakes.
+    /// It has mistakes.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Wrong(Vec<Problem>),
 }

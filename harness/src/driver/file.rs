@@ -20,7 +20,7 @@ use super::template::Template;
 pub struct DriverFile {
     /// The sender's name.
     pub name: String,
-    /// Without it, the sender runs already.
+    /// How to start it; without this, it runs already.
     pub start: Option<Start>,
     /// `{{ base }}`; by default the loopback address with the port.
     pub base: Option<Template>,
@@ -37,18 +37,18 @@ pub struct DriverFile {
     pub poll: Option<Request>,
     /// The call for each event, or each batch.
     pub emit: Emit,
-    /// Differences from the scenario's assumptions.
+    /// Its differences from the scenario's assumptions.
     #[serde(default)]
     pub declares: Declares,
     /// How to read its queue.
     pub depth: Option<Depth>,
     /// How to list dead letters.
     pub dead: Option<Dead>,
-    /// Changes a limit.
+    /// How to change a subscriber's limit.
     pub change: Option<Request>,
-    /// Replaces a secret.
+    /// How to give a subscriber a new secret.
     pub rotate: Option<Request>,
-    /// Redrives dead letters.
+    /// How to redrive a subscriber's dead letters.
     pub redrive: Option<Request>,
     /// Calls for each subscriber, however the run ended.
     #[serde(default, deserialize_with = "one_or_more")]
@@ -63,7 +63,7 @@ pub struct DriverFile {
     pub stop: Stop,
     /// How to kill it, unless by a signal.
     pub kill: Option<Kill>,
-    /// Variables that the file names.
+    /// The environment variables that the file names.
     #[serde(skip)]
     pub environment: Vec<String>,
 }
@@ -72,9 +72,9 @@ pub struct DriverFile {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Start {
-    /// Program and arguments.
+    /// The program and its arguments.
     pub command: Vec<Template>,
-    /// The command ends while the sender runs on, apart from the harness.
+    /// Whether the command ends while the sender runs on, apart from the harness.
     #[serde(default)]
     pub detached: bool,
     /// Arguments where endpoints speak TLS, so that the sender trusts `{{ ca }}`.
@@ -83,14 +83,14 @@ pub struct Start {
     /// Environment variables.
     #[serde(default)]
     pub env: BTreeMap<String, Template>,
-    /// This URL answers 2xx once it is ready.
+    /// A URL that answers 2xx once it is ready.
     pub ready: Template,
     /// The limit of the wait.
     #[serde(default = "half_a_minute", deserialize_with = "length")]
     pub within: Duration,
     /// Its SQLite file, for `lock-database` and its size on disk; or the address of its database server.
     pub database: Option<Template>,
-    /// Finds `owner of NAME`.
+    /// How to ask each process which subscribers it serves, for `owner of NAME`.
     pub owner: Option<Owner>,
 }
 
@@ -100,11 +100,11 @@ pub struct Start {
 pub struct Connect {
     /// Trusted authorities in PEM, beside the public ones; relative to the driver file.
     pub ca: Option<Template>,
-    /// The harness's own, in PEM.
+    /// A PEM file with the harness's own certificate.
     pub certificate: Option<Template>,
-    /// Its key.
+    /// The file with its key.
     pub key: Option<Template>,
-    /// Half a minute by default.
+    /// The time limit of a call; half a minute by default.
     #[serde(default, deserialize_with = "some_length")]
     pub within: Option<Duration>,
 }
@@ -116,7 +116,7 @@ pub struct Stop {
     /// The signal.
     #[serde(default)]
     pub signal: StopSignal,
-    /// A command in place of the signal.
+    /// In its place, a program and its arguments.
     #[serde(default)]
     pub command: Vec<Template>,
 }
@@ -125,11 +125,11 @@ pub struct Stop {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Kill {
-    /// Program and arguments.
+    /// The program and its arguments.
     pub command: Vec<Template>,
 }
 
-/// The signal for a stop.
+/// A signal that asks a process to stop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum StopSignal {
@@ -160,13 +160,13 @@ impl DriverFile {
         self.stop.command.iter().chain(self.kill.iter().flat_map(|kill| &kill.command))
     }
 
-    /// Asks each process which subscribers it serves.
+    /// The call that asks each process which subscribers it serves.
     #[must_use]
     pub fn owner(&self) -> Option<&Owner> {
         self.start.as_ref()?.owner.as_ref()
     }
 
-    /// It gives the run's database to the sender.
+    /// Whether it gives the run's database to the sender that it starts.
     #[must_use]
     pub fn names_database(&self) -> bool {
         let templates = self.start.iter().flat_map(Start::templates);

@@ -9,7 +9,7 @@ use hookproof_judge::check::exact::RequestedPause;
 use hookproof_judge::scenario::SECOND;
 use hookproof_judge::trace::Offset;
 
-/// Unix nanoseconds: 20:47:03 may be 20:47:03.999999999.
+/// The latest moment that a value can mean, in Unix nanoseconds: 20:47:03 may be 20:47:03.999999999.
 pub(super) fn latest(told: &Value) -> Option<u64> {
     match told {
         Value::String(text) => of_number(text).or_else(|| of_date(text)),
@@ -68,7 +68,7 @@ fn of_date(text: &str) -> Option<u64> {
     seconds.checked_mul(SECOND)?.checked_add(latest_part(fraction, SECOND)?)
 }
 
-/// Seconds of `Z`, `+02:00`.
+/// The offset of a zone in seconds: `Z`, `+02:00`.
 fn ahead(zone: &str) -> Option<i64> {
     if zone.eq_ignore_ascii_case("z") {
         return Some(0);

@@ -20,25 +20,25 @@ const LOG_BYTES_MAX: u64 = 32 << 20;
 /// How to start a process.
 #[derive(Clone, Debug)]
 pub struct Launch {
-    /// Wraps the process; `None` starts it bare.
+    /// The `hookproof` program, which wraps the process; `None` starts it bare.
     pub holder: Option<PathBuf>,
-    /// Program and arguments.
+    /// The program and its arguments.
     pub command: Vec<OsString>,
-    /// Variables beside the inherited ones.
+    /// Environment variables beside the inherited ones.
     pub env: Vec<(String, String)>,
     /// The log for its output.
     pub log: PathBuf,
 }
 
-/// Dropping it kills its group.
+/// A running process. Dropping it kills the process and its group.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
     pid: Pid,
     gone: bool,
-    /// Its descendants outlive it.
+    /// Whether its descendants outlive it.
     leaves_children: bool,
-    /// Its wall clock can be set.
+    /// Whether its wall clock can be set.
     has_clock: bool,
 }
 
@@ -77,7 +77,7 @@ impl Process {
         self.leaves_children = true;
     }
 
-    /// Signals its group; does nothing after its end.
+    /// Sends a signal to its group; does nothing after its end.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         if self.gone {
             return Ok(());
@@ -208,7 +208,7 @@ fn choose_port(ports: &Range<u16>, last: &mut Option<u16>) -> io::Result<u16> {
 /// Below the ephemeral range, or else above it; all, where both are few.
 fn not_given(given: RangeInclusive<u16>) -> Range<u16> {
     const FIRST: u16 = 10_000;
-    /// Enough for several concurrent runs.
+    /// More than the processes of several concurrent runs.
     const ENOUGH: usize = 500;
     let (below, above) = (FIRST..*given.start(), given.end().saturating_add(1)..u16::MAX);
     [below, above].into_iter().find(|ports| ports.len() >= ENOUGH).unwrap_or(FIRST..u16::MAX)
@@ -236,7 +236,7 @@ pub fn log_path(dir: &Path, worker: u32) -> PathBuf {
 pub struct Cost {
     /// Resident memory, in bytes.
     pub resident_bytes: u64,
-    /// Nanoseconds of living processes.
+    /// Processor time of the living processes, in nanoseconds.
     pub processor_ns: u64,
 }
 
@@ -265,7 +265,7 @@ pub fn cost_of(groups: &[Pid]) -> Option<Cost> {
 struct Stat {
     pid: Pid,
     group: Pid,
-    /// Ticks in user and kernel mode.
+    /// Processor time in user and kernel mode.
     ticks: u64,
     pages: u64,
 }
@@ -281,7 +281,7 @@ fn in_groups(groups: &[Pid]) -> Vec<Stat> {
 }
 
 impl Stat {
-    /// None for an ended process.
+    /// Parses the line of a process; none for one that has ended.
     fn of(pid: Pid) -> Option<Self> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
         // The name, in parentheses, may contain blanks and parentheses. State, parent and group follow.

@@ -41,17 +41,17 @@ pub struct Processes {
 struct Worker {
     launch: Launch,
     process: Option<Process>,
-    /// It runs without being a child process.
+    /// Whether it runs without being a child process.
     apart: bool,
     strike: Option<(Strike, Blow)>,
-    /// It is to end the process.
+    /// The last blow that is to end its process.
     struck: Option<Blow>,
     waiting: Option<JoinHandle<()>>,
     /// The delay after its end, if it restarts.
     again_after: Option<u64>,
     again_at: Option<u64>,
     stops: Stops,
-    /// Joins after the start.
+    /// Whether it joins after the start.
     is_later: bool,
 }
 
@@ -66,9 +66,9 @@ pub struct ProcessConfig {
     pub arguments: Vec<String>,
     /// The database of each process, if not the driver's variable.
     pub databases: Vec<String>,
-    /// Variables by process number.
+    /// Further environment variables, by process number.
     pub env: BTreeMap<usize, Vec<(String, String)>>,
-    /// Numbers of processes that join after the start.
+    /// The processes that join after the start, by number.
     pub later: BTreeSet<usize>,
 }
 
@@ -172,7 +172,7 @@ impl Processes {
         self.workers.len()
     }
 
-    /// The harness does not start this sender.
+    /// Whether there are none, since the harness does not start this sender.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.workers.is_empty()
@@ -219,7 +219,7 @@ impl Processes {
         Ok(())
     }
 
-    /// Faults not injected since the last call.
+    /// The faults not injected since the last call.
     pub fn take_undone(&mut self) -> Vec<Undone> {
         std::mem::take(&mut self.undone)
     }
@@ -251,7 +251,7 @@ impl Processes {
         Ok(())
     }
 
-    /// No process lives or will restart.
+    /// Whether no process lives or will restart.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         // The outcome of a strike under way is still unknown.
@@ -259,7 +259,7 @@ impl Processes {
         !self.workers.is_empty() && self.workers.iter().all(gone)
     }
 
-    /// Every process lives and is ready.
+    /// Whether every process lives and is ready.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         let whole = |worker: &Worker| worker.strike.is_none() && worker.lives();
@@ -288,7 +288,7 @@ impl Processes {
 }
 
 impl Worker {
-    /// The sender runs, as a child process or apart.
+    /// Whether the sender runs, as a child process or apart.
     const fn lives(&self) -> bool {
         self.process.is_some() || self.apart
     }
@@ -300,7 +300,7 @@ impl Drop for Processes {
     }
 }
 
-/// It usually gives the reason.
+/// The last line of a log, which usually gives the reason.
 fn last_line(text: &str) -> String {
     text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing").to_owned()
 }

@@ -26,13 +26,13 @@ const KEYS: [(&str, KeyForm); 4] =
     [("text", KeyForm::Text), ("hex", KeyForm::Hex), ("base64", KeyForm::Base64), ("pem", KeyForm::Pem)];
 const UNITS: [(&str, Unit); 2] = [("s", Unit::Seconds), ("ms", Unit::Milliseconds)];
 
-/// A sender's signatures.
+/// How a sender signs.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "Written")]
 pub struct Sign {
     /// The scheme.
     pub scheme: Scheme,
-    /// Needed if no call saves it as `secret`.
+    /// The sender's public key, if no call saves it as `secret`.
     pub public_key: Option<Template>,
 }
 
@@ -70,7 +70,7 @@ impl Sign {
         }
     }
 
-    /// The key must come from a call.
+    /// Whether the key must come from a call.
     pub(super) fn needs_key(&self) -> bool {
         let Scheme::Own(own) = &self.scheme else { return false };
         own.algorithm.is_some_and(Algorithm::is_public) && self.public_key.is_none()
@@ -221,7 +221,7 @@ fn word<T: Copy>(key: &str, given: &str, words: &[(&'static str, T)]) -> Result<
     Err(format!("sign.{key}: expected one of {all}, got {given:?}{hint}"))
 }
 
-/// Such as `{timestamp}.{body}`.
+/// Parses texts such as `{timestamp}.{body}`.
 fn parts(text: &str) -> Result<Vec<Part>, String> {
     const KNOWN: [&str; 4] = ["id", "timestamp", "body", "header.NAME"];
     let (mut parts, mut rest) = (Vec::new(), text);

@@ -9,7 +9,7 @@ pub use hookproof_play::settings::Variables;
 
 /// A source of variables.
 pub trait Lookup {
-    /// Finds a value.
+    /// The value of a name.
     fn find(&self, name: &str) -> Option<Cow<'_, str>>;
     /// All names.
     fn names(&self) -> Vec<&str>;
@@ -42,7 +42,7 @@ enum Piece {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Filter {
     Json,
-    /// Percent-encoding for a URL or a form.
+    /// Percent-encoded, for a URL or a form.
     Url,
     /// A number of the sender's type, from 1 to this.
     Whole(&'static str, u64),
@@ -64,7 +64,7 @@ pub(super) fn filters() -> impl Iterator<Item = &'static str> {
     FILTERS.into_iter().map(|(word, _)| word)
 }
 
-/// The sender cannot express this value.
+/// A value that a sender cannot express, and its replacement.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Difference {
     /// The variable.
@@ -84,16 +84,16 @@ impl std::fmt::Display for Difference {
     }
 }
 
-/// Invalid template.
+/// An invalid template.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
-    /// An unclosed hole.
+    /// A hole is not closed.
     #[error("`{{{{` without `}}}}` in {text:?}; expected {{{{ name }}}}")]
     Open {
         /// The template.
         text: String,
     },
-    /// An invalid hole.
+    /// The text of a hole is invalid.
     #[error(
         "{{{{ {hole} }}}} is not understood; expected {{{{ name }}}}, {{{{ env.NAME }}}}, or a filter after it: {}",
         FILTERS.map(|(word, _)| word).join(", ")
@@ -102,7 +102,7 @@ pub enum TemplateError {
         /// The hole.
         hole: String,
     },
-    /// Unknown variable.
+    /// A hole names no variable.
     #[error("{{{{ {name} }}}} names nothing; known here: {known}")]
     Unknown {
         /// The name.
@@ -110,7 +110,7 @@ pub enum TemplateError {
         /// The known names.
         known: String,
     },
-    /// The filter needs a number.
+    /// A filter needs a number.
     #[error("{{{{ {name} | {kind} }}}} is {value:?}; expected a number")]
     Number {
         /// The name.
@@ -120,7 +120,7 @@ pub enum TemplateError {
         /// The value.
         value: String,
     },
-    /// Missing variable.
+    /// An environment variable is missing.
     #[error("the environment variable {name} is not set; the driver file needs it")]
     Environment {
         /// Its name.
@@ -168,21 +168,21 @@ impl Template {
         })
     }
 
-    /// A single hole, perhaps after a word such as `Bearer` or `session=`.
+    /// Whether it is a single hole, perhaps after a word such as `Bearer` or `session=`.
     pub(super) fn is_hole_after_a_word(&self) -> bool {
         let texts: Vec<&str> = self.pieces.iter().filter_map(Piece::text).collect();
         let [before, after] = texts.as_slice() else { return false };
         after.is_empty() && before.split_whitespace().count() <= 1
     }
 
-    /// Fills the holes.
+    /// The text with its holes filled.
     pub fn fill(&self, variables: &impl Lookup) -> Result<String, TemplateError> {
         let mut filled = String::new();
         self.fill_into(&mut filled, variables)?;
         Ok(filled)
     }
 
-    /// Appends, as [`Template::fill`] does.
+    /// As [`Template::fill`], appended to a text.
     pub(super) fn fill_into(&self, text: &mut String, variables: &impl Lookup) -> Result<(), TemplateError> {
         for piece in &self.pieces {
             match piece {
@@ -197,7 +197,7 @@ impl Template {
         Ok(())
     }
 
-    /// Values that the sender cannot express.
+    /// The values that the sender cannot express, with their replacements.
     pub(super) fn differences(&self, variables: &Variables) -> Vec<Difference> {
         let of = |piece: &Piece| {
             let Piece::Hole { name, filters } = piece else { return None };
@@ -283,21 +283,21 @@ impl<'de> serde::Deserialize<'de> for Template {
 pub struct Event {
     /// The harness's number.
     pub token: u64,
-    /// Text form.
+    /// The token as text.
     pub text: String,
-    /// UUID form.
+    /// The token as a UUID.
     pub uuid: String,
     /// Its type.
     pub kind: String,
     /// Its key.
     pub key: String,
-    /// A JSON object.
+    /// Its data, a JSON object.
     pub data: String,
-    /// The time of its offer, on the wall clock.
+    /// When it is offered, on the wall clock.
     pub unix_ns: u64,
 }
 
-/// An event's variables hide the shared ones.
+/// The variables of a template about an event: its own hide the shared ones.
 pub(super) struct Words<'a> {
     pub(super) event: Option<&'a Event>,
     pub(super) others: &'a Variables,

@@ -164,7 +164,8 @@ const fn cut_kind(error: &ReadError) -> CutKind {
     }
 }
 
-/// They reached the endpoint and get no answer.
+/// Records the requests behind the one at which a connection ended: they reached the endpoint and get no
+/// answer.
 async fn unanswered(port: &Port, wire: &mut Wire, connection: u64) {
     while let Some(first_byte) = wire.first_byte() {
         let request = tokio::select! {
@@ -313,7 +314,7 @@ impl Act<'_> {
         Ok(self.answered(rendered, &stamps, written.is_ok()))
     }
 
-    /// Ends when the peer goes.
+    /// Writes an answer one byte at a time, until the peer goes.
     async fn drip(&self, wire: &mut Wire, pace: Duration) -> io::Result<Then> {
         let clock = &self.endpoint.stage.clock;
         let rendered = render(&ok(), clock.unix_ns(clock.now()));

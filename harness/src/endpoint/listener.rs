@@ -11,10 +11,10 @@ use tokio::sync::watch;
 use super::reach::Port;
 use super::{ShutdownSignal, connection};
 
-/// A stalling endpoint accepts slowly.
+/// The kernel's backlog: a stalling endpoint accepts slowly.
 const BACKLOG: u32 = 4_096;
 const AGAIN_NS: u64 = 5_000_000;
-/// Bounds the records of repeated failures.
+/// The longest pause after repeated failures; it bounds the records of them.
 const AGAIN_MAX_NS: u64 = 1_000_000_000;
 
 /// Accepts connections until the endpoints close.
@@ -79,7 +79,7 @@ async fn closed(
     held.listen(BACKLOG).ok()
 }
 
-/// The run may not have begun yet.
+/// Waits until a moment of the run, which may not have begun yet.
 async fn begun_until(port: &Port, at: u64) {
     const LOOK_NS: u64 = 1_000_000;
     while port.stage.clock.now() == 0 && at > 0 {

@@ -60,7 +60,7 @@ pub struct Spec {
     pub scheme: Scheme,
 }
 
-/// All endpoints of a run share it.
+/// The context that all endpoints of a run share.
 #[derive(Clone, Debug)]
 pub struct Stage {
     /// The run's clock.
@@ -112,7 +112,7 @@ struct ShutdownSignal {
 }
 
 impl Endpoints {
-    /// Loopback, plain HTTP.
+    /// Opens endpoints on loopback, in plain HTTP.
     pub async fn open(specs: Vec<Spec>, stage: &Stage) -> io::Result<Self> {
         Self::open_at(specs, stage, &Reach::default(), None).await
     }
@@ -179,7 +179,7 @@ impl Endpoints {
         self.keys.clone()
     }
 
-    /// See [`Keys::learn`].
+    /// Sets the secrets of an endpoint's requests: see [`Keys::learn`].
     pub fn learn(&self, at: usize, secrets: Vec<Key>) {
         self.keys.learn(at, secrets);
     }
@@ -214,7 +214,7 @@ impl Keys {
         }
     }
 
-    /// The endpoint's signatures are no longer checked.
+    /// Marks an endpoint's secrets as unknown: its signatures are no longer checked.
     pub fn forget(&self, at: usize) {
         if let Some(endpoint) = self.all.get(at) {
             endpoint.secrets.write().unwrap_or_else(PoisonError::into_inner).clear();
@@ -266,13 +266,13 @@ enum Deed<'a> {
     Answer(Cow<'a, Reply>),
     Drip(Duration),
     HalfAnswer,
-    /// Ends the connection orderly.
+    /// An orderly end without an answer.
     Close,
     Reset,
 }
 
 impl Endpoint {
-    /// None means that the endpoint behaves.
+    /// The action for a request that met this behaviour; none means that the endpoint behaves.
     fn deed<'a>(&self, chosen: Option<(usize, &'a Behaviour)>) -> Deed<'a> {
         let Some((place, behaviour)) = chosen else { return Deed::Answer(Cow::Owned(no_content())) };
         match &behaviour.answer {
@@ -337,7 +337,7 @@ impl Strays {
         }
     }
 
-    /// Called once, after all connections have ended.
+    /// Records the counted rest. Called once, after all connections have ended.
     fn end(&self) {
         for kind in [StrayKind::Request, StrayKind::Handshake] {
             let count = self.count(kind).load(Ordering::Relaxed).saturating_sub(STRAYS_MAX);

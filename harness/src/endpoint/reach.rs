@@ -21,7 +21,7 @@ pub const HOLE: &str = "{endpoint}";
 /// By default, each endpoint has a port of its own on loopback, in plain HTTP.
 #[derive(Clone, Debug, Default)]
 pub struct Reach {
-    /// Loopback by default.
+    /// The address; loopback by default.
     pub bind: Option<Bind>,
     /// The endpoints' own addresses by default. With it, all endpoints share one port.
     pub public: Option<PublicUrl>,
@@ -125,7 +125,7 @@ impl ListenError {
 }
 
 impl Reach {
-    /// Port 0 means any free one.
+    /// The address to listen at; port 0 means any free one.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         let Bind { address, port } = self.bind();
@@ -296,7 +296,7 @@ impl FromStr for PublicUrl {
     }
 }
 
-/// An IPv6 address ends with a bracket.
+/// A host without its port. An IPv6 address ends with a bracket.
 fn without_port(authority: &str) -> &str {
     let split = authority.rsplit_once(':');
     let split = split.filter(|(_, port)| port.bytes().all(|digit| digit.is_ascii_digit()));
@@ -325,7 +325,7 @@ pub(super) struct Port {
 pub(super) enum Behind {
     /// One endpoint gets every request.
     One(Arc<Endpoint>),
-    /// By name.
+    /// All endpoints, by name.
     All { url: PublicUrl, endpoints: BTreeMap<String, Arc<Endpoint>> },
 }
 
@@ -346,7 +346,7 @@ impl Port {
         self.connections.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// None on a shared port.
+    /// The only endpoint of this port, if it is not shared.
     pub(super) const fn alone(&self) -> Option<&Arc<Endpoint>> {
         match &self.behind {
             Behind::One(endpoint) => Some(endpoint),
@@ -370,7 +370,7 @@ impl Port {
         self.strays.record_or_count(StrayKind::Request, self.stage.tokens.find(body), &said);
     }
 
-    /// `began` is the time of the first byte.
+    /// Records an incomplete request; `began` is the time of its first byte.
     pub(super) fn broken_off(&self, how: CutKind, began: u64, bytes: &[u8]) {
         let token = self.stage.tokens.find(bytes);
         match &self.behind {

@@ -19,12 +19,12 @@ use crate::clock::Clock;
 
 pub(super) const HEAD_BYTES_MAX: usize = 64 << 10;
 const FIELDS_MAX: usize = 100;
-/// Senders cap events far below.
+/// The longest body. Senders cap events far below.
 pub(super) const BODY_BYTES_MAX: usize = 32 << 20;
 /// The buffer of a connection between requests.
 const IDLE_BYTES_MAX: usize = 64 << 10;
 const READ_BYTES: usize = 16 << 10;
-/// Bytes ahead of the current answer.
+/// The most bytes that are read ahead of the current answer.
 const AHEAD_BYTES_MAX: usize = 1 << 20;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,9 +32,9 @@ pub(super) struct Request {
     pub(super) method: String,
     pub(super) path: String,
     pub(super) fields: Fields,
-    /// The body without chunk framing.
+    /// Its body, without chunk framing.
     pub(super) body: Vec<u8>,
-    /// The connection may carry another request.
+    /// Whether the connection may carry another one.
     pub(super) keep_alive: bool,
 }
 
@@ -83,7 +83,7 @@ pub(super) enum ReadError {
     /// The peer closed between requests or within one.
     #[error("the peer closed the connection after {read} bytes of a request")]
     Closed {
-        /// Bytes of the incomplete request.
+        /// The bytes of the incomplete request.
         read: usize,
     },
     #[error("what was sent is not a request: {0}")]
@@ -100,7 +100,7 @@ pub(super) struct Wire {
     buffer: Vec<u8>,
     /// The length and time of each buffered read, in order.
     came: VecDeque<(usize, u64)>,
-    /// Kept for its capacity.
+    /// A finished request, kept for its capacity.
     done: Request,
 }
 
@@ -116,7 +116,7 @@ impl Wire {
         self.done = request;
     }
 
-    /// None if no byte is unparsed.
+    /// The time of the first unparsed byte; none if there is none.
     pub(super) fn first_byte(&self) -> Option<u64> {
         self.came.front().map(|(_, t)| *t)
     }
@@ -135,7 +135,7 @@ impl Wire {
         std::future::pending::<()>().await;
     }
 
-    /// Reads nothing from the socket.
+    /// Waits for a byte or the end. Reads nothing from the socket.
     pub(super) async fn readable(&mut self) -> io::Result<()> {
         if self.buffer.is_empty() { self.stream.readable().await } else { Ok(()) }
     }
@@ -315,7 +315,8 @@ fn parse(buffer: &[u8], request: &mut Request) -> Result<Option<usize>, ReadErro
 }
 
 impl Endpoint {
-    /// A broken answer ends now.
+    /// Records an answer, by the times of its first byte, if there was one, and its last. A broken one ends
+    /// now.
     pub(super) fn answered(
         &self,
         n: u64,
@@ -381,7 +382,7 @@ impl Endpoint {
             },
         }
     }
-    /// Reuses the previous head if it is equal.
+    /// The shared head of a request; reuses the previous one if it is equal.
     fn head(&self, request: &Request) -> Shared<Head> {
         let content_type = request.field("content-type");
         let mut last = self.last_head.lock().unwrap_or_else(PoisonError::into_inner);

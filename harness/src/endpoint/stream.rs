@@ -39,7 +39,7 @@ impl Stream {
         }
     }
 
-    /// Reads nothing from the socket.
+    /// Waits for a byte or the end. Reads nothing from the socket.
     pub(super) async fn readable(&mut self) -> io::Result<()> {
         if let Self::Tls(tls) = self {
             // Bytes that came with the handshake have left the socket already. The next read reports their errors.
@@ -53,7 +53,7 @@ impl Stream {
         poll_fn(|cx| self.socket().poll_read_ready(cx)).await
     }
 
-    /// Fails with `WouldBlock` if no byte is ready.
+    /// Reads the bytes that are ready; otherwise fails with `WouldBlock`.
     pub(super) fn try_read_buf(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
         match self {
             Self::Plain(socket) => socket.try_read_buf(buffer),
@@ -67,7 +67,7 @@ impl Stream {
         }
     }
 
-    /// Over TLS a read ends with a record, and may leave ready bytes.
+    /// Whether a read may leave ready bytes: over TLS it ends with a record.
     pub(super) const fn reads_in_pieces(&self) -> bool {
         matches!(self, Self::Tls(_))
     }
@@ -152,7 +152,7 @@ const HTTP2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
 /// The first byte included.
 const HANDSHAKE_WITHIN_NS: u64 = 10 * SECOND;
-/// Longer than any run.
+/// The validity of a run's certificates, in days: longer than any run.
 const GOOD_FOR_DAYS: u64 = 90;
 /// A handshake carries at most 64 KiB of certificate.
 const HOSTS_MAX: usize = 200;
@@ -216,7 +216,7 @@ impl Identity {
         }
     }
 
-    /// A sender must trust this file.
+    /// The file that a sender must trust.
     #[must_use]
     pub fn trust(&self) -> &Path {
         &self.trust

@@ -73,7 +73,7 @@ impl WallClock {
         Self { library: PathBuf::new(), file, skews: Skews::default() }
     }
 
-    /// Variables of its process.
+    /// The environment variables of its process.
     #[must_use]
     pub fn env(&self) -> Vec<(String, String)> {
         let mut preload = self.library.display().to_string();
@@ -110,7 +110,7 @@ impl WallClock {
         self.set(0)
     }
 
-    /// Nanoseconds are rounded to milliseconds.
+    /// Sets the offset in nanoseconds, rounded to milliseconds.
     fn set(&self, ahead: i64) -> io::Result<()> {
         let sign = if ahead < 0 { '-' } else { '+' };
         let (whole, rest) = (ahead.unsigned_abs() / SECOND, ahead.unsigned_abs() % SECOND / 1_000_000);
@@ -121,7 +121,7 @@ impl WallClock {
     }
 }
 
-/// The library leaves files of an ended process.
+/// Removes the library's leftovers of a process that has ended.
 pub fn tidy_clock(pid: Pid) {
     let pid = pid.as_raw_nonzero();
     for name in [format!("faketime_shm_{pid}"), format!("sem.faketime_sem_{pid}")] {
@@ -129,7 +129,7 @@ pub fn tidy_clock(pid: Pid) {
     }
 }
 
-/// The process has a clock that can be set.
+/// Whether a process has a clock that can be set.
 #[must_use]
 pub fn has_clock(env: &[(String, String)]) -> bool {
     env.iter().any(|(name, _)| name == "FAKETIME_TIMESTAMP_FILE")

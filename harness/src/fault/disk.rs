@@ -11,9 +11,9 @@ use rustix::process::Pid;
 /// The state of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
-    /// Writes fail.
+    /// Processes can write nothing.
     Full,
-    /// Writes succeed.
+    /// Processes can write as before.
     Free,
 }
 

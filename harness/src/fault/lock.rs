@@ -10,11 +10,11 @@ use tokio_postgres::{Client, NoTls};
 
 use crate::database::is_on_a_server;
 
-/// The sender releases its lock between its commits.
+/// How long to wait for the lock; the sender releases it between its commits.
 const WITHIN: Duration = Duration::from_secs(10);
 
-/// The wait for one table while holding others: their owner may wait for ours, and the sender must not become the
-/// victim of that deadlock.
+/// How long to wait for one table while holding others: their owner may wait for ours, and the sender must
+/// not become the victim of that deadlock.
 const TABLE_WITHIN: Duration = Duration::from_millis(100);
 
 const TRIES: u32 = 100;
@@ -26,7 +26,7 @@ const LOCK_ALL: &str = "DO $$ DECLARE own text; BEGIN
     EXECUTE 'LOCK TABLE ' || own || ' IN EXCLUSIVE MODE';
     END $$";
 
-/// Dropping it releases the lock.
+/// A lock on a database, held until this is dropped.
 #[derive(Debug)]
 pub struct DatabaseLock {
     _holder: Holder,

@@ -8,13 +8,13 @@ use hookproof_judge::scenario::quantity;
 
 use super::trial::{Load, REQUESTS_MAX, Trial, run};
 
-/// 5 % of the bracket's lower end.
+/// The final width of the bracket: 5 % of its lower end.
 const NARROW: u64 = 20;
 /// How often the lower end must hold.
 const CONFIRMATIONS: u32 = 3;
 /// Each is lower than the last by the bracket's width.
 const CONFIRMED_RATES_MAX: u32 = 4;
-/// Requests per second.
+/// The highest rate, in requests per second.
 const RATE_MAX: u64 = 1_000_000;
 
 /// An objective: a latency percentile below a limit, and only 2xx answers.

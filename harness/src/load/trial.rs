@@ -20,7 +20,7 @@ use crate::wire::clock::{Watch, unix_nanos, unix_seconds};
 use crate::wire::exchange::{Stream, connect};
 use crate::wire::request::{Framing, Request, Target};
 
-/// Further due requests are missed.
+/// The most open requests; further due requests are missed.
 pub(super) const OPEN_MAX: usize = 1_000;
 const IDLE_MAX: usize = OPEN_MAX;
 const ANSWER_LIMIT: Duration = Duration::from_secs(15);
@@ -49,7 +49,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Requests beyond [`REQUESTS_MAX`] are not sent.
+    /// The number of requests; those beyond [`REQUESTS_MAX`] are not sent.
     #[must_use]
     pub fn requests(&self) -> u64 {
         let total = self.lasts.as_nanos().saturating_mul(u128::from(self.count)) / self.per.as_nanos().max(1);
@@ -75,7 +75,7 @@ impl Load {
     }
 }
 
-/// Latencies are in microseconds from the intended moment.
+/// The result of a trial. Latencies are in microseconds from the intended moment.
 #[derive(Clone, Debug)]
 pub struct Trial {
     /// The intended requests per second.
@@ -110,13 +110,14 @@ impl Trial {
         self.statuses.range(200..300).map(|(_, count)| count).sum()
     }
 
-    /// Requests were missed although the receiver answered all others: its own limit was not seen.
+    /// Whether requests were missed although the receiver answered all others: the limit of open requests was
+    /// reached, and the receiver's own limit was not seen.
     #[must_use]
     pub fn is_open_limited(&self) -> bool {
         self.missed > 0 && self.failed() == 0
     }
 
-    /// The figures say nothing of the receiver.
+    /// Whether the generator was the limit, so that the figures say nothing of the receiver.
     #[must_use]
     pub fn is_generator_limited(&self) -> bool {
         self.lag.value_at_quantile(0.99) > u64::try_from(LAG_BUDGET.as_micros()).unwrap_or(u64::MAX)
@@ -167,7 +168,7 @@ pub async fn run(load: &Load, stop: impl Future<Output = ()>) -> std::io::Result
     Ok(trial)
 }
 
-/// `released` counts along, until all answers came.
+/// Releases each request at its due time, and waits for all answers. `released` counts along.
 #[expect(clippy::disallowed_methods, reason = "requests are released at the moments of the schedule")]
 async fn release(shared: &Arc<Shared>, watch: Watch, schedule: Vec<Duration>, released: &mut u64) {
     let room = Arc::new(Semaphore::new(OPEN_MAX));
@@ -283,7 +284,7 @@ impl Shared {
     }
 }
 
-/// It has received neither bytes nor its end.
+/// Whether a connection has received neither bytes nor its end.
 async fn is_quiet(stream: &mut Box<dyn Stream>) -> bool {
     let mut byte = [0];
     poll_fn(|context| {

@@ -39,7 +39,7 @@ pub(super) struct Conductor<'a> {
     pub(super) server: Option<Arc<Server>>,
     /// Links of each process, if a fault cuts them.
     pub(super) links: &'a [Link],
-    /// Wall clocks that faults set, by process.
+    /// The wall clocks that faults set, by process.
     pub(super) clocks: &'a mut BTreeMap<usize, WallClock>,
     pub(super) schemes: Vec<Scheme>,
     pub(super) clock: Clock,
@@ -50,7 +50,7 @@ pub(super) struct Conductor<'a> {
     pub(super) errands: JoinSet<Result<ActionOutcome, String>>,
 }
 
-/// Shared with the sampling task.
+/// The latest sample of the queue, and the sender's process groups; shared with the sampling task.
 #[derive(Debug, Default)]
 struct Queue {
     waiting: AtomicU64,
@@ -67,7 +67,7 @@ impl Queue {
 }
 
 impl Conductor<'_> {
-    /// Also returns the generator's lag.
+    /// Conducts until the end; returns how the run ended, and the generator's lag.
     pub(super) async fn conduct(
         &mut self,
         mut emitting: Emitting,
@@ -155,7 +155,8 @@ impl Conductor<'_> {
         self.scenario.is_over(&standing, now)
     }
 
-    /// Asks the sender's report made after the last event, or the harness's own ledger.
+    /// Whether nothing is outstanding: by the sender's report made after the last event, or by the harness's
+    /// own ledger for a sender without a depth call.
     fn is_settled(&self, queue: &Queue, since: u64) -> bool {
         let settled = match self.recorder.owed() {
             Some(owed) => owed == 0,
@@ -245,7 +246,7 @@ pub(crate) fn scheme(file: &DriverFile, wanted: Profile) -> Scheme {
 
 // Deliveries that the sender retains after success, by its list and by the size of its database.
 
-/// A list call costs the sender work.
+/// The period; a list call costs the sender work.
 const EVERY_NS: u64 = 1_000_000_000;
 
 struct Keeping {
@@ -381,7 +382,7 @@ impl Conductor<'_> {
         self.recorder.record(Record::Undone(undone.record(self.clock.now())));
     }
 
-    /// Succeeds if one of them could be struck.
+    /// Strikes the processes of a fault. Succeeds if one of them could be struck.
     fn each(
         &mut self,
         worker: Option<usize>,

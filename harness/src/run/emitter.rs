@@ -24,7 +24,7 @@ use crate::clock::Clock;
 use crate::driver::{Api, EmitResult, Event};
 use crate::traffic::{Lag, Pace, play};
 
-/// An event counts as late from here.
+/// The lag from which an event counts as late.
 const LATE_NS: u64 = 50_000_000;
 
 #[derive(Clone)]
@@ -57,7 +57,7 @@ impl Released {
     }
 }
 
-/// Records a stall when its thread oversleeps.
+/// The generator's clock; records a stall when its thread oversleeps.
 struct Paced {
     clock: Clock,
     recorder: Recorder,
@@ -119,7 +119,7 @@ impl Queue {
 }
 
 impl Emission {
-    /// `begin` is the schedule's beginning.
+    /// Starts the callers, and the generator with the schedule's beginning at `begin`.
     pub(super) fn start(
         &self,
         scenario: &Scenario,

@@ -196,12 +196,12 @@ impl RunError {
     }
 }
 
-/// The driver file or its variables prevented the call.
+/// Whether a call failed before it was sent, because of the driver file or its variables.
 const fn is_unmade(error: &ApiError) -> bool {
     matches!(error, ApiError::Template { .. } | ApiError::Request { .. } | ApiError::Certificate(_))
 }
 
-/// Empty unless no file descriptor is left.
+/// A hint where no file descriptor is left; otherwise empty.
 fn more_files(error: &std::io::Error) -> &'static str {
     let first: &(dyn std::error::Error + 'static) = error;
     let mut causes = std::iter::successors(Some(first), |error| error.source());

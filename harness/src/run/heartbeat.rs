@@ -18,14 +18,14 @@ use crate::endpoint::{Endpoints, Identity, Reach, Spec, Stage};
 const BEAT_NS: u64 = 4_000_000;
 /// A timer alone is late by 1 to 2 ms.
 pub(super) const STALL_NS: u64 = 12_000_000;
-/// All later stalls become one record.
+/// Stalls that are recorded one by one; all later ones become one record.
 const STALLS_MAX: usize = 10_000;
 
 /// systemd-timesyncd steps a clock from 0.4 s on, and slews smaller offsets on both clocks.
 const SET_NS: u64 = 250_000_000;
 const SETS_MAX: usize = 100;
 
-/// Dropping it ends its tasks.
+/// The thread. Dropping this ends it and its tasks.
 pub(super) struct EndpointThread {
     runtime: Handle,
     stop: Option<oneshot::Sender<()>>,
@@ -121,7 +121,7 @@ struct WallLooks {
 }
 
 impl WallLooks {
-    /// Returns a jump to record.
+    /// Compares the clock; returns its jump, if there is one to record.
     fn at(&mut self, now: u64, ahead: Option<i64>) -> Option<ClockSet> {
         let from = std::mem::replace(&mut self.seen, now);
         let ahead = ahead?;

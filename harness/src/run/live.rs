@@ -20,7 +20,7 @@ use crate::clock::Clock;
 
 /// The least time between two pages.
 const PAUSE_NS: u64 = SECOND;
-/// A multiple of a page's own time.
+/// The rest after a page, as a multiple of its own time.
 const REST: u64 = 9;
 
 /// Judges an incomplete trace.
@@ -158,7 +158,7 @@ async fn draw(mut sketch: Sketch, server: PageServer, failed: Arc<Mutex<Vec<Stri
 const CONNECTIONS_MAX: usize = 8;
 const HEAD_MAX: usize = 8 << 10;
 const WITHIN_NS: u64 = 5 * SECOND;
-/// File descriptors may be short.
+/// The pause after a failed accept: file descriptors may be short.
 const ACCEPT_PAUSE_NS: u64 = SECOND / 10;
 /// The page may show itself and reload itself.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; \

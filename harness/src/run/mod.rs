@@ -359,7 +359,7 @@ impl Staged<'_> {
     }
 }
 
-/// None if the run is interrupted first.
+/// The result of a future, unless the run is interrupted first.
 async fn unless<T>(interrupt: &Interrupt, doing: impl Future<Output = T>) -> Option<T> {
     let mut interrupt = interrupt.clone();
     tokio::select! {
@@ -452,11 +452,11 @@ async fn take_back(api: &Api, processes: &mut Processes, clock: &Clock, within: 
     }
 }
 
-/// False if the sender cannot list them all.
+/// Lists the dead letters; false if the sender cannot list them all.
 async fn list_dead(api: &Api, emission: &Emission, scenario: &Scenario) -> bool {
     /// A sender that the harness does not start may retain letters of earlier runs.
     const OLD_MAX: usize = 100_000;
-    /// Limits all pages together.
+    /// The time limit of all pages together.
     const WITHIN_NS: u64 = 120 * hookproof_judge::scenario::SECOND;
     let most = emission.owed_in_all(scenario).saturating_add(OLD_MAX);
     let listed = tokio::select! {

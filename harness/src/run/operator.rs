@@ -49,7 +49,7 @@ struct Concerned {
     scheme: Scheme,
 }
 
-/// Recorded when it is dropped.
+/// A fault that has begun; recorded when this is dropped.
 struct Lasting<'a> {
     recorder: &'a Recorder,
     fault: Option<Fault>,
@@ -63,7 +63,7 @@ impl Drop for Lasting<'_> {
 
 #[derive(Debug)]
 enum Undone {
-    /// It is repeated.
+    /// No answer: it is repeated.
     Unanswered,
     /// The sender refused it, or can't be asked.
     Refused(String),
@@ -80,7 +80,7 @@ impl From<ApiError> for Undone {
 }
 
 impl Errand {
-    /// `schemes` are those of the subscribers, in order.
+    /// The action of a scenario's fault; `schemes` are those of its subscribers, in order.
     pub(super) fn new(scenario: &Scenario, plan: &FaultPlan, schemes: &[Scheme]) -> Self {
         let all = scenario.subscribers.iter().zip(schemes).enumerate();
         let whom =
@@ -180,7 +180,7 @@ impl Operator {
         }
     }
 
-    /// Its endpoint gets the secret too.
+    /// Gives a subscriber a new secret, and its endpoint too.
     async fn rotate(&self, whom: &Concerned, overlap: Duration) -> Result<(), Undone> {
         let secret = match self.api.rotate(&whom.name, overlap).await {
             Ok(secret) => secret.ok_or_else(|| "the sender does not say the new secret".to_owned()),

@@ -13,7 +13,7 @@ use super::live::Following;
 
 const PAUSE_NS: u64 = SECOND / 5;
 const LINE_NS: u64 = 5 * SECOND;
-/// A longer run is folded into them.
+/// The columns of a chart; a longer run is folded into them.
 const COLUMNS: usize = 40;
 
 pub(super) struct View {

@@ -142,7 +142,7 @@ impl<'a> Bench<'a> {
         self.request(delivery, &[self.signature(delivery)])
     }
 
-    /// Obeys `Retry-After`, within bounds.
+    /// Sends a request and records the exchange. Obeys `Retry-After`, within bounds.
     pub(super) async fn send(&self, label: &str, request: &Request, want: Want) -> Exchange {
         let feed = Feed::Whole(request.bytes());
         let (mut tries, most_seconds) = PATIENCE;

@@ -18,7 +18,7 @@ const BACKLOG_MAX: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(50);
 
 impl Bench<'_> {
-    /// An accepted delivery must appear in the list.
+    /// Tests the list: an accepted delivery must appear in it.
     pub(super) async fn try_effects(&self, accepted: &str) {
         let Some(target) = &self.settings.effects else { return };
         let works = match self.wait_for(target, accepted).await {
@@ -62,7 +62,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Waits until everything accepted earlier was processed.
+    /// How often a delivery was processed, once everything accepted earlier was.
     pub(super) async fn effects_of(&self, id: &str) -> Result<usize, String> {
         self.effects.borrow().as_ref().map_err(Clone::clone)?;
         let target = self.settings.effects.as_ref().ok_or("needs --effects-url")?;

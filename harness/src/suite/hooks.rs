@@ -92,7 +92,7 @@ impl Drop for Broken<'_> {
     }
 }
 
-/// Kills the command's group after the limit.
+/// Runs a command synchronously, and kills its group after the limit.
 fn run_unheard(command: &str, limit: Duration) {
     let mut shell = std::process::Command::new("sh");
     shell.process_group(0).arg("-c").arg(command).stdin(Stdio::null()).stdout(Stdio::null());
@@ -113,7 +113,7 @@ fn run_unheard(command: &str, limit: Duration) {
 mod tests {
     use super::*;
 
-    /// A killed process is gone or a zombie once the kernel has handled it.
+    /// Whether a process lives; a killed one is gone or a zombie once the kernel has handled it.
     fn lives(pid: &str) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))

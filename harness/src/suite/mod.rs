@@ -150,7 +150,7 @@ fn weigh(
     }
 }
 
-/// Such as `2026-01-31T12:00:00Z`.
+/// A moment in the form `2026-01-31T12:00:00Z`.
 fn moment(unix_seconds: i64) -> String {
     let (days, second) = (unix_seconds.div_euclid(86_400), unix_seconds.rem_euclid(86_400));
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);

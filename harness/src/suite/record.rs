@@ -18,7 +18,7 @@ const BODY_CURL_MAX: usize = 16_000;
 /// An exchange in a report.
 #[derive(Clone, Debug, Serialize)]
 pub struct Recorded {
-    /// Describes the request.
+    /// A short description of the request.
     pub label: String,
     /// The request, redacted.
     pub request: String,

@@ -99,7 +99,7 @@ impl Report {
         }
     }
 
-    /// Such an entry would hide the next failure.
+    /// Finds the expected failures that did not occur: such an entry would hide the next failure.
     pub fn find_stale(&mut self, settings: &Settings) {
         let stale = self.rows.iter().filter(|row| {
             settings.known.skip_reason(&row.id).is_some()

@@ -43,9 +43,9 @@ pub struct Settings {
 impl Settings {
     /// The default of `tolerance_seconds`.
     pub const TOLERANCE_SECONDS: i64 = 300;
-    /// Senders give up after 5 to 30 seconds.
+    /// The default of `timeout`. Senders give up after 5 to 30 seconds.
     pub const TIMEOUT: Duration = Duration::from_secs(15);
-    /// Patient servers allow a whole request so long.
+    /// The default of `slow_limit`, which patient servers allow a whole request.
     pub const SLOW_LIMIT: Duration = Duration::from_secs(60);
 
     /// The secrets that no report may contain.

@@ -2,7 +2,7 @@
 
 use crate::wire::exchange::Outcome;
 
-/// A date has 29.
+/// The most characters of a `Retry-After` that are shown; a date has 29.
 const RETRY_AFTER_SHOWN_MAX: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

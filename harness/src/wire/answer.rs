@@ -4,7 +4,7 @@ const HEADERS_MAX: usize = 128;
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// The rest of a longer body is not read.
 pub const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Interim answers (1xx) before the final one.
+/// The most interim answers (1xx) before the final one.
 const INTERIM_MAX: usize = 16;
 /// The whole answer, with the framing of small chunks.
 const BYTES_MAX: usize = 2 * BODY_BYTES_MAX;
@@ -14,11 +14,11 @@ const BYTES_MAX: usize = 2 * BODY_BYTES_MAX;
 pub struct Answer {
     /// Its status.
     pub status: u16,
-    /// Headers in their order and spelling.
+    /// Its headers, in their order and spelling.
     pub headers: Vec<(String, Vec<u8>)>,
-    /// The body, perhaps cut.
+    /// Its body, perhaps cut.
     pub body: Vec<u8>,
-    /// The connection may be reused.
+    /// Whether the connection may be reused.
     pub keeps_open: bool,
 }
 
@@ -37,18 +37,18 @@ impl Answer {
     }
 }
 
-/// How far an answer has come.
+/// The state of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// More bytes are needed.
     Partial,
-    /// Its length in bytes.
+    /// It is complete, and this many bytes long.
     Whole(Answer, usize),
     /// It is not HTTP.
     Malformed(String),
 }
 
-/// `ended`: no more will come.
+/// Parses the bytes of an answer so far. `ended`: no more will come.
 #[must_use]
 pub fn read(bytes: &[u8], ended: bool) -> Progress {
     let mut start = 0;
@@ -68,9 +68,9 @@ pub fn read(bytes: &[u8], ended: bool) -> Progress {
 }
 
 enum Next {
-    /// Its length in bytes; another answer follows.
+    /// An interim answer of this many bytes, before another one.
     Interim(usize),
-    /// As far as it has come.
+    /// The final answer, as far as it has come.
     Final(Progress),
 }
 
@@ -165,7 +165,7 @@ fn read_chunked(answer: Answer, bytes: &[u8], head: usize) -> Progress {
     }
 }
 
-/// With their final empty line.
+/// The length of the trailers, with their final empty line.
 fn trailers(bytes: &[u8]) -> Option<usize> {
     if bytes.starts_with(b"\r\n") {
         return Some(2);

@@ -16,7 +16,7 @@ pub fn unix_nanos() -> u128 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos()
 }
 
-/// Copies share its beginning.
+/// A stopwatch on the monotonic clock. Copies share its beginning.
 #[derive(Clone, Copy, Debug)]
 pub struct Watch(Instant);
 
@@ -33,14 +33,14 @@ impl Watch {
         self.0.elapsed()
     }
 
-    /// A moment for timers.
+    /// The moment this long after its start, for timers.
     #[must_use]
     pub fn moment(&self, after: Duration) -> tokio::time::Instant {
         tokio::time::Instant::from_std(self.0 + after)
     }
 }
 
-/// Only where time itself is tested.
+/// Waits, where time itself is tested.
 pub async fn pass(length: Duration) {
     tokio::time::sleep(length).await;
 }

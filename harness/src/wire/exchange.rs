@@ -39,7 +39,7 @@ pub enum Feed {
 pub enum Outcome {
     /// An answer.
     Answer(Answer),
-    /// Closed or reset before a whole answer.
+    /// The connection closed or was reset before a whole answer.
     Closed,
     /// Neither an answer nor an end in time.
     Silent,
@@ -72,14 +72,14 @@ pub async fn connect(target: &Target, addresses: &[SocketAddr]) -> std::io::Resu
     Ok(Box::new(TLS.connect(name, stream).await?))
 }
 
-/// Senders trust the public roots only.
+/// The public roots; other certificates are refused, as senders do.
 static TLS: LazyLock<TlsConnector> = LazyLock::new(|| {
     let roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
     TlsConnector::from(Arc::new(config))
 });
 
-/// `limit` bounds the wait for the answer.
+/// Sends on a connection of its own, and waits for the answer up to this limit.
 pub async fn exchange(target: &Target, addresses: &[SocketAddr], feed: &Feed, limit: Duration) -> Exchange {
     let watch = Watch::start();
     let until = watch.moment(limit);

@@ -55,7 +55,7 @@ fn real(text: &str, thousandths: u64, slo: &Slo, folder: &Path) -> u64 {
     figure(&trace, slo.measure, began + lasts)
 }
 
-/// An undelivered event takes for ever.
+/// The endpoint's observations in the plan's terms: an undelivered event takes for ever.
 fn figure(trace: &Trace, measure: Measure, traffic_end: u64) -> u64 {
     let arrivals: BTreeMap<u64, u64> =
         trace.arrivals.iter().filter_map(|one| Some((one.n, one.token?))).collect();

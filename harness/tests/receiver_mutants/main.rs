@@ -28,7 +28,7 @@ pub(crate) const RETIRED: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 
 const AT_ONCE: usize = 4;
 
-/// Strict, with every probe.
+/// Judges a receiver with a flaw, or the correct one, strictly and with every probe.
 fn judged(flaw: Option<Flaw>) -> Report {
     judged_by(flaw, Selection::default(), true)
 }

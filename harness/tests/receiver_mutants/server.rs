@@ -428,7 +428,8 @@ fn payload(bytes: &[u8]) -> usize {
     bytes.len() / 8
 }
 
-/// Half a minute at least: event times are whole seconds, so a repeat must not look older by chance.
+/// Whether a time is at least half a minute before another. Event times are whole seconds, so a repeat must not look
+/// older by chance.
 fn is_older(moment: &str, newest: &str) -> bool {
     let second_of_day = |moment: &str| {
         let mut parts = moment.get(11..19)?.split(':').map(|part| part.parse::<u32>().ok());

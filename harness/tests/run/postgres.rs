@@ -110,7 +110,7 @@ fn accepted(trace: &Trace) -> impl Iterator<Item = (u64, u64, u64)> {
     trace.accepted.iter().map(move |one| (one.token, offered(one.token), one.t))
 }
 
-/// One partition of the emitters' node.
+/// A run with one partition of the emitters' node; its checks must hold.
 fn parted(test: &str, fault: &str) -> Option<Trace> {
     server(test)?;
     let place = tempfile::tempdir().unwrap();

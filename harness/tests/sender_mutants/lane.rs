@@ -197,7 +197,7 @@ impl Lane {
         self.queue.values().map(|one| one.events).sum()
     }
 
-    /// Earlier attempts still count.
+    /// Applies another limit. Earlier attempts still count.
     pub(crate) fn change(&mut self, limit: &Value, now: u64) {
         self.limiter.change(limit, now);
     }
@@ -232,7 +232,7 @@ impl Lane {
         self.rest.until = self.rest.until.max(until);
     }
 
-    /// An older delivery of its key has not ended its first attempt.
+    /// Whether an older delivery of its key has not ended its first attempt.
     fn is_behind(&self, one: &Delivery) -> bool {
         let older = self.queue.range(..one.n).map(|(_, older)| older);
         self.keeps.order && older.into_iter().any(|older| older.key == one.key && older.attempts == 0)
@@ -293,7 +293,7 @@ impl Lane {
         self.limiter.end(now, bug);
     }
 
-    /// Returns whether it was the last.
+    /// Records a failed attempt; returns whether it was the last.
     pub(crate) fn failed(&mut self, n: u64, now: u64, outcome: &Outcome, luck: f64, bug: &Bug) -> bool {
         let Some(one) = self.queue.get_mut(&n) else { return false };
         one.open = false;

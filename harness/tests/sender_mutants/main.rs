@@ -17,7 +17,7 @@ mod sender;
 mod serve;
 mod strangers;
 
-/// As a test it does nothing.
+/// The sender, if the harness starts it. As a test it does nothing.
 #[test]
 fn the_sender_itself() {
     let Ok(port) = std::env::var("SENDER_PORT") else { return };

@@ -127,7 +127,7 @@ impl Sender {
         }
     }
 
-    /// A stopped process may learn only here that it lost its work.
+    /// Whether this process still owns its work. A stopped process may learn only here that it does not.
     pub(crate) fn is_its_own(&self) -> bool {
         let is_held = || self.tenure.lease.as_ref().is_none_or(|lease| lease.is_held());
         self.bug.is(IGNORES_ITS_LEASE) || (!self.tenure.given_up.get() && is_held())
@@ -180,7 +180,7 @@ impl Sender {
         self.changed.notify_waiters();
     }
 
-    /// A sender that ignores the obstacle dies of it.
+    /// Whether events can be accepted now. A sender that ignores the obstacle dies of it.
     pub(crate) fn is_able(&self) -> bool {
         let trouble = self.journal.borrow_mut().trouble();
         let dies = match trouble {

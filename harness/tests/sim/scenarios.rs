@@ -6,7 +6,7 @@ use hookproof_simulator::sim::{Keep, judged, simulate, skipped};
 
 use crate::{options, read, scenario, shipped};
 
-/// `hookproof sim scenarios/` runs them.
+/// Too long for the test command; `hookproof sim scenarios/` runs them.
 const LONG: [&str; 7] = [
     "day-at-scale",
     "eurovision",

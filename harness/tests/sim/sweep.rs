@@ -54,7 +54,7 @@ fn a_lane_that_gives_way_is_not_blamed_for_its_jitter() {
     assert!(found.is_none(), "{found:?}");
 }
 
-/// Otherwise the sweep is blind.
+/// Each of these seeds must raise the alarm; otherwise the sweep is blind.
 #[test]
 fn the_alarm_works() {
     let scenario = read(&reduced());

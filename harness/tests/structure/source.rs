@@ -70,7 +70,7 @@ impl Source {
 }
 
 impl Name {
-    /// Compares whole identifiers.
+    /// Whether the name ends in `path` (such as `std::time`), in whole identifiers.
     pub(crate) fn ends_with(&self, path: &str) -> bool {
         let wanted: Vec<&str> = path.split("::").collect();
         self.segments.len() >= wanted.len() && self.segments[self.segments.len() - wanted.len()..] == wanted

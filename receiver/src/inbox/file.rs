@@ -160,7 +160,7 @@ fn identity(path: &Path) -> std::io::Result<Identity> {
     return Ok(drop(found));
 }
 
-/// Commits never wait for each other.
+/// The only connection that writes, so that commits never wait for each other.
 pub(super) fn writer(path: &Path, durability: Durability) -> Result<Connection, OpenError> {
     let failed = OpenError::sql(path);
     drop(private().open(path).map_err(OpenError::io(path))?);
@@ -190,7 +190,7 @@ pub(super) fn writer(path: &Path, durability: Durability) -> Result<Connection, 
     Ok(sql)
 }
 
-/// Tests whether writing works.
+/// Rewrites the present version, to test whether writing works.
 pub(super) fn write_nothing_new(sql: &Connection) -> rusqlite::Result<()> {
     sql.execute_batch(&format!("PRAGMA user_version = {VERSION};"))
 }
@@ -222,7 +222,7 @@ fn recognise(sql: &Connection, path: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// Bodies may be personal.
+/// Options for files that only their owner can read, because bodies may be personal.
 fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);

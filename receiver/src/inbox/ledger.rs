@@ -440,7 +440,7 @@ mod tests {
         histories(Bug::None, 100).unwrap();
     }
 
-    /// The index lacks their ids.
+    /// Their ids are not in the index yet.
     #[test]
     fn rows_that_cannot_be_read_any_more_do_not_stop_what_comes() {
         let folder = tempfile::tempdir().unwrap();

@@ -150,7 +150,7 @@ struct Threads {
 }
 
 impl Inbox {
-    /// Continues with the file's backlog.
+    /// Opens the file, and continues with its backlog.
     ///
     /// # Errors
     /// When the file cannot be opened, is not an inbox, or belongs to another process.
@@ -189,8 +189,8 @@ impl Inbox {
         Effects::open(&self.path)
     }
 
-    /// It is open, and the latest commit succeeded. After a failure, this starts another commit, to detect a
-    /// recovery.
+    /// Whether it accepts arrivals: it is open, and the latest commit succeeded. After a failure, this starts
+    /// another commit, to detect a recovery.
     #[must_use]
     pub fn is_open(&self) -> bool {
         if self.queue.is_closed() {

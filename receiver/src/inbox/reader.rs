@@ -102,7 +102,7 @@ fn first_received(sql: &Connection, max: u32, bytes: usize) -> rusqlite::Result<
     Ok(due)
 }
 
-/// An unreadable row must not block the others.
+/// Each read separately, so that an unreadable one does not block the others.
 fn one_by_one(sql: &Connection, now: Millis, max: u32, bytes: usize) -> rusqlite::Result<Vec<Due>> {
     // An untried delivery has been due since it arrived.
     let due = "SELECT seq, is_failed FROM (

@@ -22,11 +22,11 @@ use crate::clock::{Clock, Millis};
 /// Deliveries in one batch and commit, and bytes of bodies that end it.
 const TAKEN_MAX: u32 = 512;
 const TAKEN_BYTES: usize = 8 << 20;
-/// A process that dies earlier repeats the work.
+/// Results are recorded after this much work. If the process dies earlier, the work is repeated.
 const NOTED_AFTER: Duration = Duration::from_millis(100);
-/// Clocks may be set.
+/// The longest wait between reads, because clocks may be set.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
-/// Deliveries that can neither be read nor given up.
+/// How long and how many deliveries are skipped that can neither be read nor given up.
 const LEFT_ALONE_FOR: Duration = Duration::from_secs(60);
 const LEFT_ALONE_MAX: usize = 1_024;
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
@@ -171,7 +171,7 @@ impl Worker {
         Ok(due)
     }
 
-    /// The row may not be writable either.
+    /// Uses a commit of its own, because the row may not be writable either.
     fn set_aside(&mut self, row: Unreadable, now: Millis) {
         let seq = row.seq;
         error!(seq, id = row.id, why = row.why, "a delivery can't be read");

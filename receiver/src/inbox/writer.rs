@@ -35,7 +35,7 @@ fn run(mut ledger: Ledger, queue: &Queue, (clock, wake, writes): (&Clock, &Bell,
     }
 }
 
-/// However the writer ends.
+/// Ends the waits of all callers, however the writer ends.
 struct Ended<'a>(&'a Queue);
 
 impl Drop for Ended<'_> {

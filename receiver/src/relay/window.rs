@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use crate::clock::Millis;
 
-/// Failed ids are forgotten at once.
+/// Recently forwarded ids, and those under way; failed ones are forgotten at once.
 #[derive(Debug)]
 pub(super) struct Window {
     length: Duration,
@@ -45,7 +45,7 @@ impl Window {
         Self { length, seen: Mutex::new(seen) }
     }
 
-    /// Forgets the oldest ids beyond the bound.
+    /// Changes the bound. Beyond it, the oldest ids are forgotten.
     pub(super) fn resize(&self, remembered_max: usize) {
         let mut seen = self.lock();
         seen.remembered_max = remembered_max;

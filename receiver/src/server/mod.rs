@@ -29,7 +29,7 @@ use crate::answer::{closing, method_not_allowed, text};
 use open::{Answer, Open};
 use stall::Stall;
 
-/// File descriptors may be short.
+/// The pause after a failed accept, most likely for lack of file descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 const BIND_AGAIN: Duration = Duration::from_millis(20);
 const HEADERS_MAX: usize = 100;

@@ -20,7 +20,7 @@ pub(super) struct Open {
 
 #[derive(Default)]
 struct State {
-    /// Until the last byte of their answer.
+    /// Requests from their head to the last byte of their answer.
     under_way: AtomicU32,
     is_told: AtomicBool,
     close: Notify,

@@ -26,7 +26,7 @@ impl Shelf {
         Options { retry, ..Options::new(self.folder.path().join("inbox.db")) }
     }
 
-    /// Each reading advances it by a millisecond.
+    /// The clock advances by a millisecond at each reading, so that delays pass.
     fn clock(&self) -> Clock {
         let time = Arc::clone(&self.time);
         Clock::new(move || Millis(time.fetch_add(1, Ordering::Relaxed)))

@@ -338,7 +338,7 @@ fn the_example_is_good() {
     assert_eq!(unknown.status, 404);
 }
 
-/// A failed test ends too.
+/// Ends the load when dropped, so that a failed test ends too.
 struct Ending<'a>(&'a AtomicBool);
 
 impl Drop for Ending<'_> {

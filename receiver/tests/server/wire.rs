@@ -31,7 +31,7 @@ fn try_connect(address: SocketAddr) -> Option<TcpStream> {
     Some(stream)
 }
 
-/// `None` without an answer.
+/// Reads until the connection ends; `None` without an answer.
 pub(crate) fn answer(mut stream: TcpStream) -> Option<Answer> {
     let mut bytes = Vec::new();
     let _ = stream.read_to_end(&mut bytes);

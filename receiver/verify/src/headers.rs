@@ -24,7 +24,7 @@ impl<N: AsRef<str>, V: AsRef<[u8]>> Headers for [(N, V)] {
     }
 }
 
-/// Visible ASCII, with inner spaces. Refuses repeated headers.
+/// The value of a required header as text: visible ASCII, with inner spaces. Refuses repeated headers.
 pub(super) fn only<'a, H: Headers + ?Sized>(
     headers: &'a H,
     name: &'static str,
@@ -48,7 +48,7 @@ pub(super) fn id<'a, H: Headers + ?Sized>(headers: &'a H, name: &'static str) ->
     if is_id(id) { Ok(id) } else { Err(Rejection::Id { name }) }
 }
 
-/// An id is short, visible, without blanks.
+/// Whether a text may be an id: short, visible, without blanks.
 pub(super) fn is_id(text: &str) -> bool {
     (1..=ID_BYTES_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }

@@ -12,7 +12,7 @@ use super::signature::{Mac, decode_base64};
 
 const SECRET_PREFIX: &str = "whsec_";
 const PUBLIC_PREFIX: &str = "whpk_";
-/// An Ed25519 public key, and its base64.
+/// The length of an Ed25519 public key, and of its base64.
 const PUBLIC_BYTES: usize = 32;
 const PUBLIC_WRITTEN: usize = 44;
 

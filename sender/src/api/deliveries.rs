@@ -87,7 +87,7 @@ impl Names {
         Ok(Self { roster: app.sender().roster(), ids: app.delivery_ids().await? })
     }
 
-    /// The delivery need not exist.
+    /// Decodes an id. Does not check that the delivery exists.
     pub(super) fn find(&self, id: &str) -> Option<DeliveryId> {
         let found = self.ids.find(&id.parse::<PublicId>().ok()?)?;
         // The store uses signed numbers.

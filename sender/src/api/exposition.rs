@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use tokio::sync::mpsc;
 
-/// One piece waits while one is being written.
+/// At most two pieces are in memory: one that waits and one being written.
 const PIECE_BYTES: usize = 64 << 10;
 /// Room for one more sample.
 const SAMPLE_BYTES: usize = 1 << 10;

@@ -39,7 +39,7 @@ pub(super) async fn gate(State(app): State<App>, request: Request, next: Next) -
     }
 }
 
-/// A refused body is not read.
+/// Judges the head alone, so that a refused body is not read.
 fn admit(app: &App, request: &Request) -> Result<(), Problem> {
     let authority = authority(request)?;
     match &app.config().token {
@@ -80,7 +80,7 @@ fn authority(request: &Request) -> Result<Option<Authority>, Problem> {
     if is_plain { Ok(Some(authority)) } else { Err(bad("a host that is none")) }
 }
 
-/// Bodies are not decoded.
+/// Refuses encodings, because bodies are not decoded.
 fn refuse_codings(headers: &HeaderMap) -> Result<(), Problem> {
     let is_only = |name, coding: &[u8]| {
         headers.get_all(name).iter().all(|found| found.as_bytes().eq_ignore_ascii_case(coding))
@@ -141,7 +141,7 @@ fn refuse_web_pages(host: Option<&Authority>, headers: &HeaderMap) -> Result<(),
 pub struct Token([u8; 32]);
 
 impl Token {
-    /// A shorter token could be guessed.
+    /// The fewest bytes; a shorter token could be guessed.
     pub const BYTES_MIN: usize = 16;
     /// The most bytes.
     pub const BYTES_MAX: usize = 1_024;
@@ -156,7 +156,7 @@ impl Token {
         }
     }
 
-    /// Digests are compared in constant time.
+    /// Compares digests in constant time.
     #[must_use]
     pub fn is(&self, shown: &[u8]) -> bool {
         let shown: [u8; 32] = Sha256::digest(shown).into();

@@ -141,7 +141,7 @@ fn cut(error: &(dyn std::error::Error + Send + Sync + 'static), max: usize) -> P
     Problem::bad_request("body_cut", "the body ended before it was complete")
 }
 
-/// Requests beyond it must retry.
+/// For events being read or recorded. Requests beyond it must retry.
 #[derive(Debug)]
 pub(super) struct Room(Arc<Semaphore>);
 

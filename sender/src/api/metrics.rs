@@ -43,7 +43,7 @@ const LATENCY_BOUNDS: [(&str, u64); 14] = [
     ("30", 30_000),
 ];
 
-/// First those that [need attention](Need).
+/// Lanes shown by default: first those that [need attention](Need).
 const LANES_MAX: usize = 100;
 
 /// `GET /metrics`
@@ -74,7 +74,7 @@ pub(super) async fn metrics(State(app): State<App>, uri: Uri) -> Result<Response
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Need {
     BreakerOpen,
-    /// It answered 410.
+    /// Its endpoint answered 410.
     Disabled,
     /// Its oldest delivery has been due for a minute.
     Behind,
@@ -184,7 +184,7 @@ struct Figures {
     lengths: Vec<(LaneId, [Lengths; LENGTHS.len()])>,
 }
 
-/// Several times smaller than a histogram.
+/// The exported part, several times smaller than a histogram.
 #[derive(Clone, Copy, Default)]
 struct Lengths {
     within: [u64; LATENCY_BOUNDS.len()],

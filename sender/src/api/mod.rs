@@ -50,7 +50,7 @@ pub struct Config {
     pub regions: RegionSecrets,
     /// The required token, if any.
     pub token: Option<Token>,
-    /// Includes the body.
+    /// The time limit of a request, its body included.
     pub request_time_max: Duration,
 }
 

@@ -27,13 +27,13 @@ use super::connection::State;
 const CONNECTIONS_MAX: usize = 1_024;
 const HEAD_BYTES_MAX: usize = 32 << 10;
 const HEADERS_MAX: usize = 64;
-/// Limits a head, and rest between two requests.
+/// The time limit of a head, and of rest between two requests.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
 /// An answer is given up after so many checks without progress.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOKS_MAX: u32 = 30;
 const LOOKS_MAX_AT_STOP: u32 = 2;
-/// File descriptors may be short.
+/// The pause after a failed accept, most likely for lack of file descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 #[derive(Debug, thiserror::Error)]
@@ -142,7 +142,7 @@ async fn answer_all(
     timeout(within, stopping.closed()).await.is_ok()
 }
 
-/// Accepts no further request once told to close.
+/// Once told to close, or when the server stops, it accepts no further request.
 async fn answer_one(
     connection: impl GracefulConnection<Error = hyper::Error>,
     state: &State,

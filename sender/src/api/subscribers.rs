@@ -26,7 +26,7 @@ use crate::store::{Refusal, Reply};
 use crate::subscriber::{Agreement, SettingsText};
 
 const CHANGES_MAX: u32 = 8;
-/// This process applies a change within milliseconds, unless the store is locked.
+/// How long an answer waits for this process to apply a change: milliseconds, unless the store is locked.
 const KNOWN_WITHIN: Duration = Duration::from_secs(5);
 
 /// Less than a request's time limit.
@@ -278,7 +278,7 @@ async fn carry_out(app: &App, command: Command, doing: &'static str) -> Result<(
     }
 }
 
-/// Later requests see all changes so far.
+/// Waits until this process applies all changes so far, so that later requests see them.
 async fn wait_until_known(app: &App) -> Result<(), Problem> {
     let glance = app.sender().read(|reader| reader.glance()).await??;
     let known = app.sender().wait_for_roster_after(glance.roster.saturating_sub(1));

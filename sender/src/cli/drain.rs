@@ -122,7 +122,7 @@ async fn idle(sender: &Sender, until: StoreTime, others: &Arc<Others>) -> Result
     }
 }
 
-/// Ignores subscribers with another living owner.
+/// Whether a delivery is due before `until` for a subscriber without another living owner.
 fn has_work(
     reader: &dyn Reader,
     until: StoreTime,

@@ -13,7 +13,7 @@ use super::session::{WriteSession, with_session};
 use crate::event::{Limits, Offer, Refusal};
 use crate::runtime::{Accepted, EmitError};
 
-/// Also bounds the reading ahead.
+/// Events in one batch, which also bounds the reading ahead.
 const BATCH_EVENTS: usize = 1_000;
 const BATCH_BYTES: usize = 4 << 20;
 

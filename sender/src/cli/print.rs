@@ -115,7 +115,7 @@ impl Table {
     }
 }
 
-/// Strangers choose names and errors.
+/// Replaces control characters, because strangers choose names and errors.
 fn fit(text: &str) -> String {
     if text.is_empty() {
         return "-".to_owned();

@@ -25,7 +25,7 @@ const EXIT_INTERRUPTED: u8 = 130;
 /// The next start repeats cut-off attempts.
 const EXIT_CUT_OFF: u8 = 1;
 
-/// Opening itself also waits.
+/// The pause before the database is opened again. Opening itself also waits.
 const OPEN_AGAIN: Duration = Duration::from_millis(500);
 
 #[derive(Args, Debug)]

@@ -33,7 +33,7 @@ impl FromStr for Setting {
     }
 }
 
-/// `limit.rate=10/s` needs no quotes.
+/// Parses JSON if the value looks like it, and else text: `limit.rate=10/s` needs no quotes.
 fn read(key: &str, text: &str) -> Result<Value, String> {
     if key == "name" || key == "url" {
         return Ok(Value::String(text.to_owned()));

@@ -9,7 +9,7 @@ const FILE_SIZE: i32 = 31;
 #[cfg(not(any(target_arch = "mips", target_arch = "mips64")))]
 const FILE_SIZE: i32 = 25;
 
-/// Needs a tokio runtime.
+/// From now on, a write beyond the limit only fails. Call it within a tokio runtime.
 pub(super) fn outlive_file_size_limit() -> Result<(), Failure> {
     // Tokio keeps the handler when the stream is dropped.
     listen(SignalKind::from_raw(FILE_SIZE)).map(drop)

@@ -75,7 +75,7 @@ struct Found {
     overdue: Nanos,
     measured: Measured,
     slow: Vec<String>,
-    /// Breakers of all nodes, from checkpoints.
+    /// Those of all nodes, from checkpoints.
     breakers: Vec<OpenBreaker>,
     roster: Arc<Roster>,
     now: StoreTime,

@@ -33,7 +33,7 @@ impl Coalescing {
     pub const RULES_MAX: usize = 16;
     pub const WINDOW_MAX: Nanos = Nanos::HOUR;
 
-    /// `None` without a key or a matching rule.
+    /// The slot in which the event replaces others, and the window. `None` without a key or a matching rule.
     #[must_use]
     pub fn slot(&self, event_type: &EventType, key: Option<&EventKey>) -> Option<(CoalescingKey, Nanos)> {
         let key = key?;

@@ -122,7 +122,7 @@ impl<'a> Json<'a> {
         Elements::of(self)
     }
 
-    /// Other parsers refuse or replace lone surrogates.
+    /// Where the first lone surrogate escape begins. Other parsers refuse or replace it.
     #[must_use]
     pub fn lone_surrogate(self) -> Option<usize> {
         lone_surrogate(self.0)

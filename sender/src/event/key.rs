@@ -7,7 +7,7 @@ use crate::excerpt::is_hidden;
 
 text_form!(EventKey, "an event key as text");
 
-/// Stored, and never sent in a header.
+/// Readable text, stored and never sent in a header.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventKey(Box<str>);
 

@@ -15,7 +15,7 @@ use crate::excerpt::Excerpt;
 #[cfg(test)]
 mod tests;
 
-/// `{"type": "video.trending", "key": "v1", "data": {…}}`.
+/// One checked event: `{"type": "video.trending", "key": "v1", "data": {…}}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer<'a> {
     /// Equal ids mean the same event.
@@ -135,7 +135,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Line numbers count from 1.
+    /// Each event with its line number, from 1.
     pub fn offers(self) -> impl Iterator<Item = (usize, Result<Offer<'a>, Refusal>)> {
         self.lines().map(move |(number, line)| (number, Offer::parse(line, &self.limits)))
     }

@@ -51,7 +51,7 @@ impl Shaping {
         Self { root: Node::everything(), pseudonyms: None, id: ShapeId::VERBATIM }
     }
 
-    /// Rules that need pseudonyms are refused without them.
+    /// Pseudonyms belong to one region and one subscriber; rules that need them are refused without.
     pub fn new(rules: &ShapingRules, pseudonyms: Option<Pseudonyms>) -> Result<Self, ShapingError> {
         let root = rules.compile()?;
         if root.lets_everything_through() {
@@ -368,7 +368,7 @@ impl Node {
         self.kept && self.replaced.is_none() && self.fields.is_empty()
     }
 
-    /// A container's existence is always allowed.
+    /// Whether any part of such a value is allowed. A container's existence always is.
     fn lets_through(&self, kind: JsonKind) -> bool {
         self.kept || self.replaced.is_some() || matches!(kind, JsonKind::Object | JsonKind::Array)
     }
@@ -422,7 +422,7 @@ impl Node {
         self.fields.retain(|_, field| !(kept && field.lets_everything_through()));
     }
 
-    /// Unambiguous: it includes each name's length.
+    /// Unambiguous, since it includes each name's length.
     fn describe(&self, tell: &mut impl FnMut(&[u8])) {
         let mut text = |text: &str| {
             tell(&text.len().to_be_bytes());

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::engine::time::Date;
 use crate::engine::time::StoreTime;
 
-/// 24 characters, which sort as text.
+/// Exactly 24 characters, so that it sorts as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timestamp(pub StoreTime);
 

@@ -31,7 +31,7 @@ pub enum Range {
     Broadcast,
     /// For examples in documents.
     Documentation,
-    /// Not in public use.
+    /// Any other range that is not in public use.
     Reserved,
 }
 
@@ -47,7 +47,8 @@ impl Range {
         }
     }
 
-    /// Not the local link: endpoints have no permanent addresses there, and clouds place metadata services there.
+    /// Whether allowing private targets allows this range. Not the local link: endpoints have no permanent
+    /// addresses there, and clouds place metadata services there, of which the table knows only some.
     #[must_use]
     pub const fn is_private(self) -> bool {
         match self {

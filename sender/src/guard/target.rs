@@ -38,7 +38,7 @@ impl Target {
         Ok(target)
     }
 
-    /// Checks neither the length nor the guard.
+    /// Does not check the length, nor whether the guard allows it today.
     pub fn stored(text: &str) -> Result<Self, TargetError> {
         // The URL parser would silently drop some of these.
         if let Some(at) = text.find(|letter: char| letter.is_whitespace() || letter.is_control()) {

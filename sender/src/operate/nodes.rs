@@ -76,7 +76,7 @@ pub(crate) enum WhichNode {
     Several(usize),
 }
 
-/// `now` is the store's time.
+/// Finds a living node by its name or id. `now` is the store's time.
 pub(crate) fn find(nodes: &Nodes, whom: &str, now: StoreTime) -> Result<OwnerId, WhichNode> {
     let is_meant = |node: &&Node| *node.announced.name == *whom || node_id(node.owner) == whom;
     let found: Vec<&Node> = nodes.living(now).filter(is_meant).collect();

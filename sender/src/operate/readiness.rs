@@ -19,11 +19,11 @@ use crate::store::log_size::{LogSize, why_long};
 use crate::store::read::Checkpoint;
 use crate::store::thread::Health;
 
-/// A response takes microseconds.
+/// The time limit for a part to respond, which takes microseconds.
 const ALIVE_WITHIN: Duration = Duration::from_secs(2);
-/// Polls come every few milliseconds.
+/// The longest time since the last poll, which comes every few milliseconds.
 const READ_WITHIN: Nanos = Nanos::from_secs(5);
-/// A lasting fault fails again within this time.
+/// How long a failed request counts. A fault that lasts fails again within this time.
 const GIVEN_UP_FOR: Nanos = Nanos::MINUTE;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,7 +99,7 @@ fn of_the_reader(last: &LastLook, now: StoreTime) -> Option<Unready> {
     Some(Unready::new("store", detail))
 }
 
-/// Blocked lanes mostly share a cause.
+/// Reports the first blocked lane, since they mostly share a cause.
 fn of_the_lanes(stuck: &[Stuck]) -> Option<Unready> {
     let first = stuck.first()?;
     let (count, lane, why) = (stuck.len(), first.lane.0, &first.why);

@@ -9,7 +9,7 @@ use crate::engine::Nanos;
 use crate::store::latency::Percentiles;
 
 pub(crate) const EXACT_MAX: usize = 100_000;
-/// Three significant digits.
+/// The error of histogram percentiles, per thousand: three significant digits.
 pub(crate) const TOO_HIGH_PERMILLE: u64 = 1;
 const DIGITS: u8 = 3;
 

@@ -10,14 +10,14 @@ use crate::store::StoreError;
 use crate::store::lane::{Counts, Limits};
 use crate::store::read::Reader;
 
-/// Other commands run between two commits.
+/// Deliveries in one commit. Other commands run between two of them.
 pub(crate) const STEP_ROWS: u32 = 500;
 
-/// Deliveries and events go on meanwhile.
+/// The effect as of now; deliveries and events go on meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) waiting: u64,
-    /// Claimed by this process, and still sent.
+    /// Those that this process has claimed, which are still sent.
     pub(crate) claimed: u64,
     pub(crate) would_shed: u64,
     /// Deleted, because the number of dead letters is bounded.

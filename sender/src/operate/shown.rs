@@ -87,7 +87,7 @@ pub(crate) fn count_nodes(nodes: &Nodes, now: StoreTime) -> [usize; 2] {
     [living.clone().count(), living.filter(|node| node.announced.draining).count()]
 }
 
-/// Several nodes may share a name.
+/// The unique id of a node, because several may share a name.
 pub(crate) fn node_id(owner: OwnerId) -> String {
     format!("{:016x}", owner.0)
 }
@@ -111,7 +111,7 @@ pub(crate) fn clock(now: StoreTime, wall: StoreTime, fault: Option<Fault>) -> Va
     })
 }
 
-/// Null without measurements.
+/// Sets fields of `value` from a day's measurements; null without any.
 pub(crate) fn measured(value: &mut Value, measured: Option<&Measured>) {
     let shown = |histogram: fn(&Measured) -> &Histogram| {
         let found = measured.map(histogram).and_then(Histogram::percentiles);
@@ -145,7 +145,7 @@ pub(crate) fn broken(roster: &Roster) -> Value {
     first.collect()
 }
 
-/// Defaults included, without secrets.
+/// A subscriber with all settings in effect, defaults included, and without secrets.
 pub(crate) fn subscriber(subscriber: &read::Subscriber, fault: Option<String>) -> Value {
     let settings = SettingsText::from_json(&subscriber.settings);
     let mut whole = settings.map_or_else(|_| json!({}), |settings| settings.in_effect());
@@ -183,7 +183,7 @@ impl Limit {
         caps.fold(bucket, u64::min)
     }
 
-    /// Rounded up. Attempts beyond it use saved burst.
+    /// The rate for one second, rounded up. Attempts beyond it use saved burst.
     pub(crate) fn rate_per_second(&self) -> u64 {
         let earned = u128::from(self.count) * u128::from(Nanos::SECOND.0);
         u64::try_from(earned.div_ceil(u128::from(self.per.0.max(1)))).unwrap_or(u64::MAX)

@@ -18,7 +18,7 @@ use crate::store::reply::{Emitted, Placed};
 use crate::store::{Refusal, Reply, StoreError};
 
 const LOOK_EVERY: Duration = Duration::from_millis(25);
-/// Subscribers may change meanwhile.
+/// Retries of the match when subscribers changed meanwhile.
 const MATCHES_MAX: u32 = 5;
 
 pub(crate) const DATA: &str = "{\"test\":true}";
@@ -56,7 +56,7 @@ impl From<StoreError> for TrialError {
 }
 
 impl Trial<'_> {
-    /// It is sent in its turn.
+    /// Records the event for this subscriber only. It is sent in its turn.
     pub(crate) async fn record(&self, sender: &Sender) -> Result<DeliveryId, TrialError> {
         let limits = *sender.limits();
         let id = PublicId::new(Kind::Event, wall(), random());
@@ -97,7 +97,7 @@ impl Trial<'_> {
 }
 
 impl Tried {
-    /// Waits for the first attempt, up to `longest`.
+    /// The delivery after its first attempt, or after `longest`.
     pub(crate) async fn within(
         longest: Duration,
         sender: &Sender,
@@ -126,7 +126,7 @@ impl Tried {
     }
 }
 
-/// Does not coalesce it.
+/// Keeps the target of one lane, and does not coalesce it.
 fn only_for(lane: LaneId, emit: Emit) -> Option<Emit> {
     let target = emit.targets.into_iter().find(|target| target.lane == lane)?;
     let body = emit.bodies.into_iter().nth(target.body)?;

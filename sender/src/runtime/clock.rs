@@ -57,13 +57,13 @@ impl Clock {
         Some(wall().since(self.now())).filter(|behind| *behind > Nanos::MINUTE)
     }
 
-    /// `at` is not before this clock began.
+    /// The machine's time at `at`, which is not before this clock began.
     #[must_use]
     pub fn boot_time(&self, at: StoreTime) -> BootTime {
         self.began.after(at.since(self.base))
     }
 
-    /// Never less.
+    /// Waits until the steady time is `at`, never less.
     pub async fn reached(&self, at: StoreTime) {
         loop {
             let left = at.since(self.now());
@@ -81,7 +81,7 @@ pub fn wall() -> StoreTime {
     StoreTime(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// The only source of randomness.
+/// Unpredictable bytes. The only source of randomness.
 ///
 /// # Panics
 /// When the operating system has none.
@@ -120,7 +120,7 @@ pub fn unique<const BYTES: usize>() -> [u8; BYTES] {
 /// Beyond this difference from the wall clock, an operator must act.
 pub const FAR_OFF: Nanos = Nanos::HOUR;
 
-/// Logs the clock's faults.
+/// Starts the clock, and logs its faults.
 pub(super) fn begin(
     store: &mut dyn Store,
     liveness: &dyn Liveness,
@@ -149,7 +149,7 @@ pub(super) fn begin(
     Ok(clock)
 }
 
-/// Bounds how far the time is set back.
+/// Starts the clock without logging. Bounds how far the time is set back.
 pub(crate) fn begin_within(
     back_max: Nanos,
     store: &mut dyn Store,

@@ -30,9 +30,9 @@ const MATCHES_MAX: u32 = 8;
 pub struct Accepted {
     pub id: Arc<str>,
     pub deliveries: usize,
-    /// Subscribers that already had the event.
+    /// How many subscribers already had the event.
     pub duplicates: usize,
-    /// They make room; perhaps this event's own.
+    /// Deliveries that became dead letters to make room, perhaps this event's own.
     pub shed: u64,
     /// These have no room, or too long a body. Emitting the same id again reaches only these.
     pub refused: RefusedList,
@@ -43,7 +43,7 @@ pub struct Accepted {
 pub enum EmitError {
     #[error(transparent)]
     Offer(#[from] BadOffer),
-    /// The full subscribers refuse. Retry later.
+    /// Subscribers with a policy to refuse are full. Retry later.
     #[error("{} subscribers cannot take the event now: {}", .0.count(), .0.listed().first().map_or("full", Refused::as_str))]
     Full(RefusedList),
     /// It exceeds the queues, or becomes too long by the shapes.
@@ -60,7 +60,7 @@ pub enum EmitError {
         /// Its fault.
         fault: Box<str>,
     },
-    /// Retry later.
+    /// The store's queue is full. Retry later.
     #[error("more is being emitted than can be written; try again a little later")]
     Busy,
     #[error("the event could not be recorded: {0}")]
@@ -122,7 +122,8 @@ impl Emitter {
         let _ = self.roster.subscribe().wait_for(|roster| roster.version() > version).await;
     }
 
-    /// Ids are consecutive, so counting suffices.
+    /// Whether this process recorded all deliveries after `seen` up to `last`. Ids are consecutive, so
+    /// counting suffices.
     pub(super) fn recorded_all_between(&self, seen: DeliveryId, last: DeliveryId) -> bool {
         let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
         let ours = recorded.iter().filter(|id| seen < **id && **id <= last).count();
@@ -131,7 +132,7 @@ impl Emitter {
         u64::try_from(ours).ok() == last.0.checked_sub(seen.0)
     }
 
-    /// Answers in order, each once it is durable.
+    /// Records events. Answers in order, each once it is durable.
     pub(super) async fn emit(self: &Arc<Self>, offers: &[Offer<'_>]) -> Vec<Result<Accepted, EmitError>> {
         let mut answers = Answers::new(offers.len());
         let mut open: Vec<usize> = (0..offers.len()).collect();
@@ -316,7 +317,7 @@ impl Known {
     }
 }
 
-/// The subscribers of these events changed.
+/// Events to match again, because their subscribers changed.
 #[derive(Default)]
 struct Stale {
     places: Vec<usize>,
@@ -412,7 +413,7 @@ struct PendingAnswers {
 #[derive(Clone)]
 enum Unrecorded {
     StaleRoster,
-    /// Another process recorded part of the row.
+    /// Read the outbox row again: another process recorded part of it.
     Named,
     For(EmitError),
 }

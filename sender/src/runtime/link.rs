@@ -12,7 +12,7 @@ use crate::store::{Command, Reply, StoreError};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Failed {
-    /// It cannot read or write.
+    /// The store cannot read or write.
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error("the store took no more: {0}")]
@@ -83,7 +83,7 @@ pub(super) async fn commit(store: &Handle, command: Command) -> Result<Reply, Fa
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 impl Sender {
-    /// Also `Some` once the sender has stopped.
+    /// The part that has ended. Also `Some` once the sender has stopped.
     #[must_use]
     pub fn broken_part(&self) -> Option<&'static str> {
         let running = self.0.running.lock().unwrap_or_else(PoisonError::into_inner);

@@ -13,7 +13,7 @@ use crate::store::read::{Glance, Owner, Reader};
 /// Events emitted elsewhere wait half of it on average.
 pub const LOOK_EVERY: Duration = Duration::from_millis(4);
 pub(super) const LOOKS_BETWEEN_OWNERS: u32 = 250;
-/// About one second.
+/// The interval of checks for dead owners: about one second.
 pub const OWNERS_EVERY: Duration = LOOK_EVERY.saturating_mul(LOOKS_BETWEEN_OWNERS);
 const ROWS_MAX: u32 = 1_000;
 
@@ -103,7 +103,7 @@ impl Lookout {
     }
 }
 
-/// Their lanes need not wait for their leases.
+/// The dead owners that still count. Their lanes need not wait for their leases.
 pub fn dead_owners(
     owners: Vec<Owner>,
     ourselves: OwnerId,

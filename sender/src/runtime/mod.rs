@@ -66,12 +66,12 @@ const CAPACITY: Capacity = Capacity {
     commit_rows_max: 5_000,
     commit_bytes_max: 16 << 20,
 };
-/// Most faults pass sooner.
+/// How long the store may fail before new events are refused. Most faults pass sooner.
 pub const FAILING_MAX: Nanos = Nanos::SECOND;
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Created if it does not exist.
+    /// The database. Created if it does not exist.
     pub database: Database,
     /// The failures that an acknowledged event survives.
     pub durability: Durability,
@@ -83,13 +83,13 @@ pub struct Options {
     pub regions: RegionSecrets,
     /// This node's name. Default: machine name and process id.
     pub name: Option<Arc<str>>,
-    /// Other nodes reach its API here.
+    /// Where other nodes reach its API, if it has one.
     pub address: Option<Arc<str>>,
-    /// Otherwise it only emits and operates.
+    /// Whether this process makes attempts. Otherwise it only emits and operates.
     pub delivers: bool,
 }
 
-/// Clones share it.
+/// A running sender. Clones share it.
 #[derive(Clone)]
 pub struct Sender(Arc<Inner>);
 
@@ -191,7 +191,7 @@ impl Sender {
         })))
     }
 
-    /// Answers in order, each once it is durable.
+    /// Records events. Answers in order, each once it is durable.
     pub async fn emit(&self, offers: &[Offer<'_>]) -> Vec<Result<Accepted, EmitError>> {
         self.0.emitter.emit(offers).await
     }
@@ -237,7 +237,8 @@ impl Sender {
         told.await.unwrap_or_default()
     }
 
-    /// The dispatcher retries them; at most [`crate::dispatch::STUCK_MAX`].
+    /// This process's blocked lanes, which the dispatcher retries; at most [`crate::dispatch::STUCK_MAX`].
+    /// Empty if it does not deliver, or has stopped.
     pub async fn lanes_that_cannot_move(&self) -> Vec<Stuck> {
         let (tell, told) = oneshot::channel();
         self.0.events.send_message(Message::Stuck(tell));
@@ -249,7 +250,7 @@ impl Sender {
         self.0.store.health()
     }
 
-    /// Includes the error since.
+    /// The last successful poll, and the error since.
     #[must_use]
     pub fn last_look(&self) -> LastLook {
         self.0.looked.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -265,7 +266,7 @@ impl Sender {
         self.0.clock
     }
 
-    /// Events are still recorded until [`Self::stop`].
+    /// Starts no more attempts. Events are still recorded until [`Self::stop`].
     pub fn start_nothing_more(&self) {
         self.0.events.send(Event::Stop);
     }

@@ -14,7 +14,7 @@ use crate::store::node::Announcement;
 use crate::store::thread::Handle;
 use crate::store::{Reader, StoreError};
 
-/// Leaves no trace when dropped.
+/// An owner without lanes. Leaves no trace when dropped.
 #[derive(Debug)]
 pub(super) struct Registration(Option<Owner>);
 
@@ -87,7 +87,7 @@ pub(super) fn clear_up_the_dead(
     bury_the_dead(&**liveness, reader)
 }
 
-/// They are mostly killed commands.
+/// Forgets dead owners, mostly killed commands.
 fn bury_the_dead(liveness: &dyn Liveness, reader: &dyn Reader) -> Result<(), StoreError> {
     let dead = liveness.dead();
     let owners = if dead.is_empty() { Vec::new() } else { reader.owners()? };

@@ -13,12 +13,12 @@ use crate::store::{Database, Reader, StoreError};
 const READERS: usize = 4;
 const WAITING_MAX: usize = 64;
 
-/// Most queries take less.
+/// As long as most queries may take.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
 type Question = Box<dyn FnOnce(Result<&dyn Reader, StoreError>) + Send>;
 
-/// Queued queries are still answered when it stops.
+/// Ends when stopped or dropped; queued queries are still answered.
 #[derive(Debug)]
 pub(super) struct Readers(Mutex<Option<Running>>);
 

@@ -38,7 +38,7 @@ pub(super) struct Shell<P> {
 
 struct Rights {
     lease: Lease,
-    /// Decided attempts must not be sent then.
+    /// Cancelled when decided attempts must not be sent.
     cancellation: CancellationToken,
 }
 

@@ -16,7 +16,7 @@ use crate::store::reply::Reply;
 use crate::store::thread::Handle;
 
 const EVERY: Duration = Duration::from_millis(500);
-/// An idle process leaves its store alone.
+/// Polls to wait after a command found nothing, so that an idle process leaves its store alone.
 const LOOKS_WHERE_IDLE: [u32; 2] = [2, 10];
 /// One commit writes so many in about a millisecond.
 pub const UPKEEP_ROWS: u32 = 500;
@@ -41,7 +41,7 @@ impl Default for Retention {
     }
 }
 
-/// Adds given-up deliveries to `work_done`.
+/// Sweeps and purges until told to stop. Adds given-up deliveries to `work_done`.
 pub(super) async fn keep_up(
     store: Handle,
     clock: Clock,
@@ -89,7 +89,7 @@ pub(super) async fn keep_up(
     }
 }
 
-/// Each command takes at most `rows` rows.
+/// The commands due at `now`, for at most `rows` rows each.
 #[must_use]
 pub fn upkeep_due(retention: &Retention, now: StoreTime, rows: u32) -> [Command; 2] {
     let before = |kept: Nanos| StoreTime(now.0.saturating_sub(kept.0));
@@ -123,7 +123,7 @@ impl Steps {
         self.last = Some(done);
     }
 
-    /// All rows were checked and none was due.
+    /// Whether all rows were checked and none was due.
     fn found_nothing(&self) -> bool {
         self.fruitless == self.done && self.last.is_some_and(|last| !last.more)
     }

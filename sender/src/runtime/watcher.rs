@@ -204,12 +204,12 @@ pub(in crate::runtime) struct Outbox {
     silent_until: u64,
 }
 
-/// They become visible after newer rows.
+/// Rows that become visible after newer ones.
 #[derive(Debug, Default)]
 struct Late {
     /// The newest that were read.
     known: BTreeSet<OutboxId>,
-    /// `None` restarts the scan.
+    /// How far the scan went. `None` restarts it.
     looked: Option<OutboxId>,
     next: u64,
 }

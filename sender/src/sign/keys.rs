@@ -10,7 +10,7 @@ use super::profile::KeyForm;
 use crate::engine::time::StoreTime;
 use crate::store::command::SECRETS_MAX;
 
-/// Few, since each one signs.
+/// A subscriber's keys; few, since each one signs.
 #[derive(Clone, Debug)]
 pub struct Keys {
     current: Secret,
@@ -18,7 +18,7 @@ pub struct Keys {
     retiring: Vec<Retiring>,
 }
 
-/// It signs until it retires.
+/// A former key, which still signs until it retires.
 #[derive(Clone, Debug)]
 pub struct Retiring {
     secret: Secret,
@@ -26,7 +26,7 @@ pub struct Retiring {
 }
 
 impl Retiring {
-    /// `until` is exclusive.
+    /// A key that signs until `until`, exclusive.
     #[must_use]
     pub const fn new(secret: Secret, until: StoreTime) -> Self {
         Self { secret, until }
@@ -45,16 +45,16 @@ impl Retiring {
 }
 
 impl Keys {
-    /// A rotation beyond it is refused.
+    /// The most keys that sign at once. A rotation beyond it is refused.
     pub const COUNT_MAX: usize = SECRETS_MAX;
 
-    /// Also drops all others when one was exposed.
+    /// One key alone, also to drop all others when one was exposed.
     #[must_use]
     pub const fn new(current: Secret) -> Self {
         Self { current, retiring: Vec::new() }
     }
 
-    /// The most recent of `retiring` must be first.
+    /// Stored keys. The most recent of `retiring` must be first.
     pub fn from_parts(current: Secret, retiring: Vec<Retiring>) -> Result<Self, KeysError> {
         if retiring.len() >= Self::COUNT_MAX {
             return Err(KeysError::TooMany { count: retiring.len() + 1 });
@@ -146,7 +146,7 @@ pub struct Secret {
 
 impl Secret {
     pub const RANDOM_BYTES: usize = 32;
-    /// Encoded after `whsec_`.
+    /// The fewest and the most bytes encoded after `whsec_`.
     pub const BYTES: (usize, usize) = (24, 64);
     /// The shortest and the longest.
     pub const TEXT_BYTES: (usize, usize) = (16, 256);

@@ -24,7 +24,7 @@ word_form! {
     }
 }
 
-/// The body never changes.
+/// How a header's value changes on retries. The body never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AcrossRetries {
     /// The same on every attempt.
@@ -40,7 +40,7 @@ pub enum AcrossRetries {
 pub enum KeyForm {
     /// The decoded base64.
     Decoded,
-    /// Libraries of these profiles use the text.
+    /// The text itself: libraries of these profiles use a secret as it is.
     Text,
 }
 
@@ -48,12 +48,12 @@ pub enum KeyForm {
 pub enum SignatureCount {
     /// During a rotation, the old key signs until it retires.
     One,
-    /// The endpoint may know any key.
+    /// One for each key, so that the endpoint may know any of them.
     OnePerKey,
 }
 
 impl Profile {
-    /// Each with its change on retries.
+    /// The headers in order, and how each changes on retries.
     #[must_use]
     pub const fn headers(self) -> &'static [(&'static str, AcrossRetries)] {
         use AcrossRetries::{Fresh, Identical, IdenticalPerKey};

@@ -34,7 +34,7 @@ pub struct Agreement {
 pub struct Timeouts {
     /// The time from the first packet to the last byte of the answer.
     pub total: Nanos,
-    /// The time to connect, at most `total`.
+    /// Until it is connected; at most `total`.
     pub connect: Nanos,
 }
 
@@ -45,7 +45,7 @@ impl Agreement {
     }
 }
 
-/// `Debug` hides them.
+/// The secrets of regions, for pseudonyms. `Debug` hides them.
 #[derive(Clone, Debug, Default)]
 pub struct RegionSecrets(BTreeMap<Region, Secret>);
 
@@ -62,7 +62,7 @@ impl RegionSecrets {
 }
 
 impl SettingsText {
-    /// Pseudonyms depend on the subscriber's id.
+    /// Validates settings. Pseudonyms depend on the subscriber's id.
     pub fn validate(
         &self,
         subscriber: &PublicId,

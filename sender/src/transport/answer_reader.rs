@@ -203,7 +203,7 @@ fn ends_a_head(bytes: &[u8]) -> bool {
     bytes.windows(2).any(|two| two == b"\n\n") || bytes.windows(3).any(|three| three == b"\n\r\n")
 }
 
-/// RFC 9112, section 6.3.
+/// How the body ends (RFC 9112, section 6.3).
 fn length(status: u16, is_1_1: bool, headers: &[Header<'_>]) -> Result<Length, Failure> {
     if matches!(status, 101 | 204 | 304) {
         return Ok(Length::Left(0));
@@ -224,7 +224,7 @@ fn length(status: u16, is_1_1: bool, headers: &[Header<'_>]) -> Result<Length, F
     Ok(known.map_or(Length::UntilClose, Length::Left))
 }
 
-/// Other parsers might find another end of the body.
+/// Whether other parsers might find another end of the body.
 fn is_ambiguous(status: u16, headers: &[Header<'_>]) -> bool {
     let is_coded = values(headers, "transfer-encoding").next().is_some();
     let mut lengths = values(headers, "content-length");

@@ -215,7 +215,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// Judges as far as can be known.
+    /// Whether a kept connection can take a request, as far as can be known.
     async fn is_alive(&self, connection: &mut Http1) -> bool {
         if !self.lane.looks_closer() {
             return self.is_ready(connection);
@@ -227,7 +227,7 @@ impl Attempt<'_> {
         timeout_at(self.deadline, connection.outlives_unread()).await == Ok(true)
     }
 
-    /// Judges by the bytes seen so far.
+    /// Whether a connection can take another request, by the bytes seen so far.
     fn is_ready(&self, connection: &mut Http1) -> bool {
         let is_ready = connection.is_ready();
         if connection.has_surplus() {

@@ -1,7 +1,7 @@
 use super::failure::Failure;
 use crate::engine::{Answer, Outcome, StoreTime};
 
-/// Only the status of a longer answer counts.
+/// The longest answer body that is read, in bytes. Of a longer one only the status counts.
 pub const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
 pub const HEAD_BYTES_MAX: usize = 32 * 1024;
@@ -18,7 +18,7 @@ pub enum AttemptResult {
 }
 
 impl AttemptResult {
-    /// `at` is when the attempt ended.
+    /// The outcome for the engine. `at` is when the attempt ended.
     #[must_use]
     pub fn outcome(self, at: StoreTime) -> Outcome {
         match self {

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 #[derive(Debug, Default)]
 pub(super) struct Backpressure {
-    /// The last call on the socket was incomplete.
+    /// Whether the last call on the socket was incomplete.
     is_pending: AtomicBool,
     /// `is_pending` at the end of the connection task's latest run.
     is_stuck: AtomicBool,

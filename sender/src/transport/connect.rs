@@ -107,13 +107,13 @@ impl Connector {
     }
 }
 
-/// RFC 6761 §6.3.
+/// Means this machine by definition (RFC 6761 §6.3).
 fn is_localhost(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name);
     name == "localhost" || name.ends_with(".localhost")
 }
 
-/// A broken family then costs one try.
+/// Alternates the address families, so that a broken one costs one try.
 fn alternating(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let Some(first) = addresses.first() else { return addresses };
     let of_first = first.is_ipv4();

@@ -53,7 +53,7 @@ pub enum Failure {
         /// The resolver's error.
         cause: Cause,
     },
-    /// All addresses; names the first.
+    /// The guard refuses all addresses of the endpoint. Names the first one.
     #[error(transparent)]
     Refused(#[from] Refused),
     #[error("no connection within {within:?}, name lookup and TLS included")]
@@ -61,7 +61,7 @@ pub enum Failure {
         /// The deadline.
         within: Duration,
     },
-    /// Names the last failed address.
+    /// No connection. Names the last failed address.
     #[error("cannot connect to {address}: {cause}")]
     Connect {
         /// The address.
@@ -92,7 +92,7 @@ pub enum Failure {
     /// Not HTTP, or too many headers.
     #[error("the answer cannot be read as HTTP: {0}")]
     NotHttp(Cause),
-    /// All of its connections end for a while.
+    /// The endpoint floods its connections, so all of them end for a while.
     #[error(
         "hostile: the endpoint floods its connections beside its answers; they are closed, for 16 s at least"
     )]
@@ -103,7 +103,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// It does not count against the endpoint.
+    /// Whether the failure does not count against the endpoint.
     #[must_use]
     pub const fn is_ours(&self) -> bool {
         matches!(

@@ -3,7 +3,7 @@
 
 const PREFACE_BYTES: u64 = 24;
 const HEAD_BYTES: usize = 9;
-/// This client sends no trailers.
+/// The frame type that starts a request; this client sends no trailers.
 const HEADERS: u8 = 1;
 
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ impl Default for Frames {
 }
 
 impl Frames {
-    /// Stops at the first error.
+    /// Calls `begins` for each stream that starts. Stops at the first error.
     pub(super) fn advance<E>(
         &mut self,
         mut bytes: &[u8],

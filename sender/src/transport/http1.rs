@@ -33,7 +33,7 @@ impl Http1 {
         Self { wire, socket, is_open: true, has_surplus: false }
     }
 
-    /// Neither its end nor unrequested bytes have been seen.
+    /// Whether to keep it: neither its end nor unrequested bytes have been seen.
     pub(super) fn is_ready(&mut self) -> bool {
         // A real waker would keep the last task's memory alive.
         let mut nobody = Context::from_waker(Waker::noop());
@@ -54,7 +54,7 @@ impl Http1 {
         self.wire.has_unread()
     }
 
-    /// Despite unread bytes.
+    /// Whether it can take a request despite unread bytes.
     pub(super) async fn outlives_unread(&mut self) -> bool {
         poll_fn(|cx| self.wire.poll_outlives_unread(cx)).await
     }

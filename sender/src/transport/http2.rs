@@ -29,7 +29,7 @@ use super::wire::Wire;
 use super::write_tracker::{SocketState, WriteTracker};
 use crate::boot_clock::{BootClock, BootTime};
 
-/// Even if the endpoint allows more.
+/// The most requests at once, even if the endpoint allows more.
 const REQUESTS_MAX: u32 = 100;
 
 /// Bounds one answer and all answers, and so a connection's memory.
@@ -48,9 +48,9 @@ pub(super) struct Http2 {
     socket: Arc<SocketState>,
     /// Notified when this connection becomes idle.
     sockets: Arc<Sockets>,
-    /// At most one request lacks a stream id.
+    /// Held during a hand-over, so that at most one request lacks a stream id.
     handing_over: Mutex<()>,
-    /// Only [`Place`] changes it.
+    /// Requests under way. Only [`Place`] changes it.
     requests: AtomicU32,
     /// One request was not answered, so no further one follows.
     retired: AtomicBool,
@@ -164,7 +164,7 @@ impl Http2 {
     }
 }
 
-/// Ends with the connection too.
+/// Waits for `end`, or for the connection's own end.
 async fn cut_later(connection: Weak<Http2>, end: BootTime, clock: BootClock) {
     let is_there = || connection.upgrade().is_some_and(|connection| !connection.driver.is_finished());
     loop {

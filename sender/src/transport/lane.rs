@@ -21,7 +21,7 @@ use crate::guard::Target;
 pub(super) struct Lanes {
     by_id: Mutex<BTreeMap<LaneId, Arc<Lane>>>,
     sockets: Arc<Sockets>,
-    /// Lanes lose connections by turns.
+    /// Where the last search stopped, so that lanes lose connections by turns.
     searched: Mutex<LaneId>,
 }
 
@@ -49,7 +49,7 @@ struct Idle {
     since: Instant,
 }
 
-/// Each costs a system call.
+/// Requests with a closer check, once a lane has reason for it. Each costs a system call.
 const WARY_FOR: u32 = 1_000;
 /// Read under the lock of the map, which all lanes need.
 const LANES_AT_ONCE: usize = 256;
@@ -109,7 +109,7 @@ impl Lanes {
         by_id.range((begin, end)).take(LANES_AT_ONCE).map(|(id, lane)| (*id, Arc::clone(lane))).collect()
     }
 
-    /// Also forgets unused lanes.
+    /// Closes connections idle since before `oldest`, and forgets unused lanes.
     pub(super) fn close_idle(&self, oldest: Instant) {
         let lanes: Vec<_> = lock(&self.by_id).values().cloned().collect();
         // Closing takes time, so the lock of the map is not held.
@@ -150,7 +150,7 @@ impl Lane {
         self.wary.load(Ordering::Relaxed) > 0
     }
 
-    /// Each call counts down.
+    /// Whether to check a kept connection closely. Each call counts down.
     pub(super) fn looks_closer(&self) -> bool {
         self.is_wary()
             && self
@@ -212,7 +212,7 @@ impl Lane {
         self.reusable_connection(Want::Any, idle_max)
     }
 
-    /// It needs no closer check.
+    /// A shared connection, which needs no closer check.
     pub(super) fn shared(&self, connections_max: u32) -> Option<Place> {
         self.limit.set_max(connections_max);
         lock(&self.kept).enter(&self.limit)

@@ -11,11 +11,11 @@ pub(super) struct SocketLimit {
     open: AtomicU32,
     max: AtomicU32,
     pub(super) freed: Notify,
-    /// Shared by all sockets of the lane.
+    /// Charged for bytes beside the answers, over all sockets of the lane.
     pub(super) account: Arc<Account>,
 }
 
-/// Released on drop.
+/// A lane's right to one socket, released on drop.
 #[derive(Debug)]
 pub(super) struct SocketPermit {
     limit: Arc<SocketLimit>,

@@ -192,7 +192,7 @@ impl Lookups {
 }
 
 impl Latest {
-    /// It is under way, or its answer is still valid.
+    /// Whether it is under way, or its answer is still valid.
     fn is_of_use(&self) -> bool {
         match self.answer.borrow().as_ref() {
             Some(answer) => now() < answer.until,

@@ -19,7 +19,7 @@ pub struct SendPermit {
     pub deadline: BootTime,
     /// After its end another process may send, and relies on this one having nothing open.
     pub lease: Lease,
-    /// The lane was paused, changed, lost or released.
+    /// Cancelled when the lane is paused, changed, lost or released.
     pub cancelled: CancellationToken,
 }
 
@@ -29,7 +29,7 @@ impl SendPermit {
         if self.is_revoked(now) || self.deadline <= now { Err(Failure::Withdrawn) } else { Ok(()) }
     }
 
-    /// The lane may send nothing more. Ignores the attempt's own deadline.
+    /// Whether the lane may send nothing more. Does not check the attempt's own deadline.
     pub(super) fn is_revoked(&self, now: BootTime) -> bool {
         self.lease.is_over(now) || self.cancelled.is_cancelled()
     }
@@ -49,13 +49,13 @@ impl SendPermit {
 pub struct Lease(Arc<AtomicU64>);
 
 impl Lease {
-    /// `end` is exclusive.
+    /// A lease that ends at `end`, exclusive.
     #[must_use]
     pub fn until(end: BootTime) -> Self {
         Self(Arc::new(AtomicU64::new(end.0)))
     }
 
-    /// It never becomes shorter.
+    /// Renews the lease. It never becomes shorter.
     pub fn extend(&self, end: BootTime) {
         self.0.fetch_max(end.0, Ordering::AcqRel);
     }

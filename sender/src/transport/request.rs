@@ -11,13 +11,13 @@ use crate::sign::Headers;
 pub struct Destination {
     /// The URL.
     pub url: Target,
-    /// A request that was given up may leave this machine until then. The lane's limit relies on it.
+    /// How long a request that was given up may still leave this machine. The lane's limit relies on it.
     pub late_max: Nanos,
 }
 
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
-    /// It provides the connections.
+    /// The lane that provides the connections.
     pub lane: LaneId,
     /// The destination.
     pub target: &'a Destination,
@@ -28,7 +28,7 @@ pub struct Request<'a> {
     pub deadline: Duration,
     /// Its deadline is the end of `deadline`.
     pub permit: SendPermit,
-    /// Name lookup, connecting and TLS.
+    /// The limit for a new connection: name lookup, connecting and TLS.
     pub connect_deadline: Duration,
     pub connections_max: NonZeroU32,
 }

@@ -28,9 +28,9 @@ pub(super) struct Sockets {
     max: u32,
     waiting: AtomicU32,
     freed: Notify,
-    /// A connection may have become idle since the last search.
+    /// Whether a connection may have become idle since the last search.
     may_be_idle: AtomicBool,
-    /// Not before this moment.
+    /// Held by the waiter that searches, not before this moment.
     searching: Mutex<Option<Instant>>,
 }
 
@@ -54,7 +54,7 @@ impl Sockets {
         self.open.load(Ordering::Acquire)
     }
 
-    /// Attempts wait, so that idle connections should close.
+    /// Whether attempts wait, so that idle connections should close.
     pub(super) fn are_wanted(&self) -> bool {
         self.waiting.load(Ordering::Acquire) > 0
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// "Never", if a duration exceeds the clock's range.
+/// Stands for "never" if a duration exceeds the clock's range.
 const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
 
 /// After a suspension, a longer timer would fire late.

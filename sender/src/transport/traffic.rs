@@ -18,7 +18,7 @@ use super::timer::{lock, now};
 
 /// Bytes. A body of 64 KiB in pieces of 16 bytes, each in its own packet, costs half.
 const BALANCE_MAX: i64 = 2 * 1024 * 1024;
-/// Needed after an overdraft: 16 s of time.
+/// The balance that a connection needs after an overdraft: 16 s of time.
 const BALANCE_TO_RECOVER: i64 = BALANCE_MAX / 2;
 /// Enough for 120 connections with a PING a second each.
 const BYTES_A_MILLISECOND: i64 = 64;
@@ -28,7 +28,7 @@ const CALL_BYTES: usize = 256;
 pub(super) const ANSWER_BYTES: usize = 16 * 1024;
 /// A byte of a body pays for itself and as much framing.
 const BODY_EARNS: usize = 2;
-/// They pay for one byte of flow control.
+/// Bytes of a request that pay for one byte of flow control.
 const WRITTEN_EARN: usize = 16;
 
 #[derive(Debug)]

@@ -41,7 +41,7 @@ impl WriteTracker {
         self.permit.check(self.clock.now())
     }
 
-    /// Bytes may have left.
+    /// Records that bytes may have left.
     pub(super) fn before_write(&self) -> Result<(), Failure> {
         let mut state = lock(&self.state);
         match *state {
@@ -53,7 +53,7 @@ impl WriteTracker {
         Ok(())
     }
 
-    /// If no byte has left, none will.
+    /// Whether a byte may have left. If none has, none will.
     pub(super) fn give_up(&self) -> bool {
         let mut state = lock(&self.state);
         if *state == State::Wrote {
@@ -63,7 +63,7 @@ impl WriteTracker {
         false
     }
 
-    /// `None` if none has left.
+    /// Returns until when bytes may still leave; `None` if none has left.
     pub(super) fn late_until(&self) -> Option<BootTime> {
         self.give_up().then(|| self.clock.now().after(self.late_max))
     }

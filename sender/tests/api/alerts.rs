@@ -92,7 +92,7 @@ fn the_rules_are_valid_and_fire_when_they_should() {
     passes(&promtool, &["test", "rules"], &folder.join("alerts_test.yml"));
 }
 
-/// Rows are only headings.
+/// Without rows, which are only headings.
 fn panels() -> Vec<Value> {
     let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();
     let panels = dashboard["panels"].as_array().unwrap();

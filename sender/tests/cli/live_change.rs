@@ -39,7 +39,7 @@ fn endpoint() -> (String, Receiver<Instant>) {
     (url, arrivals)
 }
 
-/// A bucket with some initial level allows them.
+/// Whether arrivals fit a bucket with this rate and burst, for some initial level.
 fn fits(arrivals: &[Instant], per_second: u128, burst: u128) -> bool {
     let nanos = 1_000_000_000;
     arrivals.iter().enumerate().all(|(first, begin)| {

@@ -115,7 +115,7 @@ type Span = (u64, u64);
 #[derive(Default)]
 struct LaneReports {
     taken: Vec<(u64, usize)>,
-    /// A renewal came too late.
+    /// Lanes that live nodes lost, because they failed to renew a lease in time.
     lost: usize,
 }
 
@@ -129,7 +129,7 @@ impl LaneReports {
         }
     }
 
-    /// A node acts a little before it logs the change.
+    /// Whether a lane changed its owner between two moments. A node acts a little before it logs the change.
     fn has_moved(&self, path: &str, first: u64, second: u64) -> bool {
         const LATE_NS: u64 = 1_000_000_000;
         let lane = path[1..].parse::<usize>().unwrap() + 1;

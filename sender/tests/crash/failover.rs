@@ -103,7 +103,7 @@ fn go(cluster: &Cluster, going: Going) -> (Vec<u64>, Vec<u64>, usize) {
     (gone, stayed, taken.values().map(|count| count - 1).sum())
 }
 
-/// The later arrival after `begun`.
+/// For each lane, the longest time between two arrivals, the later one after `begun`.
 fn longest_gaps(arrivals: &[Arrival], begun: u64) -> BTreeMap<&str, u64> {
     let (mut last, mut gaps) = (BTreeMap::new(), BTreeMap::new());
     for arrival in arrivals {

@@ -124,8 +124,8 @@ fn kill_on(database: &Database, sink: &Arc<Sink>, processes: usize, plan: &Plan)
     );
 }
 
-/// Kills come after a random number of arrivals, so that they meet start-up, claims, attempts and commits.
-/// `HOOKPROOF_SEED` repeats a run, as far as two processes are repeatable.
+/// When to kill: after a random number of arrivals, possibly none, so that kills meet start-up, claims, attempts and
+/// commits. `HOOKPROOF_SEED` repeats a run, as far as two processes are repeatable.
 struct Moments(u64);
 
 impl Moments {

@@ -179,7 +179,7 @@ impl Database {
         self.serve_with("127.0.0.1:0", name)
     }
 
-    /// No test outlasts the lease.
+    /// Its lease outlasts any test, without renewal.
     pub(crate) fn serve_with_long_lease(&self) -> Serving {
         self.start(&self.address.to_string(), &self.lease("60s"))
     }
@@ -236,7 +236,7 @@ impl Database {
     }
 }
 
-/// None if libfaketime is not installed.
+/// Debian's libfaketime, which falsifies a program's wall clock, if it is installed.
 pub(crate) fn wrong_clock() -> Option<PathBuf> {
     let folders = std::fs::read_dir("/usr/lib").ok()?.map_while(Result::ok);
     let mut libraries = folders.map(|folder| folder.path().join("faketime/libfaketimeMT.so.1"));

@@ -8,7 +8,7 @@ use crate::{WIDE, holds_still, offer};
 
 const PAGE: u64 = 4096;
 const RUBBISH: [u8; 4096] = [0xa5; 4096];
-/// Together the polls outlast any delivery.
+/// Each poll sends three requests, so together they outlast any delivery.
 const LOOKS_MAX: usize = 20_000;
 
 fn damage(database: &Database, pages: std::ops::Range<u64>) {

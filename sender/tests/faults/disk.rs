@@ -15,7 +15,7 @@ use crate::{WIDE, holds_still, offer};
 /// In MiB: the reserve, the margin over it, and as much again.
 const DISK_MIB: u32 = 96;
 const RESERVE_BYTES: u64 = 32 << 20;
-/// The existing log can hold fewer.
+/// More deliveries than the existing log can hold.
 const OWED: u64 = 3_000;
 
 struct SmallDisk {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::postgres_server::{Fsync, Private, execute, hold, none, query};
 
-/// Fewer pass beside a short transaction.
+/// More than pass beside a short transaction.
 const MANY: &str =
     "DO $$ BEGIN FOR i IN 1..10500 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$";
 

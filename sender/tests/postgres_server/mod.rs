@@ -14,7 +14,7 @@ const SCRIPT: &str = include_str!("../../../harness/src/database/server.sh");
 const NO_PROGRAMS: i32 = 3;
 const FOREVER: Duration = Duration::from_secs(120);
 
-/// Tests that cut no power are faster without.
+/// Whether commits survive a power failure: tests that cut no power are faster without.
 #[derive(Clone, Copy)]
 pub(crate) enum Fsync {
     On,
@@ -197,7 +197,7 @@ pub(crate) fn none(test: &str) {
     eprintln!("{test}: skipped: neither PostgreSQL's programs nor HOOKPROOF_POSTGRES");
 }
 
-/// PostgreSQL refuses to run as root.
+/// Runs a command without root's rights, because PostgreSQL refuses to run as root.
 pub(crate) fn unprivileged(program: &Path) -> Command {
     let script =
         "[ \"$(id -u)\" != 0 ] || set -- setpriv --reuid=nobody --regid=\"$(id -g nobody)\" --clear-groups \"$@\"

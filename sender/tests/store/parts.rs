@@ -63,7 +63,8 @@ struct History {
     lanes: Vec<(u64, bool)>,
     /// The target lanes of each event, and whether it is all or nothing.
     events: Vec<(BTreeSet<usize>, bool)>,
-    /// Lanes then need a long window for duplicates, because the emitter must repeat events.
+    /// Whether answers get lost. Lanes then need a long window for duplicates, because the emitter must repeat
+    /// events.
     breaks: bool,
     steps: Vec<Step>,
 }

@@ -60,7 +60,7 @@ impl Backend for Schema {
         Box::new(PostgresReader::open(&self.at()).unwrap())
     }
 
-    /// `tests/crash` kills the server.
+    /// The server stays up; `tests/crash` kills it.
     fn after_power_cut(&self) -> Self {
         Self { address: self.address.clone(), limits: self.limits }
     }
@@ -83,7 +83,7 @@ enum Loss {
     Cut,
     /// After the server's last message that it shuts down.
     Shutdown,
-    /// Neither side receives anything.
+    /// No side receives anything any more.
     Silence,
     /// The server's answer arrives later, once released.
     Late,
@@ -873,7 +873,8 @@ fn a_claim_over_a_connection_that_falls_silent_holds_up_no_commit_and_no_further
     assert_eq!(deliveries(&beside.claim(later, std::slice::from_ref(&claim)).unwrap().unwrap()), [second]);
 }
 
-/// Commits continue over their own connection.
+/// While new connections hang, commits continue over theirs. Claims go to commits at once, for a while after the
+/// connection failed.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the test's one clock")]
 fn claims_are_left_to_the_commits_while_no_connection_is_to_be_had() {
@@ -1129,7 +1130,7 @@ fn what_commits_have_changed_beside_a_strangers_transaction_is_passed_over_by_no
     stranger.says("COMMIT");
 }
 
-/// Leaves no connection open.
+/// A node alone on the lane emits, claims, settles and polls for `rounds` rounds. It leaves no connection open.
 fn works_alone(schema: &Schema, owner: OwnerId, lane: LaneId, rounds: u32) {
     let mut world = World::over(Schema::at_address(schema.address.clone()));
     world.now = StoreTime(world.now.0 + owner.0 * 1_000_000_000);

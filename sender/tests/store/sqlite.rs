@@ -85,7 +85,7 @@ impl Backend for File {
     }
 }
 
-/// Tests open thousands of stores.
+/// In memory where possible, because tests open thousands of stores.
 pub(crate) fn folder() -> TempDir {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { tempfile::tempdir_in(memory).unwrap() } else { tempfile::tempdir().unwrap() }

@@ -18,14 +18,14 @@ pub(crate) trait Backend {
     /// Whether a restarted commit may leave numbers unused.
     const GAPS: bool = false;
 
-    /// Prints a line if not.
+    /// Whether this machine has the prerequisites; prints a line if not.
     fn is_there(_test: &str) -> bool {
         true
     }
     fn new(limits: Limits) -> Self;
     fn store(&self) -> Box<dyn Store>;
     fn reader(&self) -> Box<dyn Reader>;
-    /// Everything acknowledged, and no process.
+    /// The state after a power failure now: everything acknowledged, and no process.
     fn after_power_cut(&self) -> Self;
     fn application_emits(&self, kind: &str, key: Option<&str>, data: &str, event: Option<&str>);
     fn application_numbers(&self, id: i64);
@@ -199,7 +199,7 @@ impl<B: Backend> World<B> {
         }
     }
 
-    /// All its deliveries must wait.
+    /// Emits a new event; all its deliveries must wait.
     pub(crate) fn emit(&mut self, lanes: &[LaneId]) -> Vec<DeliveryId> {
         let event = self.event(lanes);
         let emitted = self.try_emit(event).unwrap();

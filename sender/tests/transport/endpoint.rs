@@ -80,7 +80,7 @@ impl Drop for Endpoint {
 }
 
 impl Connection {
-    /// `None` if the connection ends first.
+    /// Reads a whole request; `None` if the connection ends first.
     pub(crate) async fn request(&mut self) -> Option<Vec<u8>> {
         let request = read_request(&mut self.socket).await;
         if request.is_some() {
@@ -97,7 +97,7 @@ impl Connection {
         self.socket.set_zero_linger().unwrap();
     }
 
-    /// An error means a reset.
+    /// Waits until the peer ends the connection; an error means a reset.
     pub(crate) async fn end(&mut self) -> std::io::Result<()> {
         let mut rest = Vec::new();
         self.socket.read_to_end(&mut rest).await.map(|_| ())

@@ -20,7 +20,7 @@ const OK: &str = "HTTP/1.1 204 No Content\r\n\r\n";
 const LEASE: Nanos = Nanos::from_secs(30);
 
 thread_local! {
-    /// Each test has its own thread, which runs all its tasks.
+    /// How long the machine was suspended. Each test has its own thread, which runs all its tasks.
     static SUSPENDED: Cell<Nanos> = const { Cell::new(Nanos::ZERO) };
 }
 
@@ -42,7 +42,7 @@ fn leased() -> SendPermit {
     SendPermit { lease: Lease::until(machine().after(LEASE)), ..permit(2 * LONG) }
 }
 
-/// The cause is this machine.
+/// No attempt was made, and the cause is this machine.
 #[track_caller]
 fn withheld(result: AttemptResult) {
     check(&result, "unsent withdrawn");

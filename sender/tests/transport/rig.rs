@@ -61,7 +61,7 @@ impl Post {
         Self { body: body.into(), ..self }
     }
 
-    /// A later request never leaves.
+    /// An abandoned request leaves within this time, or never.
     pub(crate) fn late_max(mut self, late_max: Duration) -> Self {
         self.target.late_max = nanos(late_max);
         self

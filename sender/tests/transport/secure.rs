@@ -22,7 +22,7 @@ pub(crate) struct Secure {
 }
 
 impl Secure {
-    /// The certificate names only `localhost`.
+    /// Runs the script for each connection with TLS. The certificate names only `localhost`.
     pub(crate) async fn start<F>(
         speaks: &[&str],
         script: impl Fn(TlsStream<TcpStream>) -> F + Send + 'static,

@@ -25,7 +25,7 @@ pub struct Undone {
 /// An attempt to end a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blow {
-    /// Otherwise it asks for a stop.
+    /// Whether it kills; otherwise it asks for a stop.
     pub kills: bool,
     /// The fault's index in the scenario; none at the end of a run.
     pub plan: Option<u32>,
@@ -62,7 +62,7 @@ impl std::fmt::Display for Undone {
 }
 
 impl Processes {
-    /// Uses the driver's command, or else a signal.
+    /// Ends a sender by its driver's command, or else its process by a signal.
     pub(super) fn end(&mut self, number: usize, blow: Blow, again_after: Option<u64>) -> io::Result<()> {
         // A process that has ended cannot be struck.
         self.bury(number)?;
@@ -196,7 +196,7 @@ impl Processes {
 
     /// Kills the rest after `within` nanoseconds. A sender that cannot be ended is left, and reported as not done.
     pub async fn stop(&mut self, within: u64) -> io::Result<()> {
-        /// The extra time of kill commands.
+        /// How long kill commands may take after that.
         const LONGER_NS: u64 = 60_000_000_000;
 
         self.settle().await?;
@@ -234,7 +234,7 @@ impl Processes {
         Ok(())
     }
 
-    /// Reports a failure as not done.
+    /// Ends a process if it is there; reports a failure as not done.
     fn end_if_there(&mut self, number: usize, kills: bool) -> io::Result<()> {
         self.bury(number)?;
         let worker = &self.workers[number];

@@ -76,7 +76,7 @@ impl Processes {
         self.signal(number, Signal::CONT, ProcessEvent::Continued)
     }
 
-    /// Living ones, with their descendants.
+    /// The living ones of some processes, with their descendants.
     fn members(&self, numbers: impl Iterator<Item = usize>) -> Vec<Pid> {
         let alive = numbers.filter_map(|number| self.workers[number].process.as_ref());
         members(&alive.map(Process::pid).collect::<Vec<_>>())

@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::endpoint::reach::Port;
 use crate::endpoint::stream::Stream;
 
-/// RFC 9113 §3.4.
+/// The connection preface of a client (RFC 9113 §3.4).
 pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// §4.1; and the type of the frame that begins a request.
 const HEAD_BYTES: usize = 9;
@@ -49,7 +49,7 @@ struct Frames {
     /// Bytes of the header so far, and when the first came.
     filled: usize,
     came: u64,
-    /// Later HEADERS of this stream are trailers.
+    /// The last stream that began: later HEADERS of a stream are trailers.
     last: u32,
 }
 

@@ -47,7 +47,7 @@ const CONNECTION_BYTES_MAX: u32 = 4 << 20;
 const ENDED_MAX: usize = 10_000;
 const PAUSE_NS: u64 = 1_000_000;
 
-/// Reads nothing from the connection.
+/// Whether a connection begins as HTTP/2 does. Reads nothing from it.
 pub(super) async fn is_spoken(clock: &Clock, stream: &TcpStream) -> bool {
     /// No method of HTTP/1.1 begins with these bytes.
     const TELLING: usize = 3;

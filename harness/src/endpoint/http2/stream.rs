@@ -134,7 +134,7 @@ impl Stream {
         self.endpoint.answered(n, rendered, (Some(first), last), true);
     }
 
-    /// Ends when the peer goes.
+    /// Writes an answer's body one byte at a time, until the peer goes.
     async fn drip(&self, n: u64, mut respond: SendResponse<Bytes>, pace: Duration) {
         let clock = &self.endpoint.stage.clock;
         let rendered = render(&ok(), clock.unix_ns(clock.now()));

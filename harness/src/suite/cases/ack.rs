@@ -198,7 +198,7 @@ async fn leak(bench: &Bench<'_>) -> Finding {
     }
 }
 
-/// Welch's t, as information only.
+/// Compares the times of both kinds of wrong signatures by Welch's t, as information only.
 async fn timing(bench: &Bench<'_>) -> Finding {
     let (mut near, mut far) = (Spread::default(), Spread::default());
     for at in 0..REJECTIONS {
@@ -225,7 +225,7 @@ async fn timing(bench: &Bench<'_>) -> Finding {
     ))
 }
 
-/// Running mean and variance (Welford).
+/// The running mean and variance (Welford).
 #[derive(Default)]
 struct Spread {
     count: f64,

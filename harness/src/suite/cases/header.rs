@@ -72,7 +72,7 @@ fn not_ascii(bench: &Bench<'_>) -> Shots {
     Ok(shots)
 }
 
-/// Unicode compatibility forms fold these characters to ASCII.
+/// The signature after its prefix, in characters that Unicode compatibility forms fold to ASCII.
 fn full_width(prefix: &[u8], good: Vec<u8>) -> Vec<u8> {
     let wide = |byte: &u8| match byte {
         b'!'..=b'~' => char::from_u32(u32::from(*byte) + 0xfee0).unwrap_or(' '),

@@ -134,7 +134,7 @@ pub(super) const COMPRESSED: [Case; 2] = [
 /// The size of the gzip and deflate bombs: unpacking takes much longer than the network and the signature.
 const DEFLATED_MIB: usize = 512;
 const BOMB_MIB: usize = 128;
-/// One frame alone unpacks too fast to measure.
+/// The number of zstd frames: one alone unpacks too fast to measure.
 const FRAMES: usize = 16;
 /// The fastest counts, since other load only adds time.
 const ROUNDS: usize = 5;

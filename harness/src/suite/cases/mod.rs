@@ -36,7 +36,7 @@ pub(super) fn all() -> Vec<Case> {
 pub(super) struct Finding {
     pub(super) verdict: Verdict,
     pub(super) came: String,
-    /// An acknowledged delivery was lost. No sender repeats it, so this fails at any severity.
+    /// Whether an acknowledged delivery was lost. No sender repeats it, so this fails at any severity.
     pub(super) is_loss: bool,
 }
 
@@ -61,7 +61,7 @@ impl Finding {
         Self::new(Verdict::Warn, came)
     }
 
-    /// The receiver may fail open the next time.
+    /// A forgery was refused as if the receiver had failed; it may fail open the next time.
     pub(super) fn accident(came: &str) -> Self {
         Self::warn(format!("rejected by accident: {came}"))
     }

@@ -27,7 +27,7 @@ pub(super) const CASES: [Case; 7] = [
 const COPIES: usize = 20;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// An unexpected answer ends the case.
+/// Sends a delivery; an unexpected answer ends the case.
 pub(super) async fn step(
     bench: &Bench<'_>,
     label: &str,
@@ -207,7 +207,7 @@ async fn after_failure(bench: &Bench<'_>) -> Finding {
     Finding { came: format!("{came} while broken; then {}", finding.came), ..finding }
 }
 
-/// Fails with the last answer.
+/// Waits until deliveries are accepted again; fails with the last answer.
 async fn serves_again(bench: &Bench<'_>) -> Result<(), String> {
     let watch = Watch::start();
     loop {
@@ -245,7 +245,7 @@ async fn cached(bench: &Bench<'_>) -> Finding {
     Finding { came: format!("{}; {}", finding.came, after.came), ..after }
 }
 
-/// Each shares something with a verified delivery.
+/// Forgeries that each share something with a verified delivery.
 fn forgeries(bench: &Bench<'_>, known: &Delivery) -> Vec<Shot> {
     let profile = bench.settings.profile;
     let shot = |what: &str, delivery: &Delivery, signature: String| {

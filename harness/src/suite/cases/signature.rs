@@ -273,7 +273,7 @@ fn junk(bench: &Bench<'_>) -> Shots {
     ])
 }
 
-/// A case-insensitive comparison of base64 accepts many signatures.
+/// In base64 the case of a letter matters, so a case-insensitive comparison accepts many signatures.
 fn folded(bench: &Bench<'_>) -> Shots {
     let profile = bench.settings.profile;
     if !profile.is_base64() {

@@ -20,7 +20,7 @@ pub(super) const CASES: [Case; 8] = [
     Case::shots("time.resigned", resigned),
 ];
 
-/// Larger than clock differences.
+/// The distance of timestamps from the tolerance, larger than clock differences.
 const MARGIN_SECONDS: i64 = 30;
 
 fn signs_timestamp(bench: &Bench<'_>) -> Result<(), String> {

@@ -11,7 +11,7 @@ use crate::senders::{HandOver, Sender, Terms};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DoubtFlaw {
     None,
-    /// Instead of charging it.
+    /// Forgets an attempt after its doubt instead of charging it.
     NotCharged,
     /// Even if its attempt began before the silent one ended.
     EarlierAnswersCount,
@@ -124,7 +124,7 @@ impl Sender for Doubtful {
         }
     }
 
-    /// Only scripts without changes use it.
+    /// Keeps the first contract: used with scripts without changes.
     fn change(&mut self, _: StoreTime, _: &Terms) {}
 
     fn set_paused(&mut self, _: StoreTime, paused: bool) {

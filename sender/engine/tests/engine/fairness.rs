@@ -11,7 +11,7 @@ fn some_hang(hung: u64) -> impl FnMut(&Sent) -> Reply {
     move |sent| if sent.lane.0 <= hung { silent(TIMEOUT) } else { status(QUICK, 204) }
 }
 
-/// Alone, and beside `hung` hung lanes.
+/// When a lane sent its attempts: alone, and beside `hung` hung lanes.
 fn healthy_alone_and_beside(hung: u64, backlog: u64, limits: Limits) -> [Vec<StoreTime>; 2] {
     [0, hung].map(|hung| {
         let mut world = World::with_engine(Engine::new(1, limits), some_hang(hung));

@@ -116,7 +116,7 @@ pub(crate) fn engine(script: &Script, flaw: Flaw) -> impl Fn(StoreTime, Terms) -
     move |now, terms| EngineSender::new(now, terms, delay, flaw)
 }
 
-/// Returns the broken rule.
+/// The same number of the same scripts must reveal the flaw. Returns the broken rule.
 pub(crate) fn is_found_out(flaw: &str, judge: impl Fn(&Script) -> Result<(), String>) -> String {
     let result = runner(cases()).run(&scripts(), |script| judge(&script).map_err(TestCaseError::fail));
     match result {

@@ -36,7 +36,7 @@ pub(crate) struct Arrival {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     contracts: Vec<(StoreTime, Contract)>,
-    /// The new owner may not know of a window lifted earlier.
+    /// When the lane passed to an owner that may not know of a window lifted earlier.
     seizures: Vec<Start>,
 }
 
@@ -66,7 +66,8 @@ impl History {
         permitted.sum()
     }
 
-    /// The window is in force at `now`. An attempt at the moment it came into force may precede it.
+    /// Whether a window of this length, in force at `now`, counts every attempt from `from` on. An attempt at the
+    /// moment the window came into force may precede it.
     fn is_known(&self, from: StoreTime, length: Nanos, now: Start) -> bool {
         let unknown = |seizure: &&Start| {
             let contract = &self.contracts[seizure.contract].1;

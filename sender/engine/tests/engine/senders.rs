@@ -32,7 +32,7 @@ pub(crate) enum HandOver {
 
 pub(crate) trait Sender {
     fn offer(&mut self, now: StoreTime, count: u64);
-    /// Returns the sender's number for it.
+    /// Starts its next request at `now`, and returns the sender's number for it.
     fn start(&mut self, now: StoreTime) -> Option<u64>;
     fn ended(&mut self, now: StoreTime, request: u64, outcome: Outcome);
     fn change(&mut self, now: StoreTime, terms: &Terms);
@@ -44,7 +44,7 @@ pub(crate) trait Sender {
     fn describe_state(&self) -> String {
         String::new()
     }
-    /// Neither breaker nor endpoint hold the work back.
+    /// Whether work is due that is not in flight, and neither breaker nor endpoint hold it back.
     fn is_due(&self, _: StoreTime) -> bool {
         false
     }
@@ -76,7 +76,7 @@ pub(crate) enum Flaw {
     LosesHandOver,
 }
 
-/// Only the limiter limits.
+/// The engine, with quick retries and hardly any throttling, so that only the limiter limits.
 pub(crate) struct EngineSender {
     shell: Shell,
     terms: Terms,

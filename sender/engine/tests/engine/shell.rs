@@ -126,7 +126,7 @@ impl Shell {
         }
     }
 
-    /// Due and not in flight; claimed ones count too.
+    /// Whether a delivery of a lane is due and not in flight; claimed ones count too.
     pub(crate) fn is_due(&self, lane: LaneId, now: StoreTime) -> bool {
         let due = self.store.due(lane, now);
         due.into_iter().any(|delivery| !self.under_way.contains(&(lane, delivery)))
@@ -211,7 +211,7 @@ impl Shell {
         }
     }
 
-    /// It has nothing in flight.
+    /// The process is dead: it has nothing in flight.
     pub(crate) fn replace(&mut self, engine: Engine) {
         self.engine = engine;
         self.under_way.clear();
@@ -258,7 +258,7 @@ impl Store {
         self.lanes.get(&lane).map_or(0, BTreeMap::len)
     }
 
-    /// Its claimed deliveries are due again.
+    /// The lane's owner is gone: its claimed deliveries are due again.
     pub(crate) fn let_go(&mut self, lane: LaneId) {
         self.held.retain(|(holder, _)| *holder != lane);
     }

@@ -33,9 +33,9 @@ pub(in crate::runtime) enum Outboxed {
 
 /// Which rows to try, and for which lanes.
 pub(in crate::runtime) trait Wanted {
-    /// These lanes want the row.
+    /// Whether to try a row that these lanes want.
     fn wants(&self, lanes: &[LaneId]) -> bool;
-    /// An older row may wait for this lane.
+    /// Whether an older row may wait for this lane.
     fn withholds(&self, row: OutboxId, lane: LaneId) -> bool;
 }
 
@@ -193,7 +193,7 @@ impl Emitter {
         })
     }
 
-    /// Otherwise the next poll would log them again.
+    /// Waits until the rows are set aside durably. Otherwise the next poll would log them again.
     fn reject(&self, rejects: Vec<RejectOutbox>) -> Result<(), EmitError> {
         if rejects.is_empty() {
             return Ok(());

@@ -6,12 +6,12 @@ use crate::engine::LaneId;
 use crate::store::reply::FullLane;
 
 const LISTED_MAX: usize = 100;
-/// Beyond it, each event lists one.
+/// Refusals listed in one request. Beyond it, each event lists one.
 const LISTED_TOGETHER_MAX: usize = 10_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// No room, or too small for the body.
+    /// Its queue has no room, or is too small for the body.
     Full(FullLane),
     /// Its shape makes the body too long.
     LongBody(LaneId),
@@ -35,7 +35,7 @@ impl Refused {
         }
     }
 
-    /// A retry can never succeed.
+    /// Whether a retry can never succeed.
     #[must_use]
     pub fn never_fits(&self) -> bool {
         match self {
@@ -78,7 +78,7 @@ impl RefusedList {
         self.count == 0
     }
 
-    /// Any, listed or not, may take the event later.
+    /// Whether any, listed or not, may take the event later.
     #[must_use]
     pub const fn may_pass(&self) -> bool {
         self.may_pass
@@ -92,7 +92,7 @@ impl RefusedList {
     }
 }
 
-/// Keeps the order of events.
+/// Answers in the order of events, with bounded lists of refusals.
 pub(super) struct Answers {
     all: Vec<Result<Accepted, EmitError>>,
     listed: usize,

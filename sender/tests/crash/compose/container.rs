@@ -100,7 +100,7 @@ impl Machine {
     }
 }
 
-/// Its contents run without rights.
+/// A user without rights runs its contents.
 fn open_to_all(folder: &Path) {
     fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).unwrap();
 }

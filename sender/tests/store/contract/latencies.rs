@@ -18,7 +18,7 @@ fn deliver<B: Backend>(world: &mut World<B>, lane: LaneId, term: Term, count: us
     world.settle_all(settlements);
 }
 
-/// A running sender always commits something.
+/// Commits something, as a running sender always does.
 fn a_second_passes<B: Backend>(world: &mut World<B>) {
     world.pass(Nanos::SECOND);
     world.one(Command::Sweep(Sweep { max: 10 }));

@@ -66,7 +66,7 @@ pub(super) fn however_often_one_subscriber_changes_the_events_of_others_are_take
     assert_eq!(world.counts(other).accepted, 90);
 }
 
-/// Several events share a commit.
+/// The emitting process has missed every change; several events share a commit.
 pub(super) fn however_old_its_roster_is_an_event_is_taken_that_no_change_concerns<B: Backend>() {
     let mut world = World::<B>::new();
     let (one, other) = (world.new_lane(WIDE), world.new_lane(WIDE));

@@ -38,11 +38,11 @@ pub(crate) struct EmitOptions {
     atomic: bool,
     withheld: bool,
     kind: &'static str,
-    /// Missed changes of subscribers.
+    /// How many changes of subscribers the emitter has missed.
     behind: u64,
 }
 
-/// The state is not known yet.
+/// A command before the state is known.
 #[derive(Clone, Debug)]
 pub(crate) enum Wish {
     Emit {
