@@ -121,9 +121,7 @@ fn a_sender_that_does_not_trust_the_certificate_delivers_nothing_and_the_verdict
 #[test]
 fn a_sender_that_calls_another_path_or_nobody_is_caught_and_what_it_called_is_shown() {
     let own = "\"url\": {{ url | tojson }}";
-    for (path, shown) in
-        [("in/{{ name }}/more", "expected /in/one-"), ("out/{{ name }}", "POST /out/one-")]
-    {
+    for (path, shown) in [("in/{{ name }}/more", "expected /in/one-"), ("out/{{ name }}", "POST /out/one-")] {
         let elsewhere = format!("\"url\": \"https://hooks.localhost:OUTSIDE/{path}\"");
         let text = ours().replace(own, &elsewhere);
         assert_ne!(text, ours());
