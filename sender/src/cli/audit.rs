@@ -137,9 +137,9 @@ impl Audit {
                 "subscriber": self.subscriber,
                 "from": moment(from),
                 "until": moment(look.now),
-                "latency": answer.to_json(),
-                "first_attempt": first_attempt.to_json(),
-                "delivery": delivery.to_json(),
+                "latency": answer.percentiles_json(),
+                "first_attempt": first_attempt.percentiles_json(),
+                "delivery": delivery.percentiles_json(),
             }))?;
         } else {
             let mut table = Table::new(&["MEASURE", ">SAMPLES", ">P50", ">P95", ">P99", "ERROR"]);

@@ -30,7 +30,7 @@ impl Clearing {
             .fold(rate, |longest, it| if it.length > longest.length { it } else { longest })
     }
 
-    pub(crate) fn to_json(&self) -> Value {
+    pub(crate) fn to_json(self) -> Value {
         json!({ "takes_ms": self.length.0 / 1_000_000, "bound_by": self.bound })
     }
 }

@@ -74,7 +74,7 @@ impl Sample {
     }
 
     /// `null` without samples.
-    pub(crate) fn to_json(&mut self) -> Value {
+    pub(crate) fn percentiles_json(&mut self) -> Value {
         let is_exact = self.is_exact();
         self.percentiles().map_or(Value::Null, |found| {
             let mut shown = shown::percentiles(found, if is_exact { 0 } else { TOO_HIGH_PERMILLE });
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn of_nothing_there_is_no_percentile() {
         assert_eq!(Sample::new().percentiles(), None);
-        assert_eq!(Sample::new().to_json(), Value::Null);
+        assert_eq!(Sample::new().percentiles_json(), Value::Null);
     }
 
     #[test]

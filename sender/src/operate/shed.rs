@@ -46,7 +46,7 @@ impl Plan {
         Self { waiting: counts.waiting, claimed, would_shed, would_forget: of_its_own + of_anybody }
     }
 
-    pub(crate) fn to_json(&self) -> Value {
+    pub(crate) fn to_json(self) -> Value {
         json!({
             "waiting": self.waiting,
             "claimed": self.claimed,

@@ -185,10 +185,9 @@ impl Model {
         let answered = self.answered.remove(which % self.answered.len());
         if let (Order::Claim { lane, term, .. }, Ok(Reply::Claimed(claimed))) =
             (answered.order, &answered.reply)
+            && self.dispatcher.views().iter().any(|view| (view.lane, view.term) == (lane, term))
         {
-            if self.dispatcher.views().iter().any(|view| (view.lane, view.term) == (lane, term)) {
-                self.kept.extend(claimed.rows.iter().map(|row| ((row.delivery, term), (lane, length(row)))));
-            }
+            self.kept.extend(claimed.rows.iter().map(|row| ((row.delivery, term), (lane, length(row)))));
         }
         self.handle(Event::Answered(answered));
     }

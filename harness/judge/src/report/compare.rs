@@ -142,7 +142,7 @@ fn verdicts(base: &[&Report], new: &[&Report], allowed: &[Allowed], difference: 
         match (old.status, now.status) {
             (before, after) if before == after => {}
             (_, Status::NotApplicable) => {
-                difference.record_regression(Allowed::NotApplicable, allowed, became)
+                difference.record_regression(Allowed::NotApplicable, allowed, became);
             }
             (before, after) if rank(after) > rank(before) => {
                 difference.regressions.push(format!("{became}: {}", now.sentence));

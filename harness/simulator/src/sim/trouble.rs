@@ -53,7 +53,7 @@ impl<'a> World<'a> {
             FaultAction::Kill => concerned.into_iter().try_for_each(|worker| self.kill(worker, lasts))?,
             FaultAction::Stop => concerned.into_iter().try_for_each(|worker| self.freeze(worker, place))?,
             FaultAction::Restart => {
-                concerned.into_iter().try_for_each(|worker| self.request_stop(worker, lasts))?
+                concerned.into_iter().try_for_each(|worker| self.request_stop(worker, lasts))?;
             }
             FaultAction::Start => concerned.into_iter().try_for_each(|worker| self.start(worker))?,
             FaultAction::ClockSkew { .. } => {

@@ -43,7 +43,7 @@ impl World<'_> {
             ProcessEvent::Look | ProcessEvent::Evict if parted => {}
             ProcessEvent::Committed => return self.committed(worker),
             ProcessEvent::Dispatch(events) => {
-                events.into_iter().for_each(|event| process.handle_event(now, event))
+                events.into_iter().for_each(|event| process.handle_event(now, event));
             }
             ProcessEvent::Look => {
                 process.poll_store(now)?;
