@@ -14,7 +14,7 @@
 //! - A reply is true on disk. If a commit fails, nothing of it happened, and no caller was told otherwise.
 //! - After every commit, in each lane and in total: accepted = delivered + dead + coalesced + waiting.
 //! - A lane has one owner at a time. Commands under an old term are refused, except reports of deliveries.
-//! - A claim writes nothing. Only the store object that handed out a delivery knows it. If the process dies, its
+//! - A claim writes nothing but a dead letter for each unreadable row. Only the store object that handed out a delivery knows it. If the process dies, its
 //!   successor finds everything waiting.
 //! - Time and randomness are arguments: `now` with each commit, ids from the caller.
 //!

@@ -1,4 +1,4 @@
-//! After a failed attempt: whether another follows, and when.
+//! The delay between a failed attempt and the next one.
 
 use std::ops::RangeInclusive;
 
