@@ -18,8 +18,9 @@ const WORDS: [&str; 11] = [
 ];
 
 pub(super) const BEHAVIOUR: Section = Section {
-    about: "A misbehaviour of the endpoint for a while. The first one that matches wins; otherwise the endpoint answers 204. One that \
-            shuts the port (refuse to all, no-accept) must come before others of the same time.",
+    about: "A misbehaviour of the endpoint for a while. The first one that matches wins; otherwise the \
+        endpoint answers 204. A behaviour that shuts the port (refuse to all, no-accept) must precede \
+        others at the same time.",
     fields: &[
         may("at", Form::Duration, "its start, since the run began (default 0s)"),
         may("lasts", Form::Duration, "its length (default: to the end)"),
@@ -34,11 +35,12 @@ pub(super) const BEHAVIOUR: Section = Section {
         may(
             "serves",
             Form::Duration,
-            "works on one request at a time, this long on each: answers take longer the more requests are open",
+            "serves one request at a time, for this long: the more requests are in flight, the longer the \
+                answers take",
         ),
         may("retry_after", Form::Duration, "Retry-After in whole seconds"),
-        may("retry_after_date", Form::Duration, "Retry-After as an HTTP date so far ahead"),
-        may("retry_after_text", Form::Text, "Retry-After word for word, however wrong"),
+        may("retry_after_date", Form::Duration, "Retry-After as an HTTP date this far ahead"),
+        may("retry_after_text", Form::Text, "Retry-After with exactly this text, even if it is invalid"),
         may("location", Form::Text, "where a redirect points"),
         may("body_bytes", Form::Size, "the size of the answer's body (huge-answer: default 64MiB)"),
         may("limit", Form::Rate, "enforce: the endpoint's own limit; beyond it, 429 with Retry-After"),
@@ -152,8 +154,8 @@ impl Behaviour {
         for (place, (reader, own)) in all.iter().enumerate().filter(|(_, (_, own))| own.shuts_the_port()) {
             if let Some((first, _)) = all[..place].iter().find(|(_, first)| first.overlaps(own)) {
                 let what = format!(
-                    "its port is shut to every request, and {} comes before it at the same time; expected this one first, or \
-                     times that don't overlap",
+                    "it shuts the port to every request, but {} precedes it at the same time; put this \
+                        one first, or separate the times",
                     first.path()
                 );
                 reader.wrong("answer", what);
@@ -178,18 +180,15 @@ impl Behaviour {
             answer,
         };
         if behaviour.answer == Answer::NoAccept && share != Millionths::ONE {
-            reader.wrong("share", "a port that nobody accepts on concerns all requests");
+            reader.wrong("share", "expected none, because `no-accept` applies to all requests");
         }
         if matches!(behaviour.answer, Answer::Refuse | Answer::NoAccept | Answer::Stall)
             && behaviour.attempts.is_some()
         {
-            reader.wrong("attempts", "this answer is given before a request can be told from another");
+            reader.wrong("attempts", "expected none, because this answer comes before the request is read");
         }
         if behaviour.latency.is_some() && behaviour.serves.is_some() {
-            reader.wrong(
-                "serves",
-                "an answer takes `latency`, or as long as the endpoint works on what is open",
-            );
+            reader.wrong("serves", "expected either `latency` or `serves`, got both");
         }
         idle_keys(reader, &behaviour.answer);
         Some(behaviour)
@@ -266,11 +265,11 @@ fn retry_after(reader: &Reader<'_>) -> Option<RetryAfter> {
     let mut given =
         ["retry_after", "retry_after_date", "retry_after_text"].into_iter().filter(|key| reader.has(key));
     if let Some(second) = given.nth(1) {
-        reader.wrong(second, "an answer has one Retry-After; choose one form of it");
+        reader.wrong(second, "an answer has one Retry-After; keep one of these keys");
     }
     if let Some(Duration(nanos)) = reader.get("retry_after") {
         if !nanos.is_multiple_of(SECOND) {
-            reader.wrong("retry_after", "the header counts whole seconds");
+            reader.wrong("retry_after", "expected whole seconds, as the header has them");
         }
         return Some(RetryAfter::Seconds(nanos / SECOND));
     }
@@ -280,7 +279,7 @@ fn retry_after(reader: &Reader<'_>) -> Option<RetryAfter> {
 
 fn enforce(reader: &Reader<'_>) -> Option<Answer> {
     if !reader.has("limit") {
-        reader.wrong("limit", "missing; an endpoint that enforces needs a limit such as \"5/s\"");
+        reader.wrong("limit", "missing; `enforce` needs a limit, such as \"5/s\"");
     }
     let limit: Rate = reader.get("limit")?;
     if limit.count == 0 {
@@ -322,9 +321,13 @@ fn idle_keys(reader: &Reader<'_>, answer: &Answer) {
         "pace",
     ];
     for key in all.into_iter().filter(|key| reader.has(key) && !used.contains(key)) {
-        reader.wrong(key, "this answer does not go by it");
+        reader.wrong(key, "does not apply to this answer");
     }
     if matches!(answer, Answer::Stall | Answer::NoAccept) && !reader.has("lasts") {
-        reader.wrong("lasts", "missing; this needs its end, when everything that waits is read at once");
+        reader.wrong(
+            "lasts",
+            "missing; this answer needs a length, after which all waiting requests are \
+            read at once",
+        );
     }
 }

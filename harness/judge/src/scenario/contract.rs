@@ -7,9 +7,9 @@ pub(super) const LIMIT: Section = Section {
     about: "The limits of a contract. All given limits hold at once; there is no limit by default.",
     fields: &[
         may("rate", Form::Rate, "the rate in the long run"),
-        may("burst", Form::Count, "how many at once after a rest (default 1)"),
+        may("burst", Form::Count, "how many at once after a pause (default 1)"),
         may("windows", Form::List(&Form::Window), "caps on sliding windows"),
-        may("in_flight", Form::Count, "how many requests may be open at once"),
+        may("in_flight", Form::Count, "how many requests may be in flight at once"),
         may(
             "pace",
             Form::Flag,
@@ -28,12 +28,14 @@ pub(super) const LIMIT: Section = Section {
         may(
             "burst_slack",
             Form::Count,
-            "requests beyond the burst that checks forgive another sender than ours (default 0); reports show it",
+            "requests beyond the burst that checks forgive a sender other than ours (default 0); reports \
+                show it",
         ),
         may(
             "window_slack",
             Form::Count,
-            "requests beyond a window cap that checks forgive another sender than ours (default 0); reports show it",
+            "requests beyond a window cap that checks forgive a sender other than ours (default 0); \
+                reports show it",
         ),
     ],
 };
@@ -96,14 +98,16 @@ impl Limit {
         let rate: Option<Rate> = reader.get("rate");
         let burst = reader.or("burst", 1_u32);
         if rate.is_some_and(|rate| rate.count == 0) {
-            reader
-                .wrong("rate", "expected more than 0; `pause` is a behaviour of traffic, not of a contract");
+            reader.wrong(
+                "rate",
+                "expected more than 0; for a pause use a traffic phase with shape = \"pause\"",
+            );
         }
         if burst == 0 {
             reader.wrong("burst", "expected at least 1");
         }
         if rate.is_none() && reader.has("burst") {
-            reader.wrong("burst", "a burst needs the rate at which it comes back; add rate");
+            reader.wrong("burst", "a burst needs a rate at which it refills; add `rate`");
         }
         let in_flight = reader.get("in_flight");
         if in_flight == Some(0) {
@@ -294,27 +298,27 @@ impl Retry {
             retry_after_cap: reader.or("retry_after_cap", default.retry_after_cap),
         };
         if retry.base > retry.cap || retry.base == Duration(0) {
-            reader.wrong("base", "expected more than nothing, and no more than the cap");
+            reader.wrong("base", "expected more than 0s, and at most `cap`");
         }
         if retry.attempts == 0 {
             reader.wrong("attempts", "expected at least 1");
         }
         if (retry.backoff == Backoff::Fixed) == retry.schedule.is_empty() {
-            reader.wrong("schedule", "a fixed backoff has a schedule, and no other has one");
+            reader.wrong("schedule", "expected with backoff = \"fixed\", and only there");
         }
         if reader.has("jitter") && retry.backoff != Backoff::Additive {
-            reader.wrong("jitter", "only the additive backoff goes by it");
+            reader.wrong("jitter", "applies only to the additive backoff");
         }
         retry
     }
 }
 
 pub(super) const BREAKER: Section = Section {
-    about: "When an endpoint that fails is left alone, and for how long.",
+    about: "When a failing endpoint is paused, and for how long.",
     fields: &[
         may("failures", Form::Count, "how many failures in a row open it (default 10)"),
-        may("cooldown", Form::Duration, "its first length; each further one is twice as long (default 5min)"),
-        may("cooldown_max", Form::Duration, "its longest length (default 1h)"),
+        may("cooldown", Form::Duration, "the first pause; each further one is twice as long (default 5min)"),
+        may("cooldown_max", Form::Duration, "the longest pause (default 1h)"),
     ],
 };
 
@@ -339,7 +343,7 @@ impl Breaker {
             reader.wrong("failures", "expected at least 1");
         }
         if breaker.cooldown > breaker.cooldown_max || breaker.cooldown == Duration(0) {
-            reader.wrong("cooldown", "expected more than nothing, and no more than cooldown_max");
+            reader.wrong("cooldown", "expected more than 0s, and at most `cooldown_max`");
         }
         breaker
     }

@@ -52,7 +52,7 @@ pub(super) fn parse(text: &str, file: &str) -> Result<Node, Problem> {
             file: file.to_owned(),
             line: error.span().map(|span| lines.at(span.start)),
             key: String::new(),
-            what: format!("not TOML: {}", error.message().lines().collect::<Vec<_>>().join("; ")),
+            what: format!("invalid TOML: {}", error.message().lines().collect::<Vec<_>>().join("; ")),
         }),
     }
 }
@@ -93,9 +93,9 @@ fn step<'a>(node: &'a mut Node, part: &str) -> Result<&'a mut Node, String> {
             let at = part.parse().ok().or_else(|| items.iter().position(named));
             let count = items.len();
             let found = at.and_then(|at: usize| items.get_mut(at));
-            found.ok_or_else(|| format!("{part:?} is neither the name nor the number of one of its {count}"))
+            found.ok_or_else(|| format!("{part:?} is neither a name nor an index among the {count} items"))
         }
-        other => Err(format!("{part:?} is looked for inside {}", other.kind())),
+        other => Err(format!("{part:?} cannot be set inside {}", other.kind())),
     }
 }
 

@@ -15,16 +15,16 @@ pub(super) const EXPECT: Section = Section {
             "how many duplicates there may be (default in-flight-at-kill: deliveries that were open, or just answered, \
              when a process was killed)",
         ),
-        may("queue_rows_max", Form::Count, "how many deliveries may wait in all"),
+        may("queue_rows_max", Form::Count, "how many deliveries may wait in total"),
         may(
             "queue_rows_min",
             Form::Count,
-            "how many deliveries must have waited at some moment, in all; with fewer the run is inconclusive",
+            "how many deliveries must wait at once at some moment; with fewer the run is inconclusive",
         ),
         may(
             "retry_after_late",
             Form::Duration,
-            "how much later than asked for, and allowed by the contract, a retry may come (default 250ms)",
+            "how much later a retry may come than Retry-After and the contract ask for (default 250ms)",
         ),
         may("utilisation_min", Form::Decimal, "the share of its rate that a backlog must use (default 0.98)"),
         may(
@@ -32,9 +32,9 @@ pub(super) const EXPECT: Section = Section {
             Form::Decimal,
             "the share of the offered events that the sender must accept (default 0.99, unless a bound explains less)",
         ),
-        may("efficiency_min", Form::Decimal, "the sender's rate over the machine's ceiling"),
+        may("efficiency_min", Form::Decimal, "the least ratio of the sender's rate to the machine's ceiling"),
         may("rss_growth_max", Form::Size, "how much the sender's resident memory may grow"),
-        may("kept", Form::Table(&KEPT), "what the sender may keep of deliveries that were made"),
+        may("kept", Form::Table(&KEPT), "the age and size of the past deliveries that the sender may keep"),
         may(
             "latency",
             Form::Map(&Form::Either(&Form::Table(&PERCENTILES), &Form::Tables(&PERCENTILES))),
@@ -53,17 +53,18 @@ pub(super) const EXPECT: Section = Section {
         may(
             "slower_beside_slow",
             Form::Duration,
-            "how much later healthy subscribers may be served beside slow ones (default 500ms)",
+            "how much later healthy subscribers may be served beside slow endpoints (default 500ms)",
         ),
         may(
             "gap_max",
             Form::Duration,
-            "the longest pause that a healthy subscriber with due deliveries may see (default 2s)",
+            "how long a healthy subscriber with due deliveries may wait for a request (default 2s)",
         ),
         may(
             "recovery_gap_max",
             Form::Duration,
-            "how long a lane with due work may be left alone after a restart, beyond its contract (default 1s)",
+            "how long a subscriber with due deliveries may wait after a restart, beyond its contract \
+                (default 1s)",
         ),
         may(
             "no_storm",
@@ -75,7 +76,7 @@ pub(super) const EXPECT: Section = Section {
 };
 
 const PERCENTILES: Section = Section {
-    about: "The most that each percentile may be, of the events of a part of the run.",
+    about: "The upper bound of each percentile, for the events of a part of the run.",
     fields: &[
         may("at", Form::Duration, "events count from this moment, since the run began (default 0s)"),
         may("lasts", Form::Duration, "its length (default: to the end)"),
@@ -87,7 +88,7 @@ const PERCENTILES: Section = Section {
 };
 
 const KEPT: Section = Section {
-    about: "What the sender may keep of deliveries that were made.",
+    about: "The age and size of the past deliveries that the sender may keep.",
     fields: &[
         may(
             "age",
@@ -112,7 +113,7 @@ const KNOWN: Section = Section {
     about: "An expected failure. One that no longer happens fails the run.",
     fields: &[
         must("why", Form::Text, "the reason"),
-        may("until", Form::Day, "the day from which it counts again"),
+        may("until", Form::Day, "the day from which the failure counts again"),
     ],
 };
 
@@ -348,7 +349,7 @@ fn pressure(reader: &Reader<'_>) -> Vec<PressureBound> {
 fn known(reader: &Reader<'_>) -> Option<Known> {
     let why: String = reader.get("why")?;
     if why.trim().is_empty() {
-        reader.wrong("why", "an expected failure needs its reason");
+        reader.wrong("why", "empty; an expected failure needs a reason");
     }
     Some(Known { why, until: reader.get("until") })
 }

@@ -10,7 +10,7 @@ use super::quantity::Duration;
 use super::reader::{Form, Reader, Section, may, must};
 
 pub(super) const FAULT: Section = Section {
-    about: "A disturbance of the sender under test.",
+    about: "A fault that the harness injects into the sender under test.",
     fields: &[
         must("at", Form::Duration, "its moment, since the run began"),
         must("do", Form::Word(&FaultKind::WORDS), "the fault"),
@@ -271,7 +271,7 @@ impl FaultPlan {
             return Vec::new();
         }
         if times > 1 && !reader.has("every") {
-            reader.wrong("every", "missing; what is done several times needs the time between");
+            reader.wrong("every", "missing; a repeated fault needs the time from one to the next");
         }
         let every = reader.or("every", Duration::default());
         let lasts = reader.or("lasts", Duration::default());
@@ -279,15 +279,23 @@ impl FaultPlan {
         use FaultAction::{DiskFull, Kill, LockDatabase, Partition, Restart, Stop};
         let strikes = matches!(action, Kill | Stop | Restart | Partition(_));
         if !strikes && worker.as_ref().is_some_and(|target| target.owner_of().is_some()) {
-            reader.wrong("worker", "expected a number; an owner is killed, stopped, restarted or cut off");
+            reader.wrong(
+                "worker",
+                "expected a number; \"owner of NAME\" is for kill, stop, restart and \
+                partition",
+            );
         }
         if matches!(action, Stop | DiskFull | LockDatabase | Partition(_)) && lasts.0 == 0 {
-            reader.wrong("lasts", "missing; this needs its end");
+            reader.wrong("lasts", "missing; this fault needs a length");
         }
         if action == FaultAction::Start
             && (times > 1 || worker.as_ref().and_then(FaultTarget::worker).unwrap_or(0) == 0)
         {
-            reader.wrong("worker", "expected a number from 1, and once; the first process makes the database, and is there at the start");
+            reader.wrong(
+                "worker",
+                "expected a number from 1, without `times`; process 0 creates the \
+                database, and runs from the start",
+            );
         }
         let later = |n: u64| Duration(at.0.saturating_add(every.0.saturating_mul(n)));
         (0..times)
@@ -311,7 +319,7 @@ fn action(reader: &Reader<'_>) -> Option<FaultAction> {
         FaultKind::ClockSkew => {
             let (by, back) = offset(reader)?;
             if by < FaultPlan::SKEW_MIN {
-                reader.wrong("by", "expected 15s or more, so that timestamps show whether it was done");
+                reader.wrong("by", "expected at least 15s, so that timestamps show the skew");
             }
             FaultAction::ClockSkew { by, back }
         }
@@ -321,7 +329,7 @@ fn action(reader: &Reader<'_>) -> Option<FaultAction> {
         FaultKind::Partition => FaultAction::Partition(Partition::read(reader)?),
         FaultKind::Limit => {
             if !reader.has("limit") {
-                reader.wrong("limit", "missing; a changed limit needs what it is changed to");
+                reader.wrong("limit", "missing; expected the new limit");
             }
             let limit = Limit::read(&reader.table("limit")?);
             let within = reader.or("within", Duration::from_secs(1));
@@ -353,7 +361,7 @@ fn action(reader: &Reader<'_>) -> Option<FaultAction> {
 /// The offset of a clock, and whether it is back.
 fn offset(reader: &Reader<'_>) -> Option<(Duration, bool)> {
     let Some(text) = reader.get::<String>("by") else {
-        reader.wrong("by", "missing; a clock that is set needs how far, such as \"1h\" or \"-1h\"");
+        reader.wrong("by", "missing; expected the error of the clock, such as \"1h\" or \"-1h\"");
         return None;
     };
     let (back, far) = text.strip_prefix('-').map_or((false, text.as_str()), |far| (true, far));
@@ -406,7 +414,7 @@ impl Partition {
 fn delayed(reader: &Reader<'_>) -> Option<Duration> {
     let Some(text) = reader.get::<String>("by") else {
         if !reader.has("by") {
-            reader.wrong("by", "missing; a delay needs how much later everything comes, such as \"200ms\"");
+            reader.wrong("by", "missing; expected the delay, such as \"200ms\"");
         }
         return None;
     };

@@ -56,7 +56,12 @@ const ROOT: Section = Section {
         must("traffic", Form::Tables(&traffic::PHASE), "phases of traffic, in order"),
         may("events", Form::Table(&traffic::EVENTS), "the events of the traffic"),
         must("subscriber", Form::Tables(&subscriber::SUBSCRIBER), "the endpoints and their contracts"),
-        may("fault", Form::Tables(&fault::FAULT), "disturbances of the sender under test"),
+        may(
+            "fault",
+            Form::Tables(&fault::FAULT),
+            "faults that the harness injects into the sender under \
+            test",
+        ),
         may("expect", Form::Table(&expect::EXPECT), "figures that must hold, and known failures"),
     ],
 };
@@ -162,14 +167,15 @@ impl Scenario {
         if root.has("name") && (none || !self.name.chars().all(fine)) {
             root.wrong(
                 "name",
-                "expected letters, digits, dots, dashes and underscores, and not dots alone: folders are called after it",
+                "expected letters, digits, dots, dashes and underscores, and not only dots, because \
+                    folders get this name",
             );
         }
         let mut names: Vec<&str> =
             self.subscribers.iter().map(|subscriber| subscriber.name.as_str()).collect();
         names.sort_unstable();
         if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-            root.wrong("subscriber", format!("two subscribers are called {:?}", twice[0]));
+            root.wrong("subscriber", format!("two subscribers have the name {:?}", twice[0]));
         }
         let groups = || self.subscribers.iter().map(|subscriber| subscriber.group.as_str());
         let knows = |name: &str| groups().any(|group| group == name) || self.subscriber(name).is_some();
@@ -188,7 +194,13 @@ impl Scenario {
             self.faults.iter().find(of_servers).filter(|_| self.sender.store == Store::Sqlite)
         {
             let name = fault.action.kind();
-            root.wrong("fault", format!("a file is no server; {name} needs [sender] store = \"postgres\""));
+            root.wrong(
+                "fault",
+                format!(
+                    "{name} needs a database server: set store = \"postgres\" in \
+                [sender]"
+                ),
+            );
         }
         let targets = || self.faults.iter().filter_map(|fault| fault.worker.as_ref());
         if let Some(name) =
@@ -196,7 +208,7 @@ impl Scenario {
         {
             let hint = nearest(name, names.iter().copied())
                 .map_or(String::new(), |meant| format!("; did you mean {meant:?}?"));
-            root.wrong("fault", format!("nobody owns {name:?}: there is no such subscriber{hint}"));
+            root.wrong("fault", format!("no process owns {name:?}: there is no such subscriber{hint}"));
         }
         let number = |target: &FaultTarget| match target {
             FaultTarget::Worker(worker) => Some(*worker),
@@ -205,7 +217,7 @@ impl Scenario {
         if let Some(worker) = targets().filter_map(number).find(|at| *at >= self.sender.workers) {
             root.wrong(
                 "fault",
-                format!("there is no worker {worker}; they count from 0 to {}", self.sender.workers - 1),
+                format!("there is no worker {worker}; expected 0 to {}", self.sender.workers - 1),
             );
         }
     }
@@ -408,43 +420,4 @@ pub fn distance(given: &str, known: &str) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_schema_names_every_key_and_refuses_others() {
-        let schema = schema();
-        let limit = &schema["properties"]["subscriber"]["items"]["properties"]["limit"];
-        assert_eq!(limit["properties"]["rate"]["type"], "string");
-        assert_eq!(limit["additionalProperties"], false);
-        assert_eq!(schema["required"], json!(["name", "traffic", "subscriber"]));
-    }
-
-    #[test]
-    fn a_slip_of_the_finger_finds_the_key_that_was_meant() {
-        let known = ["rate", "burst", "windows", "in_flight"];
-        for (given, meant) in [
-            ("brust", Some("burst")),
-            ("inflight", Some("in_flight")),
-            ("window", Some("windows")),
-            ("banana", None),
-        ] {
-            assert_eq!(nearest(given, known), meant, "{given}");
-        }
-    }
-
-    #[test]
-    fn a_problem_names_its_place() {
-        let problem = Problem {
-            file: "a.toml".to_owned(),
-            line: Some(3),
-            key: "events.keys".to_owned(),
-            what: "expected a whole number".to_owned(),
-        };
-        assert_eq!(problem.to_string(), "a.toml:3: events.keys: expected a whole number");
-        assert_eq!(
-            Problem { line: None, ..problem }.to_string(),
-            "a.toml: events.keys: expected a whole number"
-        );
-    }
-}
+mod tests;

@@ -85,7 +85,7 @@ impl FromStr for Rate {
             scale(per, &LENGTHS)?
         };
         if per == 0 {
-            return Err("a rate over no time at all".to_owned());
+            return Err("a rate needs a time above 0".to_owned());
         }
         Ok(Self { count, per: Duration(per) })
     }
@@ -116,7 +116,7 @@ impl FromStr for Window {
         let (count, length) = text.split_once(" per ").ok_or_else(|| no_unit(text, "\"60 per 1s\""))?;
         let (count, length) = (whole(count)?, measure(length, &LENGTHS)?);
         if count == 0 || length == 0 {
-            return Err("neither the number nor the window may be nothing".to_owned());
+            return Err("cap and window must be above 0".to_owned());
         }
         Ok(Self { count, length: Duration(length) })
     }
@@ -166,11 +166,7 @@ impl<T: FromStr<Err = String> + Ord + Copy> FromStr for Range<T> {
     fn from_str(text: &str) -> Result<Self, String> {
         let Some((least, most)) = text.split_once("..") else { return text.parse().map(Self::just) };
         let (least, most) = (least.parse()?, most.parse()?);
-        if most < least {
-            Err("its end is before its beginning".to_owned())
-        } else {
-            Ok(Self { least, most })
-        }
+        if most < least { Err("the end is below the beginning".to_owned()) } else { Ok(Self { least, most }) }
     }
 }
 
@@ -226,7 +222,7 @@ impl FromStr for Millionths {
     fn from_str(text: &str) -> Result<Self, String> {
         let (number, decimals) = text.split_once('.').unwrap_or((text, ""));
         if decimals.len() > 6 {
-            return Err("more than six decimals".to_owned());
+            return Err("at most six decimals are allowed".to_owned());
         }
         let number = whole(number)?.checked_mul(1_000_000);
         let decimals = if decimals.is_empty() { 0 } else { whole(&format!("{decimals:0<6}"))? };
@@ -285,7 +281,7 @@ fn measure(text: &str, units: &[(&str, u64)]) -> Result<u64, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     if unit.starts_with('.') {
-        return Err("whole numbers only; take a smaller unit".to_owned());
+        return Err("only whole numbers are allowed; use a smaller unit".to_owned());
     }
     let number = whole(number)?;
     number.checked_mul(scale(unit, units)?).ok_or_else(|| "too large".to_owned())
@@ -308,7 +304,7 @@ fn whole(text: &str) -> Result<u64, String> {
 }
 
 fn no_unit(text: &str, example: &str) -> String {
-    format!("{text:?} has no unit; expected the form of {example}")
+    format!("{text:?} has no unit; expected a form such as {example}")
 }
 
 fn show(f: &mut fmt::Formatter<'_>, value: u64, units: &[(&str, u64)], zero: &str) -> fmt::Result {

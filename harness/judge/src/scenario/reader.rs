@@ -186,7 +186,7 @@ fn expected<T>(form: &Form, value: &Value) -> Result<T, String> {
         (
             Value::Integer(_) | Value::Decimal(_),
             Form::Duration | Form::Durations | Form::Rate | Form::Size,
-        ) => "; a number without its unit means nothing",
+        ) => "; add a unit",
         _ => "",
     };
     Err(format!("expected {}, got {}{hint}", form.expected(), value.kind()))

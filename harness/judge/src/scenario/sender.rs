@@ -16,18 +16,18 @@ pub(super) const SENDER: Section = Section {
         may(
             "durability",
             Form::Word(&["power-loss", "process"]),
-            "what an acknowledgement survives (default power-loss)",
+            "the failure that an acknowledgement survives (default power-loss)",
         ),
-        may("arguments", Form::List(&Form::Text), "more arguments for its command line"),
+        may("arguments", Form::List(&Form::Text), "further arguments of its command line"),
         may(
             "takeover_within",
             Form::Duration,
-            "a killed process's lanes are served again within this time (default 60s)",
+            "a killed process's subscribers are served again within this time (default 60s)",
         ),
         may(
             "confirm_within",
             Form::Duration,
-            "a delivery made longer than this before a kill does not come again (default 250ms)",
+            "a delivery that succeeded more than this before a kill is not repeated (default 250ms)",
         ),
         may(
             "stop_within",

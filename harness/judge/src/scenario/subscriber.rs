@@ -9,12 +9,12 @@ use crate::signature::Profile;
 pub(super) const SUBSCRIBER: Section = Section {
     about: "An endpoint and its contract, or several of the same kind.",
     fields: &[
-        must("name", Form::Text, "its name; several of a kind are called name-1, name-2, …"),
+        must("name", Form::Text, "its name; several of a kind get the names name-1, name-2, …"),
         may("count", Form::Count, "how many of this kind (default 1)"),
         may(
             "events",
             Form::List(&Form::Text),
-            "the event types that it is owed: *, video.trending, video.* (default all)",
+            "the event types that it receives: *, video.trending, video.* (default all)",
         ),
         may("limit", Form::Table(&LIMIT), "the limits of its contract"),
         may("queue", Form::Table(&QUEUE), "the bounds of its queue"),
@@ -28,7 +28,7 @@ pub(super) const SUBSCRIBER: Section = Section {
         may(
             "breaker",
             Form::Table(&BREAKER),
-            "when an endpoint that fails is left alone (default: the sender's own way)",
+            "when a failing endpoint is paused (default: as the sender decides)",
         ),
         may("coalesce", Form::Tables(&COALESCE), "events of which only the newest is delivered"),
         may(
@@ -47,7 +47,7 @@ pub(super) const SUBSCRIBER: Section = Section {
 };
 
 const COALESCE: Section = Section {
-    about: "Of several events of a type with one key inside a window, the newest alone is delivered.",
+    about: "Of several events with one type and key inside a window, only the newest is delivered.",
     fields: &[
         must("type", Form::Text, "the event type"),
         must("window", Form::Duration, "how long the first event waits for newer ones"),
@@ -166,7 +166,7 @@ impl Subscriber {
         }
         let timeout = reader.or("timeout", Duration::from_secs(8));
         if timeout == Duration(0) {
-            reader.wrong("timeout", "expected more than nothing");
+            reader.wrong("timeout", "expected more than 0s");
         }
         Some(Self {
             group: name.clone(),
@@ -198,7 +198,7 @@ fn patterns(reader: &Reader<'_>) -> Vec<Pattern> {
         reader.wrong("events", "expected at least one pattern");
     }
     for pattern in patterns.iter().filter(|pattern| !pattern.is_sound()) {
-        let what = format!("{:?} is no pattern; expected *, video.trending or video.*", pattern.as_str());
+        let what = format!("{:?} is not a pattern; expected *, video.trending or video.*", pattern.as_str());
         reader.wrong("events", what);
     }
     patterns

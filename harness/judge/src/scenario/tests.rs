@@ -84,10 +84,7 @@ fn a_partition_is_read_in_each_of_its_forms() {
 #[test]
 fn mistakes_in_a_partition_are_told() {
     refused(&parted("how = \"half-opn\""), "did you mean \"half-open\"?");
-    refused(
-        &parted("how = \"delay\""),
-        "missing; a delay needs how much later everything comes, such as \"200ms\"",
-    );
+    refused(&parted("how = \"delay\""), "missing; expected the delay, such as \"200ms\"");
     refused(&parted("how = \"delay\"\nby = 200"), "fault[0].by: expected text");
     refused(&parted("how = \"delay\"\nby = \"-200ms\""), "fault[0].by: expected \"200ms\":");
     refused(&parted("how = \"delay\"\nby = \"200\""), "fault[0].by: expected \"200ms\":");
@@ -111,22 +108,28 @@ fn mistakes_are_told_with_key_line_and_what_was_meant() {
     );
     refused(&with("timeout = 8"), "s.toml:9: subscriber[0].timeout: expected a duration with its unit");
     refused(&with("limit = { rate = \"5\" }"), "s.toml:9: subscriber[0].limit.rate");
-    refused(&with("limit = { burst = 5 }"), "a burst needs the rate");
+    refused(&with("limit = { burst = 5 }"), "a burst needs a rate");
     refused(&with("sign = \"standard-webhook\""), "did you mean \"standard-webhooks\"?");
-    refused(&with("events = [\"video*\"]"), "is no pattern");
-    refused(&SMALL.replace("rate  = \"20/s\"", ""), "traffic[0].rate: missing; this shape needs it");
-    refused(&SMALL.replace("lasts", "key = \"\"\nlasts"), "traffic[0].key: expected at least one letter");
+    refused(&with("events = [\"video*\"]"), "is not a pattern");
+    refused(&SMALL.replace("rate  = \"20/s\"", ""), "traffic[0].rate: missing; this shape requires it");
+    refused(
+        &SMALL.replace("lasts", "key = \"\"\nlasts"),
+        "traffic[0].key: expected a text that is not empty",
+    );
     refused(&SMALL.replace("steady", "steddy"), "did you mean \"steady\"?");
     refused("name = \"x\"", "traffic: missing");
-    refused("name = ", "s.toml:1: not TOML");
+    refused("name = ", "s.toml:1: invalid TOML");
 }
 
 #[test]
 fn a_key_that_its_answer_does_not_go_by_is_refused() {
-    refused(&with("[[subscriber.behaviour]]\nanswer = \"reset\"\nretry_after = \"3s\""), "does not go by it");
+    refused(
+        &with("[[subscriber.behaviour]]\nanswer = \"reset\"\nretry_after = \"3s\""),
+        "does not apply to this answer",
+    );
     refused(&with("[[subscriber.behaviour]]\nanswer = 429\nretry_after = \"1500ms\""), "whole seconds");
     refused(&with("[[subscriber.behaviour]]\nanswer = 99"), "expected a status");
-    refused(&with("[[subscriber.behaviour]]\nanswer = \"stall\""), "needs its end");
+    refused(&with("[[subscriber.behaviour]]\nanswer = \"stall\""), "needs a length");
     refused(&with("[[subscriber.behaviour]]\nanswer = \"blakhole\""), "did you mean \"blackhole\"?");
     let twice = "[[subscriber.behaviour]]\nanswer = 429\nretry_after = \"3s\"\nretry_after_text = \"inf\"";
     refused(&with(twice), "one Retry-After");
@@ -141,13 +144,13 @@ fn behaving(behaviours: &[&str]) -> String {
 fn a_port_is_not_shut_while_a_behaviour_that_comes_before_holds() {
     let busy = "{ at = \"5s\", lasts = \"2s\", answer = 503 }";
     let away = "{ lasts = \"20s\", answer = \"refuse\" }";
-    let whole = "s.toml:9: subscriber[0].behaviour[1].answer: its port is shut to every request, and subscriber[0].behaviour[0] \
-                 comes before it at the same time";
+    let whole = "s.toml:9: subscriber[0].behaviour[1].answer: it shuts the port to every request, but subscriber[0].behaviour[0] \
+                 precedes it at the same time";
     refused(&behaving(&[busy, away]), whole);
     let unaccepting = "{ at = \"19s\", lasts = \"20s\", answer = \"no-accept\" }";
-    refused(&behaving(&[away, unaccepting]), "subscriber[0].behaviour[1].answer: its port is shut");
+    refused(&behaving(&[away, unaccepting]), "subscriber[0].behaviour[1].answer: it shuts the port");
     let some = "{ share = 0.1, answer = 503 }";
-    refused(&behaving(&[busy, some, unaccepting]), "and subscriber[0].behaviour[1] comes before it");
+    refused(&behaving(&[busy, some, unaccepting]), "but subscriber[0].behaviour[1] precedes it");
     for fine in [
         [away, busy],
         [busy, "{ at = \"7s\", answer = \"refuse\" }"],
@@ -184,7 +187,7 @@ fn a_name_is_that_of_a_folder_of_its_own() {
 
 #[test]
 fn names_must_exist_and_be_unique() {
-    refused(&with("[[subscriber]]\nname = \"a\""), "two subscribers are called \"a\"");
+    refused(&with("[[subscriber]]\nname = \"a\""), "two subscribers have the name \"a\"");
     refused(
         &with("[[fault]]\nat = \"1s\"\ndo = \"rotate\"\nsubscriber = \"b\""),
         "there is no subscriber \"b\"",
@@ -192,21 +195,27 @@ fn names_must_exist_and_be_unique() {
     refused(&with("[[fault]]\nat = \"1s\"\ndo = \"kill\"\nworker = 1"), "there is no worker 1");
     refused(&with("[sender]\nstore = \"postgre\""), "did you mean \"postgres\"?");
     let partition = |more: &str| format!("[[fault]]\nat = \"1s\"\ndo = \"partition\"\n{more}");
-    refused(&with(&partition("lasts = \"1s\"")), "partition needs [sender] store = \"postgres\"");
-    refused(&with(&partition("")), "missing; this needs its end");
+    refused(
+        &with(&partition("lasts = \"1s\"")),
+        "partition needs a database server: set store = \"postgres\"",
+    );
+    refused(&with(&partition("")), "missing; this fault needs a length");
     refused(
         &with(&partition("lasts = \"1s\"\nhow = \"slow\"")),
         "expected one of silence, cut, delay, half-open, got \"slow\"",
     );
     let skew = |by: &str| format!("[[fault]]\nat = \"1s\"\ndo = \"clock-skew\"\n{by}");
-    refused(&with(&skew("")), "missing; a clock that is set needs how far");
-    refused(&with(&skew("by = \"-14s\"")), "expected 15s or more");
+    refused(&with(&skew("")), "missing; expected the error of the clock");
+    refused(&with(&skew("by = \"-14s\"")), "expected at least 15s");
     let start = |more: &str| format!("[sender]\nworkers = 2\n[[fault]]\nat = \"1s\"\ndo = \"start\"\n{more}");
     refused(&with(&start("")), "expected a number from 1");
     refused(&with(&start("worker = 0")), "expected a number from 1");
-    refused(&with(&start("worker = 1\ntimes = 2\nevery = \"1s\"")), "expected a number from 1, and once");
+    refused(
+        &with(&start("worker = 1\ntimes = 2\nevery = \"1s\"")),
+        "expected a number from 1, without `times`",
+    );
     let restart = "[[fault]]\nat = \"1s\"\ndo = \"database-restart\"";
-    refused(&with(restart), "database-restart needs [sender] store = \"postgres\"");
+    refused(&with(restart), "database-restart needs a database server: set store = \"postgres\"");
     let on_a_server = format!("[sender]\nstore = \"postgres\"\n{restart}");
     let read = Scenario::from_text(&with(&on_a_server), "s.toml").expect("valid");
     assert_eq!((read.sender.store, &read.faults[0].action), (Store::Postgres, &FaultAction::DatabaseRestart));
@@ -264,10 +273,44 @@ fn a_fault_goes_by_a_process_or_by_what_it_owns() {
         ("kill", "2", "no worker 2"),
         ("kill", "\"owner of a\"", "no such subscriber; did you mean \"a-1\"?"),
         ("kill", "\"a-1\"", "owner of NAME"),
-        ("disk-full", "\"owner of a-1\"", "killed, stopped, restarted or cut off"),
+        ("disk-full", "\"owner of a-1\"", "is for kill, stop, restart and partition"),
     ];
     for (action, worker, part) in rows {
         let problems = read(action, worker).unwrap_err();
         assert!(problems.iter().any(|one| one.what.contains(part)), "{worker}: {problems:?}");
     }
+}
+
+#[test]
+fn the_schema_names_every_key_and_refuses_others() {
+    let schema = schema();
+    let limit = &schema["properties"]["subscriber"]["items"]["properties"]["limit"];
+    assert_eq!(limit["properties"]["rate"]["type"], "string");
+    assert_eq!(limit["additionalProperties"], false);
+    assert_eq!(schema["required"], json!(["name", "traffic", "subscriber"]));
+}
+
+#[test]
+fn a_slip_of_the_finger_finds_the_key_that_was_meant() {
+    let known = ["rate", "burst", "windows", "in_flight"];
+    for (given, meant) in [
+        ("brust", Some("burst")),
+        ("inflight", Some("in_flight")),
+        ("window", Some("windows")),
+        ("banana", None),
+    ] {
+        assert_eq!(nearest(given, known), meant, "{given}");
+    }
+}
+
+#[test]
+fn a_problem_names_its_place() {
+    let problem = Problem {
+        file: "a.toml".to_owned(),
+        line: Some(3),
+        key: "events.keys".to_owned(),
+        what: "expected a whole number".to_owned(),
+    };
+    assert_eq!(problem.to_string(), "a.toml:3: events.keys: expected a whole number");
+    assert_eq!(Problem { line: None, ..problem }.to_string(), "a.toml: events.keys: expected a whole number");
 }

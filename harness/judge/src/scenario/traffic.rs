@@ -119,7 +119,7 @@ impl Phase {
         };
         let key: Option<String> = reader.get("key");
         if key.as_ref().is_some_and(String::is_empty) {
-            reader.wrong("key", "expected at least one letter");
+            reader.wrong("key", "expected a text that is not empty");
         }
         Some(Self { shape, lasts, key })
     }
@@ -137,7 +137,7 @@ const SHAPES: [(&str, ()); 7] = [
 
 fn needed<T: super::reader::Readable>(reader: &Reader<'_>, key: &str) -> Option<T> {
     if !reader.has(key) {
-        reader.wrong(key, "missing; this shape needs it");
+        reader.wrong(key, "missing; this shape requires it");
     }
     reader.get(key)
 }
@@ -162,7 +162,7 @@ fn idle_keys(reader: &Reader<'_>, shape: &Shape) {
     };
     for key in ["rate", "to", "events", "key", "file", "speed", "times"] {
         if reader.has(key) && !used.contains(&key) {
-            reader.wrong(key, "this shape does not go by it");
+            reader.wrong(key, "does not apply to this shape");
         }
     }
 }

@@ -76,7 +76,7 @@ fn a_silence_after_a_kill_is_told_in_words_with_the_kill_beside_it() {
         trace.processes.push(Process { t: t * SECOND, worker: 0, event, status: None });
     }
     let page = report::html(&report(&scenario, &trace), &[]);
-    for words in ["a heard nothing for 6 s", "worker 0 killed at 2 s, ready again at 4 s, 2 s later"] {
+    for words in ["a received nothing for 6 s", "worker 0 killed at 2 s, ready again at 4 s, 2 s later"] {
         assert!(page.contains(words), "{words}");
     }
 }
@@ -135,9 +135,9 @@ fn figures_stand_beside_those_of_older_runs() {
     let (now, mut before) = (report(&limited, &silent()), report(&limited, &silent()));
     before.subscribers[0].latency = [1; 4];
     let page = report::html(&now, &[before.clone()]);
-    assert!(page.contains("Against the baseline") && page.contains(">worse<"), "{page}");
+    assert!(page.contains("Comparison with the baseline") && page.contains(">worse<"), "{page}");
     before.scenario = "another".to_owned();
-    assert!(!report::html(&now, &[before]).contains("Against the baseline"));
+    assert!(!report::html(&now, &[before]).contains("Comparison with the baseline"));
 }
 
 #[test]

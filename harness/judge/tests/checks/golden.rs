@@ -16,7 +16,7 @@ fn judged(file: &str) -> (String, Vec<String>) {
     let scenario = Scenario::from_text(&trace.header.scenario_toml, file).expect("valid");
     let judgement = judge(&scenario, &trace, Strictness::Usual);
     let failed = judgement.verdicts.iter().filter(|verdict| verdict.status == Status::Fail);
-    (judgement.status.to_string(), failed.map(|verdict| verdict.id.clone()).collect())
+    (judgement.status.lower().to_owned(), failed.map(|verdict| verdict.id.clone()).collect())
 }
 
 fn expected() -> BTreeMap<String, (String, Vec<String>)> {

@@ -126,7 +126,7 @@ fn a_burst_or_a_window_that_may_be_in_doubt_as_a_whole_is_not_judged_and_named()
     }
     let scenario = killed("rate = \"10/s\", burst = 7, in_flight = 4", "");
     let verdict = gap(&scenario, &restarted(&scenario, 7_000 * MILLI, 9_000 * MILLI));
-    assert_eq!(verdict.figures[0].value, "a: its burst of 7 is less than twice its 4 in flight");
+    assert_eq!(verdict.figures[0].value, "a: its burst of 7 is less than twice its in-flight cap of 4");
 }
 
 #[test]

@@ -22,7 +22,7 @@ fn signed(trace: &mut Trace, n: usize, verified: &Verified) {
 
 #[test]
 fn a_secret_that_the_harness_could_not_know_yet_is_held_against_nobody() {
-    let wrong = Verified::No("no known key made any of the signatures".into());
+    let wrong = Verified::No("no signature was made with a known key".into());
     for id in ["identity.secret", "format.signature"] {
         // The sender signs with it at 2 s; the answer comes at 2.5 s.
         let late = |trace: &mut Trace| {

@@ -35,7 +35,7 @@ fn what_a_stall_may_have_squeezed_is_inconclusive_and_what_breaks_anyhow_is_brok
     check("rate.envelope", &limited, &named, Status::Inconclusive);
     named.header.clock = hookproof_judge::trace::ClockKind::Real;
     let told = verdict("rate.envelope", &limited, &named).sentence;
-    assert!(told.contains("stood still at 2.5 s for 500 ms"), "{told}");
+    assert!(told.contains("stalled for 500 ms at 2.5 s"), "{told}");
     check("harness.stall", &limited, &named, Status::Inconclusive);
     // In half a second the rate allows five more: ten conform, and eleven do not.
     check("rate.envelope", &limited, &stalled(&limited, 10), Status::Inconclusive);

@@ -169,7 +169,7 @@ fn a_profile_is_read_by_its_name() {
     }
     let error = "Stripe".parse::<Profile>().unwrap_err().to_string();
     assert!(
-        error.starts_with("\"Stripe\" is no signing profile; expected one of standard-webhooks,"),
+        error.starts_with("\"Stripe\" is not a signing profile; expected one of standard-webhooks,"),
         "{error}"
     );
 }

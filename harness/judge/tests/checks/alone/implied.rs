@@ -19,7 +19,7 @@ pub(super) const IMPLIED: [Implied; 8] = [
             broken: "one signature does not verify",
             good: || calm(""),
             breaks: |run| {
-                let why = "no known key made any of the signatures".into();
+                let why = "no signature was made with a known key".into();
                 run.trace.arrivals[1].signed.verified = Verified::No(why);
             },
         },
