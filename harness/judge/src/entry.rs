@@ -167,7 +167,9 @@ fn nearest<'a>(ids: impl Iterator<Item = &'a str>, pattern: &str) -> String {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("nothing matches {given:?}; the nearest id is {nearest}, and `hookproof list` shows them all")]
+#[error(
+    "no check or case matches {given:?}; the nearest id is {nearest}, and `hookproof list` shows all ids"
+)]
 pub struct SelectError {
     given: String,
     nearest: String,

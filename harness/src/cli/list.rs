@@ -74,14 +74,14 @@ fn text(entry: &Entry) -> String {
     let mut text = format!("{} ({})\n\n", entry.id, entry.severity);
     let needs = entry.needs.join(", ");
     let rows = [
-        ("must hold", &entry.requirement),
-        ("why", &entry.why),
+        ("requirement", &entry.requirement),
+        ("reason", &entry.why),
         ("source", &entry.source),
         ("remedy", &entry.remedy),
         ("needs", &needs),
     ];
     for (name, value) in rows.iter().filter(|(_, value)| !value.is_empty()) {
-        text.push_str(&format!("  {name:<10} {value}\n"));
+        text.push_str(&format!("  {name:<11} {value}\n"));
     }
     for (framework, lines) in catalogue::example(entry).into_iter().flatten() {
         text.push_str(&format!("\n  {framework}\n"));

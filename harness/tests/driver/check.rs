@@ -63,7 +63,7 @@ fn a_signature_that_is_described_wrongly_fails_with_what_was_seen() {
         ours()
     );
     check(&text, 0, &["3 signatures are right"]);
-    check(&text.replace("{id}.", ""), 1, &["failed   verify", "no known key made any", "v1,"]);
+    check(&text.replace("{id}.", ""), 1, &["failed   verify", "no signature was made", "v1,"]);
 }
 
 #[test]

@@ -83,7 +83,7 @@ fn a_run_that_did_not_come_to_its_end_has_not_passed() {
     for (name, how, only, code) in rows {
         let path = ended(folder.path(), name, how);
         let (got, said) = hookproof(&["check", &path, "--only", only]);
-        let is_told = said.contains("this is no whole run");
+        let is_told = said.contains("the run is incomplete");
         assert!(got == Some(code) && is_told, "{name} {how}: {got:?}, expected {code}: {said}");
     }
 }
@@ -303,7 +303,7 @@ fn reports_are_compared_by_what_they_are_of_and_by_their_figures() {
         (&[&good, &slow], 3, "a latency p50: was"),
         (&[&good, &slow, "--allow", "figure"], 0, "golden: 0 worse"),
         (&[&slow, &good], 0, "golden: 0 worse, 4 better"),
-        (&[&good, &other], 3, "golden: was run, and is not run any more"),
+        (&[&good, &other], 3, "golden: ran before, but is missing now"),
         (&[&good, &other, "--allow", "missing-scenario"], 2, "not compared"),
         (&[&good, &slow, "--allow", "figures"], 64, "expected one of missing-scenario"),
     ];

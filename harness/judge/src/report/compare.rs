@@ -55,7 +55,7 @@ pub fn missing(base: &[Report], new: &[Report], allowed: &[Allowed]) -> Differen
     let mut difference = Difference::default();
     for scenario in scenarios(base) {
         if !new.iter().any(|report| report.scenario == scenario) {
-            let what = format!("{scenario}: was run, and is not run any more");
+            let what = format!("{scenario}: ran before, but is missing now");
             difference.record_regression(Allowed::MissingScenario, allowed, what);
         }
     }
@@ -134,7 +134,7 @@ fn verdicts(base: &[&Report], new: &[&Report], allowed: &[Allowed], difference: 
     for id in ids(base) {
         let Some(old) = worst(base, id) else { continue };
         let Some(now) = worst(new, id) else {
-            let what = format!("{id}: was {}, and is not judged any more", old.status);
+            let what = format!("{id}: was {}, but is missing now", old.status);
             difference.record_regression(Allowed::MissingCheck, allowed, what);
             continue;
         };
@@ -222,7 +222,7 @@ impl Difference {
         if allowed.contains(&kind) {
             self.allowed.push(what);
         } else {
-            self.regressions.push(format!("{what} (--allow {kind})"));
+            self.regressions.push(format!("{what} (permit it with --allow {kind})"));
         }
     }
 }
@@ -327,7 +327,7 @@ fn by_name(runs: &[Vec<Figure>]) -> BTreeMap<&str, Vec<u64>> {
 
 pub(super) fn figures(base: &[&Report], new: &[&Report], allowed: &[Allowed], difference: &mut Difference) {
     for Compared { name, was, is, least, most, better, times } in compared(base, new) {
-        let what = format!("{name}: was {was}, is {is}{times}; between {least} and {most} is noise");
+        let what = format!("{name}: was {was}, is {is}{times}; {least} to {most} is noise");
         match better {
             None => {}
             Some(true) => difference.improvements.push(what),
@@ -494,7 +494,7 @@ mod tests {
     fn a_check_that_is_missing_is_worse_unless_allowed_and_a_new_one_that_fails_is_too() {
         let (base, mut new) = ([run("fail", "0.4", 100)], run("pass", "0.4", 100));
         new.judgement.verdicts.clear();
-        check(&base, &[new.clone()], &[], &["rate.envelope: was fail, and is not judged any more"]);
+        check(&base, &[new.clone()], &[], &["rate.envelope: was FAIL, but is missing now"]);
         check(&base, &[new.clone()], &[Allowed::MissingCheck], &[]);
         check(&[new], &base, &[], &["rate.envelope: was not judged, is FAIL"]);
     }

@@ -65,7 +65,7 @@ pub(super) fn course(report: &Report) -> Vec<Part> {
         line("second", "accepted by the sender", rates(drawn, &accepted.0), false),
         line("third", "requests that arrived", rates(drawn, &arrived.0), false),
     ];
-    let mut charts = vec![chart("Events and requests, a second", per_second, flow)];
+    let mut charts = vec![chart("Events and requests per second", per_second, flow)];
     if !drawn.latency[0].is_empty() {
         let [p50, p95, longest] = drawn.latency.clone();
         let lines = vec![
@@ -74,7 +74,7 @@ pub(super) fn course(report: &Report) -> Vec<Part> {
             line("third", "longest", longest, false),
         ];
         let mut latency =
-            chart("From emit to first arrival, by when it was emitted; each doubling as high", show, lines);
+            chart("Time from emit to first arrival, by time of emit (logarithmic)", show, lines);
         latency.doubling = true;
         charts.push(latency);
     }
@@ -85,19 +85,19 @@ pub(super) fn course(report: &Report) -> Vec<Part> {
     }
     if !drawn.busy.is_empty() {
         let lines = vec![line("waiting", "", drawn.busy.clone(), true)];
-        charts.push(chart("Processors that the sender kept busy", decimal, lines));
+        charts.push(chart("Processors used by the sender", decimal, lines));
     }
     charts.iter_mut().skip(1).for_each(|chart| chart.bands_told = false);
     charts.extend(attempts(drawn));
-    titled("What happened", charts)
+    titled("Course of the run", charts)
 }
 
 fn backlog(report: &Report) -> Vec<Shape> {
     const CLASSES: [&str; TOGETHER] = ["second", "third", "fourth", "fifth"];
     let drawn = &report.course.drawn;
-    let mut lines = vec![line("waiting", "in all, as the harness counts", drawn.waiting.clone(), true)];
+    let mut lines = vec![line("waiting", "in total, counted by the harness", drawn.waiting.clone(), true)];
     if !drawn.told.is_empty() {
-        lines.push(line("told", "in all, as the sender says", drawn.told.clone(), true));
+        lines.push(line("told", "in total, reported by the sender", drawn.told.clone(), true));
     }
     if drawn.lanes.len() > 1 {
         let mut lanes: Vec<&LaneDrawn> = drawn.lanes.iter().collect();
@@ -120,7 +120,7 @@ fn attempts(drawn: &Drawn) -> Option<Chart> {
     let other = counts.iter().enumerate().any(|(attempts, count)| attempts != 1 && *count > 0);
     other.then(|| {
         let mut chart = Chart::over(
-            "Deliveries by their attempts; each doubling as high",
+            "Deliveries by number of attempts (logarithmic)",
             (0, 2 * counts.len() as u64),
             |count| format!("{count} deliveries"),
         );
@@ -156,7 +156,7 @@ fn faults(report: &Report) -> Vec<Band> {
         let until = one.until.unwrap_or(report.course.lasted);
         let back = one
             .until
-            .map_or("not seen back".to_owned(), |until| format!("back after {}", show(until - one.from)));
+            .map_or("did not return".to_owned(), |until| format!("back after {}", show(until - one.from)));
         let what = format!("{} at {}, {back}", one.what, moment(one.from));
         Band { class: "fault", from: one.from, until, what }
     });
@@ -199,8 +199,8 @@ pub(super) fn lane(report: &Report, drawn: &LaneDrawn, one: &SubscriberReport) -
     let whole = (0, report.course.lasted);
     let step = report.course.drawn.step;
     let mut chart =
-        Chart::over(format!("Requests in each {}, by answer", show(step)), whole, |count| count.to_string());
-    let kinds = [("taken", "2xx"), ("held", "429"), ("failed", "anything else")];
+        Chart::over(format!("Requests per {}, by answer", show(step)), whole, |count| count.to_string());
+    let kinds = [("taken", "2xx"), ("held", "429"), ("failed", "other status, or no answer")];
     let series =
         kinds.into_iter().zip(&drawn.came).filter(|(_, series)| series.0.iter().any(|count| *count > 0));
     let bars = series.map(|((class, name), series)| {
@@ -215,7 +215,7 @@ pub(super) fn lane(report: &Report, drawn: &LaneDrawn, one: &SubscriberReport) -
         class: "silence",
         from: silence.from,
         until: silence.until,
-        what: format!("heard nothing for {}", show(silence.until - silence.from)),
+        what: format!("no arrival for {}", show(silence.until - silence.from)),
     });
     let beside = own.chain(silences).chain(accused(report, one));
     chart.bands = in_order(faults(report).into_iter().chain(beside));
@@ -270,10 +270,10 @@ pub(super) fn closeup(report: &Report, drawn: &Closeup, witness: &Witness) -> Ch
     chart.ticks = drawn.requests.iter().map(|(t, came)| (*t, class(*came))).collect();
     let seen = |came: Came| drawn.requests.iter().any(|(_, one)| *one == came);
     let kinds = [
-        (Came::Accused, "the requests that show it"),
-        (Came::Taken, "other requests, answered with 2xx"),
-        (Came::Held, "with 429"),
-        (Came::Failed, "otherwise, or not"),
+        (Came::Accused, "requests of this failure"),
+        (Came::Taken, "other requests, answered 2xx"),
+        (Came::Held, "answered 429"),
+        (Came::Failed, "other status, or no answer"),
     ];
     let kinds = kinds.into_iter().filter(|(came, _)| seen(*came));
     chart.ticks_key = kinds.map(|(came, name)| (class(came), name.to_owned())).collect();
@@ -297,13 +297,13 @@ pub(super) fn lag(report: &Report) -> Vec<Part> {
     }
     let each = report.course.seconds_each.saturating_mul(SECOND);
     let mut chart = Chart::over(
-        "The latest event of each second, behind its schedule",
+        "Delay of each second's latest event behind its schedule",
         (0, each.saturating_mul(lag.len() as u64)),
         |micros| show(micros.saturating_mul(1_000)),
     );
     let (class, name) = ("waiting", String::new());
     chart.shapes = vec![Shape::Bars { class, name, step: each, counts: lag.clone() }];
-    titled("The generator's own lag", vec![chart])
+    titled("The generator's lag", vec![chart])
 }
 
 #[cfg(test)]

@@ -256,7 +256,7 @@ fn describe_behaviour(behaviour: &Behaviour) -> String {
         Answer::Status(reply) => match &reply.retry_after {
             Some(RetryAfter::Seconds(seconds)) => format!("answers {}, Retry-After: {seconds}", reply.status),
             Some(RetryAfter::Date(ahead)) => {
-                format!("answers {}, Retry-After in {ahead} as a date", reply.status)
+                format!("answers {}, Retry-After: a date {ahead} ahead", reply.status)
             }
             Some(RetryAfter::Text(text)) => format!("answers {}, Retry-After: {text}", reply.status),
             None => format!("answers {}", reply.status),
@@ -264,13 +264,13 @@ fn describe_behaviour(behaviour: &Behaviour) -> String {
         Answer::Refuse => "refuses connections".to_owned(),
         Answer::NoAccept => "accepts no connection".to_owned(),
         Answer::Reset => "resets before it reads".to_owned(),
-        Answer::ResetAfterRead => "reads, and resets".to_owned(),
-        Answer::Close => "reads, and closes".to_owned(),
+        Answer::ResetAfterRead => "reads, then resets".to_owned(),
+        Answer::Close => "reads, then closes".to_owned(),
         Answer::HalfAnswer => "sends half an answer".to_owned(),
-        Answer::Stall => "stalls, then reads all at once".to_owned(),
-        Answer::Blackhole => "reads, and never answers".to_owned(),
+        Answer::Stall => "stalls, then reads everything at once".to_owned(),
+        Answer::Blackhole => "reads, but never answers".to_owned(),
         Answer::Drip { pace } => format!("answers a byte every {pace}"),
-        Answer::HugeAnswer { body } => format!("answers with {body} of body"),
+        Answer::HugeAnswer { body } => format!("answers with a body of {body}"),
         Answer::Enforce { limit, burst } => format!("answers 429 beyond {limit} with burst {burst}"),
     };
     let share = if behaviour.share == crate::scenario::quantity::Millionths::ONE {
@@ -278,10 +278,10 @@ fn describe_behaviour(behaviour: &Behaviour) -> String {
     } else {
         format!(" to {} of its requests", behaviour.share)
     };
-    let attempts = if behaviour.attempts.is_some() { ", to some attempts only" } else { "" };
+    let attempts = if behaviour.attempts.is_some() { ", only for some attempts" } else { "" };
     let slow =
         behaviour.latency.map_or(String::new(), |takes| format!(" after {} to {}", takes.least, takes.most));
-    let works = behaviour.serves.map_or(String::new(), |each| format!(", works {each} on each"));
+    let works = behaviour.serves.map_or(String::new(), |each| format!(", working {each} on each"));
     format!("{answer}{slow}{share}{attempts}{works}")
 }
 
@@ -299,7 +299,7 @@ fn breaks(evidence: &Evidence<'_>) -> Vec<Break> {
                     Killed => "killed",
                     Asked => "asked to stop",
                     Stopped => "stopped",
-                    _ => "gone by itself",
+                    _ => "ended by itself",
                 };
                 away.push((one.worker, breaks.len()));
                 let what = format!("worker {} {word}", one.worker);

@@ -21,7 +21,7 @@ const again = async () => {
   } catch {
     failed += 1;
     if (failed < TRIES) setTimeout(again, 1000);
-    else if (said) said.textContent = `The run is over, or was ended: nothing is served any more. Its page: ${said.dataset.kept}`;
+    else if (said) said.textContent = `The run is over, and this page is no longer updated. Its final page: ${said.dataset.kept}`;
   }
 };
 setTimeout(again, 1000);

@@ -47,7 +47,7 @@ fn section(report: &Report, worse: &[String]) -> String {
         text.push('\n');
     }
     let (passed, silent) = (judgement.count(Status::Pass), judgement.count(Status::NotApplicable));
-    let _ = writeln!(text, "{passed} checks passed; {silent} had nothing to judge in this scenario.\n");
+    let _ = writeln!(text, "{passed} checks passed; {silent} do not apply to this scenario.\n");
     if let Some(picture) = worst(report) {
         let _ = writeln!(text, "{}\n", block(&picture));
     }
@@ -64,7 +64,7 @@ fn verdicts(text: &mut String, report: &Report) {
     if told.is_empty() {
         return;
     }
-    text.push_str("| verdict | check | what was seen | what to do |\n|---|---|---|---|\n");
+    text.push_str("| verdict | check | finding | remedy |\n|---|---|---|---|\n");
     for verdict in told {
         let first = verdict.witness.first().map(|one| format!("; {}", witnessed(one)));
         let seen = plain(&format!("{}{}", verdict.sentence, first.unwrap_or_default()));
@@ -93,7 +93,7 @@ fn subscribers(text: &mut String, report: &Report) {
         );
     }
     if report.subscribers.len() > SUBSCRIBERS_MAX {
-        let _ = writeln!(text, "\n{} subscribers more.", report.subscribers.len() - SUBSCRIBERS_MAX);
+        let _ = writeln!(text, "\n{} more subscribers.", report.subscribers.len() - SUBSCRIBERS_MAX);
     }
 }
 
@@ -178,7 +178,7 @@ pub(super) fn worst(report: &Report) -> Option<String> {
     let places = lane.arriving.0.len().div_ceil(BARS_MAX).max(1) as u64;
     let seconds = places.saturating_mul(report.course.seconds_each);
     if seconds > 1 {
-        let _ = writeln!(text, "each bar: the fullest of {seconds} s");
+        let _ = writeln!(text, "each bar: the highest of {seconds} s");
     }
     Some(text)
 }
@@ -200,7 +200,7 @@ fn row(text: &mut String, name: &str, series: &Series, more: &str) {
     if most == 0 {
         return;
     }
-    let _ = writeln!(text, "{name:>8} {} {most} at most{more}", bars(&series.0, BARS_MAX));
+    let _ = writeln!(text, "{name:>8} {} max {most}{more}", bars(&series.0, BARS_MAX));
 }
 
 /// Figures as a row of bars; a bar of several figures shows the highest, so that no peak is averaged away.
@@ -269,7 +269,7 @@ mod tests {
         let mut text = String::new();
         row(&mut text, "arrivals", &Series(seconds), "");
         assert_eq!(text.matches('▁').count(), 59, "{text}");
-        assert!(text.contains('█') && text.contains("800 at most"), "{text}");
+        assert!(text.contains('█') && text.contains("max 800"), "{text}");
     }
 
     #[test]

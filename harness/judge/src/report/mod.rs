@@ -106,9 +106,9 @@ fn remedy(id: &str) -> &'static str {
 pub fn explained(id: &str) -> Vec<Part> {
     let Some(entry) = catalogue::find(id) else { return Vec::new() };
     let rows = [
-        ("what must hold", entry.requirement.clone()),
-        ("why it matters", entry.why.clone()),
-        ("what to do", entry.remedy.clone()),
+        ("requirement", entry.requirement.clone()),
+        ("reason", entry.why.clone()),
+        ("remedy", entry.remedy.clone()),
         ("source", entry.source.clone()),
     ];
     let rows = rows.into_iter().filter(|(_, text)| !text.is_empty());

@@ -3,8 +3,8 @@
 const prepare = () => {
   for (const table of document.querySelectorAll('table.searched')) {
     const field = document.createElement('input');
-    field.type = 'search'; field.className = 'search'; field.placeholder = 'find by name';
-    field.setAttribute('aria-label', 'find by name');
+    field.type = 'search'; field.className = 'search'; field.placeholder = 'search by name';
+    field.setAttribute('aria-label', 'search by name');
     field.oninput = () => {
       for (const row of table.tBodies[0].rows) row.hidden = !row.textContent.toLowerCase().includes(field.value.toLowerCase());
     };
@@ -25,7 +25,7 @@ const prepare = () => {
     const words = document.createElementNS(chart.namespaceURI, 'text');
     words.setAttribute('class', 'zoom'); words.setAttribute('x', 360); words.setAttribute('y', 24);
     words.setAttribute('text-anchor', 'middle');
-    words.textContent = `${told(from)} to ${told(until)}; click twice for the whole`;
+    words.textContent = `${told(from)} to ${told(until)}; double-click for the whole run`;
     chart.append(words);
   };
   for (const chart of charts) {

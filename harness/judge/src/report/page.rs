@@ -43,7 +43,7 @@ fn framed(document: &Document, kept: Option<&str>) -> String {
                     h1 { (title) }
                     p.soft { (about) }
                     @if let Some(kept) = kept {
-                        p.soft #live data-kept=(kept) { "This page follows the run. When that is over: " (kept) }
+                        p.soft #live data-kept=(kept) { "This page follows the run. Its final page: " (kept) }
                     }
                     div.verdict.(verdict.status.map_or("plain", class)) {
                         p { @if let Some(status) = verdict.status { strong { (status) } ": " } (verdict.sentence) }

@@ -181,8 +181,8 @@ impl Report {
     pub(super) fn cut_short(&self) -> Option<&'static str> {
         match self.ended {
             Some(Ended::Done) => None,
-            Some(Ended::Interrupted) => Some("interrupted: the run was not played to its end"),
-            Some(Ended::SenderGone) => Some("the sender was gone before the run's end"),
+            Some(Ended::Interrupted) => Some("it was interrupted"),
+            Some(Ended::SenderGone) => Some("the sender ended before the run did"),
             None => Some("the trace was cut short"),
         }
     }
@@ -327,7 +327,8 @@ pub fn schema() -> serde_json::Value {
     let judgement = json!({ "type": "object", "required": ["status", "sentence", "verdicts"], "properties": {
         "status": status, "sentence": text, "verdicts": { "type": "array", "items": verdict } } });
     let by_second = json!({ "type": "array", "items": count,
-        "description": "requests in a second, the fullest of each `seconds_each`; of the hundred worst subscribers, empty for others" });
+        "description": "requests per second, the highest of each `seconds_each`; for the hundred worst \
+            subscribers, and empty for the others" });
     let subscriber = json!({ "type": "object", "required": ["name", "arrivals", "delivered", "dead", "latency"],
         "properties": { "name": text, "contract": text, "allowed": maybe("integer"), "bound": maybe("integer"),
             "arrivals": count, "delivered": count, "dead": count, "latency": series, "arriving": by_second,

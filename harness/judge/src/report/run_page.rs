@@ -46,11 +46,11 @@ fn so_far(report: &Report, is_full: bool) -> Headline {
         verdicts.iter().filter(|one| one.status == Status::Fail).map(|one| one.id.as_str()).collect();
     let lasted = show(report.course.lasted);
     let sentence = match failed.len() {
-        0 => format!("goes on; in {lasted} nothing has failed that needs no end to be judged"),
-        count => format!("goes on; in {lasted} {count} failed already: {}", failed.join(", ")),
+        0 => format!("running for {lasted}: no failures so far"),
+        count => format!("running for {lasted}: {count} failed so far: {}", failed.join(", ")),
     };
-    let ends = "Judged is what was seen until here, as of a run that was cut short: what an end is needed for is judged then.";
-    let full = "The trace is so long by now that no more of it is read before that.";
+    let ends = "This verdict covers the run until now. Checks that need its end are judged then.";
+    let full = "The trace is too long by now to be read again before the end.";
     let more = std::iter::once(ends).chain(is_full.then_some(full)).map(str::to_owned).collect();
     Headline { status: (!failed.is_empty()).then_some(Status::Fail), sentence, more }
 }
@@ -58,9 +58,9 @@ fn so_far(report: &Report, is_full: bool) -> Headline {
 #[must_use]
 pub fn html_unjudged(unjudged: &Unjudged) -> String {
     let more = [
-        "Nothing is proven of this run, neither that it passes nor that it fails.",
-        "A trace with one line that cannot be is refused as a whole: it was changed, mixed with another, or damaged since. What \
-         to do: take it from where the run wrote it, or run the scenario again.",
+        "This run proves nothing: it neither passed nor failed.",
+        "A trace with one impossible line is refused as a whole: it was changed, mixed with another \
+            trace, or damaged. Take the trace that the run wrote, or run the scenario again.",
     ];
     super::page::unjudged(&unjudged.subject, "hookproof check", &unjudged.why, &more)
 }
@@ -74,7 +74,7 @@ fn document(report: &Report, baseline: &[Report]) -> Document {
         .map(|verdict| failure(report, verdict))
         .collect();
     if !parts.is_empty() {
-        parts.insert(0, Part::Title("What failed, and what shows it".to_owned()));
+        parts.insert(0, Part::Title("Failures".to_owned()));
     }
     parts.extend(course(report));
     parts.extend(happened(report));
@@ -95,12 +95,13 @@ fn unproven(report: &Report) -> Vec<String> {
     let silent = report.judgement.verdicts.iter().filter(|one| one.status == Status::NotApplicable);
     let (lacking, idle): (Vec<&Verdict>, Vec<&Verdict>) =
         silent.partition(|one| one.sentence.starts_with(DRIVER));
-    let cut_short = report.cut_short().map(|why| format!("This is no whole run: {why}."));
+    let cut_short = report.cut_short().map(|why| format!("The run is incomplete: {why}."));
     let ids = |some: &[&Verdict]| some.iter().map(|one| one.id.as_str()).collect::<Vec<_>>().join(", ");
-    let lacking = (!lacking.is_empty())
-        .then(|| format!("Not proven, as the sender or its driver has no such thing: {}.", ids(&lacking)));
+    let lacking = (!lacking.is_empty()).then(|| {
+        format!("Not proven, because the sender or its driver file lacks the feature: {}.", ids(&lacking))
+    });
     let idle = (!idle.is_empty())
-        .then(|| format!("Not proven either: {} checks had nothing to judge in this scenario.", idle.len()));
+        .then(|| format!("Not proven: {} checks do not apply to this scenario.", idle.len()));
     cut_short.into_iter().chain(lacking).chain(idle).collect()
 }
 
@@ -145,7 +146,7 @@ fn happened(report: &Report) -> Vec<Part> {
                 moment(until),
                 show(until - one.from)
             ),
-            None => format!("{} at {}, and not seen ready again; {heard}.", one.what, moment(one.from)),
+            None => format!("{} at {}, not ready again before the end; {heard}.", one.what, moment(one.from)),
         }
     });
     let points: Vec<String> = silences.chain(breaks).collect();
@@ -161,9 +162,10 @@ fn silence(report: &Report, one: &Silence) -> String {
         report.course.faults.iter().rfind(|fault| near(fault.at) && fault.at <= one.from.saturating_add(1));
     let cause = cause.or_else(|| report.course.faults.iter().find(|fault| near(fault.at)));
     let cause =
-        cause.map_or(String::new(), |fault| format!(" Beside it: {} at {}.", fault.what, moment(fault.at)));
+        cause.map_or(String::new(), |fault| format!(" Meanwhile: {} at {}.", fault.what, moment(fault.at)));
     format!(
-        "{} heard nothing for {}, from {} to {}, though its endpoint was well and {} deliveries for it had not been tried.{cause}",
+        "{} received nothing for {}, from {} to {}, though its endpoint was healthy and {} of its \
+            deliveries had no attempt yet.{cause}",
         one.subscriber,
         show(one.until - one.from),
         moment(one.from),
@@ -184,7 +186,7 @@ fn subscribers(report: &Report) -> Vec<Part> {
     if is_long {
         let summary = format!("All {} subscribers, the worst first", ordered.len());
         parts.push(Part::Fold { status: None, summary, open: false, parts: vec![table] });
-        parts.push(Part::Text(format!("Drawn are the worst {LANES_MAX}.")));
+        parts.push(Part::Text(format!("The charts show the worst {LANES_MAX}.")));
     } else {
         parts.push(table);
     }
@@ -223,12 +225,12 @@ fn against(report: &Report, baseline: &[Report]) -> Vec<Part> {
         });
         name.into_iter().chain(figures).chain([mark]).collect()
     };
-    let head = ["figure", "was", "is", "between these is noise", "so it is"].map(str::to_owned).to_vec();
+    let head = ["figure", "was", "is", "range of noise", "result"].map(str::to_owned).to_vec();
     let searched = rows.len() > 12 * LANES_MAX;
     let table = Table { head, rows: rows.into_iter().map(cells).collect(), searched };
-    let summary = format!("{} figures against {} older runs", table.rows.len(), same.len());
+    let summary = format!("{} figures, compared with {} older runs", table.rows.len(), same.len());
     let fold = Part::Fold { status: None, summary, open: !searched, parts: vec![Part::Table(table)] };
-    vec![Part::Title("Against the baseline".to_owned()), fold]
+    vec![Part::Title("Comparison with the baseline".to_owned()), fold]
 }
 
 /// All checks with their evidence, failures first.
@@ -240,7 +242,7 @@ fn checks(report: &Report) -> Vec<Part> {
     let mut parts = vec![Part::Title("Checks".to_owned())];
     parts.extend(judged.into_iter().map(evidence));
     if !silent.is_empty() {
-        let summary = format!("{} checks have nothing to judge in this scenario", silent.len());
+        let summary = format!("{} checks that do not apply to this scenario", silent.len());
         let parts_of = silent.into_iter().map(evidence).collect();
         parts.push(Part::Fold { status: None, summary, open: false, parts: parts_of });
     }
@@ -265,7 +267,7 @@ fn evidence(verdict: &Verdict) -> Part {
 fn run(report: &Report) -> [Part; 4] {
     let (lag, speed) = (&report.generator, &report.speed);
     let generator = format!(
-        "{} events, lag p50 {}, p99 {}, at most {}; {} not offered",
+        "{} events, lag p50 {}, p99 {}, max {}; {} not offered",
         lag.events,
         show(lag.p50),
         show(lag.p99),
@@ -284,7 +286,7 @@ fn run(report: &Report) -> [Part; 4] {
     }
     if let (Some(ceiling), Some(delivered)) = (speed.ceiling_per_second, speed.delivered_per_second) {
         let share = speed.efficiency.as_ref().map_or(String::new(), ToString::to_string);
-        rows.push(("efficiency", format!("{share}: {delivered} a second of {ceiling}")));
+        rows.push(("efficiency", format!("{share}: {delivered}/s of {ceiling}/s")));
     }
     rows.push(("version", report.version.clone()));
     [

@@ -51,7 +51,7 @@ pub fn terminal(report: &Report, colours: Colours) -> String {
         );
     }
     if report.subscribers.len() > 12 {
-        let _ = writeln!(text, "{:>14}  {} subscribers more", "…", report.subscribers.len() - 12);
+        let _ = writeln!(text, "{:>14}  {} more subscribers", "…", report.subscribers.len() - 12);
     }
     let lag = &report.generator;
     let (p50, p99) = (show(lag.p50), show(lag.p99));
@@ -70,7 +70,7 @@ pub fn terminal(report: &Report, colours: Colours) -> String {
     }
     // The verdict of a trace without an end already says that it was cut short.
     if let Some(why) = report.cut_short().filter(|_| report.ended.is_some()) {
-        let _ = writeln!(text, "{:>14}  this is no whole run: {why}", "-");
+        let _ = writeln!(text, "{:>14}  the run is incomplete: {why}", "-");
     }
     let judgement = &report.judgement;
     let word = paint(judgement.status, &judgement.status.to_string(), colours);
@@ -85,10 +85,7 @@ fn not_applicable(text: &mut String, report: &Report) {
     let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for verdict in silent {
         let driver = Some(verdict.sentence.as_str()).filter(|sentence| sentence.starts_with(DRIVER));
-        reasons
-            .entry(driver.unwrap_or("the scenario has nothing that they are about"))
-            .or_default()
-            .push(&verdict.id);
+        reasons.entry(driver.unwrap_or("not applicable to this scenario")).or_default().push(&verdict.id);
     }
     for (reason, ids) in reasons {
         let what = if reason.starts_with(DRIVER) { ids.join(", ") } else { format!("{} checks", ids.len()) };

@@ -184,7 +184,7 @@ pub enum KeyError {
     #[error(transparent)]
     Secret(#[from] SecretError),
     /// The text form is not the one in the driver file.
-    #[error("the key is not {0}, as the driver file's sign.key says")]
+    #[error("the key is not {0}, which the driver file's sign.key declares")]
     Form(&'static str),
 }
 
@@ -299,8 +299,6 @@ impl fmt::Debug for Secret {
 pub enum SecretError {
     #[error("the secret is empty")]
     Empty,
-    #[error(
-        "the secret is not standard base64 with its padding; standard-webhooks expects {PREFIX} and base64"
-    )]
+    #[error("the secret is not standard base64 with padding; standard-webhooks expects {PREFIX} and base64")]
     Encoding,
 }

@@ -139,7 +139,7 @@ impl FromStr for Profile {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{given:?} is no signing profile; expected one of {}", Profile::NAMES.join(", "))]
+#[error("{given:?} is not a signing profile; expected one of {}", Profile::NAMES.join(", "))]
 pub struct UnknownProfile {
     given: String,
 }

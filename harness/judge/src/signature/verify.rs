@@ -39,11 +39,11 @@ pub enum Wrong {
     /// The header holds no signature of the profile's kind and version.
     #[error("the {0} header holds no signature of the profile's kind")]
     NoSignature(Cow<'static, str>),
-    #[error("signature {0} of the request is not written as the profile has it")]
+    #[error("signature {0} of the request is not in the profile's encoding")]
     Encoding(usize),
     #[error("there are more than {SIGNATURES_MAX} signatures")]
     TooMany,
-    #[error("no known key made any of the signatures")]
+    #[error("no signature was made with a known key")]
     NoKey,
 }
 

@@ -74,9 +74,9 @@ pub enum TraceError {
     /// Another version wrote it.
     #[error("the trace has format {0}; expected {FORMAT}: judge it with the version that wrote it")]
     Format(u32),
-    #[error("the trace is larger than {} GiB; expected a smaller one, of a shorter run", BYTES_MAX >> 30)]
+    #[error("the trace is larger than {} GiB; record a shorter run", BYTES_MAX >> 30)]
     Large,
-    #[error("line {line} of the trace is no record: {why}")]
+    #[error("line {line} of the trace is not a record: {why}")]
     Line {
         /// The number of the line, from 1.
         line: u64,
@@ -161,10 +161,10 @@ impl Trace {
         self.begin_connections();
         for (at, arrival) in self.arrivals.iter().enumerate() {
             if arrival.n != at as u64 {
-                return contradiction(format!("arrival {at} is missing or there twice"));
+                return contradiction(format!("arrival {at} is missing or recorded twice"));
             }
             if arrival.read < arrival.t {
-                return contradiction(format!("arrival {at} was read before it came"));
+                return contradiction(format!("arrival {at} was read before it arrived"));
             }
         }
         let came =
@@ -172,12 +172,19 @@ impl Trace {
         for answer in &self.answers {
             match came(answer.n) {
                 Some(t) if t <= answer.t && answer.t <= answer.end => {}
-                Some(_) => return contradiction(format!("arrival {} was answered before it came", answer.n)),
-                None => return contradiction(format!("an answer to arrival {}, which never came", answer.n)),
+                Some(_) => {
+                    return contradiction(format!("arrival {} was answered before it arrived", answer.n));
+                }
+                None => {
+                    return contradiction(format!(
+                        "an answer to arrival {}, which is not recorded",
+                        answer.n
+                    ));
+                }
             }
         }
         if let Some(n) = self.cuts.iter().filter_map(|cut| cut.n).find(|n| came(*n).is_none()) {
-            return contradiction(format!("a cut of arrival {n}, which never came"));
+            return contradiction(format!("a cut of arrival {n}, which is not recorded"));
         }
         let mut answered: Vec<u64> = self.answers.iter().map(|answer| answer.n).collect();
         answered.sort_unstable();
@@ -235,7 +242,7 @@ impl Trace {
         let open = left.iter().find(|(_, count)| **count > 0);
         match open.filter(|_| self.trailer.as_ref().is_some_and(whole)) {
             Some((token, _)) => {
-                contradiction(format!("no outcome for event {token}, in a run that was done"))
+                contradiction(format!("no outcome for event {token}, though the run was complete"))
             }
             None => Ok(()),
         }
@@ -250,7 +257,9 @@ impl Trace {
             self.offers.iter().map(|one| one.t).max(),
         ];
         match ends.into_iter().flatten().max().filter(|t| *t > trailer.t.saturating_add(DISORDER)) {
-            Some(t) => contradiction(format!("the run ended at {} ns, and a line is of {t} ns", trailer.t)),
+            Some(t) => {
+                contradiction(format!("the run ended at {} ns, but a line has the time {t} ns", trailer.t))
+            }
             None => Ok(()),
         }
     }
@@ -264,7 +273,7 @@ fn count(what: &str, said: u64, found: u64) -> Result<(), TraceError> {
     if said == found {
         return Ok(());
     }
-    contradiction(format!("the trailer counts {said} {what}, and there are {found}"))
+    contradiction(format!("the trailer counts {said} {what}, but the trace has {found}"))
 }
 
 /// The longest line, in bytes.
@@ -348,7 +357,7 @@ impl Reading {
 
     pub(super) fn take(&mut self, mut record: Record) -> Result<(), TraceError> {
         if self.trace.trailer.is_some() {
-            return Err(self.refused("it comes after the trailer, which a run writes last".to_owned()));
+            return Err(self.refused("it follows the trailer, which must be the last line".to_owned()));
         }
         self.in_order(&record)?;
         self.shares.share(&mut record);
@@ -375,8 +384,10 @@ impl Reading {
             _ => return Ok(()),
         };
         if t.saturating_add(DISORDER) < self.latest {
-            let why =
-                format!("its time is {t} ns, after a line of {} ns: the trace was reordered", self.latest);
+            let why = format!(
+                "its time is {t} ns, though an earlier line has {} ns: the trace was reordered",
+                self.latest
+            );
             return Err(self.refused(why));
         }
         self.latest = t.max(self.latest);
@@ -403,8 +414,7 @@ fn header(line: &[u8]) -> Result<Header, TraceError> {
             if header.scenario_sha256 != sha256_hex(header.scenario_toml.as_bytes()) =>
         {
             Err(TraceError::Contradiction(
-                "the scenario in its header is not the one that was played: its SHA-256 is another"
-                    .to_owned(),
+                "the scenario in its header does not match the SHA-256 in its header".to_owned(),
             ))
         }
         Ok(Record::Header(header)) => Ok(*header),

@@ -308,7 +308,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Writes until the end is ordered. When the sink fails, waiting lines are lost and later ones count as
 /// dropped.
 fn write<W: Write>(sink: W, records: &Records) -> io::Result<W> {
-    let cut_short = || io::Error::other("the run ended without saying how");
+    let cut_short = || io::Error::other("the run ended without a trailer");
     let header = loop {
         match records.orders.recv().map_err(|_| cut_short())? {
             Order::Begin(header) => break header,
