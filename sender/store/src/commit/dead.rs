@@ -69,7 +69,7 @@ pub(crate) trait DeadRows: Rows {
         bytes: u64,
         tried: bool,
     ) -> Result<(), Self::Error> {
-        self.held().leave(lane, delivery);
+        self.cache().leave(lane, delivery);
         self.count(lane, |counts| {
             counts.leave(bytes, tried);
             counts.dead += 1;

@@ -190,7 +190,7 @@ pub(crate) trait EventRows: RoomRows + SubscriberRows {
             return Ok(None);
         }
         let older = self.alike(target.lane, &coalesce.key)?;
-        Ok(older.filter(|older| !self.held().has(target.lane, older.delivery)))
+        Ok(older.filter(|older| !self.cache().has(target.lane, older.delivery)))
     }
 
     fn place(
@@ -233,7 +233,7 @@ pub(crate) trait EventRows: RoomRows + SubscriberRows {
         }
         self.set_coalesced(lane, older.delivery)?;
         // The older delivery may fall due before this commit is durable, and no claim may hand it out then.
-        self.held().leave(lane, older.delivery);
+        self.cache().leave(lane, older.delivery);
         self.count(lane, |counts| {
             counts.leave(older.bytes, false);
             counts.coalesced += 1;

@@ -143,7 +143,7 @@ pub(crate) trait LeaseRows: Rows {
                 lane.owner = Some(owner);
                 lane.term = term;
             })?;
-            self.held().begin(*id, owner, term);
+            self.cache().own(*id, owner, term);
             taken.push(TakenLane { lane: *id, term, state, handover, next });
         }
         Ok(taken)
@@ -152,7 +152,7 @@ pub(crate) trait LeaseRows: Rows {
     fn renew(&mut self, renew: &Renew) -> Result<Reply, Self::Error> {
         let taken = self.lanes_taken(renew.owner)?;
         let none_was_lost = taken.is_some() && self.taken_seen().get(&renew.owner).copied() == taken;
-        let held = if none_was_lost { Vec::new() } else { self.held().of(renew.owner) };
+        let held = if none_was_lost { Vec::new() } else { self.cache().owned_by(renew.owner) };
         self.lock(held.iter().map(|(lane, _)| *lane))?;
         if let Some(announcement) = &renew.announce {
             // Before the lease is extended: a node with an expired lease starts anew.
@@ -164,7 +164,7 @@ pub(crate) trait LeaseRows: Rows {
         for (lane, term) in held {
             let current = self.lane(lane)?;
             if current.is_none_or(|lane| lane.owner != Some(renew.owner) || lane.term != term) {
-                self.held().end(lane, term);
+                self.cache().lose(lane, term);
                 lost.push((lane, term));
             }
         }
@@ -186,12 +186,12 @@ pub(crate) trait LeaseRows: Rows {
         };
         let current = found.term;
         if current != term || found.owner.is_none() {
-            self.held().end(lane, term);
+            self.cache().lose(lane, term);
             return Ok(Reply::Refused(Refusal::StaleTerm { lane, term, current }));
         }
         self.set_record(lane, Record { bytes: persist.record.clone(), at: self.now() })?;
         if persist.hand_back {
-            self.held().end(lane, term);
+            self.cache().lose(lane, term);
             self.amend(lane, |lane| lane.owner = None)?;
             self.nodes_have_changed()?;
         }

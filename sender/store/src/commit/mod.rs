@@ -6,9 +6,9 @@
 
 use super::Written;
 use super::command::{Claim, Command};
-use super::held::Held;
 use super::lane::{Bounds, Counts, LaneState, Limits, OwnerId};
-use super::reply::Reply;
+use super::queue_cache::QueueCache;
+use super::reply::{Claimed, Refusal, Reply};
 use crate::engine::{LaneId, Nanos, StoreTime, Term};
 
 pub(super) mod dead;
@@ -44,7 +44,8 @@ pub(super) trait Rows {
 
     fn totals(&self) -> &Counts;
 
-    fn held(&mut self) -> &mut Held;
+    /// It is told of each change to claimed deliveries and to lanes.
+    fn cache(&mut self) -> &mut QueueCache;
 
     fn written(&mut self) -> &mut Written;
 
@@ -73,11 +74,28 @@ pub(super) trait Rows {
     }
 }
 
-/// All commands. Each store implements claims itself, because each caches its queues differently.
+/// All commands.
 pub(super) trait Commands: EventRows + AttemptRows + LeaseRows + SweepRows {
-    fn claim(&mut self, claim: &Claim) -> Result<Reply, Self::Error>;
+    /// Reads the longest due deliveries that are not claimed, and claims them.
+    fn read_claim(&mut self, claim: &Claim) -> Result<Claimed, Self::Error>;
+
+    fn claim(&mut self, claim: &Claim) -> Result<Reply, Self::Error> {
+        let Claim { lane, term, .. } = *claim;
+        let Some(found) = self.lane(lane)?.filter(|found| found.state != LaneState::Removed) else {
+            self.cache().lose(lane, term);
+            return Ok(Reply::Refused(Refusal::UnknownLane(lane)));
+        };
+        let current = found.term;
+        let Some(owner) = found.owner.filter(|_| current == term) else {
+            self.cache().lose(lane, term);
+            return Ok(Reply::Refused(Refusal::StaleTerm { lane, term, current }));
+        };
+        self.cache().own(lane, owner, term);
+        Ok(Reply::Claimed(self.read_claim(claim)?))
+    }
 
     fn carry_out(&mut self, command: &Command) -> Result<Reply, Self::Error> {
+        self.cache().run(command);
         if !matches!(command, Command::Emit(_)) {
             // Every other command may change which lanes can make room.
             self.room().forget_payers();

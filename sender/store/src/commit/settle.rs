@@ -4,8 +4,8 @@ use super::dead::DeadRows;
 use super::subscribe::SubscriberRows;
 use crate::command::{Attempt, AttemptOutcome, Fate, Reason, Settlement};
 use crate::engine::StoreTime;
-use crate::held::Waiting;
 use crate::latency::Gathered;
+use crate::queue_cache::Waiting;
 use crate::read::Place;
 use crate::reply::{Reply, SettleResult};
 
@@ -18,8 +18,8 @@ pub(crate) struct Before {
 }
 
 impl From<Waiting> for Before {
-    fn from(Waiting { attempts, bytes, last_attempt }: Waiting) -> Self {
-        Self { place: Place::Waiting, attempts, bytes, last_attempt, due: StoreTime(0) }
+    fn from(Waiting { attempts, bytes, last_attempt, due, .. }: Waiting) -> Self {
+        Self { place: Place::Waiting, attempts, bytes, last_attempt, due }
     }
 }
 
@@ -46,18 +46,15 @@ pub(crate) trait AttemptRows: DeadRows + SubscriberRows {
 
     fn latencies(&mut self) -> &mut Gathered;
 
-    fn settled(&mut self, settlement: &Settlement, was_held: bool);
+    fn settled(&mut self, _: &Settlement) {}
 
     fn settle(&mut self, settlements: &[Settlement]) -> Result<Reply, Self::Error> {
         let mut results = Vec::with_capacity(settlements.len());
         for settlement in settlements {
             results.push(self.settle_one(settlement)?);
             let Settlement { lane, term, delivery, .. } = *settlement;
-            let was_held = self.held().give_back(lane, term, delivery);
-            if !was_held {
-                self.held().leave(lane, delivery);
-            }
-            self.settled(settlement, was_held);
+            self.cache().settle(lane, term, delivery);
+            self.settled(settlement);
         }
         Ok(Reply::Settled(results))
     }

@@ -5,18 +5,17 @@ use std::sync::Arc;
 
 use tokio_postgres::Row;
 
+use super::ledger::read_version;
 use super::link::Link;
-use super::queues::{Place as QueuePlace, Search, Signs};
-use super::rows::{Delivery, delivery_columns};
+use super::rows::delivery_columns;
 use super::values::{Count, int, size};
 use super::{Result, Stop, Work};
 use crate::command::{Body, Claim, Reason};
 use crate::commit::dead::DeadRows;
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
-use crate::held::InHand;
 use crate::lane::{LaneState, OwnerId};
-use crate::read::Place;
-use crate::reply::{Claimed, ClaimedRow, Refusal, Reply};
+use crate::queue_cache::{Answer, Place, QueueVersion, Search, Standing, Waiting as Known};
+use crate::reply::{Claimed, ClaimedRow};
 
 const ROWS_MAX: u32 = 10_000;
 
@@ -48,16 +47,6 @@ const SET_ASIDE: &str = concat!(
 /// number for a body in the event's row.
 pub(super) type Bodies = BTreeMap<i64, Arc<[u8]>>;
 
-pub(super) struct Answer {
-    pub(super) claimed: Claimed,
-    pub(super) unreadable: Vec<DeliveryId>,
-    /// Everything that waits up to here is in the answer or handed out.
-    pub(super) place: QueuePlace,
-    /// Deliveries after this place were skipped because the commit under way moves them.
-    pub(super) moving_after: Option<QueuePlace>,
-    pub(super) rows: Vec<(DeliveryId, Delivery)>,
-}
-
 pub(super) struct Ahead {
     from: Search,
     /// Whether more may wait after these rows.
@@ -76,8 +65,9 @@ pub(super) struct Front<'a> {
     due: Vec<&'a Waiting>,
     next: Option<StoreTime>,
     too_long: Option<u64>,
-    place: QueuePlace,
-    moving_after: Option<QueuePlace>,
+    /// Everything that waits up to here is in `due` or claimed.
+    cursor: Place,
+    skipped_after: Option<Place>,
 }
 
 fn rows_max(claim: &Claim) -> usize {
@@ -88,7 +78,7 @@ impl Ahead {
     /// Reads at most as many rows as the claim can use.
     pub(super) fn read(sql: &Link, claim: &Claim, from: Search) -> Result<Self> {
         // The extra row tells when the next delivery is due.
-        let limit = rows_max(claim).saturating_add(1).saturating_add(from.handed_out);
+        let limit = rows_max(claim).saturating_add(1).saturating_add(from.claimed_after);
         let found = sql.query(FRONT, &[&claim.lane, &from.place.0, &from.place.1, &int(size(limit))])?;
         let mut rows = Vec::with_capacity(found.len());
         for row in found {
@@ -98,20 +88,20 @@ impl Ahead {
         Ok(Self { from, is_cut: rows.len() >= limit, rows })
     }
 
-    /// Chooses deliveries that are not handed out. Does not mark them.
+    /// Chooses deliveries that are not claimed. Does not mark them.
     pub(super) fn choose(
         &self,
         claim: &Claim,
-        hand: impl Fn(DeliveryId) -> InHand,
+        standing: impl Fn(DeliveryId) -> Standing,
         now: StoreTime,
     ) -> Front<'_> {
         let max = rows_max(claim);
-        let place = self.from.place;
-        let mut front = Front { due: Vec::new(), next: None, too_long: None, place, moving_after: None };
+        let cursor = self.from.place;
+        let mut front = Front { due: Vec::new(), next: None, too_long: None, cursor, skipped_after: None };
         let mut bytes = 0_u64;
         for row in &self.rows {
-            let in_hand = hand(row.delivery);
-            if in_hand == InHand::No {
+            let standing = standing(row.delivery);
+            if standing == Standing::Free {
                 bytes = bytes.saturating_add(row.bytes);
                 let is_wanted = row.at <= now && front.due.len() < max;
                 if !is_wanted || bytes > claim.bytes_max {
@@ -121,36 +111,41 @@ impl Ahead {
                 }
                 front.due.push(row);
             }
-            if in_hand == InHand::Moving {
-                front.moving_after.get_or_insert(front.place);
+            if standing == Standing::Moving {
+                front.skipped_after.get_or_insert(front.cursor);
             }
-            front.place = (row.at, row.delivery);
+            front.cursor = (row.at, row.delivery);
         }
         // Deliveries that the commit under way changes are skipped too, so more may wait than was read.
-        front.next = self.is_cut.then_some(front.place.0);
+        front.next = self.is_cut.then_some(front.cursor.0);
         front
     }
 }
 
 impl Front<'_> {
-    pub(super) fn answer(self, sql: &Link, bodies: &mut Bodies, claim: &Claim) -> Result<Answer> {
-        let Self { due, next, too_long, place, moving_after } = self;
-        let lane = claim.lane;
-        let Parts { rows, claimed, unreadable } =
-            if due.is_empty() { Parts::default() } else { parts(sql, bodies, lane, &due)? };
-        let claimed = Claimed { lane, term: claim.term, rows: claimed, next, too_long };
-        Ok(Answer { claimed, unreadable, place, moving_after, rows })
+    /// Also returns deliveries without their event or body.
+    pub(super) fn answer(
+        self,
+        sql: &Link,
+        bodies: &mut Bodies,
+        claim: &Claim,
+    ) -> Result<(Answer, Vec<DeliveryId>)> {
+        let Self { due, next, too_long, cursor, skipped_after } = self;
+        let Parts { known, claimed, unreadable } =
+            if due.is_empty() { Parts::default() } else { parts(sql, bodies, &due)? };
+        let claimed = Claimed { lane: claim.lane, term: claim.term, rows: claimed, next, too_long };
+        Ok((Answer { claimed, known, cursor: Some(cursor), skipped_after }, unreadable))
     }
 }
 
 #[derive(Default)]
 struct Parts {
-    rows: Vec<(DeliveryId, Delivery)>,
+    known: Vec<Option<Known>>,
     claimed: Vec<ClaimedRow>,
     unreadable: Vec<DeliveryId>,
 }
 
-fn parts(sql: &Link, bodies: &mut Bodies, lane: LaneId, due: &[&Waiting]) -> Result<Parts> {
+fn parts(sql: &Link, bodies: &mut Bodies, due: &[&Waiting]) -> Result<Parts> {
     let events = events(sql, due)?;
     read_bodies(sql, bodies, due, &events)?;
     let mut parts = Parts::default();
@@ -158,7 +153,7 @@ fn parts(sql: &Link, bodies: &mut Bodies, lane: LaneId, due: &[&Waiting]) -> Res
         match claimed(one, &events, bodies)? {
             Some(claimed) => {
                 parts.claimed.push(claimed);
-                parts.rows.push((one.delivery, waiting(lane, one)?));
+                parts.known.push(Some(known(one)?));
             }
             None => parts.unreadable.push(one.delivery),
         }
@@ -212,19 +207,15 @@ fn read_bodies(sql: &Link, bodies: &mut Bodies, due: &[&Waiting], events: &BTree
     Ok(())
 }
 
-fn waiting(lane: LaneId, one: &Waiting) -> Result<Delivery> {
+fn known(one: &Waiting) -> Result<Known> {
     let row = &one.row;
-    Ok(Delivery {
-        lane,
-        place: Place::Waiting,
+    Ok(Known {
         attempts: u32::try_from(row.try_get::<_, i64>(3)?).unwrap_or(u32::MAX),
         bytes: one.bytes,
-        at: one.at,
+        due: one.at,
         last_attempt: row.try_get(8)?,
         status: row.try_get(9)?,
         error: row.try_get(10)?,
-        reason: None,
-        is_done: false,
     })
 }
 
@@ -247,31 +238,17 @@ fn claimed(one: &Waiting, events: &BTreeMap<i64, Row>, bodies: &Bodies) -> Resul
 }
 
 impl Work<'_> {
-    pub(super) fn claim_rows(&mut self, claim: &Claim) -> Result<Reply> {
-        let owner = match self.fence(claim.lane, claim.term)? {
-            Ok(owner) => owner,
-            Err(refusal) => return Ok(Reply::Refused(refusal)),
-        };
-        self.held.begin(claim.lane, owner, claim.term);
-        let (lane, term) = (claim.lane, claim.term);
-        let Some(signs) = self.ledger.signs(lane)? else {
-            return Ok(Reply::Refused(Refusal::UnknownLane(lane)));
-        };
+    pub(super) fn claim_rows(&mut self, claim: &Claim) -> Result<Claimed> {
+        let lane = claim.lane;
         // Includes this commit's changes to the queue.
-        self.queues.refresh(lane, term, &signs);
-        let from = self.queues.from(lane, term, self.held.count(lane));
-        let hand = |delivery| self.held.in_hand(lane, delivery);
+        let version = self.ledger.version(lane)?;
+        let from = self.cache.search(lane, claim.term, &version);
         let ahead = Ahead::read(self.sql, claim, from)?;
-        let front = ahead.choose(claim, hand, self.now);
-        let Answer { mut claimed, unreadable, place, rows, .. } =
-            front.answer(self.sql, &mut self.bodies, claim)?;
-        lengthen(&mut claimed, self.ledger.grace(self.now));
-        self.queues.advance((lane, term), place, &signs, rows);
-        self.set_aside(claim.lane, &unreadable)?;
-        for row in &claimed.rows {
-            self.held.take(claim.lane, row.delivery);
-        }
-        Ok(Reply::Claimed(claimed))
+        let front = ahead.choose(claim, |one| self.cache.standing(lane, one, self.now), self.now);
+        let (mut answer, unreadable) = front.answer(self.sql, &mut self.bodies, claim)?;
+        lengthen(&mut answer.claimed, self.ledger.grace(self.now));
+        self.set_aside(lane, &unreadable)?;
+        Ok(self.cache.claim(answer, Some(&version)))
     }
 
     /// Turns unreadable deliveries into dead letters, so that their lane can go on.
@@ -291,21 +268,6 @@ impl Work<'_> {
         }
         Ok(())
     }
-
-    fn fence(&mut self, lane: LaneId, term: Term) -> Result<std::result::Result<OwnerId, Refusal>> {
-        let Some(found) = self.ledger.lane(lane)?.filter(|found| found.state != LaneState::Removed) else {
-            self.held.end(lane, term);
-            return Ok(Err(Refusal::UnknownLane(lane)));
-        };
-        let current = found.term;
-        match found.owner.filter(|_| current == term) {
-            Some(owner) => Ok(Ok(owner)),
-            None => {
-                self.held.end(lane, term);
-                Ok(Err(Refusal::StaleTerm { lane, term, current }))
-            }
-        }
-    }
 }
 
 pub(super) fn lengthen(claimed: &mut Claimed, grace: Nanos) {
@@ -314,7 +276,7 @@ pub(super) fn lengthen(claimed: &mut Claimed, grace: Nanos) {
     }
 }
 
-pub(super) fn plain(sql: &Link, claims: &[Claim]) -> Result<Option<BTreeMap<LaneId, Signs>>> {
+pub(super) fn plain(sql: &Link, claims: &[Claim]) -> Result<Option<BTreeMap<LaneId, QueueVersion>>> {
     let lanes: Vec<LaneId> = claims.iter().map(|claim| claim.lane).collect();
     let query = "SELECT l.* FROM unnest($1::int8[]) u (lane) CROSS JOIN LATERAL (
         SELECT lane, state, owner, term, arrivals, earliest, disturbed, head FROM lanes l WHERE l.lane = u.lane
@@ -326,7 +288,7 @@ pub(super) fn plain(sql: &Link, claims: &[Claim]) -> Result<Option<BTreeMap<Lane
             (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
         let term: Term = row.try_get(3)?;
         if terms.get(&lane) == Some(&term) && owner.is_some() && state != LaneState::Removed {
-            plain.insert(lane, Signs::read(&row, 4)?);
+            plain.insert(lane, read_version(&row, 4)?);
         }
     }
     Ok((plain.len() == claims.len()).then_some(plain))

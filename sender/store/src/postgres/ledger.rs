@@ -7,19 +7,18 @@ use tokio_postgres::{Error, Row};
 
 use super::failure::{Result, Stop, Wanted, failure};
 use super::link::{Link, Query, Table};
-use super::queues::{Queues, Signs};
 use super::values::{Count, int, listed};
 use crate::StoreError;
 use crate::commit::Lane;
 use crate::engine::{LaneId, Nanos, StoreTime, Term};
-use crate::held::Held;
 use crate::lane::{Bounds, Counts, LaneState, OwnerId};
+use crate::queue_cache::{QueueCache, QueueVersion};
 use crate::reply::Record;
 
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) lane: Lane,
-    pub(super) signs: Signs,
+    pub(super) version: QueueVersion,
     pub(super) record: Option<Record>,
     /// The number of changes to this row. Its key grows with every 64th.
     pub(super) changes: u64,
@@ -126,8 +125,8 @@ impl Ledger {
         Ok(self.entry(lane)?.map(|found| &found.lane))
     }
 
-    pub(super) fn signs(&self, lane: LaneId) -> Result<Option<Signs>> {
-        Ok(self.entry(lane)?.map(|found| found.signs))
+    pub(super) fn version(&self, lane: LaneId) -> Result<QueueVersion> {
+        Ok(self.entry(lane)?.map(|found| found.version).unwrap_or_default())
     }
 
     fn entry(&self, lane: LaneId) -> Result<Option<&Entry>> {
@@ -177,15 +176,11 @@ impl Ledger {
         Ok(())
     }
 
-    pub(super) fn refresh_queues(&mut self, held: &Held, queues: &mut Queues) {
+    pub(super) fn compare(&mut self, cache: &mut QueueCache) {
         for (id, lane) in &mut self.lanes {
-            if let Some(lane) = lane
-                && held.holds(*id, lane.lane.term)
-            {
-                let term = lane.lane.term;
-                queues.refresh(*id, term, &lane.signs);
-                let head = queues.head(*id, term, held.rows(*id));
-                lane.signs.are_seen(head);
+            match lane {
+                Some(found) => cache.compare(*id, found.lane.term, &mut found.version),
+                None => cache.compare(*id, Term(0), &mut QueueVersion::default()),
             }
         }
     }
@@ -203,7 +198,7 @@ impl Ledger {
             counts: Counts::default(),
             capped,
         };
-        let entry = Entry { lane: new, signs: Signs::NONE, record: None, changes: 0, changed: false };
+        let entry = Entry { lane: new, version: QueueVersion::NEW, record: None, changes: 0, changed: false };
         self.lanes.insert(lane, Some(entry));
     }
 
@@ -339,12 +334,22 @@ impl Entry {
         };
         Ok(Self {
             lane,
-            signs: Signs::read(row, 18)?,
+            version: read_version(row, 18)?,
             record: None,
             changes: row.try_get::<_, Count>(22)?.0,
             changed: false,
         })
     }
+}
+
+pub(super) fn read_version(row: &Row, first: usize) -> std::result::Result<QueueVersion, Error> {
+    let count = |column| row.try_get::<_, Count>(column).map(|count| count.0);
+    Ok(QueueVersion {
+        arrivals: count(first)?,
+        earliest: row.try_get(first + 1)?,
+        disturbed: count(first + 2)?,
+        head: row.try_get(first + 3)?,
+    })
 }
 
 pub(super) fn read_bounds(row: &Row, first: usize) -> std::result::Result<Bounds, Error> {
@@ -369,20 +374,20 @@ pub(super) fn read_counts(row: &Row) -> std::result::Result<Counts, Error> {
     })
 }
 
-/// A commit's notes in lanes' rows for their owners ([`super::queues`]).
+/// A commit's notes in lanes' rows for their owners ([`QueueVersion`]).
 impl Ledger {
     /// A lower bound for the due times of the lane's waiting deliveries.
     pub(super) fn head(&self, lane: LaneId) -> Result<StoreTime> {
-        Ok(self.signs(lane)?.map_or(StoreTime(0), |signs| signs.head))
+        Ok(self.version(lane)?.head)
     }
 
     pub(super) fn arrive(&mut self, lane: LaneId, due: StoreTime) -> Result<()> {
-        self.change(lane, |lane| lane.signs.arrive(due))
+        self.change(lane, |lane| lane.version.arrive(due))
     }
 
     /// Notes a change to deliveries of the lane that can be claimed.
     pub(super) fn disturb(&mut self, lane: LaneId) -> Result<()> {
-        self.change(lane, |lane| lane.signs.disturbed += 1)
+        self.change(lane, |lane| lane.version.disturbed += 1)
     }
 }
 
@@ -445,10 +450,10 @@ fn lanes(lanes: &[(LaneId, Entry)]) -> Table<'_> {
     .with(lanes.iter().map(|(_, lane)| lane.lane.capped))
     .with(lanes.iter().map(|(_, lane)| lane.lane.owner))
     .with(lanes.iter().map(|(_, lane)| lane.lane.term))
-    .with(lanes.iter().map(|(_, lane)| int(lane.signs.arrivals)))
-    .with(lanes.iter().map(|(_, lane)| lane.signs.earliest))
-    .with(lanes.iter().map(|(_, lane)| int(lane.signs.disturbed)))
-    .with(lanes.iter().map(|(_, lane)| lane.signs.head))
+    .with(lanes.iter().map(|(_, lane)| int(lane.version.arrivals)))
+    .with(lanes.iter().map(|(_, lane)| lane.version.earliest))
+    .with(lanes.iter().map(|(_, lane)| int(lane.version.disturbed)))
+    .with(lanes.iter().map(|(_, lane)| lane.version.head))
     .with(lanes.iter().map(|(_, lane)| int(lane.changes)))
     .with(lanes.iter().map(|(_, lane)| lane.record.as_ref().map(|record| record.at)))
     .with(lanes.iter().map(|(_, lane)| lane.record.as_ref().map(|record| &*record.bytes)));

@@ -18,12 +18,12 @@
 //! - A commit in doubt is resolved by its token before anything else.
 //!
 //! The files: `address` and `link` connect, `open` makes the schema. `wanted` and `ledger` lock rows;
-//! `named`, `rows` and `oldest` read them. `queues` caches queues. `columns` and `ledger` write. `work` runs
-//! commands, with a file for each group. `reader` reads.
+//! `named`, `rows` and `oldest` read them. `columns` and `ledger` write. `work` runs commands, with a file for each
+//! group. `reader` reads.
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 pub use address::{Address, BadAddress};
 pub(super) use doctor::{NOTHING_TO_MEND, examine, examine_clock};
@@ -34,14 +34,12 @@ use ledger::{Ledger, Writer};
 use link::Link;
 use named::{Named, begin, together};
 pub use open::Options;
-use queues::{Hands, Queues, lock};
 pub use reader::PostgresReader;
 use rows::Rows;
 
 use super::clock::{Beginning, Start};
 use super::command::Command;
 use super::commit::room::Room;
-use super::held::Held;
 use super::lane::{Limits, OwnerId};
 use super::reply::Reply;
 use super::{Claimer, Store, StoreError, Written};
@@ -49,6 +47,7 @@ use crate::Parts;
 use crate::engine::{Nanos, StoreTime};
 use crate::latency::Gathered;
 use crate::liveness::{Life, Liveness, Presence};
+use crate::queue_cache::{QueueCache, lock};
 use crate::{Durability, Reader};
 
 mod address;
@@ -68,7 +67,6 @@ mod link;
 mod named;
 mod oldest;
 mod open;
-mod queues;
 mod reader;
 mod record;
 mod room;
@@ -98,7 +96,7 @@ pub struct PostgresStore {
     writer: Writer,
     commits: Commits,
     limits: Limits,
-    hands: Arc<Mutex<Hands>>,
+    cache: Arc<Mutex<QueueCache>>,
     noted: CommitCache,
     gathered: Gathered,
     written: Written,
@@ -133,7 +131,7 @@ impl PostgresStore {
             writer,
             commits: Commits::default(),
             limits: options.limits,
-            hands: Arc::default(),
+            cache: Arc::default(),
             noted: CommitCache::default(),
             gathered: Gathered::default(),
             written: Written::default(),
@@ -142,19 +140,15 @@ impl PostgresStore {
         })
     }
 
-    fn hands(&self) -> MutexGuard<'_, Hands> {
-        lock(&self.hands)
-    }
-
     /// Drops everything noted during a failed commit, which may describe rows that do not exist.
     fn undo(&mut self, before: CommitCache) {
-        self.hands().undo();
+        lock(&self.cache).roll_back();
         self.gathered.undo();
         self.noted = before;
     }
 
     fn commit_caches(&mut self, done: CommitResult) -> Vec<Reply> {
-        self.hands().commit();
+        lock(&self.cache).commit(None);
         self.gathered.commit(done.now);
         self.written += done.written;
         done.replies
@@ -213,8 +207,8 @@ impl PostgresStore {
         }
         let begun = sql.changes();
         let first = commands.chunk_by(together).next().unwrap_or_default();
-        let named = Named::by(first, now, &self.hands().queues);
-        let (mut ledger, rows) = begin(sql, now, (commands, named), (wanted, self.writer))
+        let named = Named::by(first, now, &lock(&self.cache));
+        let (mut ledger, mut rows, named) = begin(sql, now, (commands, named), (wanted, self.writer))
             .map_err(|stop| stop.doing(BEGINNING))?;
         if self.by_server_clock {
             ledger.count_by_server();
@@ -223,22 +217,19 @@ impl PostgresStore {
             ledger.spare();
         }
         // Released before the commit is written, so that claims can go on.
-        let mut hands = lock(&self.hands);
-        hands.grace = ledger.grace(now);
-        let Hands { held, queues, .. } = hands.turn();
-        if !commands.iter().all(Command::is_frequent) {
-            self.commits.note_leases(commands);
-            queues.retain(|lane, term| held.holds(lane, term));
-        }
-        ledger.refresh_queues(held, queues);
+        let mut cache = lock(&self.cache);
+        cache.begin(now, None);
+        cache.expiry_grace = ledger.grace(now);
+        self.commits.note_leases(commands);
+        ledger.compare(&mut cache);
+        named.recall(sql, &mut cache, &mut rows).map_err(|stop| stop.doing(BEGINNING))?;
         let mut work = Work {
             sql,
             now,
             run: &[],
             limits: &self.limits,
             ledger,
-            held,
-            queues,
+            cache: &mut cache,
             noted: &mut self.noted,
             gathered: &mut self.gathered,
             room: Room::default(),
@@ -251,7 +242,7 @@ impl PostgresStore {
             work.carry_out_run(run, place == 0, &mut replies)?;
         }
         let rest = Closing { ledger: work.ledger, rows: work.rows, written: work.written };
-        drop(hands);
+        drop(cache);
         self.finish(now, begun, rest, commands, replies)
     }
 
@@ -350,7 +341,7 @@ impl Store for PostgresStore {
     }
 
     fn claimer(&self) -> std::result::Result<Option<Box<dyn Claimer>>, StoreError> {
-        Ok(Some(Box::new(beside::PostgresClaimer::new(&self.address, self.hands.clone()))))
+        Ok(Some(Box::new(beside::PostgresClaimer::new(&self.address, self.cache.clone()))))
     }
 }
 
@@ -361,8 +352,7 @@ struct Work<'a> {
     run: &'a [Command],
     limits: &'a Limits,
     ledger: Ledger,
-    held: &'a mut Held,
-    queues: &'a mut Queues,
+    cache: &'a mut QueueCache,
     noted: &'a mut CommitCache,
     gathered: &'a mut Gathered,
     room: Room,

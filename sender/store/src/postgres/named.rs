@@ -5,24 +5,15 @@ use tokio_postgres::Row;
 use super::failure::{Result, Wanted};
 use super::ledger::{Ledger, Writer};
 use super::link::{Link, Query};
-use super::queues::Queues;
 use super::rows::{ALIKE, DELIVERIES, Delivery, NAMED, Rows, next_numbers, numbers};
 use super::values::{int, size};
 use crate::Command;
 use crate::command::Settlement;
 use crate::engine::{DeliveryId, LaneId, StoreTime, Term};
+use crate::queue_cache::QueueCache;
 
 const EVENT_NUMBERS: &str = next_numbers!("event_numbers");
 const BODY_NUMBERS: &str = next_numbers!("body_numbers");
-
-#[derive(Debug)]
-struct Remembered {
-    lane: LaneId,
-    term: Term,
-    delivery: DeliveryId,
-    disturbed: u64,
-    row: Delivery,
-}
 
 pub(super) const fn together(one: &Command, next: &Command) -> bool {
     is_named(one) == is_named(next)
@@ -31,7 +22,8 @@ pub(super) const fn together(one: &Command, next: &Command) -> bool {
 #[derive(Debug, Default)]
 pub(super) struct Named<'a> {
     deliveries: Vec<DeliveryId>,
-    remembered: Vec<Remembered>,
+    /// Claimed deliveries whose state may be known.
+    claimed: Vec<(LaneId, Term, DeliveryId)>,
     ids: Vec<&'a str>,
     lanes: Vec<LaneId>,
     keys: Vec<&'a str>,
@@ -86,7 +78,7 @@ pub(super) const fn is_named(command: &Command) -> bool {
 }
 
 impl<'a> Named<'a> {
-    pub(super) fn by(commands: &'a [Command], now: StoreTime, queues: &Queues) -> Self {
+    pub(super) fn by(commands: &'a [Command], now: StoreTime, cache: &QueueCache) -> Self {
         let mut named = Self { now, ..Self::default() };
         for command in commands {
             match command {
@@ -103,11 +95,10 @@ impl<'a> Named<'a> {
                 }
                 Command::Settle(settlements) => {
                     for &Settlement { lane, term, delivery, .. } in settlements {
-                        match queues.row(lane, term, delivery).cloned() {
-                            Some((disturbed, row)) => {
-                                named.remembered.push(Remembered { lane, term, delivery, disturbed, row });
-                            }
-                            None => named.deliveries.push(delivery),
+                        if cache.may_know(lane, term, delivery) {
+                            named.claimed.push((lane, term, delivery));
+                        } else {
+                            named.deliveries.push(delivery);
                         }
                     }
                 }
@@ -150,16 +141,15 @@ impl<'a> Named<'a> {
         Ok(())
     }
 
-    /// Uses the remembered rows that are still valid, and reads the others.
-    fn recall(self, sql: &Link, ledger: &Ledger, rows: &mut Rows) -> Result<()> {
+    /// Uses the known states that are still valid, and reads the others. The locked lanes were compared before.
+    pub(super) fn recall(self, sql: &Link, cache: &mut QueueCache, rows: &mut Rows) -> Result<()> {
         let mut changed = Vec::new();
-        for Remembered { lane, term, delivery, disturbed, row } in self.remembered {
-            let stands = ledger.lane(lane)?.is_some_and(|lane| lane.term == term)
-                && ledger.signs(lane)?.is_some_and(|signs| signs.disturbed == disturbed);
-            rows.deliveries.insert(delivery, stands.then_some(row));
-            if !stands {
+        for (lane, term, delivery) in self.claimed {
+            let known = cache.known(lane, term, delivery);
+            if known.is_none() {
                 changed.push(delivery);
             }
+            rows.deliveries.insert(delivery, known.map(|known| Delivery::waiting(lane, known)));
         }
         if !changed.is_empty() {
             rows.add_deliveries(&sql.query(DELIVERIES, &[&changed])?)?;
@@ -167,23 +157,23 @@ impl<'a> Named<'a> {
         Ok(())
     }
 
-    pub(super) fn look_up(self, sql: &Link, ledger: &Ledger, rows: &mut Rows) -> Result<()> {
+    pub(super) fn look_up(self, sql: &Link, cache: &mut QueueCache, rows: &mut Rows) -> Result<()> {
         let asks = self.asks();
         if !asks.is_empty() {
             let mut answers = sql.query_all(&asks)?.into_iter();
             self.read(&mut answers, rows)?;
         }
-        self.recall(sql, ledger, rows)
+        self.recall(sql, cache, rows)
     }
 }
 
-/// Begins a transaction, locks rows, and reads the named rows, in one round trip.
-pub(super) fn begin(
+/// Begins a transaction, locks rows, and reads the named rows, in one round trip. [`Named::recall`] follows.
+pub(super) fn begin<'a>(
     sql: &Link,
     now: StoreTime,
-    (commands, named): (&[Command], Named<'_>),
+    (commands, named): (&[Command], Named<'a>),
     (wanted, writer): (&Wanted, Writer),
-) -> Result<(Ledger, Rows)> {
+) -> Result<(Ledger, Rows, Named<'a>)> {
     let (counted, lanes) = (Counted::of(commands), wanted.lanes.iter().copied().collect());
     let mut asks = vec![Query { text: "BEGIN", values: Vec::new() }];
     asks.extend(wanted.asks(&lanes, &writer));
@@ -193,6 +183,5 @@ pub(super) fn begin(
     let (ledger, mut rows) = (wanted.read(&mut answers, (writer, now))?, Rows::default());
     counted.read(&mut answers, &mut rows)?;
     named.read(&mut answers, &mut rows)?;
-    named.recall(sql, &ledger, &mut rows)?;
-    Ok((ledger, rows))
+    Ok((ledger, rows, named))
 }

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::oldest::{BLOCK, Of};
-use super::queues::Search;
 use super::rows::{Delivery, Rows, delivery_columns};
 use super::values::{int, size};
 use super::{Result, Work, columns};
@@ -11,8 +10,9 @@ use crate::Command;
 use crate::command::Fate;
 use crate::commit::Lane;
 use crate::commit::room::{Room, RoomRows};
-use crate::engine::{DeliveryId, LaneId, StoreTime};
+use crate::engine::{DeliveryId, LaneId, StoreTime, Term};
 use crate::lane::{Bounds, WhenFull};
+use crate::queue_cache::Search;
 use crate::read::Place;
 
 const WAITING: &str = concat!(
@@ -58,7 +58,7 @@ impl Work<'_> {
         let of = Of::Waiting(lane);
         loop {
             if let Some(((at, delivery), _)) = self.rows.oldest.take(of) {
-                if !self.held.has(lane, delivery) && self.rows.waits_until(delivery) == Some(at) {
+                if !self.cache.has(lane, delivery) && self.rows.waits_until(delivery) == Some(at) {
                     return Ok(Some(delivery));
                 }
             } else if self.rows.oldest.knows_all(of) {
@@ -76,9 +76,9 @@ impl Work<'_> {
     pub(super) fn read_waiting(&mut self, likely: &BTreeMap<LaneId, u64>) -> Result<()> {
         let mut asked = Vec::with_capacity(likely.len());
         for (lane, likely) in likely {
-            let (of, Search { place, handed_out }) = (Of::Waiting(*lane), self.not_handed_out(*lane)?);
+            let (of, Search { place, claimed_after }) = (Of::Waiting(*lane), self.not_claimed(*lane)?);
             let after = place.max(self.rows.oldest.read_to(of));
-            asked.push((*lane, after, self.rows.oldest.block(of, *likely) + size(handed_out)));
+            asked.push((*lane, after, self.rows.oldest.block(of, *likely) + size(claimed_after)));
         }
         let lanes: Vec<LaneId> = asked.iter().map(|(lane, ..)| *lane).collect();
         let after: Vec<StoreTime> = asked.iter().map(|(_, (at, _), _)| *at).collect();
@@ -98,18 +98,12 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Where to search a lane for deliveries that are not handed out, and how many handed out ones may follow.
-    fn not_handed_out(&mut self, lane: LaneId) -> Result<Search> {
-        let handed_out = self.held.count(lane);
-        let found = self.ledger.lane(lane)?.map(|found| found.term).zip(self.ledger.signs(lane)?);
-        match found.filter(|(term, _)| self.held.holds(lane, *term)) {
-            Some((term, signs)) => {
-                // Includes this commit's changes to the queue.
-                self.queues.refresh(lane, term, &signs);
-                Ok(self.queues.from(lane, term, handed_out))
-            }
-            None => Ok(Search { place: (self.ledger.head(lane)?, DeliveryId(0)), handed_out }),
-        }
+    /// Where to search a lane for deliveries that are not claimed.
+    fn not_claimed(&mut self, lane: LaneId) -> Result<Search> {
+        let term = self.ledger.lane(lane)?.map_or(Term(0), |found| found.term);
+        // Includes this commit's changes to the queue.
+        let version = self.ledger.version(lane)?;
+        Ok(self.cache.search(lane, term, &version))
     }
 
     /// Lanes without rows in memory that this run will probably overfill, with the number of deliveries that each

@@ -17,6 +17,7 @@ use crate::command::{AttemptOutcome, Body, Reason};
 use crate::commit::emit::Newer;
 use crate::commit::room::Replaced;
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
+use crate::queue_cache::Waiting;
 use crate::read::Place;
 use crate::reply::{Emitted, Placed, Reply};
 
@@ -98,6 +99,22 @@ pub(super) struct Rows {
 }
 
 impl Delivery {
+    pub(super) fn waiting(lane: LaneId, known: Waiting) -> Self {
+        let Waiting { attempts, bytes, due, last_attempt, status, error } = known;
+        Self {
+            lane,
+            place: Place::Waiting,
+            attempts,
+            bytes,
+            at: due,
+            last_attempt,
+            status,
+            error,
+            reason: None,
+            is_done: false,
+        }
+    }
+
     /// Reads the first eleven columns of a row. Invalid numbers become the smallest valid ones, so that a damaged
     /// delivery can still be given up.
     pub(super) fn read(row: &Row) -> Result<(DeliveryId, Self)> {

@@ -94,9 +94,9 @@ impl AttemptRows for Work<'_> {
         self.gathered
     }
 
-    fn settled(&mut self, settlement: &Settlement, _: bool) {
+    /// A released one can be given up for room.
+    fn settled(&mut self, settlement: &Settlement) {
         self.rows.update_oldest(settlement.delivery);
-        self.queues.forget_row(settlement.lane, settlement.delivery);
     }
 }
 

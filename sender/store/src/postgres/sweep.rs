@@ -70,11 +70,11 @@ impl SweepRows for Work<'_> {
 
     fn expired(&mut self, max: u32) -> Result<(Vec<(LaneId, DeliveryId, Reason)>, bool)> {
         // A delivery that is handed out is left to its holder.
-        let limit = i64::from(max) + int(size(self.held.len()));
+        let limit = i64::from(max) + int(size(self.cache.claimed_in_all()));
         let mut expired = Vec::new();
         for row in self.sql.query(EXPIRED, &[&self.surely_before(self.now), &limit])? {
             let (delivery, row) = Delivery::read(&row)?;
-            if size(expired.len()) < u64::from(max) && !self.held.has(row.lane, delivery) {
+            if size(expired.len()) < u64::from(max) && !self.cache.has(row.lane, delivery) {
                 expired.push((row.lane, delivery, Reason::Expired));
                 self.rows.deliveries.insert(delivery, Some(row));
             }

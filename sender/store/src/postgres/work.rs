@@ -4,9 +4,9 @@ use super::{Result, Stop, Work, columns};
 use crate::command::Claim;
 use crate::commit::{Commands, Lane, Rows};
 use crate::engine::{LaneId, StoreTime};
-use crate::held::Held;
 use crate::lane::{Counts, Limits};
-use crate::reply::Reply;
+use crate::queue_cache::QueueCache;
+use crate::reply::{Claimed, Reply};
 use crate::{Command, Written};
 
 impl<'a> Work<'a> {
@@ -19,8 +19,8 @@ impl<'a> Work<'a> {
     ) -> std::result::Result<(), Failed> {
         self.run = run;
         if !is_read && run.first().is_some_and(is_named) {
-            let named = Named::by(run, self.now, self.queues);
-            let read = named.look_up(self.sql, &self.ledger, &mut self.rows);
+            let named = Named::by(run, self.now, self.cache);
+            let read = named.look_up(self.sql, self.cache, &mut self.rows);
             read.map_err(|stop| stop.doing("read what a commit is about"))?;
         }
         for command in run {
@@ -69,8 +69,8 @@ impl Rows for Work<'_> {
         self.ledger.totals()
     }
 
-    fn held(&mut self) -> &mut Held {
-        self.held
+    fn cache(&mut self) -> &mut QueueCache {
+        self.cache
     }
 
     fn written(&mut self) -> &mut Written {
@@ -103,7 +103,7 @@ impl Rows for Work<'_> {
 }
 
 impl Commands for Work<'_> {
-    fn claim(&mut self, claim: &Claim) -> Result<Reply> {
+    fn read_claim(&mut self, claim: &Claim) -> Result<Claimed> {
         self.claim_rows(claim)
     }
 }

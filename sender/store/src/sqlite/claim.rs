@@ -12,10 +12,10 @@ use crate::command::{Claim, Reason};
 use crate::commit::dead::DeadRows;
 use crate::commit::room::{Room, RoomRows};
 use crate::commit::settle::shortened;
-use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
-use crate::held::{Standing, Waiting};
-use crate::lane::{LaneState, OwnerId, WhenFull};
-use crate::reply::{Claimed, ClaimedRow, Refusal, Reply};
+use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
+use crate::lane::WhenFull;
+use crate::queue_cache::{Answer, Place, Standing, Waiting};
+use crate::reply::{Claimed, ClaimedRow};
 
 const ROWS_MAX: u32 = 10_000;
 
@@ -36,15 +36,6 @@ pub(super) struct RowReader<'a> {
     pub(super) not_given: Option<DeliveryId>,
 }
 
-pub(super) struct Answer {
-    pub(super) claimed: Claimed,
-    /// The state of each claimed row, if it is valid.
-    pub(super) known: Vec<Option<Waiting>>,
-    /// Everything due before this is handed out once the answer is.
-    pub(super) reached: Option<StoreTime>,
-    pub(super) unreadable: Vec<Unreadable>,
-}
-
 pub(super) struct Unreadable {
     delivery: DeliveryId,
     why: String,
@@ -55,6 +46,13 @@ struct Front {
     next: Option<StoreTime>,
     /// Everything due before this is handed out or in `due`.
     reached: Option<StoreTime>,
+    /// From here on, deliveries were skipped because the commit under way moves them.
+    skipped: Option<StoreTime>,
+}
+
+/// The place before everything that is due at this time or later.
+const fn before(due: StoreTime) -> Place {
+    (due, DeliveryId(0))
 }
 
 impl RowReader<'_> {
@@ -64,20 +62,20 @@ impl RowReader<'_> {
         claim: &Claim,
         from: Option<StoreTime>,
         standing: impl Fn(DeliveryId) -> Standing,
-    ) -> Result<Answer> {
+    ) -> Result<(Answer, Vec<Unreadable>)> {
         let max = claim.max.min(ROWS_MAX);
         let mut front = self.front(claim.lane, max, from, &standing)?;
         if from.is_some() && size(front.due.len()) < u64::from(max) {
             // At the end of the queue, reads again from the beginning: another program may have changed the file.
             front = self.front(claim.lane, max, None, &standing)?;
         }
-        let Front { due, mut next, mut reached } = front;
+        let Front { due, mut next, mut reached, skipped } = front;
         let (mut rows, mut known) = (Vec::with_capacity(due.len()), Vec::with_capacity(due.len()));
         let mut unreadable = Vec::new();
         let (mut bytes, mut too_long) = (0_u64, None);
         let mut read = (self.sql.prepare_cached(ROW)?, content::Reader::new(self.sql)?);
         for (delivery, at) in due {
-            let (row, waiting) = match self.row(&mut read, delivery) {
+            let (row, waiting) = match self.row(&mut read, delivery, at) {
                 Err(error) if is_about_the_row(&error) => {
                     unreadable.push(Unreadable { delivery, why: error.to_string() });
                     continue;
@@ -98,12 +96,9 @@ impl RowReader<'_> {
             rows.push(row);
             known.push(waiting);
         }
-        Ok(Answer {
-            claimed: Claimed { lane: claim.lane, term: claim.term, rows, next, too_long },
-            known,
-            reached,
-            unreadable,
-        })
+        let claimed = Claimed { lane: claim.lane, term: claim.term, rows, next, too_long };
+        let (cursor, skipped_after) = (reached.map(before), skipped.map(before));
+        Ok((Answer { claimed, known, cursor, skipped_after }, unreadable))
     }
 
     fn front(
@@ -116,13 +111,17 @@ impl RowReader<'_> {
         let mut queue = self.sql.prepare_cached(QUEUE_FROM)?;
         let from = from.map_or(i64::MIN, |from| int(from.0));
         let mut found = queue.query(params![lane, from])?;
-        let (mut due, mut again) = (Vec::new(), None);
+        let (mut due, mut again, mut skipped) = (Vec::new(), None, None);
         while let Some(row) = found.next()? {
             let delivery: DeliveryId = row.get(0)?;
             match standing(delivery) {
                 Standing::Free => {}
-                Standing::Held => continue,
-                Standing::Unread(until) => {
+                Standing::Claimed => continue,
+                Standing::Moving => {
+                    skipped = skipped.or(Some(or_least(row.get(1))?));
+                    continue;
+                }
+                Standing::Unreadable(until) => {
                     again = Some(again.map_or(until, |again: StoreTime| again.min(until)));
                     continue;
                 }
@@ -131,26 +130,28 @@ impl RowReader<'_> {
             let at: StoreTime = or_least(row.get(1))?;
             if at > self.now || due.len() >= usize::try_from(max).unwrap_or(usize::MAX) {
                 let next = Some(again.map_or(at, |again| again.min(at)));
-                return Ok(Front { due, next, reached: again.is_none().then_some(at) });
+                return Ok(Front { due, next, reached: again.is_none().then_some(at), skipped });
             }
             due.push((delivery, at));
         }
         let last = due.last().map(|(_, at)| *at);
-        Ok(Front { due, next: again, reached: last.filter(|_| again.is_none()) })
+        Ok(Front { due, next: again, reached: last.filter(|_| again.is_none()), skipped })
     }
 
     fn row(
         &mut self,
         (read_row, read_content): &mut (CachedStatement<'_>, content::Reader<'_>),
         delivery: DeliveryId,
+        due: StoreTime,
     ) -> Result<(ClaimedRow, Option<Waiting>)> {
         read_row.query_row([delivery], |row| {
             let expires: StoreTime = row.get(1)?;
             let Content { event, kind, received, body } =
                 self.contents.read(read_content, row.get(3)?, row.get(4)?)?;
             let attempts = row.get(0)?;
-            let waiting =
-                row.get(5).and_then(|bytes| Ok(Waiting { attempts, bytes, last_attempt: row.get(6)? }));
+            let waiting = row.get(5).and_then(|bytes| {
+                Ok(Waiting { attempts, last_attempt: row.get(6)?, ..Waiting::new(bytes, due) })
+            });
             let claimed = ClaimedRow {
                 delivery,
                 attempts,
@@ -168,16 +169,7 @@ impl RowReader<'_> {
 }
 
 impl Work<'_> {
-    pub(super) fn claim_rows(&mut self, claim: &Claim) -> Result<Reply> {
-        let owner = match self.fence(claim.lane, claim.term)? {
-            Ok(owner) => owner,
-            Err(refusal) => return Ok(Reply::Refused(refusal)),
-        };
-        if !self.held.holds(claim.lane, claim.term) {
-            self.fronts.forget(claim.lane);
-        }
-        self.held.begin(claim.lane, owner, claim.term);
-        self.fronts.fresh.forget(claim.lane);
+    pub(super) fn claim_rows(&mut self, claim: &Claim) -> Result<Claimed> {
         let mut reader = RowReader {
             sql: self.sql,
             now: self.now,
@@ -185,18 +177,14 @@ impl Work<'_> {
             expiry_grace: self.rules.expiry_grace,
             not_given: None,
         };
-        let answer =
-            reader.answer(claim, None, |delivery| self.held.standing(claim.lane, delivery, self.now));
+        let answer = reader.answer(claim, None, |one| self.cache.standing(claim.lane, one, self.now));
         if let Some(delivery) = reader.not_given {
             // The next claim skips it.
-            self.held.unread.record_failure(delivery, self.now);
+            self.cache.unreadable.record_failure(delivery, self.now);
         }
-        let Answer { claimed, unreadable, .. } = answer?;
+        let (answer, unreadable) = answer?;
         self.set_aside(claim.lane, &unreadable)?;
-        for row in &claimed.rows {
-            self.held.take(claim.lane, row.delivery);
-        }
-        Ok(Reply::Claimed(claimed))
+        Ok(self.cache.claim(answer, None))
     }
 
     /// Turns unreadable deliveries into dead letters, so that their lane can go on.
@@ -206,7 +194,7 @@ impl Work<'_> {
             let buried = self.bury_unreadable(lane, row);
             if buried.is_err() {
                 // Its row cannot be written either, so the next claim skips it.
-                self.held.unread.record_failure(row.delivery, self.now);
+                self.cache.unreadable.record_failure(row.delivery, self.now);
             }
             buried?;
         }
@@ -222,26 +210,6 @@ impl Work<'_> {
             .prepare_cached("UPDATE deliveries SET status = NULL, error = ?2 WHERE delivery = ?1")?
             .execute(params![row.delivery, shortened(&row.why)])?;
         self.bury(lane, row.delivery, Reason::Unreadable)
-    }
-
-    pub(super) fn fence(
-        &mut self,
-        lane: LaneId,
-        term: Term,
-    ) -> Result<std::result::Result<OwnerId, Refusal>> {
-        let Some(found) = self.ledger.lane(self.sql, lane)?.filter(|found| found.state != LaneState::Removed)
-        else {
-            self.held.end(lane, term);
-            return Ok(Err(Refusal::UnknownLane(lane)));
-        };
-        let current = found.term;
-        match found.owner.filter(|_| current == term) {
-            Some(owner) => Ok(Ok(owner)),
-            None => {
-                self.held.end(lane, term);
-                Ok(Err(Refusal::StaleTerm { lane, term, current }))
-            }
-        }
     }
 
     /// When the first waiting delivery is due, whether or not it is handed out.
@@ -264,7 +232,7 @@ impl RoomRows for Work<'_> {
             && let Some(row) = rows.next()?
         {
             let delivery = row.get(0)?;
-            if !self.held.has(lane, delivery) {
+            if !self.cache.has(lane, delivery) {
                 victims.push(delivery);
             }
         }

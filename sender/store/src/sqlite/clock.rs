@@ -200,7 +200,7 @@ impl Work<'_> {
         self.sql
             .prepare_cached("UPDATE deliveries SET at = ?2, expires = ?3 WHERE delivery = ?1")?
             .execute(params![delivery, at, expires])?;
-        self.fronts.add(row.place.lane, at);
+        self.cache.arrive(row.place.lane, at);
         self.note_new_expiry(delivery, expires)?;
         Ok(true)
     }

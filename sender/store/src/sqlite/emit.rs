@@ -4,7 +4,6 @@ use hookproof_words::ids::size;
 use rusqlite::{OptionalExtension, Result, params};
 
 use super::event_id::EventId;
-use super::fresh::Recorded;
 use super::values::int;
 use super::{Work, at_hand};
 use crate::command::{Body, Emit, OutboxId, Reason, RejectOutbox};
@@ -201,24 +200,20 @@ impl EventRows for Work<'_> {
         Ok(delivery)
     }
 
-    /// A delivery that is due now may be handed out from memory, unless a later one can replace it.
     fn queued(&mut self, new: &New<'_>, delivery: DeliveryId) -> Result<()> {
         let New { emit, target, due, .. } = *new;
-        if target.coalesce.is_some() || due > self.now || !self.fronts.fresh.follows(target.lane) {
-            self.fronts.add(target.lane, due);
-            return Ok(());
-        }
-        let row = ClaimedRow {
+        let expires = StoreTime(target.expires.0.saturating_add(self.rules.expiry_grace.0));
+        let row = || ClaimedRow {
             delivery,
             attempts: 0,
-            expires: StoreTime(target.expires.0.saturating_add(self.rules.expiry_grace.0)),
+            expires,
             event: Arc::clone(&emit.id),
             kind: Arc::clone(&emit.kind),
             received: emit.received,
             body: emit.bodies[target.body].clone(),
             signature: target.signature.clone(),
         };
-        self.fronts.record(target.lane, Recorded { due, row });
+        self.cache.record(target.lane, due, target.coalesce.is_none().then_some(row));
         Ok(())
     }
 

@@ -1,25 +1,25 @@
 //! Counts of lanes and of the whole store, lane owners, and the next free numbers.
 //!
 //! A commit reads a lane's row once, counts in memory, and writes the row once at its end. No other process can write
-//! meanwhile. The next commit continues from there ([`KnownLanes`]) if no other connection has written since.
+//! meanwhile. The next commit continues from there ([`crate::queue_cache`]) if no other connection has written since.
 
 use std::collections::{BTreeMap, btree_map};
 
 use rusqlite::{Connection, OptionalExtension, Result, Row, Statement, params};
 
-use super::fronts::Known;
 use super::values::{Bits, int};
 use crate::commit::Lane;
 use crate::engine::{LaneId, Nanos, StoreTime};
 use crate::lane::{Bounds, Counts};
+use crate::queue_cache::{FileVersion, LaneRows};
 use crate::reply::Record;
 
-#[derive(Debug)]
-struct Entry {
-    lane: Lane,
+/// Changes to a lane that are not yet written.
+#[derive(Debug, Default)]
+struct Unwritten {
     record: Option<Record>,
-    counts_changed: bool,
-    terms_changed: bool,
+    counts: bool,
+    terms: bool,
 }
 
 #[derive(Debug)]
@@ -40,65 +40,59 @@ pub(super) struct Totals {
 #[derive(Debug)]
 pub(super) struct Ledger {
     pub(super) totals: Totals,
-    lanes: BTreeMap<LaneId, Option<Entry>>,
+    /// The rows read so far, at the beginning those that are known.
+    pub(super) lanes: LaneRows,
     /// The totals before this commit.
     before: Counts,
     totals_changed: bool,
-    /// Lanes to write. May contain duplicates.
-    changed: Vec<LaneId>,
-    version: Version,
-    /// Whether it is certain that no other connection has written since the last commit.
-    pub(super) undisturbed: bool,
+    unwritten: BTreeMap<LaneId, Unwritten>,
+    data_version: i64,
 }
-
-/// `PRAGMA data_version`: changes when another connection has committed, in any process.
-type Version = i64;
-
-#[derive(Debug, Default)]
-pub(super) struct KnownLanes {
-    lanes: BTreeMap<LaneId, Option<Entry>>,
-    version: Option<Version>,
-}
-
-const KNOWN_MAX: usize = 16_384;
 
 /// Figures need only the last hour.
 const MARKS_KEPT_MINUTES: u64 = 24 * 60;
 
 impl Ledger {
-    /// Reads the totals. `known` is used if no other connection has written since.
-    pub(super) fn begin(sql: &Connection, now: StoreTime, known: KnownLanes) -> Result<Self> {
+    pub(super) fn begin(sql: &Connection, now: StoreTime) -> Result<Self> {
         let mut totals = sql.prepare_cached(TOTALS)?.query_row([], Totals::read)?;
         totals.clock = totals.clock.max(now);
         let before = totals.counts;
         // Inside the transaction, so that no write can come between this and later reads.
-        let version = sql.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?;
-        let undisturbed = known.version == Some(version);
-        let lanes = if undisturbed { known.lanes } else { BTreeMap::new() };
-        Ok(Self { totals, lanes, before, totals_changed: false, changed: Vec::new(), version, undisturbed })
+        let data_version = sql.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?;
+        let (lanes, unwritten) = (LaneRows::new(), BTreeMap::new());
+        Ok(Self { totals, lanes, before, totals_changed: false, unwritten, data_version })
     }
 
-    pub(super) fn known(self) -> KnownLanes {
-        debug_assert!(self.changed.is_empty(), "not written: {:?}", self.changed);
-        let Self { mut lanes, version, .. } = self;
-        if lanes.len() > KNOWN_MAX {
-            lanes.clear();
-        }
-        KnownLanes { lanes, version: Some(version) }
+    pub(super) const fn version(&self) -> FileVersion {
+        FileVersion { arrivals: self.totals.arrivals(), data: self.data_version }
+    }
+
+    pub(super) fn left(self) -> (FileVersion, LaneRows) {
+        debug_assert!(self.unwritten.is_empty(), "not written: {:?}", self.unwritten);
+        (self.version(), self.lanes)
     }
 
     pub(super) fn lane(&mut self, sql: &Connection, lane: LaneId) -> Result<Option<&Lane>> {
-        Ok(self.entry(sql, lane)?.as_ref().map(|found| &found.lane))
-    }
-
-    fn entry(&mut self, sql: &Connection, lane: LaneId) -> Result<&mut Option<Entry>> {
         match self.lanes.entry(lane) {
-            btree_map::Entry::Occupied(known) => Ok(known.into_mut()),
+            btree_map::Entry::Occupied(known) => Ok(known.into_mut().as_ref()),
             btree_map::Entry::Vacant(unknown) => {
-                let read = sql.prepare_cached(LANE)?.query_row([lane], Entry::read).optional()?;
-                Ok(unknown.insert(read))
+                let read = sql.prepare_cached(LANE)?.query_row([lane], read_lane).optional()?;
+                Ok(unknown.insert(read).as_ref())
             }
         }
+    }
+
+    fn change_lane(
+        &mut self,
+        sql: &Connection,
+        lane: LaneId,
+        change: impl FnOnce(&mut Lane, &mut Unwritten),
+    ) -> Result<()> {
+        self.lane(sql, lane)?;
+        if let Some(Some(found)) = self.lanes.get_mut(&lane) {
+            change(found, self.unwritten.entry(lane).or_default());
+        }
+        Ok(())
     }
 
     pub(super) fn count(
@@ -107,12 +101,10 @@ impl Ledger {
         lane: LaneId,
         count: impl Fn(&mut Counts),
     ) -> Result<()> {
-        if let Some(found) = self.entry(sql, lane)? {
-            count(&mut found.lane.counts);
-            if !std::mem::replace(&mut found.counts_changed, true) {
-                self.changed.push(lane);
-            }
-        }
+        self.change_lane(sql, lane, |lane, unwritten| {
+            count(&mut lane.counts);
+            unwritten.counts = true;
+        })?;
         count(&mut self.totals.counts);
         self.totals_changed = true;
         Ok(())
@@ -124,26 +116,20 @@ impl Ledger {
         lane: LaneId,
         amend: impl FnOnce(&mut Lane),
     ) -> Result<()> {
-        if let Some(found) = self.entry(sql, lane)? {
-            amend(&mut found.lane);
-            found.terms_changed = true;
-            self.changed.push(lane);
-        }
-        Ok(())
+        self.change_lane(sql, lane, |lane, unwritten| {
+            amend(lane);
+            unwritten.terms = true;
+        })
     }
 
     pub(super) fn keep_record(&mut self, sql: &Connection, lane: LaneId, record: Record) -> Result<()> {
-        if let Some(found) = self.entry(sql, lane)? {
-            found.record = Some(record);
-            self.changed.push(lane);
-            self.totals_changed = true;
-        }
-        Ok(())
+        self.totals_changed = true;
+        self.change_lane(sql, lane, |_, unwritten| unwritten.record = Some(record))
     }
 
     pub(super) fn reread_caps(&mut self, sql: &Connection, lane: LaneId) -> Result<()> {
         if let Some(Some(known)) = self.lanes.get_mut(&lane) {
-            known.lane.capped = sql.prepare_cached("SELECT 1 FROM capped WHERE lane = ?1")?.exists([lane])?;
+            known.capped = sql.prepare_cached("SELECT 1 FROM capped WHERE lane = ?1")?.exists([lane])?;
         }
         Ok(())
     }
@@ -151,6 +137,7 @@ impl Ledger {
     /// Drops a lane that was just inserted or deleted.
     pub(super) fn forget(&mut self, lane: LaneId) {
         self.lanes.remove(&lane);
+        self.unwritten.remove(&lane);
     }
 
     pub(super) fn change(&mut self) -> &mut Totals {
@@ -188,16 +175,13 @@ impl Ledger {
     }
 
     fn flush_lanes(&mut self, sql: &Connection) -> Result<()> {
-        if self.changed.is_empty() {
+        if self.unwritten.is_empty() {
             return Ok(());
         }
-        let mut changed = std::mem::take(&mut self.changed);
-        changed.sort_unstable();
-        changed.dedup();
         let (mut terms, mut counts) = (sql.prepare_cached(TERMS)?, sql.prepare_cached(COUNTS)?);
-        for id in changed {
-            if let Some(Some(lane)) = self.lanes.get_mut(&id) {
-                lane.flush(id, &mut terms, &mut counts)?;
+        for (id, unwritten) in std::mem::take(&mut self.unwritten) {
+            if let Some(Some(lane)) = self.lanes.get(&id) {
+                unwritten.flush(id, lane, &mut terms, &mut counts)?;
             }
         }
         Ok(())
@@ -222,8 +206,9 @@ const TOTALS: &str = "SELECT accepted, delivered, dead, coalesced, waiting, wait
     marked_minute FROM totals";
 
 impl Totals {
-    pub(super) fn numbers(&self) -> Known {
-        (self.next_delivery, self.stirred)
+    /// Grows with every delivery that begins to wait: one recorded, or one put back.
+    const fn arrivals(&self) -> u64 {
+        self.next_delivery.wrapping_add(self.stirred)
     }
 
     pub(super) fn read(row: &Row<'_>) -> Result<Self> {
@@ -273,9 +258,12 @@ impl Totals {
     }
 }
 
-pub(super) fn numbers(sql: &Connection) -> Result<Known> {
-    sql.prepare_cached("SELECT next_delivery, stirred FROM totals")?
-        .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
+/// The next delivery's number, and [`FileVersion::arrivals`].
+pub(super) fn numbers(sql: &Connection) -> Result<(u64, u64)> {
+    sql.prepare_cached("SELECT next_delivery, stirred FROM totals")?.query_row([], |row| {
+        let (next, stirred): (u64, u64) = (row.get(0)?, row.get(1)?);
+        Ok((next, next.wrapping_add(stirred)))
+    })
 }
 
 pub(super) fn totals(sql: &Connection) -> Result<Totals> {
@@ -296,23 +284,27 @@ const COUNTS: &str =
     waiting_bytes = ?7, retrying = ?8, dead_kept = ?9, failed_attempts = ?10, latency_us = ?11,
     record_at = coalesce(?12, record_at), record = coalesce(?13, record) WHERE lane = ?1";
 
-impl Entry {
-    fn read(row: &Row<'_>) -> Result<Self> {
-        let lane = Lane {
-            counts: counts(row)?,
-            state: row.get(10)?,
-            bounds: Bounds { rows_max: row.get(11)?, bytes_max: row.get(12)?, when_full: row.get(13)? },
-            owner: row.get(14)?,
-            term: row.get(15)?,
-            capped: row.get(16)?,
-        };
-        Ok(Self { lane, record: None, counts_changed: false, terms_changed: false })
-    }
+fn read_lane(row: &Row<'_>) -> Result<Lane> {
+    Ok(Lane {
+        counts: counts(row)?,
+        state: row.get(10)?,
+        bounds: Bounds { rows_max: row.get(11)?, bytes_max: row.get(12)?, when_full: row.get(13)? },
+        owner: row.get(14)?,
+        term: row.get(15)?,
+        capped: row.get(16)?,
+    })
+}
 
-    fn flush(&mut self, id: LaneId, terms: &mut Statement<'_>, counts: &mut Statement<'_>) -> Result<()> {
-        let lane = &self.lane;
+impl Unwritten {
+    fn flush(
+        self,
+        id: LaneId,
+        lane: &Lane,
+        terms: &mut Statement<'_>,
+        write: &mut Statement<'_>,
+    ) -> Result<()> {
         debug_assert!(lane.counts.conserved(), "lane {}: {:?}", id.0, lane.counts);
-        if self.terms_changed {
+        if self.terms {
             terms.execute(params![
                 id,
                 lane.state,
@@ -322,19 +314,11 @@ impl Entry {
                 lane.owner,
                 lane.term,
             ])?;
-            self.terms_changed = false;
         }
-        if self.counts_changed || self.record.is_some() {
-            self.flush_counts(id, counts)?;
-            self.counts_changed = false;
-            self.record = None;
+        if !self.counts && self.record.is_none() {
+            return Ok(());
         }
-        Ok(())
-    }
-
-    fn flush_counts(&self, id: LaneId, write: &mut Statement<'_>) -> Result<()> {
-        let counts = &self.lane.counts;
-        let record = self.record.as_ref();
+        let (counts, record) = (&lane.counts, self.record.as_ref());
         write.execute(params![
             id,
             int(counts.accepted),

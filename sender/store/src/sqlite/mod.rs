@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hookproof_failed_sync::ends_the_process;
@@ -16,13 +16,13 @@ use super::clock::{Beginning, Start};
 use super::command::{Claim, Command};
 use super::commit::room::Room;
 use super::commit::{Commands, Lane, Rows};
-use super::held::Held;
 use super::lane::{Counts, Limits, OwnerId};
-use super::reply::Reply;
+use super::reply::{Claimed, Reply};
 use super::{Claimer, DiskRoom, LogSize, QuickClaims, Store, StoreError, Written};
 use crate::commit::emit::Newer;
 use crate::engine::{LaneId, Nanos, StoreTime};
 use crate::latency::Gathered;
+use crate::queue_cache::{QueueCache, lock};
 
 mod backup;
 mod beside;
@@ -35,8 +35,6 @@ mod emit;
 mod event_id;
 mod failure;
 mod file;
-mod fresh;
-mod fronts;
 mod latencies;
 mod lease;
 mod ledger;
@@ -55,14 +53,12 @@ mod transfer;
 mod vacuum;
 
 pub(super) use backup::backup;
-use beside::Out;
 use content::Contents;
 pub use doctor::{Checked, Missing};
 pub(super) use doctor::{examine, examine_clock, log_bytes};
 use failure::Doing;
 pub use file::SqliteFile;
-use fronts::Fronts;
-use ledger::{KnownLanes, Ledger};
+use ledger::Ledger;
 use log::LogMover;
 pub use options::Options;
 pub use reader::SqliteReader;
@@ -81,10 +77,9 @@ pub struct SqliteStore {
     watched: open::Watched,
     options: Options,
     path: PathBuf,
-    out: Arc<Mutex<Out>>,
+    cache: Arc<Mutex<QueueCache>>,
     /// The number of lanes taken from each owner when last read. While it is unchanged, the owner has lost no lane.
     taken_seen: BTreeMap<OwnerId, u64>,
-    known_lanes: KnownLanes,
     places: sweep::Places,
     latencies: Gathered,
     written: Written,
@@ -108,9 +103,8 @@ impl SqliteStore {
             watched: open::Watched::new(path)?,
             options: *options,
             path: path.to_owned(),
-            out: Arc::default(),
+            cache: Arc::default(),
             taken_seen: BTreeMap::new(),
-            known_lanes: KnownLanes::default(),
             places: sweep::Places::default(),
             latencies: Gathered::default(),
             written: Written::default(),
@@ -131,15 +125,9 @@ impl SqliteStore {
         ends_the_process(&self.sql, written).doing("write the latencies")
     }
 
-    fn out(&self) -> MutexGuard<'_, Out> {
-        self.out.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Drops everything noted during a failed commit, which may describe rows that do not exist.
     fn undo(&mut self) {
-        let mut out = self.out();
-        out.undo();
-        drop(out);
+        lock(&self.cache).roll_back();
         self.latencies.undo();
         self.taken_seen.clear();
         self.places.undo();
@@ -156,7 +144,7 @@ impl SqliteStore {
         let changes_before = self.sql.total_changes();
         let tx = self.sql.transaction_with_behavior(behavior).doing("begin a commit")?;
         // Released before the commit is written, so that claims can go on.
-        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = lock(&self.cache);
         let rules = Rules {
             limits: self.options.limits,
             follows_the_machine: self.follows_the_machine,
@@ -164,17 +152,13 @@ impl SqliteStore {
             disk_full: self.reserve.room().reserve_left().is_some(),
             log_full: Some(self.log.size.bytes()).filter(|bytes| *bytes >= self.options.log_bytes_max),
         };
-        // Taken, so that after a failure the next commit reads everything again.
-        let known = std::mem::take(&mut self.known_lanes);
-        let ledger = Ledger::begin(&tx, now, known).doing("begin a commit")?;
-        out.begin(now, ledger.totals.numbers(), ledger.undisturbed);
-        let Out { held, fronts } = &mut *out;
+        let mut ledger = Ledger::begin(&tx, now).doing("begin a commit")?;
+        ledger.lanes = cache.begin(now, Some(ledger.version()));
         let mut work = Work {
             sql: &tx,
             now,
             ledger,
-            held,
-            fronts,
+            cache: &mut cache,
             taken_seen: &mut self.taken_seen,
             places: &mut self.places,
             latencies: &mut self.latencies,
@@ -187,7 +171,7 @@ impl SqliteStore {
         };
         let mut replies = Vec::with_capacity(commands.len());
         for command in commands {
-            replies.push(work.apply(command).doing(command.name())?);
+            replies.push(work.carry_out(command).doing(command.name())?);
         }
         work.ledger.flush(work.sql, now).doing("write the figures")?;
         if !reads_only {
@@ -195,13 +179,10 @@ impl SqliteStore {
         }
         let (written, ledger) = work.into_parts();
         let rows = tx.total_changes() - changes_before;
-        drop(out);
+        drop(cache);
         let committed = tx.commit();
         ends_the_process(&self.sql, committed).doing("commit")?;
-        let mut out = self.out();
-        out.commit(ledger.totals.numbers());
-        drop(out);
-        self.known_lanes = ledger.known();
+        lock(&self.cache).commit(Some(ledger.left()));
         Ok((replies, Written { commits: u64::from(rows > 0), rows, ..written }))
     }
 
@@ -280,14 +261,14 @@ impl Store for SqliteStore {
         Ok(Some(Box::new(beside::SqliteClaimer {
             sql,
             watched,
-            out: self.out.clone(),
+            cache: self.cache.clone(),
             contents: Contents::default(),
             expiry_grace: self.expiry_grace,
         })))
     }
 
     fn quick_claims(&self) -> Option<Arc<dyn QuickClaims>> {
-        Some(self.out.clone())
+        Some(self.cache.clone())
     }
 }
 
@@ -295,8 +276,7 @@ struct Work<'a> {
     sql: &'a Connection,
     now: StoreTime,
     ledger: Ledger,
-    held: &'a mut Held,
-    fronts: &'a mut Fronts,
+    cache: &'a mut QueueCache,
     taken_seen: &'a mut BTreeMap<OwnerId, u64>,
     places: &'a mut sweep::Places,
     latencies: &'a mut Gathered,
@@ -345,14 +325,6 @@ fn at_hand<'p, 'a>(
 }
 
 impl Work<'_> {
-    fn apply(&mut self, command: &Command) -> rusqlite::Result<Reply> {
-        if !command.spares_queues() {
-            self.fronts.fresh.doubt_all();
-            self.held.doubt_all();
-        }
-        self.carry_out(command)
-    }
-
     fn into_parts(self) -> (Written, Ledger) {
         (self.written, self.ledger)
     }
@@ -373,8 +345,8 @@ impl Rows for Work<'_> {
         &self.ledger.totals.counts
     }
 
-    fn held(&mut self) -> &mut Held {
-        self.held
+    fn cache(&mut self) -> &mut QueueCache {
+        self.cache
     }
 
     fn written(&mut self) -> &mut Written {
@@ -399,18 +371,18 @@ impl Rows for Work<'_> {
     }
 
     fn arrive(&mut self, lane: LaneId, due: StoreTime) -> rusqlite::Result<()> {
-        self.fronts.add(lane, due);
+        self.cache.arrive(lane, due);
         Ok(())
     }
 
     fn disturb(&mut self, lane: LaneId) -> rusqlite::Result<()> {
-        self.fronts.fresh.doubt(lane);
+        self.cache.disturb(lane);
         Ok(())
     }
 }
 
 impl Commands for Work<'_> {
-    fn claim(&mut self, claim: &Claim) -> rusqlite::Result<Reply> {
+    fn read_claim(&mut self, claim: &Claim) -> rusqlite::Result<Claimed> {
         self.claim_rows(claim)
     }
 }

@@ -12,7 +12,7 @@ use crate::latency::Gathered;
 impl AttemptRows for Work<'_> {
     fn before(&mut self, settlement: &Settlement) -> Result<Option<Before>> {
         let Settlement { lane, term, delivery, .. } = *settlement;
-        if let Some(waiting) = self.held.known(lane, term, delivery) {
+        if let Some(waiting) = self.cache.known(lane, term, delivery) {
             return Ok(Some(waiting.into()));
         }
         let read =
@@ -104,14 +104,5 @@ impl AttemptRows for Work<'_> {
 
     fn latencies(&mut self) -> &mut Gathered {
         self.latencies
-    }
-
-    fn settled(&mut self, settlement: &Settlement, was_held: bool) {
-        if !was_held {
-            // It may be cached as the next one to hand out.
-            self.fronts.fresh.doubt(settlement.lane);
-            // A claim beside this commit skips it, so the next claim must not begin after it.
-            self.fronts.add(settlement.lane, StoreTime(0));
-        }
     }
 }

@@ -109,7 +109,7 @@ impl SweepRows for Work<'_> {
                 Ok(None) => left_behind.push((expires, delivery)),
                 Ok(_) if expires > before => break,
                 // A delivery that is handed out is left to its holder.
-                Ok(Some((lane, _))) if self.held.has(lane, delivery) => {}
+                Ok(Some((lane, _))) if self.cache.has(lane, delivery) => {}
                 Ok(Some((lane, reason))) => expired.push((lane, delivery, reason)),
             }
         }

@@ -1,13 +1,16 @@
+use proptest::prelude::*;
+
 use super::sweep::NOTED_AFTER;
 use super::*;
 use crate::Durability;
 use crate::clock::{Beginning, Fault};
 use crate::command::{
-    Acquire, Body, Claim, Emit, LaneSelection, Purge, Reason, Shed, Subscribe, Sweep, Target,
+    Acquire, Body, Claim, Coalesce, Dead, Emit, Fate, LaneSelection, Persist, Purge, Reason, Redrive, Renew,
+    Settlement, Shed, Subscribe, Sweep, Target,
 };
 use crate::engine::{DeliveryId, LaneId, Term};
-use crate::held::Unread;
 use crate::lane::{Bounds, Secret, WhenFull};
+use crate::queue_cache::Unreadable;
 use crate::read::{Notices, Reader};
 use crate::reply::{Claimed, Purged};
 
@@ -144,10 +147,14 @@ fn a_delivery_that_the_disk_does_not_give_is_passed_over_for_a_while() {
         let claimed = claimer.claim(now, &[claim()]).unwrap().unwrap().remove(0);
         (numbers(&claimed), claimed.next)
     };
-    assert_eq!(ask(NOW), (vec![1], Some(after(Unread::PAUSE))));
-    assert_eq!(ask(after(Nanos(1))), (vec![], Some(after(Unread::PAUSE))), "it is not asked for meanwhile");
-    let again = after(Unread::PAUSE);
-    assert_eq!(ask(again), (vec![], Some(StoreTime(again.0 + Unread::PAUSE.0))));
+    assert_eq!(ask(NOW), (vec![1], Some(after(Unreadable::PAUSE))));
+    assert_eq!(
+        ask(after(Nanos(1))),
+        (vec![], Some(after(Unreadable::PAUSE))),
+        "it is not asked for meanwhile"
+    );
+    let again = after(Unreadable::PAUSE);
+    assert_eq!(ask(again), (vec![], Some(StoreTime(again.0 + Unreadable::PAUSE.0))));
     // The next commit stops them again.
     store.sql.execute_batch("PRAGMA shrink_memory").unwrap();
     let later = after(Nanos::HOUR);
@@ -385,4 +392,292 @@ fn emit_body(number: u64, body: Body) -> Command {
         withheld: false,
         outbox: None,
     })
+}
+
+/// One of two stores that get the same commands. `is_forgetful`: its cache is dropped before each commit and claim.
+struct Twin {
+    folder: tempfile::TempDir,
+    store: SqliteStore,
+    claimer: Arc<Mutex<Box<dyn Claimer>>>,
+    other: SqliteStore,
+    is_forgetful: bool,
+}
+
+/// The answers of a commit, and those of the claim that was made just before it became durable.
+type Answers = (Result<Vec<Reply>, StoreError>, Option<Claimed>);
+
+impl Twin {
+    fn new(is_forgetful: bool) -> Self {
+        let (folder, store) = open(Options { durability: Durability::Process, ..Options::default() });
+        let claimer = Arc::new(Mutex::new(store.claimer().unwrap().unwrap()));
+        let other = SqliteStore::open(&folder.path().join("store.db"), &Options::default()).unwrap();
+        Self { folder, store, claimer, other, is_forgetful }
+    }
+
+    fn forget(&self) {
+        if self.is_forgetful {
+            lock(&self.store.cache).forget();
+        }
+    }
+
+    /// Commits, and claims beside that commit. `fails`: SQLite turns the commit into a rollback at its very end.
+    fn commit(
+        &mut self,
+        now: StoreTime,
+        commands: &[Command],
+        beside: Option<Claim>,
+        fails: bool,
+    ) -> Answers {
+        self.forget();
+        let (claimer, cache) = (Arc::clone(&self.claimer), Arc::clone(&self.store.cache));
+        let answer = Arc::new(Mutex::new(None));
+        let (answered, is_forgetful) = (Arc::clone(&answer), self.is_forgetful);
+        let hook = move || {
+            if let Some(claim) = &beside {
+                if is_forgetful {
+                    lock(&cache).forget();
+                }
+                let claimed = claimer.lock().unwrap().claim(now, std::slice::from_ref(claim)).unwrap();
+                *answered.lock().unwrap() = claimed.map(|mut claimed| claimed.remove(0));
+            }
+            fails
+        };
+        self.store.sql.commit_hook(Some(hook)).unwrap();
+        let replies = self.store.commit(now, commands);
+        self.store.sql.commit_hook(None::<fn() -> bool>).unwrap();
+        (replies, answer.lock().unwrap().take())
+    }
+
+    /// Claims from memory where that is possible, otherwise beside the commits, otherwise in a commit.
+    fn claim(&mut self, now: StoreTime, claim: &Claim) -> (Claimed, bool) {
+        self.forget();
+        if let Some(claimed) = lock(&self.store.cache).claim_recorded(claim, now) {
+            return (claimed, true);
+        }
+        let claimed = self.claimer.lock().unwrap().claim(now, std::slice::from_ref(claim)).unwrap();
+        let claimed = claimed.map(|mut claimed| claimed.remove(0)).unwrap_or_else(|| {
+            match self.store.commit(now, &[Command::Claim(claim.clone())]).unwrap().remove(0) {
+                Reply::Claimed(claimed) => claimed,
+                _ => Claimed {
+                    lane: claim.lane,
+                    term: claim.term,
+                    rows: Vec::new(),
+                    next: None,
+                    too_long: None,
+                },
+            }
+        });
+        (claimed, false)
+    }
+
+    fn content(&self) -> Vec<String> {
+        let sql = Connection::open(self.folder.path().join("store.db")).unwrap();
+        let rows = "SELECT format('%d %d %d %d %d', delivery, lane, state, at, attempts) FROM deliveries
+            UNION ALL SELECT format('%d %d %d %d %d %d', lane, term, waiting, delivered, dead, retrying) FROM lanes";
+        let mut rows = sql.prepare(rows).unwrap();
+        rows.query_map([], |row| row.get(0)).unwrap().collect::<rusqlite::Result<_>>().unwrap()
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Commit {
+        wishes: Vec<Wish>,
+        beside: Option<(u64, u32)>,
+        fails: bool,
+    },
+    Claim {
+        lane: u64,
+        max: u32,
+    },
+    /// A commit of another process on the same file.
+    Other(Wish),
+    Pass(u64),
+}
+
+#[derive(Clone, Debug)]
+enum Wish {
+    Emit { lane: u64, due_ms: u64, alike: bool },
+    Settle { pick: prop::sample::Index, fate: u8, due_ms: u64, is_late: bool },
+    Claim { lane: u64, max: u32 },
+    Shed { lane: u64 },
+    Redrive,
+    Sweep,
+    HandBack { lane: u64 },
+    Acquire,
+}
+
+fn wish() -> impl Strategy<Value = Wish> {
+    let lane = || 1..=2_u64;
+    prop_oneof![
+        8 => (lane(), prop::sample::select(vec![0, 0, 0, 1, 20]), prop::bool::weighted(0.1))
+            .prop_map(|(lane, due_ms, alike)| Wish::Emit { lane, due_ms, alike }),
+        8 => (any::<prop::sample::Index>(), 0..4_u8, 0..30_u64, prop::bool::weighted(0.15))
+            .prop_map(|(pick, fate, due_ms, is_late)| Wish::Settle { pick, fate, due_ms, is_late }),
+        2 => (lane(), 0..4_u32).prop_map(|(lane, max)| Wish::Claim { lane, max }),
+        1 => lane().prop_map(|lane| Wish::Shed { lane }),
+        1 => Just(Wish::Redrive),
+        1 => Just(Wish::Sweep),
+        1 => lane().prop_map(|lane| Wish::HandBack { lane }),
+        2 => Just(Wish::Acquire),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let claim = || (1..=2_u64, 0..4_u32);
+    let wishes = prop::collection::vec(wish(), 1..5);
+    prop_oneof![
+        6 => (wishes, prop::option::weighted(0.4, claim()), prop::bool::weighted(0.25))
+            .prop_map(|(wishes, beside, fails)| Step::Commit { wishes, beside, fails }),
+        6 => claim().prop_map(|(lane, max)| Step::Claim { lane, max }),
+        1 => wish().prop_map(Step::Other),
+        1 => prop::sample::select(vec![1, 10, 60]).prop_map(Step::Pass),
+    ]
+}
+
+/// What the replies have told so far.
+struct Told {
+    now: StoreTime,
+    emitted: u64,
+    terms: BTreeMap<LaneId, Term>,
+    claimed: Vec<(LaneId, Term, DeliveryId)>,
+}
+
+impl Told {
+    fn term(&self, lane: LaneId) -> Term {
+        self.terms.get(&lane).copied().unwrap_or(Term(0))
+    }
+
+    fn claim(&self, lane: u64, max: u32) -> Claim {
+        Claim { lane: LaneId(lane), term: self.term(LaneId(lane)), max, ..claim() }
+    }
+
+    fn in_ms(&self, length: u64) -> StoreTime {
+        StoreTime(self.now.0 + Nanos::from_millis(length).0)
+    }
+
+    fn settle(&self, pick: &prop::sample::Index, fate: Fate, is_late: bool) -> Command {
+        // One that is not claimed may be settled too: by a second report, or under an earlier term.
+        let any = (LaneId(1), self.term(LaneId(1)), DeliveryId(1 + pick.index(20) as u64));
+        let (lane, term, delivery) =
+            if self.claimed.is_empty() { any } else { self.claimed[pick.index(self.claimed.len())] };
+        let term = Term(term.0.saturating_sub(u64::from(is_late)));
+        Command::Settle(vec![Settlement { lane, term, delivery, attempts: 1, fate, attempt: None }])
+    }
+
+    fn command(&mut self, wish: &Wish) -> Command {
+        match wish {
+            Wish::Emit { lane, due_ms, alike } => {
+                self.emitted += 1;
+                let Command::Emit(mut emit) = emit(self.emitted) else { panic!("it emits") };
+                (emit.roster, emit.received) = (2, self.now);
+                emit.targets[0].lane = LaneId(*lane);
+                (emit.targets[0].due, emit.targets[0].expires) = (self.in_ms(*due_ms), after(Nanos::DAY));
+                let window = Nanos::from_millis(15);
+                emit.targets[0].coalesce = alike.then(|| Coalesce { key: "alike".into(), window });
+                Command::Emit(emit)
+            }
+            Wish::Settle { pick, fate, due_ms, is_late } => {
+                let fates = [
+                    Fate::Delivered,
+                    Fate::Retry { due: self.in_ms(*due_ms) },
+                    Fate::Dead(Reason::Exhausted),
+                    Fate::Released,
+                ];
+                self.settle(pick, fates[usize::from(*fate)], *is_late)
+            }
+            Wish::Claim { lane, max } => Command::Claim(self.claim(*lane, *max)),
+            Wish::Shed { lane } => Command::Shed(Shed { lane: LaneId(*lane), max: 1 }),
+            Wish::Redrive => Command::Redrive(Redrive { which: Dead::All, after: None, max: 5 }),
+            Wish::Sweep => sweep(),
+            Wish::HandBack { lane } => {
+                let (lane, record) = (LaneId(*lane), b"r".as_slice().into());
+                Command::Persist(Persist { lane, term: self.term(lane), record, hand_back: true })
+            }
+            Wish::Acquire => {
+                let Command::Acquire(acquire) = acquire() else { panic!("it acquires") };
+                Command::Acquire(Acquire { max: 5, ..acquire })
+            }
+        }
+    }
+
+    fn note_claimed(&mut self, claimed: &Claimed) {
+        self.claimed.extend(claimed.rows.iter().map(|row| (claimed.lane, claimed.term, row.delivery)));
+    }
+
+    fn note(&mut self, replies: &[Reply]) {
+        for reply in replies {
+            match reply {
+                Reply::Claimed(claimed) => self.note_claimed(claimed),
+                Reply::Acquired(taken) => {
+                    self.terms.extend(taken.iter().map(|taken| (taken.lane, taken.term)))
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+fn answers_as_without_a_cache(steps: &[Step]) -> Result<(), TestCaseError> {
+    let (mut cached, mut forgetful) = (Twin::new(false), Twin::new(true));
+    let mut told = Told { now: NOW, emitted: 0, terms: BTreeMap::new(), claimed: Vec::new() };
+    let Command::Subscribe(second) = subscribe() else { panic!("it subscribes") };
+    let second = Subscribe { id: "second".into(), name: "second".into(), ..second };
+    let setup = [subscribe(), Command::Subscribe(second), told.command(&Wish::Acquire)];
+    for step in std::iter::once(None).chain(steps.iter().map(Some)) {
+        match step {
+            None => {
+                let (replies, _) = cached.commit(NOW, &setup, None, false);
+                prop_assert_eq!(&forgetful.commit(NOW, &setup, None, false).0, &replies);
+                told.note(&replies.unwrap());
+            }
+            Some(Step::Commit { wishes, beside, fails }) => {
+                let commands: Vec<_> = wishes.iter().map(|wish| told.command(wish)).collect();
+                let beside = beside.map(|(lane, max)| told.claim(lane, max));
+                let answers = cached.commit(told.now, &commands, beside.clone(), *fails);
+                prop_assert_eq!(&forgetful.commit(told.now, &commands, beside, *fails), &answers);
+                told.note(&answers.0.unwrap_or_default());
+                answers.1.iter().for_each(|claimed| told.note_claimed(claimed));
+            }
+            Some(Step::Claim { lane, max }) => {
+                let claim = told.claim(*lane, *max);
+                let (claimed, is_from_memory) = cached.claim(told.now, &claim);
+                let rows = u32::try_from(claimed.rows.len()).unwrap();
+                // From memory it may be fewer, and the next is looked for sooner.
+                let max = if is_from_memory { rows } else { *max };
+                let mut expected = forgetful.claim(told.now, &Claim { max, ..claim }).0;
+                if is_from_memory && expected.next.is_none_or(|next| claimed.next <= Some(next)) {
+                    expected.next = claimed.next;
+                }
+                prop_assert_eq!(&claimed, &expected);
+                told.note_claimed(&claimed);
+            }
+            Some(Step::Other(wish)) => {
+                let commands = [match wish {
+                    Wish::Claim { .. } | Wish::Acquire | Wish::HandBack { .. } => sweep(),
+                    wish => told.command(wish),
+                }];
+                let replies = cached.other.commit(told.now, &commands);
+                prop_assert_eq!(&forgetful.other.commit(told.now, &commands), &replies);
+                // Claims see it once the process has committed something itself.
+                let renew = [Command::Renew(Renew { owner: OwnerId(1), lease: Nanos::HOUR, announce: None })];
+                let replies = cached.commit(told.now, &renew, None, false);
+                prop_assert_eq!(&forgetful.commit(told.now, &renew, None, false), &replies);
+            }
+            Some(Step::Pass(length)) => told.now = told.in_ms(*length),
+        }
+        prop_assert_eq!(cached.content(), forgetful.content());
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { max_shrink_iters: 2_000, ..ProptestConfig::with_cases(64) })]
+
+    #[test]
+    fn a_store_answers_as_one_whose_cache_is_dropped_before_each_commit_and_claim(
+        steps in prop::collection::vec(step(), 1..60)
+    ) {
+        answers_as_without_a_cache(&steps)?;
+    }
 }

@@ -1,5 +1,5 @@
 //! Deliveries that this process's commits have just recorded, so that a lane that keeps up is served without reading
-//! the file.
+//! the file. Only the store on a file records them.
 //!
 //! A lane is followed from the moment when a claim has handed out everything due. From then on, its queue consists of
 //! the commits' additions, which are cached here with everything that an attempt needs. Other changes end or limit
@@ -15,8 +15,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::command::Claim;
-use crate::engine::{LaneId, Nanos, StoreTime, Term};
-use crate::held::{Held, Standing};
+use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use crate::reply::{Claimed, ClaimedRow};
 
 /// How long after the start of the last commit the cache is used.
@@ -28,7 +27,7 @@ const BYTES_MAX: usize = 8 << 20;
 const ROW_BYTES: usize = 256;
 
 #[derive(Debug, Default)]
-pub(super) struct Fresh {
+pub(super) struct Handoff {
     lanes: BTreeMap<LaneId, Queue>,
     bytes: usize,
     /// The start of the last commit that found no other writer.
@@ -41,8 +40,8 @@ struct UnderWay {
     recorded: Vec<(LaneId, Recorded)>,
     /// The earliest due time of its other additions, for each lane.
     others: BTreeMap<LaneId, StoreTime>,
-    doubted: BTreeSet<LaneId>,
-    doubts_all: bool,
+    dropped: BTreeSet<LaneId>,
+    drops_all: bool,
 }
 
 #[derive(Debug)]
@@ -65,11 +64,11 @@ impl Recorded {
     }
 }
 
-impl Fresh {
+impl Handoff {
     /// Begins a commit. `undisturbed`: no other process has written since the last one.
     pub(super) fn begin(&mut self, now: StoreTime, undisturbed: bool) {
         if !undisturbed {
-            self.clear();
+            self.forget_all();
         }
         self.seen = now;
     }
@@ -88,38 +87,36 @@ impl Fresh {
         *first = due.min(*first);
     }
 
-    /// Notes that the commit gives up deliveries of a lane.
-    pub(super) fn doubt(&mut self, lane: LaneId) {
+    /// Drops a lane, now and again at the end of the commit: a claim beside it may follow the lane meanwhile.
+    pub(super) fn drop_lane(&mut self, lane: LaneId) {
         self.forget(lane);
-        self.under_way.doubted.insert(lane);
+        self.under_way.dropped.insert(lane);
     }
 
-    pub(super) fn doubt_all(&mut self) {
-        self.clear();
-        self.under_way.doubts_all = true;
+    pub(super) fn drop_all(&mut self) {
+        self.forget_all();
+        self.under_way.drops_all = true;
     }
 
-    pub(super) fn commit(&mut self, held: &Held) {
-        let UnderWay { recorded, others, doubted, doubts_all } = std::mem::take(&mut self.under_way);
-        if doubts_all {
-            self.clear();
+    pub(super) fn commit(&mut self, is_free: impl Fn(LaneId, DeliveryId) -> bool) {
+        let UnderWay { recorded, others, dropped, drops_all } = std::mem::take(&mut self.under_way);
+        if drops_all {
+            self.forget_all();
         }
-        doubted.into_iter().for_each(|lane| self.forget(lane));
+        dropped.into_iter().for_each(|lane| self.forget(lane));
         for (lane, due) in others {
             self.bound(lane, due);
         }
         for (lane, recorded) in recorded {
             let delivery = recorded.row.delivery;
             // A claim may have handed it out already. If it is released, `add` learns that.
-            if matches!(held.standing_beside(lane, delivery, self.seen), Standing::Free) {
+            if is_free(lane, delivery) {
                 self.push(lane, recorded);
             }
         }
     }
 
-    /// Also for a commit with an unknown outcome.
-    pub(super) fn undo(&mut self) {
-        self.clear();
+    pub(super) fn roll_back(&mut self) {
         self.under_way = UnderWay::default();
     }
 
@@ -136,12 +133,17 @@ impl Fresh {
         }
     }
 
-    /// Answers a claim from memory. `None`: the file must be read.
-    pub(super) fn hand_out(&mut self, claim: &Claim, now: StoreTime, held: &Held) -> Option<Claimed> {
+    /// Answers a claim from memory, with the due time of each row. `None`: the file must be read.
+    pub(super) fn hand_out(
+        &mut self,
+        claim: &Claim,
+        now: StoreTime,
+        is_free: impl Fn(DeliveryId) -> bool,
+    ) -> Option<(Claimed, Vec<StoreTime>)> {
         let Claim { lane, term, max, bytes_max } = *claim;
-        let holds = now.since(self.seen) <= HOLDS_FOR && held.holds(lane, term);
+        let holds = now.since(self.seen) <= HOLDS_FOR;
         let queue = self.lanes.get_mut(&lane).filter(|queue| holds && queue.term == term)?;
-        let (mut rows, mut body_bytes) = (Vec::new(), 0_u64);
+        let (mut rows, mut dues, mut body_bytes) = (Vec::new(), Vec::new(), 0_u64);
         while rows.len() < usize::try_from(max).unwrap_or(usize::MAX)
             && let Some(first) = queue.front(now)
         {
@@ -151,12 +153,13 @@ impl Fresh {
                 // If it is the first, the file is read, and that answer reports its length.
                 break;
             }
-            if !matches!(held.standing_beside(lane, first.row.delivery, now), Standing::Free) {
+            if !is_free(first.row.delivery) {
                 // A commit under way changes it.
                 break;
             }
             if let Some(recorded) = queue.rows.pop_front() {
                 self.bytes -= recorded.bytes();
+                dues.push(recorded.due);
                 rows.push(recorded.row);
             }
         }
@@ -167,7 +170,7 @@ impl Fresh {
         let first_left = queue.rows.front().map_or(queue.until, |first| first.due.min(queue.until));
         let look_again = StoreTime(now.0.saturating_add(LOOK_AGAIN.0));
         let next = Some(first_left.min(look_again));
-        (!rows.is_empty()).then_some(Claimed { lane, term, rows, next, too_long: None })
+        (!rows.is_empty()).then_some((Claimed { lane, term, rows, next, too_long: None }, dues))
     }
 
     fn push(&mut self, lane: LaneId, recorded: Recorded) {
@@ -189,7 +192,7 @@ impl Fresh {
         }
     }
 
-    fn clear(&mut self) {
+    pub(super) fn forget_all(&mut self) {
         self.lanes.clear();
         self.bytes = 0;
     }
@@ -207,25 +210,17 @@ mod tests {
     use super::*;
     use crate::command::Body;
     use crate::engine::DeliveryId;
-    use crate::lane::OwnerId;
 
     const LANE: LaneId = LaneId(1);
     const TERM: Term = Term(1);
     const NOW: StoreTime = StoreTime::from_secs(100);
 
-    fn held() -> Held {
-        let mut held = Held::default();
-        held.begin(LANE, OwnerId(1), TERM);
-        held.commit();
-        held
-    }
-
     /// Follows an empty lane.
-    fn following() -> Fresh {
-        let mut fresh = Fresh::default();
-        fresh.begin(NOW, true);
-        fresh.follow(LANE, TERM, None);
-        fresh
+    fn following() -> Handoff {
+        let mut handoff = Handoff::default();
+        handoff.begin(NOW, true);
+        handoff.follow(LANE, TERM, None);
+        handoff
     }
 
     fn recorded(number: u64, bytes: usize) -> Recorded {
@@ -243,141 +238,142 @@ mod tests {
         Recorded { due: StoreTime(NOW.0 - 1_000 + number), row }
     }
 
-    fn record(fresh: &mut Fresh, held: &Held, numbers: &[u64]) {
-        numbers.iter().for_each(|number| fresh.record(LANE, recorded(*number, 1)));
-        fresh.commit(held);
+    fn record(handoff: &mut Handoff, numbers: &[u64]) {
+        numbers.iter().for_each(|number| handoff.record(LANE, recorded(*number, 1)));
+        handoff.commit(|_, _| true);
+    }
+
+    fn claim_of(term: Term, bytes_max: u64) -> Claim {
+        Claim { lane: LANE, term, max: 10, bytes_max }
     }
 
     /// A claim's rows, and when the next is due; `None` if the file must be read.
-    fn claim(fresh: &mut Fresh, held: &Held, max: u32, now: StoreTime) -> Option<(Vec<u64>, StoreTime)> {
+    fn claim(handoff: &mut Handoff, max: u32, now: StoreTime) -> Option<(Vec<u64>, StoreTime)> {
         let claim = Claim { lane: LANE, term: TERM, max, bytes_max: u64::MAX };
-        let claimed = fresh.hand_out(&claim, now, held)?;
+        let claimed = handoff.hand_out(&claim, now, |_| true)?.0;
         let rows = claimed.rows.iter().map(|row| row.delivery.0).collect();
         Some((rows, claimed.next.expect("there is always something to look at")))
     }
 
-    fn numbers(fresh: &mut Fresh, held: &Held) -> Option<Vec<u64>> {
-        claim(fresh, held, 10, NOW).map(|(numbers, _)| numbers)
+    fn numbers(handoff: &mut Handoff) -> Option<Vec<u64>> {
+        claim(handoff, 10, NOW).map(|(numbers, _)| numbers)
     }
 
     #[test]
     fn what_a_commit_recorded_is_handed_out_once_the_longest_due_first() {
-        let (mut fresh, held) = (following(), held());
-        record(&mut fresh, &held, &[3, 5]);
-        record(&mut fresh, &held, &[4]);
-        assert_eq!(claim(&mut fresh, &held, 2, NOW), Some((vec![3, 4], recorded(5, 1).due)));
+        let mut handoff = following();
+        record(&mut handoff, &[3, 5]);
+        record(&mut handoff, &[4]);
+        assert_eq!(claim(&mut handoff, 2, NOW), Some((vec![3, 4], recorded(5, 1).due)));
         let look_again = StoreTime(NOW.0 + LOOK_AGAIN.0);
-        assert_eq!(claim(&mut fresh, &held, 2, NOW), Some((vec![5], look_again)));
-        assert_eq!(claim(&mut fresh, &held, 2, NOW), None);
-        assert_eq!(fresh.bytes, 0);
+        assert_eq!(claim(&mut handoff, 2, NOW), Some((vec![5], look_again)));
+        assert_eq!(claim(&mut handoff, 2, NOW), None);
+        assert_eq!(handoff.bytes, 0);
     }
 
     #[test]
     fn nothing_is_handed_out_of_a_lane_that_is_not_followed_or_not_ours() {
-        let (mut fresh, held) = (Fresh::default(), held());
-        fresh.begin(NOW, true);
-        record(&mut fresh, &held, &[1]);
-        assert_eq!(numbers(&mut fresh, &held), None);
-        let mut fresh = following();
-        record(&mut fresh, &held, &[1]);
-        assert_eq!(numbers(&mut fresh, &Held::default()), None);
-        let other = Claim { lane: LANE, term: Term(2), max: 1, bytes_max: 1 };
-        assert_eq!(fresh.hand_out(&other, NOW, &held), None);
+        let mut handoff = Handoff::default();
+        handoff.begin(NOW, true);
+        record(&mut handoff, &[1]);
+        assert_eq!(numbers(&mut handoff), None);
+        let mut handoff = following();
+        record(&mut handoff, &[1]);
+        assert_eq!(handoff.hand_out(&claim_of(TERM, u64::MAX), NOW, |_| false), None, "none is free");
+        assert_eq!(handoff.hand_out(&claim_of(Term(2), u64::MAX), NOW, |_| true), None);
     }
 
     #[test]
     fn what_is_due_longer_and_not_here_comes_first() {
-        let (mut fresh, held) = (following(), held());
-        record(&mut fresh, &held, &[3, 7]);
-        fresh.add(LANE, recorded(5, 1).due);
-        record(&mut fresh, &held, &[8]);
-        assert_eq!(claim(&mut fresh, &held, 10, NOW), Some((vec![3], recorded(5, 1).due)));
-        assert_eq!(numbers(&mut fresh, &held), None);
-        let (mut fresh, due) = (following(), StoreTime(NOW.0 + 5));
-        fresh.follow(LANE, TERM, Some(due));
-        record(&mut fresh, &held, &[1]);
-        assert_eq!(claim(&mut fresh, &held, 10, NOW), Some((vec![1], due)), "what is due later is known too");
+        let mut handoff = following();
+        record(&mut handoff, &[3, 7]);
+        handoff.add(LANE, recorded(5, 1).due);
+        record(&mut handoff, &[8]);
+        assert_eq!(claim(&mut handoff, 10, NOW), Some((vec![3], recorded(5, 1).due)));
+        assert_eq!(numbers(&mut handoff), None);
+        let (mut handoff, due) = (following(), StoreTime(NOW.0 + 5));
+        handoff.follow(LANE, TERM, Some(due));
+        record(&mut handoff, &[1]);
+        assert_eq!(claim(&mut handoff, 10, NOW), Some((vec![1], due)), "what is due later is known too");
     }
 
     #[test]
     fn what_a_claim_beside_the_commit_handed_out_is_not_handed_out_again() {
-        let (mut fresh, mut held) = (following(), held());
-        fresh.record(LANE, recorded(1, 1));
-        fresh.record(LANE, recorded(2, 1));
-        held.take_beside(LANE, DeliveryId(1), None);
-        fresh.commit(&held);
-        assert_eq!(numbers(&mut fresh, &held), Some(vec![2]));
+        let mut handoff = following();
+        handoff.record(LANE, recorded(1, 1));
+        handoff.record(LANE, recorded(2, 1));
+        handoff.commit(|_, delivery| delivery != DeliveryId(1));
+        assert_eq!(numbers(&mut handoff), Some(vec![2]));
     }
 
     #[test]
     fn what_a_commit_under_way_gives_up_is_not_handed_out() {
-        let (mut fresh, mut held) = (following(), held());
-        record(&mut fresh, &held, &[1, 2]);
-        held.leave(LANE, DeliveryId(1));
-        assert_eq!(numbers(&mut fresh, &held), None);
-        fresh.doubt(LANE);
+        let mut handoff = following();
+        record(&mut handoff, &[1, 2]);
+        let is_free = |delivery| delivery != DeliveryId(1);
+        assert_eq!(handoff.hand_out(&claim_of(TERM, u64::MAX), NOW, is_free), None);
+        handoff.drop_lane(LANE);
         // A claim beside that commit started to follow the lane again.
-        fresh.follow(LANE, TERM, None);
-        record(&mut fresh, &held, &[3]);
-        assert_eq!(numbers(&mut fresh, &held), None);
-        assert_eq!(fresh.bytes, 0);
+        handoff.follow(LANE, TERM, None);
+        record(&mut handoff, &[3]);
+        assert_eq!(numbers(&mut handoff), None);
+        assert_eq!(handoff.bytes, 0);
     }
 
     #[test]
     fn whatever_may_have_happened_beside_it_ends_it() {
-        let held = held();
-        type End = fn(&mut Fresh);
+        type End = fn(&mut Handoff);
         let ends: [(&str, End); 4] = [
-            ("another process has written", |fresh| fresh.begin(NOW, false)),
-            ("a commit failed", Fresh::undo),
-            ("a command that is not for every day", |fresh| {
-                fresh.doubt_all();
-                fresh.follow(LANE, TERM, None);
-                fresh.record(LANE, recorded(2, 1));
-                fresh.commit(&Held::default());
+            ("another process has written", |handoff| handoff.begin(NOW, false)),
+            ("a commit failed", Handoff::forget_all),
+            ("a command that is not for every day", |handoff| {
+                handoff.drop_all();
+                handoff.follow(LANE, TERM, None);
+                handoff.record(LANE, recorded(2, 1));
+                handoff.commit(|_, _| true);
             }),
-            ("the file was read for a claim", |fresh| fresh.forget(LANE)),
+            ("the file was read for a claim", |handoff| handoff.forget(LANE)),
         ];
         for (what, end) in ends {
-            let mut fresh = following();
-            record(&mut fresh, &held, &[1]);
-            end(&mut fresh);
-            assert_eq!((numbers(&mut fresh, &held), fresh.bytes), (None, 0), "{what}");
+            let mut handoff = following();
+            record(&mut handoff, &[1]);
+            end(&mut handoff);
+            assert_eq!((numbers(&mut handoff), handoff.bytes), (None, 0), "{what}");
         }
     }
 
     #[test]
     fn nothing_is_handed_out_long_after_the_last_commit() {
-        let (mut fresh, held) = (following(), held());
-        record(&mut fresh, &held, &[1, 2]);
+        let mut handoff = following();
+        record(&mut handoff, &[1, 2]);
         let last = StoreTime(NOW.0 + HOLDS_FOR.0);
-        assert!(claim(&mut fresh, &held, 1, last).is_some());
-        assert_eq!(claim(&mut fresh, &held, 1, StoreTime(last.0 + 1)), None);
-        fresh.begin(last, true);
-        assert!(claim(&mut fresh, &held, 1, StoreTime(last.0 + 1)).is_some());
+        assert!(claim(&mut handoff, 1, last).is_some());
+        assert_eq!(claim(&mut handoff, 1, StoreTime(last.0 + 1)), None);
+        handoff.begin(last, true);
+        assert!(claim(&mut handoff, 1, StoreTime(last.0 + 1)).is_some());
     }
 
     #[test]
     fn no_more_is_in_memory_than_may_be_and_the_rest_is_read() {
-        let (mut fresh, held) = (following(), held());
+        let mut handoff = following();
         let half = BYTES_MAX / 2 - ROW_BYTES;
         for number in 1..=4 {
-            fresh.record(LANE, recorded(number, half));
+            handoff.record(LANE, recorded(number, half));
         }
-        fresh.commit(&held);
-        assert_eq!(fresh.bytes, BYTES_MAX);
-        assert_eq!(claim(&mut fresh, &held, 10, NOW), Some((vec![1, 2], recorded(3, 1).due)));
-        assert_eq!(numbers(&mut fresh, &held), None);
+        handoff.commit(|_, _| true);
+        assert_eq!(handoff.bytes, BYTES_MAX);
+        assert_eq!(claim(&mut handoff, 10, NOW), Some((vec![1, 2], recorded(3, 1).due)));
+        assert_eq!(numbers(&mut handoff), None);
     }
 
     #[test]
     fn a_claim_has_its_bounds() {
-        let (mut fresh, held) = (following(), held());
-        (1..=3).for_each(|number| fresh.record(LANE, recorded(number, 10)));
-        fresh.commit(&held);
-        let claim = |bytes_max| Claim { lane: LANE, term: TERM, max: 10, bytes_max };
-        assert_eq!(fresh.hand_out(&claim(25), NOW, &held).unwrap().rows.len(), 2);
-        assert_eq!(fresh.hand_out(&claim(9), NOW, &held), None, "the file tells how long it is");
-        assert_eq!(fresh.hand_out(&claim(10), NOW, &held).unwrap().rows.len(), 1);
+        let mut handoff = following();
+        (1..=3).for_each(|number| handoff.record(LANE, recorded(number, 10)));
+        handoff.commit(|_, _| true);
+        let mut claim = |bytes_max| handoff.hand_out(&claim_of(TERM, bytes_max), NOW, |_| true);
+        assert_eq!(claim(25).unwrap().0.rows.len(), 2);
+        assert_eq!(claim(9), None, "the file tells how long it is");
+        assert_eq!(claim(10).unwrap().1, [recorded(3, 10).due]);
     }
 }
