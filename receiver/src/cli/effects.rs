@@ -10,8 +10,8 @@ use crate::inbox;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  hookproof-receiver effects --db inbox.db
-  hookproof-receiver effects --db inbox.db --last 10
+  hookproof receiver-server effects --db inbox.db
+  hookproof receiver-server effects --db inbox.db --last 10
 
 One id on each line, in the order in which they were processed. Safe beside a running `serve`.")]
 pub(super) struct Effects {

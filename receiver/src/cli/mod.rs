@@ -21,7 +21,7 @@ use failure::Failure;
 
 const AFTER: &str = "\
 A receiver in a minute:
-  HOOK_SECRET=whsec_… hookproof-receiver serve --profile standard-webhooks --secret-env HOOK_SECRET --db inbox.db
+  HOOK_SECRET=whsec_… hookproof receiver-server serve --profile standard-webhooks --secret-env HOOK_SECRET --db inbox.db
 
 Exit codes: 0 done, 64 bad command line, 70 our own failure; serve and relay also 1 if requests had to be cut off.";
 
@@ -114,7 +114,7 @@ mod tests {
     fn every_command_gives_an_example() {
         for command in Arguments::command().get_subcommands() {
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-            assert!(help.contains("hookproof-receiver"), "{} has no example", command.get_name());
+            assert!(help.contains("hookproof receiver-server"), "{} has no example", command.get_name());
         }
     }
 }

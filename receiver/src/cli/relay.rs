@@ -25,9 +25,9 @@ const EXIT_CUT_OFF: u8 = 1;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  HOOK_SECRET=whsec_… hookproof-receiver relay --secret-env HOOK_SECRET --to http://127.0.0.1:3000/hook
-  hookproof-receiver relay --profile vvv-frozen --secret-env HOOK_SECRET --to https://inside.example/hook --path /hook
-  hookproof-receiver relay --routes routes.toml --timeout 8s
+  HOOK_SECRET=whsec_… hookproof receiver-server relay --secret-env HOOK_SECRET --to http://127.0.0.1:3000/hook
+  hookproof receiver-server relay --profile vvv-frozen --secret-env HOOK_SECRET --to https://inside.example/hook --path /hook
+  hookproof receiver-server relay --routes routes.toml --timeout 8s
 
 A file of routes, each under the name of a subscriber, as X-VVV-Subscriber has it:
   [routes.sub_1]

@@ -21,9 +21,9 @@ const EXIT_CUT_OFF: u8 = 1;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  HOOK_SECRET=whsec_… hookproof-receiver serve --secret-env HOOK_SECRET --db inbox.db
-  hookproof-receiver serve --profile github --secret-env GITHUB_SECRET --db inbox.db --listen 127.0.0.1:9000
-  hookproof-receiver serve --secret-env NEW --secret-env OLD --db inbox.db --effects-listen 127.0.0.1:9001
+  HOOK_SECRET=whsec_… hookproof receiver-server serve --secret-env HOOK_SECRET --db inbox.db
+  hookproof receiver-server serve --profile github --secret-env GITHUB_SECRET --db inbox.db --listen 127.0.0.1:9000
+  hookproof receiver-server serve --secret-env NEW --secret-env OLD --db inbox.db --effects-listen 127.0.0.1:9001
 
 Answers POST on any path: 204 once it is on disk, 4xx for what is not genuine, 503 with Retry-After when there is too
 much. GET /healthz tells whether it takes deliveries. SIGTERM: finishes what is under way, commits, exits 0.")]
@@ -106,7 +106,7 @@ impl Serve {
             // The server ends only if it panics.
             _ = &mut answering => return Err(Failure::Ours("the server ended by itself".to_owned())),
         }
-        info!(?within, "stopping: finishing what is under way");
+        info!(?within, "stopping: finishing open attempts");
         drop(stop);
         let in_order = tokio::select! {
             in_order = answering => in_order.unwrap_or(false),

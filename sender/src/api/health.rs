@@ -26,7 +26,7 @@ pub(super) async fn works(State(app): State<App>) -> Result<Response, Problem> {
     let broken = app.sender().roster().broken().count();
     if broken > 0 {
         answer["broken_subscribers"] = json!(broken);
-        details.push(format!("{broken} subscribers can't be sent to: see /v1/status"));
+        details.push(format!("{broken} subscribers cannot be delivered to: see /v1/status"));
     }
     let breakers = app.sender().views().await.into_iter().map(|view| view.breaker);
     let open: Vec<Standing> = breakers.filter(|breaker| breaker.is_open()).collect();

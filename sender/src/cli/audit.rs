@@ -19,17 +19,17 @@ const ROWS_MAX: u32 = 10_000;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  hookproof-sender audit --db sender.db --per second --since 10min
-  hookproof-sender audit --db sender.db --per minute --subscriber shop --since 1d
-  hookproof-sender audit --db sender.db --over --json      (what exceeds the contract: expected to be empty)
-  hookproof-sender audit --db sender.db --latencies --subscriber shop --since 1d
+  hookproof sender audit --db sender.db --per second --since 10min
+  hookproof sender audit --db sender.db --per minute --subscriber shop --since 1d
+  hookproof sender audit --db sender.db --over --json      (spans over the contract: expected to be empty)
+  hookproof sender audit --db sender.db --latencies --subscriber shop --since 1d
 
-MAY is the most that the subscriber's present limits let start in any such span: burst + rate, and its window caps.
-Spans in which nothing began are left out. A limit that was lowered since makes earlier spans look too full.
+MAY is the number of attempts that the subscriber's present limits allow to start in one such span: burst + rate, or the window
+caps. Spans without an attempt are left out. If a limit was lowered since, earlier spans can exceed MAY.
 
---latencies reads each attempt that is kept (`serve --keep-attempts`). Percentiles of up to 100,000 of them are exact; of more,
-they come from a histogram with three significant digits, and are at most 0.1 % too high. It says which it prints.
-An attempt whose delivery is kept no longer counts as an answer alone.")]
+--latencies reads each recorded attempt (`serve --keep-attempts`). Percentiles of up to 100,000 attempts are exact. Beyond that
+they come from a histogram with three significant digits, and are at most 0.1 % too high. The output says so.
+If the delivery of an attempt is deleted already, only its answer time counts.")]
 pub(super) struct Audit {
     /// The span to count by
     #[arg(long, value_enum, value_name = "SPAN", default_value = "second")]
@@ -107,7 +107,7 @@ impl Audit {
         if !printer.json {
             printer.table(
                 &table,
-                &format!("nothing{} in the last {}", if self.over { " over" } else { "" }, self.since),
+                &format!("no attempts{} in the last {}", if self.over { " over" } else { "" }, self.since),
             )?;
         }
         Ok(ExitCode::SUCCESS)
@@ -146,7 +146,7 @@ impl Audit {
             add_row(&mut table, "answer", &mut answer);
             add_row(&mut table, "emit to first attempt", &mut first_attempt);
             add_row(&mut table, "emit to delivered", &mut delivery);
-            printer.table(&table, &format!("nothing in the last {}", self.since))?;
+            printer.table(&table, &format!("no attempts in the last {}", self.since))?;
         }
         Ok(ExitCode::SUCCESS)
     }

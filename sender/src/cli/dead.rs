@@ -43,8 +43,8 @@ impl Dead {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  hookproof-sender dead list --db sender.db
-  hookproof-sender dead list --db sender.db --subscriber shop --max 1000 --json")]
+  hookproof sender dead list --db sender.db
+  hookproof sender dead list --db sender.db --subscriber shop --max 1000 --json")]
 pub(super) struct List {
     /// Only this subscriber's, by its name or id
     #[arg(long, value_name = "NAME")]
@@ -117,11 +117,11 @@ fn name_of(names: &BTreeMap<LaneId, String>, lane: LaneId) -> String {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  hookproof-sender dead redrive --db sender.db --subscriber shop
-  hookproof-sender dead redrive --db sender.db dlv_01hf7yat00000000000000000a
-  hookproof-sender dead redrive --db sender.db --all
+  hookproof sender dead redrive --db sender.db --subscriber shop
+  hookproof sender dead redrive --db sender.db dlv_01hf7yat00000000000000000a
+  hookproof sender dead redrive --db sender.db --all
 
-They wait again with no attempts made and a full time to live. Where a queue is full, the rest stays dead.")]
+They wait again, with all their attempts and their full time to live. If a queue is full, the rest stay dead letters.")]
 pub(super) struct DeadSelection {
     /// Deliveries, by the ids that `dead list` shows
     #[arg(value_name = "DELIVERY")]
@@ -137,11 +137,11 @@ pub(super) struct DeadSelection {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  hookproof-sender dead purge --db sender.db --subscriber shop
-  hookproof-sender dead purge --db sender.db dlv_01hf7yat00000000000000000a
-  hookproof-sender dead purge --db sender.db --all
+  hookproof sender dead purge --db sender.db --subscriber shop
+  hookproof sender dead purge --db sender.db dlv_01hf7yat00000000000000000a
+  hookproof sender dead purge --db sender.db --all
 
-What is purged is gone for good.")]
+Purged dead letters cannot be redriven.")]
 pub(super) struct WhichPurged {
     #[command(flatten)]
     which: DeadSelection,
@@ -155,7 +155,7 @@ impl DeadSelection {
             }
             None if self.all => Ok(command::Dead::All),
             None if self.deliveries.is_empty() => {
-                let problem = "which dead letters is not clear; expected ids, --subscriber NAME, or --all";
+                let problem = "no dead letters are named; expected ids, --subscriber NAME, or --all";
                 Err(Failure::usage(problem))
             }
             None => {
@@ -163,7 +163,7 @@ impl DeadSelection {
                 let find = |id: &PublicId| {
                     ids.find(id).ok_or_else(|| {
                         Failure::refused(format_args!(
-                            "{id} is no delivery of this database; expected an id that `dead list` shows"
+                            "{id} is not a delivery of this database; expected an id that `dead list` shows"
                         ))
                     })
                 };
@@ -180,7 +180,8 @@ impl DeadSelection {
             printer.object(&json!({ "redriven": redriven, "kept": kept }))?;
         } else {
             printer.line(format_args!(
-                "{redriven} wait again, {kept} stay dead for want of room or a subscriber"
+                "{redriven} deliveries wait again; {kept} stay dead letters: the queue is full or the \
+                 subscriber removed"
             ))?;
         }
         self.check_found(redriven + kept)
@@ -193,7 +194,7 @@ impl DeadSelection {
         if printer.json {
             printer.object(&json!({ "purged": purged }))?;
         } else {
-            printer.line(format_args!("{purged} dead letters are forgotten"))?;
+            printer.line(format_args!("{purged} dead letters purged"))?;
         }
         self.check_found(purged)
     }
@@ -247,8 +248,8 @@ fn purge(session: &WriteSession, which: &command::Dead) -> Result<u64, Failure> 
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  hookproof-sender dead analyse --db sender.db
-  hookproof-sender dead analyse --db sender.db --since 1h --json")]
+  hookproof sender dead analyse --db sender.db
+  hookproof sender dead analyse --db sender.db --since 1h --json")]
 pub(in crate::cli) struct Analyse {
     /// How far to look back
     #[arg(long, value_name = "TIME", default_value_t = Nanos::DAY.times(LOOK_BACK_DAYS))]

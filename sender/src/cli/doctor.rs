@@ -28,20 +28,17 @@ const EXIT_OFF: u8 = 1;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  hookproof-sender doctor --db sender.db
-  hookproof-sender doctor --db sender.db --mend --json
-  hookproof-sender doctor --db postgres://hookproof@db.example/hookproof
+  hookproof sender doctor --db sender.db
+  hookproof sender doctor --db sender.db --mend --json
+  hookproof sender doctor --db postgres://hookproof@db.example/hookproof
 
-Looks at: the clock, subscribers that nobody delivers to, broken subscribers and deliveries that could not be read. In a file also
-at leases of dead processes, deliveries of which a part is missing, the length of the log, how much of the file is free, and whether
-it is whole. On a PostgreSQL server also at transactions of any program that stay open, which keep the server from clearing away
-what is done.
-What cannot be read is named, table by table, with the rows as far as they can be told and what follows from it; the other checks are
-made all the same.
---mend, for a file, brings the clock back to the wall clock (which must be right!), frees the leases of dead processes and cuts the
-log. Deliveries that cannot be read become dead letters (unreadable) by themselves when they are due. On a server there is nothing to
-mend from here.
-Exit codes: 0 nothing is off, or all of it was mended; 1 something is off; 64 bad command line; 70 our own failure.")]
+Checks the clock, subscribers without a delivering process, broken subscribers, and unreadable deliveries. In a file it also checks
+leases of dead processes, incomplete deliveries, the size of the log, free space in the file, and damage. On a PostgreSQL server it
+also lists transactions that stay open, of any program, since they keep the server from removing old rows.
+For damaged tables it names the unreadable rows and the consequences. Then it makes the other checks.
+--mend works on a file only. It sets the clock back to the wall clock (which must be right!), frees the leases of dead processes and
+truncates the log. Unreadable deliveries become dead letters (unreadable) when they are due, without --mend.
+Exit codes: 0 no fault, or all are mended; 1 a fault is left; 64 bad command line; 70 failure of this program.")]
 pub(super) struct Doctor {
     /// Repair the faults that are safe to repair, in a file
     #[arg(long)]
@@ -54,7 +51,7 @@ impl Doctor {
     pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<ExitCode, Failure> {
         let database = common.existing_database()?;
         if let Some(why) = database.nothing_to_mend().filter(|_| self.mend) {
-            return Err(Failure::usage(format_args!("there is nothing to --mend: {database} {why}")));
+            return Err(Failure::usage(format_args!("--mend is for files: {database} {why}")));
         }
         let findings = self.examine(&database)?;
         let is_off = findings.iter().any(|finding| finding.state == State::Off);
@@ -72,10 +69,10 @@ impl Doctor {
     fn examine(&self, database: &Database) -> Result<Vec<Finding>, Failure> {
         let reader = match database.parts().reader() {
             Err(error @ StoreError::Broken { .. }) => {
-                let remedy = "copy the file, and restore a backup or `.recover` it";
+                let remedy = "copy the file, then restore a backup or repair it with `.recover` of sqlite3";
                 return Ok(vec![Finding::off(
                     "file",
-                    format!("nothing in it can be read: {error}; {remedy}"),
+                    format!("the whole file is unreadable: {error}; {remedy}"),
                 )]);
             }
             reader => reader?,
@@ -128,7 +125,7 @@ fn clock(database: &Database, mend: bool) -> Result<Finding, Failure> {
     let liveness = database.parts().liveness();
     let start = clock::begin_within(Nanos(u64::MAX), &mut *store, &*liveness, None)?;
     if let Some(Fault::Kept(_)) = start.fault {
-        let detail = format!("{}; end the processes that count by it (serve, drain) first", finding.detail);
+        let detail = format!("{}; end the processes that use it (serve, drain) first", finding.detail);
         return Ok(Finding { detail, ..finding });
     }
     let clock = Clock::at(BootClock::default(), start.now);
@@ -150,7 +147,7 @@ fn leases(database: &Database, (reader, now): Looking<'_>, mend: bool) -> Result
     let dead: Vec<_> = reader.owners()?.into_iter().filter(is_dead).collect();
     let names: Vec<_> =
         dead.iter().map(|owner| format!("{:x} ({} subscribers)", owner.owner.0, owner.lanes)).collect();
-    let finding = Finding::of("leases", &names, "processes that are dead hold subscribers");
+    let finding = Finding::of("leases", &names, "dead processes still hold subscribers");
     if dead.is_empty() || !mend {
         return Ok(Some(finding));
     }
@@ -174,7 +171,7 @@ fn lanes((reader, now): Looking<'_>) -> Result<Finding, Failure> {
             Ok(true)
         },
     )?;
-    Ok(Finding::of("lanes", &stuck, "deliveries are due and no process holds their subscribers"))
+    Ok(Finding::of("lanes", &stuck, "subscribers have due deliveries and no process delivers to them"))
 }
 
 fn subscribers((reader, now): Looking<'_>, reach: &Reach) -> Result<Finding, Failure> {
@@ -182,12 +179,12 @@ fn subscribers((reader, now): Looking<'_>, reach: &Reach) -> Result<Finding, Fai
     let roster = keeper.catch_up(reader, now)?;
     let broken: Vec<_> =
         roster.broken().map(|(known, fault)| format!("{} ({fault})", known.name())).collect();
-    Ok(Finding::of("subscribers", &broken, "can't be sent to"))
+    Ok(Finding::of("subscribers", &broken, "cannot be delivered to"))
 }
 
 fn letters((reader, now): Looking<'_>) -> Result<Finding, Failure> {
     let unreadable = reader.status(now)?.unreadable;
-    let what = "dead letters could not be read; `dead purge` forgets them";
+    let what = "dead letters are unreadable; `dead purge` deletes them";
     Ok(if unreadable == 0 {
         Finding::well("unreadable")
     } else {

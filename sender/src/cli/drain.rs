@@ -27,10 +27,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  hookproof-sender drain --db sender.db --for 10s
-  * * * * * hookproof-sender drain --db /var/lib/hookproof/sender.db --for 55s      (crontab)
+  hookproof sender drain --db sender.db --for 10s
+  * * * * * hookproof sender drain --db /var/lib/hookproof/sender.db --for 55s      (crontab)
 
-Ends sooner when nothing more falls due before its time is up. May overlap with `serve` and other drains.")]
+Ends early if no delivery falls due within the time. May run beside `serve` and other drains.")]
 pub(super) struct Drain {
     /// How long to work at most; attempts under way at that point are finished
     #[arg(long = "for", value_name = "TIME", default_value = "10s")]
@@ -56,7 +56,7 @@ impl Drain {
         summarise(sender.work_done(), &left, clock.now().since(begun), idle, printer)?;
         if !stopped {
             return Err(Failure::refused(format_args!(
-                "what was under way did not end within {}; it is attempted again",
+                "some attempts did not end within {} and were cut off; they will be made again",
                 self.delivering.stop_within
             )));
         }
@@ -184,12 +184,12 @@ fn summarise(
     }
     let elsewhere = match other_subscribers {
         0 => String::new(),
-        1 => format!(", {others} of them for a subscriber that another process delivers to"),
-        count => format!(", {others} of them for {count} subscribers that other processes deliver to"),
+        1 => format!(", {others} of them for 1 subscriber of another process"),
+        count => format!(", {others} of them for {count} subscribers of other processes"),
     };
     let end = match (idle, others) {
-        (true, 0) => "nothing more falls due in time",
-        (true, _) => "nothing more falls due here in time",
+        (true, 0) => "no more deliveries fall due in time",
+        (true, _) => "no more deliveries of this process fall due in time",
         (false, _) => "time is up",
     };
     printer.line(format_args!(
@@ -202,12 +202,12 @@ fn summarise(
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  hookproof-sender subscriber shed --db sender.db shop
-  hookproof-sender subscriber shed --db sender.db shop --max 10000 --yes
-  hookproof-sender subscriber shed --db sender.db shop --yes
+  hookproof sender subscriber shed --db sender.db shop
+  hookproof sender subscriber shed --db sender.db shop --max 10000 --yes
+  hookproof sender subscriber shed --db sender.db shop --yes
 
-Without --yes it says how many that would be, and changes nothing. Those longest due go first. They become dead letters
-(overflow), which `dead redrive` has delivered after all. What a running process holds already is still sent.")]
+Without --yes it only prints how many deliveries that would be. The longest due go first. They become dead letters (overflow);
+`dead redrive` makes them wait again. Deliveries that a running process has claimed already are still sent.")]
 pub(super) struct Shed {
     /// Its name or id
     name: String,
@@ -233,7 +233,7 @@ impl Shed {
         if printer.json {
             return printer.object(&json!({ "name": self.name, "shed": shed }));
         }
-        printer.line(format_args!("{shed} deliveries to {} are given up", self.name))
+        printer.line(format_args!("{shed} deliveries to {} became dead letters", self.name))
     }
 
     fn print_plan(&self, plan: &Plan, printer: &mut Printer) -> Result<(), Failure> {
@@ -245,14 +245,13 @@ impl Shed {
         let Plan { waiting, would_shed, would_forget, .. } = plan;
         let name = &self.name;
         printer.line(format_args!(
-            "{would_shed} of {waiting} deliveries to {name} would become dead letters; --yes gives them up"
+            "{would_shed} of {waiting} waiting deliveries to {name} would become dead letters; repeat with \
+             --yes to do it"
         ))?;
         if *would_forget == 0 {
             return Ok(());
         }
-        printer.line(format_args!(
-            "{would_forget} of the oldest dead letters would be forgotten for want of room"
-        ))
+        printer.line(format_args!("the oldest {would_forget} dead letters would be deleted to make room"))
     }
 }
 

@@ -20,14 +20,14 @@ const BATCH_BYTES: usize = 4 << 20;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  hookproof-sender emit --db sender.db --type video.trending --key v1 --data '{\"views\":1200000}'
-  render-event | hookproof-sender emit --db sender.db --type video.trending -
-  hookproof-sender emit --db sender.db --ndjson events.ndjson --json
+  hookproof sender emit --db sender.db --type video.trending --key v1 --data '{\"views\":1200000}'
+  render-event | hookproof sender emit --db sender.db --type video.trending -
+  hookproof sender emit --db sender.db --ndjson events.ndjson --json
 
 A line of NDJSON is {\"type\":\"video.trending\",\"key\":\"v1\",\"id\":\"my-id-1\",\"data\":{…}}; id, key and atomic may be left out.
-What is answered for is durable. A bad line spoils no other; the exit code is 1 if there was one,
-or if somebody had no room.
-A subscriber that is full refuses the event for itself alone: emit it again with its id, and only who lacks it gets it.")]
+An answered event is durable. A bad line does not affect the others; the exit code is then 1, as it is if a subscriber had no room.
+A subscriber without room refuses the event for itself alone. Emit the event again with its id: only subscribers that lack it
+get it.")]
 pub(super) struct Emit {
     /// The event's type, such as video.trending
     #[arg(long = "type", value_name = "TYPE", required_unless_present = "ndjson")]
@@ -152,7 +152,7 @@ fn to_json(accepted: &Accepted, refused: Vec<Refused>) -> Value {
 fn summary(accepted: &Accepted, refused: &[Refused]) -> String {
     let Accepted { id, deliveries, duplicates, shed, refused: _ } = accepted;
     let mut text = match (deliveries, duplicates) {
-        (0, 0) => format!("{id}: nobody wants it"),
+        (0, 0) => format!("{id}: no subscriber wants it"),
         (1, _) => format!("{id}: recorded for 1 subscriber"),
         (count, _) => format!("{id}: recorded for {count} subscribers"),
     };
@@ -160,7 +160,7 @@ fn summary(accepted: &Accepted, refused: &[Refused]) -> String {
         text.push_str(&format!(", {duplicates} had it already"));
     }
     if *shed > 0 {
-        text.push_str(&format!(", {shed} older deliveries gave way"));
+        text.push_str(&format!(", {shed} older deliveries dropped to make room"));
     }
     for (subscriber, why) in refused {
         text.push_str(&format!("; refused by {subscriber}: {why}"));
@@ -171,7 +171,7 @@ fn summary(accepted: &Accepted, refused: &[Refused]) -> String {
         others => text.push_str(&format!("; refused by {others} others")),
     }
     if accepted.refused.may_pass() {
-        text.push_str(&format!("; emit it again with the id {id} once there is room"));
+        text.push_str(&format!("; emit it again with id {id} once there is room"));
     }
     text
 }

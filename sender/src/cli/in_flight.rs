@@ -73,12 +73,12 @@ impl InFlight {
         let asked = self.told + self.silent.len();
         let silent: Vec<_> = self.silent.iter().map(|(name, why)| format!("{name}: {why}")).collect();
         match (asked, self.told) {
-            (0, _) => "no process to ask".to_owned(),
+            (0, _) => "no running process".to_owned(),
             (_, 0) => format!("unknown: {}", silent.join("; ")),
             _ if silent.is_empty() => format!("{in_flight}, {in_doubt} of them in doubt"),
             (_, told) => {
                 let silent = silent.join("; ");
-                format!("{in_flight}, {in_doubt} of them in doubt, at {told} of {asked} nodes; {silent}")
+                format!("{in_flight}, {in_doubt} of them in doubt, from {told} of {asked} nodes; {silent}")
             }
         }
     }
@@ -86,10 +86,10 @@ impl InFlight {
 
 async fn query_node(liveness: &dyn Liveness, node: &Node, token: Option<&str>) -> Result<UnderWay, String> {
     let Some(announced) = node.announced.address.as_deref() else {
-        return Err("it has no API to ask".to_owned());
+        return Err("it has no API".to_owned());
     };
     let address = announced.parse().map(reachable);
-    let address = address.map_err(|error| format!("its address {announced} is none: {error}"))?;
+    let address = address.map_err(|error| format!("its address {announced} is invalid: {error}"))?;
     // Only for a living process on loopback; elsewhere any program may listen.
     let is_theirs = address.ip().is_loopback() && liveness.life_of(node.owner) == Life::Alive;
     let shown = token.filter(|_| is_theirs);
@@ -98,11 +98,12 @@ async fn query_node(liveness: &dyn Liveness, node: &Node, token: Option<&str>) -
     let status = answer.map_err(|why| format!("{why}, at {address}"))?;
     let Some(status) = status else {
         return Err(match (token, shown) {
-            (None, _) => format!("it asks for its token (--token-env NAME), at {address}"),
-            (_, Some(_)) => format!("it asks for another token, at {address}"),
+            (None, _) => format!("its API at {address} needs a token (--token-env NAME)"),
+            (_, Some(_)) => format!("its API at {address} refuses this token"),
             (_, None) => {
                 format!(
-                    "the token is shown to processes of this machine alone: ask it by GET http://{address}/v1/status"
+                    "the token is sent only to loopback addresses; ask it yourself: GET \
+                     http://{address}/v1/status"
                 )
             }
         });
@@ -113,7 +114,7 @@ async fn query_node(liveness: &dyn Liveness, node: &Node, token: Option<&str>) -
     }
     match (status["here"]["in_flight"].as_u64(), status["here"]["in_doubt"].as_u64()) {
         (Some(in_flight), Some(in_doubt)) => Ok(UnderWay { in_flight, in_doubt }),
-        _ => Err(format!("what answers at {address} makes no sense")),
+        _ => Err(format!("the answer from {address} is not that of a sender")),
     }
 }
 
@@ -144,7 +145,7 @@ async fn get_status(address: SocketAddr, token: Option<&str>) -> Result<Option<V
     match status.as_u16() {
         200 => {}
         401 => return Ok(None),
-        status => return Err(format!("it answers {status}")),
+        status => return Err(format!("it answered {status}")),
     }
     let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
     let body = body.map_err(|error| error.to_string())?.to_bytes();
@@ -158,11 +159,11 @@ mod tests {
     #[test]
     fn a_sum_of_which_a_part_is_unknown_says_so() {
         let mut found = InFlight::default();
-        assert_eq!(found.summary(), "no process to ask");
-        found.silent.push(("web-1".to_owned(), "it has no API to ask".to_owned()));
-        assert_eq!(found.summary(), "unknown: web-1: it has no API to ask");
+        assert_eq!(found.summary(), "no running process");
+        found.silent.push(("web-1".to_owned(), "it has no API".to_owned()));
+        assert_eq!(found.summary(), "unknown: web-1: it has no API");
         (found.told, found.sum) = (2, UnderWay { in_flight: 7, in_doubt: 1 });
-        assert_eq!(found.summary(), "7, 1 of them in doubt, at 2 of 3 nodes; web-1: it has no API to ask");
+        assert_eq!(found.summary(), "7, 1 of them in doubt, from 2 of 3 nodes; web-1: it has no API");
         assert_eq!(found.to_json()["nodes_asked"], 3);
         found.silent.clear();
         assert_eq!(found.summary(), "7, 1 of them in doubt");

@@ -35,13 +35,13 @@ use print::Printer;
 
 const AFTER: &str = "\
 A first delivery:
-  hookproof-sender serve --db sender.db &
-  hookproof-sender subscriber add --db sender.db shop https://shop.example/hooks --events 'order.*'
-  hookproof-sender emit --db sender.db --type order.paid --data '{\"order\":4711}'
+  hookproof sender serve --db sender.db &
+  hookproof sender subscriber add --db sender.db shop https://shop.example/hooks --events 'order.*'
+  hookproof sender emit --db sender.db --type order.paid --data '{\"order\":4711}'
 
-Lengths of time, rates and sizes have a unit: 250ms, 8s, 24h, 20/s, 64MiB.
-Exit codes: 0 done, 1 not done (refused, unknown, not delivered, cut off), 64 bad command line, 70 our own failure,
-130 ended by a second signal.";
+Durations, rates and sizes need a unit: 250ms, 8s, 24h, 20/s, 64MiB.
+Exit codes: 0 done, 1 not done (refused, unknown, not delivered, cut off), 64 bad command line, 70 failure of this
+program, 130 ended by a second signal.";
 
 /// A durable webhook sender on SQLite or PostgreSQL that never exceeds what a subscriber may be sent
 #[derive(Parser, Debug)]
@@ -151,7 +151,7 @@ fn in_one_line(error: &clap::Error) -> String {
     let words: Vec<_> = told.trim_start_matches("error: ").split_whitespace().collect();
     let line =
         words.join(" ").replace(" tip: ", "; tip: ").replace(" [possible values: ", "; expected one of [");
-    format!("{line}; --help shows what there is")
+    format!("{line}; --help lists commands and options")
 }
 
 #[cfg(test)]
@@ -170,7 +170,7 @@ mod tests {
         fn check(command: &clap::Command, path: &str) {
             let path = format!("{path} {}", command.get_name());
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-            assert!(command.has_subcommands() || help.contains("hookproof-sender"), "{path} has no example");
+            assert!(command.has_subcommands() || help.contains("hookproof sender"), "{path} has no example");
             command.get_subcommands().for_each(|command| check(command, &path));
         }
         check(&Arguments::command(), "");

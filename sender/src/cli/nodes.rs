@@ -13,11 +13,11 @@ use crate::store::{Command, command};
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  hookproof-sender nodes --db sender.db
-  hookproof-sender nodes --db sender.db --json | jq 'select(.draining) | .name'
+  hookproof sender nodes --db sender.db
+  hookproof sender nodes --db sender.db --json | jq 'select(.draining) | .name'
 
-LANES: subscribers that it delivers to now. HOME OF: those that belong to it; the others move to their homes within moments,
-or when they have something to do.")]
+LANES: subscribers that the process delivers to now. HOME OF: subscribers that belong to it. A subscriber moves to its home within
+moments, or when it has a due delivery.")]
 pub(super) struct Nodes {}
 
 impl Nodes {
@@ -44,7 +44,7 @@ impl Nodes {
                 said.address.as_deref().unwrap_or_default().to_owned(),
             ]);
         }
-        printer.table(&table, "no process delivers from this database now")?;
+        printer.table(&table, "no process is delivering from this database")?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -60,10 +60,10 @@ pub(super) enum Node {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  hookproof-sender node drain --db sender.db web-1:4711
+  hookproof sender node drain --db sender.db web-1:4711
 
-It goes on running, and answers its API. If no other process can take its subscribers, nobody delivers to them until it is
-resumed or another begins. It counts until that process ends.")]
+The process keeps running and answers its API. If no other process can take its subscribers, their deliveries wait until the
+process is resumed or another one starts. The drain lasts until the process ends.")]
 pub(super) struct Drain {
     /// Its name, or its id
     node: String,
@@ -72,7 +72,7 @@ pub(super) struct Drain {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  hookproof-sender node resume --db sender.db web-1:4711")]
+  hookproof sender node resume --db sender.db web-1:4711")]
 pub(super) struct Resume {
     /// Its name, or its id
     node: String,
@@ -99,12 +99,12 @@ impl Node {
         printer.line(match (draining, others) {
             (false, _) => format!("{name} takes subscribers again"),
             (true, 0) => format!(
-                "{name} hands back its subscribers and takes no more; no other process can take them, so nobody delivers \
-                 until it is resumed or another begins"
+                "{name} hands back its subscribers and takes no more; no other process is running, so \
+                 deliveries wait until it is resumed or another one starts"
             ),
-            (true, 1) => format!("{name} hands its subscribers to the one other process, and takes no more"),
+            (true, 1) => format!("{name} hands its subscribers to the other process and takes no more"),
             (true, others) => {
-                format!("{name} hands its subscribers to the {others} other processes, and takes no more")
+                format!("{name} hands its subscribers to {others} other processes and takes no more")
             }
         })?;
         Ok(ExitCode::SUCCESS)

@@ -44,7 +44,7 @@ impl Common {
     /// Opening creates a missing file.
     pub(super) fn database(&self) -> Result<Database, Failure> {
         let missing =
-            "no database is named; expected --db FILE, --db postgres://…, or either in HOOKPROOF_DB";
+            "no database is named; expected --db FILE, --db postgres://…, or one of them in HOOKPROOF_DB";
         let text = self.db.as_deref().ok_or_else(|| Failure::usage(missing))?;
         database_of(text, "--db")
     }
@@ -54,7 +54,7 @@ impl Common {
         let database = self.database()?;
         if !database.may_exist() {
             return Err(Failure::usage(format_args!(
-                "there is no database {database}; expected one that `serve` or `subscriber add` has made; check --db"
+                "there is no database {database}; check --db, or create it with `serve` or `subscriber add`"
             )));
         }
         Ok(database)
@@ -71,8 +71,8 @@ pub(super) fn database_of(text: &OsStr, option: &str) -> Result<Database, Failur
     };
     if database.says_password() && std::env::args_os().any(shown) {
         tracing::warn!(
-            "the password in {option} can be read in `ps` by every user of this machine; give the address in \
-             HOOKPROOF_DB, or the password in a file that ?passfile=FILE or PGPASSFILE names"
+            "every user of this machine can read the password in {option} (`ps`); put the address into \
+             HOOKPROOF_DB, or the password into a file named by ?passfile=FILE or PGPASSFILE"
         );
     }
     Ok(database)
@@ -216,8 +216,8 @@ impl Keep {
 
         if self.keep_delivered < SettingsText::DEDUPE_MAX {
             return Err(Failure::usage(format_args!(
-                "--keep-delivered is {}; expected at least {}, the longest dedupe window there may be: what is \
-                 forgotten can't be recognised",
+                "--keep-delivered is {}; expected at least {}, the longest dedupe window: duplicates of deleted \
+                 events cannot be recognised",
                 self.keep_delivered,
                 SettingsText::DEDUPE_MAX
             )));

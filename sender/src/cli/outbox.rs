@@ -11,10 +11,10 @@ use super::session::{Look, PAGE_ROWS, each};
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  hookproof-sender outbox --db sender.db
-  hookproof-sender outbox --db sender.db --json | jq .why
+  hookproof sender outbox --db sender.db
+  hookproof sender outbox --db sender.db --json | jq .why
 
-The newest first. A row that is mended can be put into the outbox again under a new number.")]
+The newest first. Insert a corrected row into the outbox again, with a new number.")]
 pub(super) struct Outbox {
     /// Show at most so many
     #[arg(long, value_name = "COUNT", default_value_t = 100)]
@@ -51,7 +51,7 @@ impl Outbox {
             },
         )?;
         if !printer.json {
-            printer.table(&table, "no row was set aside")?;
+            printer.table(&table, "no rows were rejected")?;
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -16,8 +16,8 @@ use crate::store::read::Attempted;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  hookproof-sender subscriber test --db sender.db shop
-  hookproof-sender subscriber test --db sender.db shop --type order.paid --data '{\"order\":0}' --wait 30s
+  hookproof sender subscriber test --db sender.db shop
+  hookproof sender subscriber test --db sender.db shop --type order.paid --data '{\"order\":0}' --wait 30s
 
 A `serve` or `drain` on this database makes the attempt. The exit code is 0 if the endpoint took the event.")]
 pub(super) struct Test {
@@ -54,8 +54,8 @@ impl Test {
         let id = look.delivery_ids.name(tried.delivery.received, tried.delivery.delivery);
         let Some(attempted) = &tried.attempted else {
             return Err(Failure::refused(format_args!(
-                "no attempt within {}; expected a `serve` on this database, a subscriber that is not paused, and room in \
-                 its limits; the event goes on waiting as {id}",
+                "no attempt within {}; expected a running `serve` on this database, a subscriber that is not \
+                 paused, and room in its limits; the event still waits, as {id}",
                 self.wait
             )));
         };

@@ -9,11 +9,11 @@ use crate::subscriber::reference::{markdown, plain, schema};
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  hookproof-sender settings
-  hookproof-sender settings --markdown > settings.md
-  hookproof-sender settings --json-schema > settings.schema.json
+  hookproof sender settings
+  hookproof sender settings --markdown > settings.md
+  hookproof sender settings --json-schema > settings.schema.json
 
-Needs no database. docs/settings.md is what --markdown prints.")]
+Needs no database. docs/settings.md is the output of --markdown.")]
 pub(super) struct Settings {
     /// As Markdown
     #[arg(long, conflicts_with = "json_schema")]

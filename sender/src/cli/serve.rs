@@ -31,14 +31,14 @@ const OPEN_AGAIN: Duration = Duration::from_millis(500);
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  hookproof-sender serve --db sender.db
-  SENDER_TOKEN=… hookproof-sender serve --db sender.db --listen 0.0.0.0:8080 --token-env SENDER_TOKEN
-  hookproof-sender serve --db sender.db --allow-private-targets --log debug
+  hookproof sender serve --db sender.db
+  SENDER_TOKEN=… hookproof sender serve --db sender.db --listen 0.0.0.0:8080 --token-env SENDER_TOKEN
+  hookproof sender serve --db sender.db --allow-private-targets --log debug
 
-SIGTERM or Ctrl-C: starts nothing more, finishes what is under way, commits, exits 0; or 1 where something had to be cut
-off after --stop-within. A second one ends it at once, with 130.
-Any number of `serve` and `drain` may run on one database: they share the subscribers evenly, each one process's at a
-time. `nodes` shows them, `node drain` has one hand its subscribers to the others.")]
+After SIGTERM or Ctrl-C it starts no attempt, finishes open ones, commits and exits with 0, or with 1 if attempts were cut off
+after --stop-within. A second signal ends it at once, with 130.
+Several `serve` and `drain` can share one database. Each subscriber belongs to one process at a time, and the processes hold
+equal shares. `nodes` lists them; `node drain` makes one hand its subscribers to the others.")]
 pub(super) struct Serve {
     /// The address of the HTTP API; beyond loopback only with a token
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
@@ -81,7 +81,8 @@ impl Serve {
         let token = self.token_env.as_deref().map(|name| token_from(name, Token::new)).transpose()?;
         if token.is_none() && !self.listen.ip().to_canonical().is_loopback() {
             return Err(Failure::usage(format_args!(
-                "--listen {} is open to others; expected a loopback address, or a token for them: --token-env NAME",
+                "--listen {} is reachable from other machines; expected a loopback address, or a token \
+                 (--token-env NAME)",
                 self.listen
             )));
         }
@@ -119,14 +120,14 @@ async fn serve(options: Options, door: ListenArgs, stop_within: Duration) -> Res
     }
     // No attempt starts after the log line.
     sender.start_nothing_more();
-    info!(?stop_within, "stopping: finishing what is under way");
+    info!(?stop_within, "stopping: finishing open attempts");
     drop(stop);
     tokio::select! {
         in_order = end(&sender, answering, stop_within) => {
             Ok(if in_order { ExitCode::SUCCESS } else { ExitCode::from(EXIT_CUT_OFF) })
         }
         () = signals.next() => {
-            warn!("stopped at once: what was under way is attempted again at the next start");
+            warn!("stopped at once: the next start repeats the attempts that were cut off");
             Ok(ExitCode::from(EXIT_INTERRUPTED))
         }
     }

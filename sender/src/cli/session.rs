@@ -116,7 +116,7 @@ impl Look {
             }
         }
         Err(Failure::refused(format_args!(
-            "there is no subscriber {}; expected the name or the id of one; `subscriber list` shows them",
+            "there is no subscriber {}; expected a name or an id from `subscriber list`",
             Excerpt::of(name)
         )))
     }

@@ -40,10 +40,10 @@ fn read(key: &str, text: &str) -> Result<Value, String> {
     }
     if text.starts_with(['[', '{', '"']) {
         return serde_json::from_str(text)
-            .map_err(|error| format!("the value looks like JSON and is not: {error}"));
+            .map_err(|error| format!("the value begins like JSON but is invalid: {error}"));
     }
     if text.is_empty() {
-        return Err("the value is empty; expected one, or null to go back to the default".to_owned());
+        return Err("the value is empty; expected a value, or null for the default".to_owned());
     }
     if LISTS.contains(&key) && text != "null" {
         return Ok(text.split(',').map(|item| Value::String(item.trim().to_owned())).collect());
@@ -97,7 +97,7 @@ fn put(patch: &mut Map<String, Value>, key: &str, value: &Value) -> Result<(), F
             Ok(())
         }
         _ => Err(Failure::usage(format_args!(
-            "{} is set as a whole and field by field; expected one of the two",
+            "{} is set both as a whole and by field; expected one of the two",
             Excerpt::of(group)
         ))),
     }

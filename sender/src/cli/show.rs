@@ -18,10 +18,10 @@ use crate::subscriber::{SettingsText, reference};
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  hookproof-sender subscriber show --db sender.db shop
-  hookproof-sender subscriber show --db sender.db shop --json
+  hookproof sender subscriber show --db sender.db shop
+  hookproof sender subscriber show --db sender.db shop --json
 
-What stands under settings, defaults included, are the keys of `subscriber set`. Secrets are never shown again.")]
+The names under settings are the keys of `subscriber set`. Secrets are never shown again.")]
 pub(super) struct Show {
     /// Its name or id
     name: String,
@@ -58,7 +58,7 @@ impl Show {
             ("created".to_owned(), moment(subscriber.created)),
         ];
         if let Some(fault) = fault {
-            pairs.push(("fault".to_owned(), format!("sent nothing: {fault}")));
+            pairs.push(("fault".to_owned(), format!("no deliveries: {fault}")));
         }
         for live in secrets {
             let until =
@@ -77,7 +77,7 @@ impl Show {
 
 fn value(json: &str) -> Result<Value, Failure> {
     serde_json::from_str(json)
-        .map_err(|error| Failure::ours(format_args!("the store holds no JSON here: {error}")))
+        .map_err(|error| Failure::ours(format_args!("the stored settings are not JSON: {error}")))
 }
 
 fn figures(lane: &LaneStatus, measured: Option<&Measured>, look: &Look) -> Vec<(String, String)> {
@@ -139,8 +139,8 @@ fn flat(value: &Value) -> String {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  hookproof-sender subscriber list --db sender.db
-  hookproof-sender subscriber list --db sender.db --json | jq -r 'select(.deliveries.waiting > 0) | .name'")]
+  hookproof sender subscriber list --db sender.db
+  hookproof sender subscriber list --db sender.db --json | jq -r 'select(.deliveries.waiting > 0) | .name'")]
 pub(super) struct List {}
 
 impl List {

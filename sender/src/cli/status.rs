@@ -28,11 +28,11 @@ const NAMES_MAX: usize = 10;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  hookproof-sender status --db sender.db
-  hookproof-sender status --db sender.db --json | jq .deliveries.waiting
+  hookproof sender status --db sender.db
+  hookproof sender status --db sender.db --json | jq .deliveries.waiting
 
-What is in flight, each node is asked for, where it has an API that can be reached from here. The token is shown to processes on a file
-of this machine alone, at its loopback addresses: on others, GET /v1/status tells the same.")]
+Requests in flight come from the APIs of the nodes, if they can be reached. The token is sent only to loopback addresses, for a
+database in a file. For other nodes use GET /v1/status.")]
 pub(super) struct Status {
     #[command(flatten)]
     reach: Reach,
@@ -195,7 +195,7 @@ impl Found {
         if broken.is_empty() {
             return first_of(&broken);
         }
-        let what = "events that they want are refused until they are mended, given their region's secret, or removed";
+        let what = "their events are refused until you mend them, give their region's secret, or remove them";
         format!("{}; {what}", first_of(&broken))
     }
 }
@@ -204,7 +204,7 @@ fn dead_letters(counts: &Counts, last_hour: u64) -> String {
     let kept = format!("{}, {last_hour} in the last hour", counts.dead_kept);
     match counts.dead_gone() {
         0 => kept,
-        gone => format!("{kept}; {gone} more are kept no more: beyond the bounds, purged, or too old"),
+        gone => format!("{kept}; {gone} more were deleted: over the limit, purged, or too old"),
     }
 }
 
@@ -213,28 +213,28 @@ fn log(bytes: u64) -> String {
     if bytes < LogSize::PINNED_BYTES {
         return format!("{mebibytes} MiB");
     }
-    format!("{mebibytes} MiB: some program has been reading the database for long; end its transaction")
+    format!("{mebibytes} MiB: a program keeps a read transaction open on the database; end it")
 }
 
 fn clock(now: StoreTime, fault: Option<Fault>) -> String {
     let (ahead, behind) = (rough(now.since(wall())), rough(wall().since(now)));
     match fault {
         Some(Fault::Corrected(by)) => format!(
-            "the database's is {} ahead of the wall clock; the next process that writes brings it back",
+            "the database's clock is {} ahead of the wall clock; the next writing process corrects it",
             rough(by)
         ),
         Some(Fault::Kept(_)) => {
-            format!("the database's is {ahead} ahead of the wall clock, and is kept: see `doctor`")
+            format!("the database's clock is {ahead} ahead of the wall clock and in use: see `doctor`")
         }
-        None if behind > TOLERANCE => format!("the database's is {behind} behind the wall clock"),
+        None if behind > TOLERANCE => format!("the database's clock is {behind} behind the wall clock"),
         None => "right".to_owned(),
     }
 }
 
 fn delivered_by(senders: usize) -> String {
     match senders {
-        1 => "1 process that holds subscribers now".to_owned(),
-        senders => format!("{senders} processes that hold subscribers now"),
+        1 => "1 process with subscribers".to_owned(),
+        senders => format!("{senders} processes with subscribers"),
     }
 }
 
@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn one_process_is_no_processes() {
         assert_eq!(delivered_by(0), "0 processes that hold subscribers now");
-        assert_eq!(delivered_by(1), "1 process that holds subscribers now");
+        assert_eq!(delivered_by(1), "1 process with subscribers");
         assert_eq!(delivered_by(2), "2 processes that hold subscribers now");
         assert_eq!(nodes([1, 0]), "1 node");
         assert_eq!(nodes([3, 2]), "3 nodes, 2 of them draining");

@@ -66,12 +66,12 @@ impl Subscriber {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  hookproof-sender subscriber add --db sender.db shop https://shop.example/hooks
-  hookproof-sender subscriber add --db sender.db shop https://shop.example/hooks --events 'order.*,refund.made' \\
+  hookproof sender subscriber add --db sender.db shop https://shop.example/hooks
+  hookproof sender subscriber add --db sender.db shop https://shop.example/hooks --events 'order.*,refund.made' \\
       limit.rate=10/s limit.burst=20 limit.in_flight=5 retry.ttl=48h
-  hookproof-sender subscriber add --db sender.db local http://127.0.0.1:9000/ --allow-private-targets
+  hookproof sender subscriber add --db sender.db local http://127.0.0.1:9000/ --allow-private-targets
 
-`hookproof-sender settings` explains every KEY: its form, default and range.")]
+`hookproof sender settings` explains every KEY: its form, default and range.")]
 pub(super) struct Add {
     /// Its name
     name: String,
@@ -94,7 +94,7 @@ impl Add {
     fn run(&self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
         let changes = Changes::new(&self.settings)?;
         if changes.name.is_some() || changes.url.is_some() || changes.events.is_some() {
-            let problem = "name, url and events are set twice; expected NAME URL --events PATTERN,… here";
+            let problem = "name, url and events are not settings here; expected NAME URL --events PATTERN,…";
             return Err(Failure::usage(problem));
         }
         let id = PublicId::new(Kind::Subscriber, wall(), random());
@@ -125,7 +125,7 @@ impl Add {
             .line(format_args!("added {} as {id}", self.name))
             .and_then(|()| printer.line(format_args!("secret  {}", secret.reveal())))
             .map_err(|failure| unseen(&failure, "is added", &self.name))?;
-        eprintln!("the secret is not shown again; hand it to whoever runs the endpoint");
+        eprintln!("the secret is not shown again; give it to the operator of the endpoint");
         Ok(())
     }
 }
@@ -136,9 +136,9 @@ fn of_doubt(settings: &Settings) -> Option<String> {
     let doubt = settings.lateness().doubt();
     (burst <= in_flight && doubt > Nanos::ZERO).then(|| {
         format!(
-            "limit.burst is {burst} and limit.in_flight {in_flight}: {burst} requests without an answer stop its \
-             deliveries for up to {doubt} (limit.doubt), and so does a killed process; expected a burst above the \
-             requests in flight, or a shorter limit.doubt where the endpoint is known to drop requests sooner"
+            "limit.burst is {burst} and limit.in_flight {in_flight}: after {burst} requests without an answer, \
+             or a killed process, its deliveries stop for up to {doubt} (limit.doubt); expected limit.burst \
+             above limit.in_flight, or a shorter limit.doubt if the endpoint drops late requests sooner"
         )
     })
 }
@@ -146,12 +146,12 @@ fn of_doubt(settings: &Settings) -> Option<String> {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  hookproof-sender subscriber set --db sender.db shop limit.rate=10/s limit.burst=5
-  hookproof-sender subscriber set --db sender.db shop limit.windows='60 per 1s,900 per 1min' retry.ttl=null
-  hookproof-sender subscriber set --db sender.db shop url=https://shop.example/v2 events=order.*,refund.made name=store
+  hookproof sender subscriber set --db sender.db shop limit.rate=10/s limit.burst=5
+  hookproof sender subscriber set --db sender.db shop limit.windows='60 per 1s,900 per 1min' retry.ttl=null
+  hookproof sender subscriber set --db sender.db shop url=https://shop.example/v2 events=order.*,refund.made name=store
 
-A running `serve` goes by it within a second. null brings a default back. `subscriber show` lists what is in effect,
-`hookproof-sender settings` explains every KEY.")]
+A running `serve` applies the change within a second. null restores a default. `subscriber show` lists the settings in effect,
+`hookproof sender settings` explains every KEY.")]
 pub(super) struct Set {
     /// Its name or id
     name: String,
@@ -179,7 +179,7 @@ impl Set {
                     _ => return Ok(()),
                 }
             }
-            Err(Failure::refused("others keep changing the subscriber; expected a moment without; try again"))
+            Err(Failure::refused("other processes keep changing the subscriber; try again"))
         })?;
         let name = changes.name.as_deref().unwrap_or(&self.name);
         let after = look.subscriber(name)?;
@@ -216,14 +216,14 @@ impl Set {
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  hookproof-sender subscriber pause --db sender.db shop")]
+#[command(after_help = "Example:\n  hookproof sender subscriber pause --db sender.db shop")]
 pub(super) struct Pause {
     /// Its name or id
     name: String,
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  hookproof-sender subscriber resume --db sender.db shop")]
+#[command(after_help = "Example:\n  hookproof sender subscriber resume --db sender.db shop")]
 pub(super) struct Resume {
     /// Its name or id
     name: String,
@@ -233,7 +233,8 @@ fn to_state(name: &str, state: LaneState, common: &Common, printer: &mut Printer
     on(name, common, |session, subscriber| {
         if (subscriber.state, state) == (LaneState::Disabled, LaneState::Paused) {
             // It would record events that its endpoint refused.
-            let problem = "the endpoint answered 410 and is disabled; expected an active one; `subscriber resume` first";
+            let problem =
+                "the subscriber is disabled since its endpoint answered 410; use `subscriber resume` first";
             return Err(Failure::refused(problem));
         }
         let change = Change { state: Some(state), ..Change::of(subscriber.lane) };
@@ -249,9 +250,9 @@ fn to_state(name: &str, state: LaneState, common: &Common, printer: &mut Printer
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  hookproof-sender subscriber rotate --db sender.db shop
-  hookproof-sender subscriber rotate --db sender.db shop --overlap 7d
-  hookproof-sender subscriber rotate --db sender.db shop --overlap 0s      (the old secret became known)")]
+  hookproof sender subscriber rotate --db sender.db shop
+  hookproof sender subscriber rotate --db sender.db shop --overlap 7d
+  hookproof sender subscriber rotate --db sender.db shop --overlap 0s      (the old secret became known)")]
 pub(super) struct RotateSecret {
     /// Its name or id
     name: String,
@@ -295,13 +296,13 @@ impl RotateSecret {
         printer
             .line(format_args!("secret  {}", secret.reveal()))
             .map_err(|failure| unseen(&failure, "has a new secret", &self.name))?;
-        eprintln!("the secret is not shown again; the old one signs too for {}", self.overlap);
+        eprintln!("the secret is not shown again; the old one keeps signing for {}", self.overlap);
         Ok(())
     }
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  hookproof-sender subscriber remove --db sender.db shop")]
+#[command(after_help = "Example:\n  hookproof sender subscriber remove --db sender.db shop")]
 pub(super) struct Remove {
     /// Its name or id
     name: String,
@@ -346,7 +347,7 @@ fn secret(variable: Option<&str>) -> Result<Secret, Failure> {
 /// The change took effect, but its output failed.
 fn unseen(failure: &Failure, done: &str, name: &str) -> Failure {
     Failure::ours(format_args!(
-        "{failure}; {name} {done} all the same, and nobody has seen its secret: `subscriber rotate {name}` makes another"
+        "{failure}; but {name} {done}, and its secret was not printed: `subscriber rotate {name}` makes another"
     ))
 }
 

@@ -18,14 +18,14 @@ use crate::store::vacuum::{BackupError, Space, VacuumError};
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  hookproof-sender move --from sender.db --to postgres://hookproof@db.example/hookproof
-  hookproof-sender move --from postgres://hookproof@db.example/hookproof --to sender.db
+  hookproof sender move --from sender.db --to postgres://hookproof@db.example/hookproof
+  hookproof sender move --from postgres://hookproof@db.example/hookproof --to sender.db
 
-Others on the machine see arguments: an address with a password belongs in HOOKPROOF_FROM or HOOKPROOF_TO, or the password in a file
-of mode 0600 that ?passfile=FILE or PGPASSFILE names.
+Other users of the machine can read arguments. Put an address with a password into HOOKPROOF_FROM or HOOKPROOF_TO, or the password
+into a file of mode 0600 named by ?passfile=FILE or PGPASSFILE.
 
-End every process on either of them first. Where it is broken off nothing has moved: run it again. The source stays as it is: deliver
-from one of the two alone afterwards.")]
+End all processes on both databases first. An interrupted move has moved nothing: run it again. The source stays unchanged. Deliver
+from only one of the two afterwards.")]
 pub(super) struct Move {
     /// The source: a file, or postgres://USER@HOST/DATABASE
     #[arg(long, value_name = "DATABASE", env = "HOOKPROOF_FROM", hide_env_values = true)]
@@ -53,7 +53,8 @@ impl Move {
         transfer(&from, &to, LOCKED_MAX, &mut tell).map_err(failure)?;
         told?;
         if !printer.json {
-            printer.line(format_args!("moved to {to}; {from} stays as it was: deliver from it no more"))?;
+            printer
+                .line(format_args!("moved to {to}; {from} is unchanged: do not deliver from it any more"))?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -74,17 +75,17 @@ fn failure(error: MoveError) -> Failure {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  hookproof-sender vacuum --db sender.db
-  hookproof-sender vacuum --db sender.db --json
+  hookproof sender vacuum --db sender.db
+  hookproof sender vacuum --db sender.db --json
 
-Deleted deliveries leave room in the file, which later ones take: it grows no further than what it held at once, and keeps that size.
-Run this after an unusual backlog; `doctor` says when much of a file is free.
+Deleted deliveries leave free space in the file for later ones, so the file keeps its greatest size. Run this after an unusual
+backlog; `doctor` reports a file with much free space.
 
-End every process that delivers first. Until this is done, others wait for it or are told that the database is locked. It takes
-room on the disk for a while, twice as much as is left in the file. Where it is broken off nothing is lost: run it again.
+End all delivering processes first. Meanwhile other commands wait, or fail because the database is locked. It needs temporary disk
+space, twice the size of the remaining data. An interrupted vacuum loses nothing: run it again.
 
-On a PostgreSQL server autovacuum makes deleted space usable again. Its files shrink when the owner of the tables runs VACUUM FULL,
-while no node runs.")]
+On a PostgreSQL server autovacuum makes deleted space usable again. To shrink its files, end all nodes and run VACUUM FULL as the
+owner of the tables.")]
 pub(super) struct Vacuum {}
 
 impl Vacuum {
@@ -100,7 +101,7 @@ impl Vacuum {
         } else {
             let [had, free, has] = [bytes, free_bytes, bytes_after].map(mebibytes);
             printer
-                .line(format_args!("{database} had {had}, of which {free} were free; it has {has} now"))?;
+                .line(format_args!("{database} shrank from {had}, of which {free} were free, to {has}"))?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -119,13 +120,13 @@ const TELL_EVERY: Nanos = Nanos::SECOND;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  hookproof-sender backup copy.db --db sender.db
-  hookproof-sender backup copy.db --db sender.db --json
+  hookproof sender backup copy.db --db sender.db
+  hookproof sender backup copy.db --db sender.db --json
 
-Writes one state of the database into a new file that only its owner may read: it holds the secrets of all subscribers. Processes go on
-meanwhile. A file that is there already is never replaced. The log cannot be cut until the copy is done.
+Writes a consistent copy of the database into a new file. Only its owner can read it, since it holds the secrets of all subscribers.
+Other processes keep working. An existing file is never replaced. The log cannot be truncated until the copy is done.
 
-`doctor --db copy.db` reads the whole copy. Deliver from one of the two alone: both would make the same deliveries.
+`doctor --db copy.db` checks the whole copy. Deliver from only one of the two: both would make the same deliveries.
 
 On a PostgreSQL server use pg_dump.")]
 pub(super) struct Backup {

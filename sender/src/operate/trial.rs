@@ -67,7 +67,7 @@ impl Trial<'_> {
             let name = known.name();
             let ready = known
                 .ready()
-                .map_err(|fault| TrialError::Subscriber(format!("{name} can't be sent to: {fault}")))?;
+                .map_err(|fault| TrialError::Subscriber(format!("{name} cannot be delivered to: {fault}")))?;
             let kind = self.event_type.map_or_else(|| wanted(ready), |kind| kind.as_str().to_owned());
             let offer = Offer::from_parts(None, &kind, None, self.data.as_bytes(), &limits)?;
             let emit = fan_out(&roster, &offer, &id, sender.clock().now(), wall());

@@ -51,7 +51,7 @@ pub enum EmitError {
     NeverFits(RefusedList),
     /// A matching subscriber is broken, so its shape and secrets are unknown.
     #[error(
-        "the subscriber {subscriber} wants the event and can't be sent to: {fault}; mend it, give this process the secret \
+        "the subscriber {subscriber} wants the event and cannot be delivered to: {fault}; mend it, give this process the secret \
          of its region, or remove it"
     )]
     Broken {

@@ -34,7 +34,7 @@ pub(super) fn tell_of_broken(before: &Roster, now: &Roster) {
     for (known, fault) in now.broken().filter(|(known, fault)| fault_before(known) != Some(*fault)) {
         error!(
             subscriber = %known.id(), name = %known.name(), %fault,
-            "a subscriber can't be sent to, and events that it wants are refused until it is mended, given the secret of \
+            "a subscriber cannot be delivered to, and events that it wants are refused until it is mended, given the secret of \
              its region (--region), or removed"
         );
     }

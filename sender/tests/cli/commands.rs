@@ -135,7 +135,10 @@ fn what_waits_is_given_up_only_where_that_is_confirmed() {
     let (world, _) = World::with_shop(NOWHERE, &[]);
     (0..3).for_each(|number| drop(world.ok(&["emit", "--type", "a", "--data", &number.to_string()])));
     let told = world.ok(&["subscriber", "shed", "shop", "--max", "2"]);
-    assert_eq!(told, "2 of 3 deliveries to shop would become dead letters; --yes gives them up\n");
+    assert_eq!(
+        told,
+        "2 of 3 waiting deliveries to shop would become dead letters; repeat with --yes to do it\n"
+    );
     let plan = world.json(&["subscriber", "shed", "shop"]);
     assert_eq!((&plan["waiting"], &plan["would_shed"]), (&3.into(), &3.into()));
     let places = || {
@@ -144,7 +147,7 @@ fn what_waits_is_given_up_only_where_that_is_confirmed() {
     };
     assert_eq!(places(), (Some(3), Some(0)));
     let done = world.ok(&["subscriber", "shed", "shop", "--max", "2", "--yes"]);
-    assert_eq!(done, "2 deliveries to shop are given up\n");
+    assert_eq!(done, "2 deliveries to shop became dead letters\n");
     assert_eq!(places(), (Some(1), Some(2)));
     assert_eq!(world.json(&["subscriber", "shed", "shop", "--yes"])["shed"], 1);
     assert_eq!(world.run(&["subscriber", "shed", "shop", "--max", "0"]).code, 64);
@@ -162,7 +165,7 @@ fn more_dead_letters_than_one_step_takes_are_forgotten_by_their_ids() {
     let letters = listed.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
     let ids: Vec<String> = letters.map(|letter| letter["id"].as_str().unwrap().to_owned()).collect();
     let purge: Vec<&str> = ["dead", "purge"].into_iter().chain(ids.iter().map(String::as_str)).collect();
-    assert_eq!(world.ok(&purge), "501 dead letters are forgotten\n");
+    assert_eq!(world.ok(&purge), "501 dead letters purged\n");
     assert_eq!(world.json(&["status"])["deliveries"]["dead_kept"], 0);
 }
 

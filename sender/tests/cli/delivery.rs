@@ -19,7 +19,7 @@ fn drain_delivers_what_is_due_and_ends_when_nothing_is_left() {
     let text = world.ok(&["drain", "--allow-private-targets"]);
     assert!(
         text.ends_with(
-            "0 delivered, 0 attempts failed, 0 given up, 0 waiting; nothing more falls due in time\n"
+            "0 delivered, 0 attempts failed, 0 given up, 0 waiting; no more deliveries fall due in time\n"
         ),
         "{text}"
     );
@@ -36,7 +36,7 @@ fn drain_delivers_what_is_due_and_ends_when_nothing_is_left() {
     let audit = world.json(&["audit", "--per", "minute", "--subscriber", "shop"]);
     assert_eq!((&audit["attempts"], &audit["above_contract"]), (&3.into(), &false.into()));
     assert!(world.ok(&["audit"]).contains("shop"));
-    assert_eq!(world.ok(&["audit", "--over"]), "nothing over in the last 1h\n");
+    assert_eq!(world.ok(&["audit", "--over"]), "no attempts over in the last 1h\n");
 }
 
 #[test]

@@ -23,7 +23,7 @@ fn percentiles_of_a_hundred_thousand_attempts_on_a_server_are_exact_and_those_of
 
 #[track_caller]
 fn check(world: &World, deliveries: &str, numbers: &str) {
-    assert_eq!(world.ok(&ASK), "nothing in the last 1d\n");
+    assert_eq!(world.ok(&ASK), "no attempts in the last 1d\n");
     for n in 0..20 {
         world.ok(&["emit", "--type", "order.paid", "--data", &n.to_string()]);
     }

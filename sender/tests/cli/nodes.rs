@@ -25,7 +25,7 @@ fn what_is_in_flight_is_asked_of_the_processes_that_know() {
     let endpoint = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", endpoint.local_addr().unwrap());
     let (world, _) = World::with_shop(&url, &["timeout=5min", "limit.burst=10", "limit.in_flight=3"]);
-    assert_eq!(in_flight(&world, &[]), "no process to ask");
+    assert_eq!(in_flight(&world, &[]), "no running process");
     let serving = world.serve_with(&["--node", "web-1"]);
     requests_once(&world, &[], |requests| requests["nodes_asked"] == 1);
     assert_eq!(in_flight(&world, &[]), "0, 0 of them in doubt");
@@ -53,7 +53,7 @@ fn a_process_that_asks_for_a_token_is_shown_it() {
     let token = "a-token-of-sixteen-letters-or-more";
     let serving = world.serve_by(&["--token-env", "SENDER_TOKEN"], &[("SENDER_TOKEN", token)]);
     requests_once(&world, &[], |requests| requests["nodes_asked"] == 1);
-    assert!(in_flight(&world, &[]).contains("it asks for its token (--token-env NAME)"));
+    assert!(in_flight(&world, &[]).contains("needs a token (--token-env NAME)"));
     let mut status = world.command(&["status", "--token-env", "SENDER_TOKEN"]);
     let shown = status.env("SENDER_TOKEN", token).output().unwrap();
     let shown = String::from_utf8(shown.stdout).unwrap();
@@ -92,7 +92,7 @@ fn whoever_listens_where_a_process_has_ended_is_shown_no_token() {
 #[test]
 fn processes_that_deliver_are_shown_drained_and_resumed() {
     let (world, _) = World::with_shop("http://127.0.0.1:9/", &[]);
-    assert_eq!(world.ok(&["nodes"]), "no process delivers from this database now\n");
+    assert_eq!(world.ok(&["nodes"]), "no process is delivering from this database\n");
     let serving = world.serve_with(&["--node", "web-1"]);
     // The process listens before it announces itself.
     let node = loop {
@@ -112,7 +112,7 @@ fn processes_that_deliver_are_shown_drained_and_resumed() {
     assert_eq!(unknown.code, 1);
     assert!(unknown.stderr.contains("no node with that name"), "{}", unknown.stderr);
     let told = world.ok(&["node", "drain", "web-1"]);
-    assert!(told.contains("nobody delivers until it is resumed"), "{told}");
+    assert!(told.contains("deliveries wait until it is resumed"), "{told}");
     assert_eq!(world.json(&["nodes"])["draining"], true);
     assert!(world.ok(&["status"]).contains("1 node, 1 of them draining"), "{}", world.ok(&["status"]));
     world.ok(&["node", "resume", "web-1"]);
@@ -141,7 +141,7 @@ fn who_lives_on_a_server_is_told_by_its_clock_where_that_was_set_back() {
     let lanes = findings.find(|finding| finding["check"] == "lanes").unwrap();
     assert_eq!(lanes["state"], "well", "{lanes}");
     let told = world.ok(&["node", "drain", "web-1"]);
-    assert!(told.contains("nobody delivers until it is resumed"), "{told}");
+    assert!(told.contains("deliveries wait until it is resumed"), "{told}");
     world.ok(&["node", "resume", "web-1"]);
     drop(serving);
 }

@@ -140,7 +140,7 @@ fn check_table(sql: &Connection, table: &str) -> Result<Option<String>> {
     let Some(first) = faults.into_iter().find(|fault| fault != "ok") else { return Ok(None) };
     let rows = unreadable_rows(sql, table)?;
     let follows = consequence(table);
-    let remedy = "copy the file, and restore a backup or `.recover` it";
+    let remedy = "copy the file, then restore a backup or repair it with `.recover` of sqlite3";
     Ok(Some(format!(
         "table {table} is damaged: {rows}; {follows}; {remedy} (SQLite: {})",
         first.replace('\n', " ")

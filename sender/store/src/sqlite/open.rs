@@ -105,7 +105,7 @@ pub(super) fn leave_whole(path: &Path) -> Result<bool, StoreError> {
 fn failure_of(path: &Path, doing: &'static str, fault: Fault) -> StoreError {
     let path = path.to_owned();
     match fault {
-        Fault::LogLost => StoreError::InPart { detail: log_lost(&path, "`hookproof-sender backup`"), path },
+        Fault::LogLost => StoreError::InPart { detail: log_lost(&path, "`hookproof sender backup`"), path },
         Fault::LogAlone => StoreError::InPart { detail: log_alone(&path), path },
         Fault::Io(error) => StoreError::Io { doing, detail: format!("{}: {error}", path.display()) },
         Fault::Sql(error) => failure(doing, &error),
