@@ -133,7 +133,7 @@ fn likely(trace: &Trace) -> i64 {
         None if trace.declared.lacks(Lack::Start) => by_stamps(trace),
         None => 0,
     };
-    if ahead.abs() <= FARTHEST { ahead } else { 0 }
+    if ahead.unsigned_abs() <= FARTHEST.unsigned_abs() { ahead } else { 0 }
 }
 
 fn most(trace: &Trace) -> u64 {

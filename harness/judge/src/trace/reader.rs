@@ -278,6 +278,8 @@ fn count(what: &str, said: u64, found: u64) -> Result<(), TraceError> {
 
 /// The longest line, in bytes.
 const LINE_MAX: u64 = 16 << 20;
+/// The most characters of a parser's reason.
+const WHY_CHARS_MAX: usize = 200;
 
 impl Trace {
     /// Reads the trace in a file; decompresses it if the name ends in `.zst`.
@@ -351,8 +353,7 @@ impl Reading {
     }
 
     pub(super) fn record(&self) -> Result<Record, TraceError> {
-        let refused = |error: serde_json::Error| self.refused(error.to_string());
-        serde_json::from_slice(&self.line).map_err(refused)
+        serde_json::from_slice(&self.line).map_err(|error| self.refused(why(&error)))
     }
 
     pub(super) fn take(&mut self, mut record: Record) -> Result<(), TraceError> {
@@ -419,8 +420,21 @@ fn header(line: &[u8]) -> Result<Header, TraceError> {
         }
         Ok(Record::Header(header)) => Ok(*header),
         Ok(_) => Err(TraceError::NoHeader),
-        Err(error) => Err(TraceError::Line { line: 1, why: error.to_string() }),
+        Err(error) => Err(TraceError::Line { line: 1, why: why(&error) }),
     }
+}
+
+/// The parser's reason as one short line, since it may quote the trace.
+fn why(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    let mut letters = text.strip_suffix(&place).unwrap_or(&text).chars();
+    let first = letters.by_ref().take(WHY_CHARS_MAX);
+    let mut why: String = first.map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
+    if letters.next().is_some() {
+        why.push('…');
+    }
+    format!("{why}, at column {}", error.column())
 }
 
 /// The next line without its newline, and whether it had one.

@@ -14,6 +14,8 @@ mod emits;
 mod exactness;
 mod excuses;
 mod faults;
+#[path = "../../../../sender/tests/fuzzing/mod.rs"]
+mod fuzzing;
 mod given_up;
 mod golden;
 mod in_flight;
@@ -22,6 +24,7 @@ mod owed;
 mod pressure;
 mod processes;
 mod queue;
+mod reader;
 mod recovery;
 mod retention;
 mod rotations;
