@@ -111,3 +111,79 @@ pub(crate) fn make(sql: &Connection, fill: impl FnOnce(&Connection) -> Result<()
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fills a store with the maker's name.
+    fn fill(name: &'static str) -> impl Fn(&Connection) -> Result<()> {
+        move |sql| {
+            sql.execute_batch(&format!("CREATE TABLE made (by TEXT); INSERT INTO made VALUES ('{name}')"))
+        }
+    }
+
+    fn makers(sql: &Connection) -> Vec<String> {
+        let mut rows = sql.prepare("SELECT by FROM made ORDER BY rowid").unwrap();
+        let names = rows.query_map([], |row| row.get(0)).unwrap();
+        names.map(Result::unwrap).collect()
+    }
+
+    fn files(folder: &Path) -> Vec<OsString> {
+        fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name()).collect()
+    }
+
+    #[test]
+    fn of_two_that_make_a_store_at_once_one_wins_and_both_open_the_same_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        let mut first = None;
+        // The second begins, and the first makes the store, opens it and writes before the second is done.
+        create(&path, |sql| {
+            create(&path, fill("first")).unwrap();
+            let opened = Connection::open(&path)?;
+            opened.execute_batch("INSERT INTO made VALUES ('after')")?;
+            first = Some(opened);
+            fill("second")(sql)
+        })
+        .unwrap();
+        let second = Connection::open(&path).unwrap();
+        second.execute_batch("INSERT INTO made VALUES ('last')").unwrap();
+        for sql in [&first.unwrap(), &second] {
+            assert_eq!(makers(sql), ["first", "after", "last"]);
+        }
+        assert_eq!(files(folder.path()), ["store.db"], "nothing of the second is left");
+    }
+
+    #[test]
+    fn a_store_is_made_once_in_an_empty_file_that_an_application_has_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        fs::write(&path, "").unwrap();
+        let application = Connection::open(&path).unwrap();
+        let count = "SELECT count(*) FROM sqlite_schema";
+        assert_eq!(application.query_row(count, [], |row| row.get(0)), Ok(0));
+        let first = Connection::open(&path).unwrap();
+        let second = Connection::open(&path).unwrap();
+        make(&first, fill("first")).unwrap();
+        make(&second, |_| panic!("it is made already")).unwrap();
+        for sql in [&application, &first, &second] {
+            assert_eq!(makers(sql), ["first"]);
+        }
+        // The file asks for no log, so that its copies are whole.
+        let mode: String = application.query_row("PRAGMA journal_mode", [], |row| row.get(0)).unwrap();
+        assert_eq!(mode, "delete");
+    }
+
+    #[test]
+    fn a_store_that_cannot_be_filled_leaves_an_empty_file_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        let half = |sql: &Connection| sql.execute_batch("CREATE TABLE made (by TEXT); no SQL");
+        assert!(create(&path, half).is_err());
+        assert_eq!(files(folder.path()), Vec::<OsString>::new());
+        fs::write(&path, "").unwrap();
+        assert!(make(&Connection::open(&path).unwrap(), half).is_err());
+        assert_eq!(fs::metadata(&path).unwrap().len(), 0);
+    }
+}

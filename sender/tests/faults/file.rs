@@ -3,10 +3,16 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
+use hookproof_sender::store;
+
 use crate::binary::endpoint::Endpoint;
-use crate::binary::{Database, SERVE};
+use crate::binary::http::try_ask;
+use crate::binary::{Database, SERVE, event};
 use crate::{WIDE, acknowledged_after_all, holds_still, offer, said_once};
 
 /// Root may write everything, so the sender runs as nobody.
@@ -279,4 +285,82 @@ fn a_backup_of_a_running_store_is_whole_private_and_starts() {
         64,
         "pg_dump --format=custom",
     );
+}
+
+#[test]
+fn a_backup_made_while_deliveries_run_has_every_event_that_was_acknowledged_before_it() {
+    const ROUNDS: usize = 3;
+    let sink = Endpoint::taking();
+    let database = Database::with_sink(&sink.url, &WIDE);
+    let serving = database.serve();
+    let (address, is_over) = (serving.address.clone(), Arc::new(AtomicBool::new(false)));
+    let ends = Arc::clone(&is_over);
+    let emitting = std::thread::spawn(move || {
+        let (body, mut taken) = (event("meanwhile"), 0);
+        // It also ends when the sender is gone.
+        while let Ok(answer) = try_ask(&address, "POST", "/v1/events", "application/json", body.as_bytes()) {
+            assert_eq!(answer.status, 202);
+            taken += 1;
+            if ends.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+        taken
+    });
+    let mut acknowledged = Vec::new();
+    for _ in 0..ROUNDS {
+        acknowledged.extend((0..20).map(|number| serving.emit(&number.to_string())));
+        let copy = Database::new();
+        database.json(&["backup", copy.path().to_str().unwrap(), "--json"]);
+        assert_eq!(files(&copy), ["sender.db"]);
+        let copied = copy.serve();
+        for event in &acknowledged {
+            let found = copied.get(&format!("/v1/deliveries?event={event}")).json();
+            assert_eq!(found["items"].as_array().map(Vec::len), Some(1), "{event}: {found}");
+        }
+        copied.stop_in_order();
+    }
+    is_over.store(true, Ordering::Relaxed);
+    assert!(emitting.join().unwrap() > ROUNDS, "events were taken all the time");
+    sink.wait_for_events(&acknowledged);
+    serving.stop_in_order();
+}
+
+#[test]
+fn a_long_backup_reports_its_progress() {
+    const ROWS: u32 = 500_000;
+    let database = Database::with_sink("http://127.0.0.1:9/", &[]);
+    let rows = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
+        INSERT INTO capped SELECT i FROM n";
+    database.sql().execute(rows, [ROWS]).unwrap();
+    let (copy, (tell, told)) = (Database::new(), channel());
+    let report = move |copied, all| tell.send((copied, all)).unwrap();
+    let bytes = store::Database::from(database.path()).backup(&copy.path(), report).unwrap();
+    let told: Vec<_> = told.iter().collect();
+    assert!(told.len() > 1 && told.is_sorted(), "{told:?}");
+    let length = fs::metadata(database.path()).unwrap().len();
+    assert!(told.iter().all(|(copied, all)| *copied <= bytes && *all == length), "{told:?}");
+    assert!(told.last().unwrap().0 > 0, "{told:?}");
+}
+
+/// Each round begins at once, so that both find no file.
+#[test]
+fn commands_that_make_a_store_at_once_work_on_the_same_one() {
+    for _ in 0..5 {
+        let database = Database::new();
+        let added: Vec<_> = (0..4)
+            .map(|number| {
+                let name = format!("shop{number}");
+                let mut command = database.command(&["subscriber", "add", &name, "https://x.example/"]);
+                (name, command.stdout(std::process::Stdio::null()).spawn().unwrap())
+            })
+            .collect();
+        for (name, mut child) in added {
+            assert!(child.wait().unwrap().success(), "{name}");
+        }
+        let listed = database.command(&["subscriber", "list", "--json"]).output().unwrap();
+        let listed = String::from_utf8(listed.stdout).unwrap();
+        assert_eq!(listed.lines().count(), 4, "{listed}");
+        assert_eq!(files(&database), ["sender.db"]);
+    }
 }
