@@ -21,6 +21,10 @@ pub mod database;
 /// Starts and calls a sender under test.
 pub mod driver;
 
+#[cfg(test)]
+#[path = "../../sender/tests/fuzzing/mod.rs"]
+mod fuzzing;
+
 /// The means by which faults are injected.
 pub mod fault;
 

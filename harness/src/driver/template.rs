@@ -398,6 +398,7 @@ impl Redactor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fuzzing::{Random, Target};
 
     #[track_caller]
     fn check(template: &str, expected: Result<&str, &str>) {
@@ -478,5 +479,115 @@ mod tests {
         let other = "ä".repeat(SEARCHED_BYTES_MAX);
         let shown = hidden.beginning(other.as_bytes(), usize::MAX);
         assert_eq!(shown.len(), SEARCHED_BYTES_MAX, "nothing else is dropped");
+    }
+
+    fn written(piece: &Piece) -> String {
+        let word = |filter: &Filter| FILTERS.iter().find(|(_, known)| known == filter).unwrap().0;
+        match piece {
+            Piece::Text(text) => text.clone(),
+            Piece::Hole { name, filters } => {
+                let words: String = filters.iter().map(|filter| format!(" | {}", word(filter))).collect();
+                format!("{{{{ {name}{words} }}}}")
+            }
+        }
+    }
+
+    fn values() -> Variables {
+        let digits = "9".repeat(40);
+        let rows = [("url", "http://a/\"b\"\n&c=\u{e9}"), ("rate", "0.5"), ("burst", "300"), ("none", "")];
+        let rows = rows.into_iter().chain([("digits", &*digits)]);
+        rows.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+
+    /// The value of a hole, checked by the inverse of its last filter.
+    fn value_of(name: &str, filters: &[Filter], values: &Variables) -> Option<String> {
+        let piece = Piece::Hole { name: name.to_owned(), filters: filters.to_vec() };
+        let filled = Template::parse(&written(&piece)).unwrap().fill(values);
+        let Some((last, before)) = filters.split_last() else {
+            assert_eq!(filled.as_ref().ok(), values.get(name));
+            return filled.ok();
+        };
+        let before = value_of(name, before, values)?;
+        match last {
+            Filter::Json => {
+                assert_eq!(serde_json::from_str::<String>(filled.as_ref().unwrap()).unwrap(), before);
+            }
+            Filter::Url => {
+                let form = format!("x={}", filled.as_ref().unwrap());
+                assert_eq!(url::form_urlencoded::parse(form.as_bytes()).next().unwrap().1, before);
+            }
+            Filter::Whole(_, most) => {
+                let (whole, part) = before.split_once('.').unwrap_or((&before, ""));
+                let is_number =
+                    !whole.is_empty() && format!("{whole}{part}").bytes().all(|byte| byte.is_ascii_digit());
+                let number = whole.parse::<u128>().unwrap_or(u128::MAX).clamp(1, (*most).into());
+                assert_eq!(filled.as_ref().ok(), is_number.then(|| number.to_string()).as_ref());
+            }
+        }
+        filled.ok()
+    }
+
+    fn outcome(input: &[u8], _: &mut Random) -> String {
+        let Ok(text) = str::from_utf8(input) else { return "no text".to_owned() };
+        let template = match Template::parse(text) {
+            Ok(template) => template,
+            Err(TemplateError::Open { text: whole }) => {
+                assert_eq!(whole, text);
+                return "open".to_owned();
+            }
+            Err(TemplateError::Hole { hole }) => {
+                assert!(text.contains(&hole), "{hole}");
+                return "unclear".to_owned();
+            }
+            Err(other) => panic!("{other}"),
+        };
+        let again: String = template.pieces.iter().map(written).collect();
+        let again = Template::parse(&again).unwrap();
+        assert_eq!(format!("{:?}", again.pieces), format!("{:?}", template.pieces));
+        let values = values();
+        let parts = template.pieces.iter().map(|piece| match piece {
+            Piece::Text(text) => Some(text.clone()),
+            Piece::Hole { name, filters } => value_of(name, filters, &values),
+        });
+        let expected: Option<String> = parts.collect();
+        assert!(template.differences(&values).len() <= template.names().count());
+        match template.fill(&values) {
+            Ok(filled) => {
+                assert_eq!(Some(filled), expected);
+                format!("filled, {}", template.is_hole_after_a_word())
+            }
+            Err(error) => {
+                assert_eq!(expected, None);
+                let said = error.to_string();
+                assert!(
+                    template.names().any(|name| said.contains(name.trim_start_matches("env."))),
+                    "{said}"
+                );
+                said.split(' ').next_back().unwrap_or_default().to_owned()
+            }
+        }
+    }
+
+    fn target() -> Target<'static> {
+        let corpus = [
+            "POST {{ url }}/{{rate|u16|tojson}}?x={{ url | urlencode }}",
+            "Bearer {{ url }}",
+            "{\"a\": {{ url | tojson }}, \"b\": {{ digits | i64 }}{{ burst | u8 }}{{ none | u32 }}}",
+            "{{ env.HOOKPROOF_NO_SUCH_VARIABLE }}",
+        ];
+        let words =
+            &["{{", "}}", "{{ rate", " | ", "tojson", "urlencode", "u8", "i32", "none", "env.", "{", "}"];
+        Target { quick: 20_000, corpus: corpus.map(Vec::from).into(), words, check: &outcome }
+    }
+
+    #[test]
+    fn any_template_is_filled_as_it_reads_or_refused_with_its_hole() {
+        target().try_some();
+    }
+
+    #[test]
+    #[ignore = "takes HOOKPROOF_SECONDS"]
+    fn any_template_is_filled_as_it_reads_or_refused_with_its_hole_at_length() {
+        target().try_at_length();
     }
 }

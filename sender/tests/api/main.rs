@@ -6,7 +6,10 @@ mod alerts;
 mod dead;
 mod deliveries;
 mod events;
+#[path = "../fuzzing/mod.rs"]
+mod fuzzing;
 mod machines;
+mod mutated;
 mod nodes;
 mod plan;
 #[path = "../postgres_server/mod.rs"]

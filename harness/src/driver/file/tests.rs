@@ -3,7 +3,9 @@ use std::path::PathBuf;
 use hookproof_play::settings;
 
 use super::*;
-use crate::driver::template;
+use crate::driver::template::{self, Variables};
+use crate::driver::{Template, TemplateError};
+use crate::fuzzing::{Random, Target};
 
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -191,4 +193,81 @@ fn every_name_of_a_subscriber_and_of_an_event_is_known_and_has_a_value() {
     };
     let unknown: Vec<_> = settings::EVENT_NAMES.iter().filter(|name| event.find(name).is_none()).collect();
     assert_eq!(unknown, Vec::<&&str>::new());
+}
+
+fn all_templates(file: &DriverFile) -> impl Iterator<Item = &Template> {
+    let calls =
+        file.setup.iter().chain(&file.subscribe).chain(&file.poll).chain(&file.change).chain(&file.rotate);
+    let calls = calls.chain(&file.redrive).chain(&file.unsubscribe).chain(&file.teardown);
+    let emit = [&file.emit.request].into_iter().chain(&file.emit.body);
+    let emit = emit.chain(file.emit.headers.values()).chain(file.emit.form.values());
+    let questions =
+        file.depth.iter().map(|depth| &depth.request).chain(file.dead.iter().map(|dead| &dead.request));
+    let started = file.start.iter().flat_map(Start::templates).chain(&file.base).chain(file.commands());
+    calls.flat_map(Request::templates).chain(emit).chain(questions).chain(started)
+}
+
+/// A refusal names its line, and every hole of an accepted file can be filled.
+fn outcome(input: &[u8], _: &mut Random) -> String {
+    let Ok(text) = str::from_utf8(input) else { return "no text".to_owned() };
+    let file = match DriverFile::parse(text, "x.toml") {
+        Ok(file) => file,
+        Err(FileError::Wrong(problems)) => {
+            let lines = 1..=text.lines().count() + 1;
+            for problem in &problems {
+                assert!(problem.line.is_some_and(|line| lines.contains(&line)), "{problem}");
+            }
+            // Without names, which are endless.
+            let plain = |word: &&str| word.bytes().all(|byte| byte.is_ascii_lowercase());
+            return problems[0].what.split(' ').filter(plain).take(4).collect::<Vec<_>>().join(" ");
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let calls = file.setup.iter().chain(&file.subscribe);
+    let saved = calls.flat_map(|call| call.save.keys().map(String::as_str));
+    let names =
+        SHARED.into_iter().chain(settings::NAMES).chain(settings::EVENT_NAMES).chain(["overlap", "next"]);
+    let values: Variables = names.chain(saved).map(|name| (name.to_owned(), "1".to_owned())).collect();
+    for template in all_templates(&file) {
+        match template.fill(&values) {
+            Ok(_) | Err(TemplateError::Environment { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    format!("accepted {:?}", file.declared().lacks)
+}
+
+fn target() -> Target<'static> {
+    let shipped = [
+        include_str!("../../../../scenarios/drivers/hookproof.toml"),
+        include_str!("../../../../scenarios/drivers/svix.toml"),
+        include_str!("../../../../scenarios/drivers/github.toml"),
+        CALLS,
+    ];
+    let words = &[
+        "{{ name }}",
+        "{{ env.X }}",
+        "{{",
+        "[start]\n",
+        "[sign]\nalgorithm = \"none\"\n",
+        "\nheaders = { Cookie = \"{{ run }}\" }",
+        "[[",
+        "\"\"\"",
+        "form",
+        "until = { \"/a\" = 1 }\n",
+        "\\u0000",
+        " = ",
+    ];
+    Target { quick: 3_000, corpus: shipped.map(Vec::from).into(), words, check: &outcome }
+}
+
+#[test]
+fn any_driver_file_is_accepted_with_all_its_holes_or_refused_with_its_line() {
+    target().try_some();
+}
+
+#[test]
+#[ignore = "takes HOOKPROOF_SECONDS"]
+fn any_driver_file_is_accepted_with_all_its_holes_or_refused_with_its_line_at_length() {
+    target().try_at_length();
 }
