@@ -51,7 +51,7 @@ fn a_pattern_that_no_check_matches_is_refused_with_the_nearest_id() {
 #[test]
 fn nothing_selected_is_inconclusive() {
     check("good.jsonl", &["--only", "rate", "--skip", "rate"], 2, "no check was selected");
-    check("good.jsonl", &["--only", "breaker"], 2, "the selected checks saw nothing");
+    check("good.jsonl", &["--only", "breaker"], 2, "no check could be judged");
     check("good.jsonl", &["--only", "retry.backoff-jitter"], 2, "retry.backoff-jitter (0 retry delays");
 }
 
@@ -236,9 +236,9 @@ fn junit_says_what_the_exit_code_says() {
     let file = folder.path().join("junit.xml").display().to_string();
     let rows: [(&str, &[&str], i32, &str); 7] = [
         ("good.jsonl", &[], 0, "<skipped message=\"inconclusive: 0 retry delays"),
-        ("good.jsonl", &["--only", "breaker"], 2, "<error message=\"inconclusive: the selected checks saw"),
+        ("good.jsonl", &["--only", "breaker"], 2, "<error message=\"inconclusive: no check could be judged"),
         ("good.jsonl", &["--only", "rate", "--skip", "rate"], 2, "no check was selected"),
-        ("good.jsonl", &["--only", "retry.backoff-jitter"], 2, "the selected checks saw nothing"),
+        ("good.jsonl", &["--only", "retry.backoff-jitter"], 2, "no check could be judged"),
         ("over-rate.jsonl", &[], 1, "<failure message=\"fail: 1 of 1 contracts"),
         ("cut-short.jsonl", &[], 2, "<error message=\"the trace was cut short\""),
         ("empty.jsonl", &[], 64, "errors=\"1\""),

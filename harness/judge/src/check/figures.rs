@@ -117,7 +117,7 @@ pub(super) fn first_attempt(evidence: &Evidence<'_>) -> Finding {
         "above the expected figures, or late without a cause",
     );
     let finding = match unseen.filter(|_| finding.found == Found::Held) {
-        Some(title) => Finding::unseen(format!("no accepted event matches {title}")),
+        Some(title) => Finding::unseen(format!("no accepted event is for {title}")),
         None => finding,
     };
     figures.into_iter().fold(finding, |finding, (name, value)| finding.with(name, value))

@@ -86,13 +86,12 @@ pub(super) fn headers(evidence: &Evidence<'_>) -> Finding {
         let frozen = profile == Profile::VvvFrozen || (profile == Profile::Github && !rotates);
         let frozen = frozen && !is_own;
         if first.id != again.id {
-            return Some(format!("the id changed from {:?} to {:?}", first.id, again.id));
+            let [was, is] = [first, again].map(|one| one.id.as_deref().unwrap_or("none"));
+            return Some(format!("the id changed from {was} to {is}"));
         }
         if first.head.content_type != again.head.content_type {
-            return Some(format!(
-                "the content type changed from {:?} to {:?}",
-                first.head.content_type, again.head.content_type
-            ));
+            let [was, is] = [first, again].map(|one| one.head.content_type.as_deref().unwrap_or("none"));
+            return Some(format!("the content type changed from {was} to {is}"));
         }
         (frozen && first.signed.signature != again.signed.signature)
             .then(|| "the signature changed".to_owned())

@@ -72,7 +72,7 @@ impl Judgement {
         let asked = |one: &Verdict| selection.has(&one.id) || !one.id.starts_with(OWN);
         if !self.verdicts.iter().any(|one| saw(one) && asked(one)) {
             self.status = Status::Inconclusive;
-            self.sentence = format!("the selected checks saw nothing; {}", self.sentence);
+            self.sentence = format!("no check could be judged; {}", self.sentence);
         }
         self
     }

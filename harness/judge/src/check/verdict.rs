@@ -120,7 +120,7 @@ pub fn show(nanos: u64) -> String {
     let step = 10_u64.pow(nanos.checked_ilog10().unwrap_or(0).saturating_sub(2));
     let nanos = nanos.saturating_add(step / 2) / step * step;
     let (unit, scale) = match nanos {
-        0..1_000 => ("ns", 1),
+        1..1_000 => ("ns", 1),
         1_000..1_000_000 => ("µs", 1_000),
         1_000_000..SECOND => ("ms", 1_000_000),
         _ if nanos < 10 * MINUTE => ("s", SECOND),
@@ -141,7 +141,7 @@ pub(super) fn show_beside(nanos: u64, other: u64) -> String {
 #[must_use]
 pub fn moment(nanos: u64) -> String {
     let (unit, scale) = match nanos {
-        0..1_000 => ("ns", 1),
+        1..1_000 => ("ns", 1),
         1_000..1_000_000 => ("µs", 1_000),
         1_000_000..SECOND => ("ms", 1_000_000),
         _ => ("s", SECOND),
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn a_length_has_at_most_three_digits_and_a_moment_is_exact() {
         for (nanos, length, at) in [
-            (0, "0 ns", "0 ns"),
+            (0, "0 s", "0 s"),
             (1_500, "1.5 µs", "1.5 µs"),
             (689_663_421, "690 ms", "689.663 ms"),
             (999_600_000, "1 s", "999.6 ms"),

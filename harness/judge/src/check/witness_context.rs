@@ -292,6 +292,19 @@ fn nearest(evidence: &Evidence<'_>, delivery: &Delivery, witness: &Witness) -> V
     numbered
 }
 
+const fn cut(how: CutKind) -> &'static str {
+    match how {
+        CutKind::Reset => "connection reset",
+        CutKind::ResetAfterRead => "connection reset after the request",
+        CutKind::Close => "connection closed",
+        CutKind::HalfAnswer => "connection closed after half an answer",
+        CutKind::Blackhole => "endpoint never answered",
+        CutKind::PeerGone => "sender closed the connection",
+        CutKind::Malformed => "not an HTTP request",
+        CutKind::RunEnded => "end of the run",
+    }
+}
+
 fn steps(evidence: &Evidence<'_>, lane: &Lane<'_>, delivery: &Delivery, witness: &Witness) -> Vec<Step> {
     let mut steps = Vec::new();
     if let Some(event) = evidence.event(delivery) {
@@ -308,7 +321,7 @@ fn steps(evidence: &Evidence<'_>, lane: &Lane<'_>, delivery: &Delivery, witness:
         let outcome = match exchange.outcome {
             Outcome::Answered { status, whole: true } => format!("{status}{said}"),
             Outcome::Answered { status, whole: false } => format!("{status}, cut off"),
-            Outcome::Cut(how) => format!("no answer ({how:?})"),
+            Outcome::Cut(how) => format!("no answer ({})", cut(how)),
             Outcome::Open => "no answer until the end of the run".to_owned(),
         };
         let is_accused = witness.arrivals.contains(&u64::from(n));
