@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happens_before_a_request_is_read_waits_for_no_attempt() {
+    fn behaviour_before_the_request_is_read_waits_for_no_attempt() {
         let luck = |choices: &Choices| choices.before(0, choices.draw());
         assert_eq!(luck(&choices(&[behaviour(Answer::Reset)])), Before::Reset);
         assert_eq!(luck(&choices(&[behaviour(Answer::Close)])), Before::Read);

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lasts_has_two_steps_and_ends_before_the_next_begins() {
+    fn a_lasting_fault_has_two_steps_and_ends_before_the_next_begins() {
         let fault =
             |at, lasts, action| FaultPlan { at: Duration(at), lasts: Duration(lasts), worker: None, action };
         let faults = [

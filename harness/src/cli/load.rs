@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_generator_keeps_open_is_no_limit_of_the_receiver() {
+    fn a_failure_at_the_generators_connection_cap_is_inconclusive() {
         let (slow, fast): (Slo, Slo) = ("p99<2s".parse().unwrap(), "p99<100ms".parse().unwrap());
         let rows = [
             ("all is well", trial(204, 100, 0), Some(&slow), 0),

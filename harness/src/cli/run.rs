@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_longer_than_an_hour_is_played_only_by_someone_who_knows() {
+    fn a_run_of_over_an_hour_needs_a_confirmation() {
         let hours = |hours: u64| Some(Duration::from_secs(hours * 3_600));
         let rows = [
             ("30min", None, true),

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_said_in_silence_passes_when_it_is_over() {
+    async fn bytes_of_a_silence_pass_when_it_ends() {
         let folder = tempfile::tempdir().unwrap();
         let link = echoing(folder.path());
         let mut before = send_byte(&link).await;
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_is_cut_off_hears_it_at_once_and_comes_back_when_it_is_over() {
+    async fn a_cut_client_learns_it_at_once_and_reconnects_after_the_cut() {
         let folder = tempfile::tempdir().unwrap();
         let link = echoing(folder.path());
         let mut before = send_byte(&link).await;
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_ends_is_what_was_begun_and_no_more() {
+    async fn ending_one_barrier_leaves_the_others() {
         let folder = tempfile::tempdir().unwrap();
         let link = echoing(folder.path());
         assert!(!link.is_used());
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_delayed_comes_later_by_as_much_each_way_in_its_order_and_at_once_when_it_is_over() {
+    async fn a_delay_applies_each_way_in_order_and_ends_at_once() {
         let folder = tempfile::tempdir().unwrap();
         let link = echoing(folder.path());
         let (clock, by) = (Clock::begun(), Partition::Delay(Duration::from_millis(60)));
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_says_more_than_a_delay_can_hold_waits() {
+    async fn a_client_blocks_once_a_delay_is_full() {
         let folder = tempfile::tempdir().unwrap();
         let link = echoing(folder.path());
         let mut peer = send_byte(&link).await;
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_process_says_to_a_half_open_server_arrives_and_the_answer_does_not() {
+    async fn a_half_open_server_receives_bytes_and_returns_none() {
         let folder = tempfile::tempdir().unwrap();
         let (sent, mut arrived) = mpsc::unbounded_channel();
         let listener = UnixListener::bind(socket(folder.path())).unwrap();

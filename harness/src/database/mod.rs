@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_address_is_refused() {
+    async fn an_invalid_address_is_refused() {
         for server in [
             "postgres://a@127.0.0.1:1/postgres?dbname=prod",
             "localhost",

@@ -134,7 +134,7 @@ mod tests {
                          emit = { request = \"POST {{ base }}/\", body = \"{{ data }}\" }\n";
 
     #[test]
-    fn what_a_driver_file_has_no_call_for_and_what_it_declares_is_told_to_the_trace() {
+    fn the_trace_records_missing_calls_and_declarations_of_the_driver_file() {
         let text = format!(
             "{CALLS}[declares]\nbreaker = false\nordered = false\nschedule = [\"5s\", \"5min\"]\njitter = 0.2\nconfirmed_within = \"1s\"\n\
              dead_letter = {{ MaxAttempts = \"exhausted\" }}\n"
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_declares_wrongly_is_said() {
+    fn a_wrong_declaration_is_reported() {
         for (line, part) in [
             ("jitter = 1.5", "0 to 1"),
             ("schedule = []", "at least one"),

@@ -311,7 +311,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[tokio::test]
-    async fn what_a_settable_clock_keeps_in_memory_goes_with_its_process() {
+    async fn the_shared_memory_of_a_settable_clock_ends_with_its_process() {
         use crate::fault::WallClock;
 
         if WallClock::library().is_none() {
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_groups_cost_is_known_of_all_of_them_or_not_at_all() {
+    async fn the_cost_of_process_groups_is_known_for_all_or_none() {
         let folder = tempfile::tempdir().expect("a folder");
         let two = shell(folder.path().join("two"), "sleep 600 & echo up; wait").await;
         let mut one = shell(folder.path().join("one"), "echo up; exec sleep 600").await;

@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_filled_says_why() {
+    fn a_template_that_cannot_be_filled_gives_the_reason() {
         check("{{ rat }}", Err("known here: rate, url"));
         check("{{ rate", Err("without"));
         check("{{ rate | upper }}", Err("not understood"));
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hidden_is_nowhere_in_what_is_said() {
+    fn no_message_contains_a_secret() {
         let hidden = Redactor::default();
         hidden.learn(["token".to_owned(), "token-and-more".to_owned(), "a".to_owned()]);
         assert_eq!(hidden.hide("a token, and token-and-more twice: token"), "a …, and … twice: …");

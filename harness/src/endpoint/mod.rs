@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_without_end_is_counted_to_its_end() {
+    fn an_endless_stream_of_strays_is_counted_to_its_end() {
         let (recorder, records) = Recorder::new(10_000);
         let strays = Strays::new(Clock::begun(), recorder);
         for _ in 0..STRAYS_MAX + 7 {

@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_could_call_is_refused() {
+    fn an_unreachable_address_is_refused() {
         let reach = |bind: &str, public: &str| Reach {
             bind: (!bind.is_empty()).then(|| bind.parse().unwrap()),
             public: (!public.is_empty()).then(|| public.parse().unwrap()),

@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_cut_short_or_no_request_is_an_error() {
+    async fn a_truncated_or_malformed_request_is_an_error() {
         for bytes in [
             &b"POST / HTTP/1.1\r\ncontent-length: 5\r\n\r\nhell"[..],
             b"POST / HT",

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_hold_again_becomes_the_upper_end() {
+    fn a_rate_that_fails_confirmation_becomes_the_upper_end() {
         let mut bracket =
             Bracket { holds: 1_000, breaks: Some(1_040), generator_limited: false, confirmed: false };
         bracket.step_down();

@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_a_free_caller_waits_for_the_sender() {
+    fn time_without_a_free_caller_counts_as_waiting_for_the_sender() {
         let due = Due { at: 0, token: 1, kind: 0, key: 0, bytes: 0 };
         let released = Released { due, intended: 10, at: 20 };
         assert_eq!(released.waited(15), 0, "a caller was free before it came");

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_file_is_left_the_limit_is_told_of() {
+    fn an_exhausted_file_limit_is_reported() {
         let error = |errno: Errno| RunError::Endpoints(io::Error::from_raw_os_error(errno.raw_os_error()));
         let (few, none) = (error(Errno::MFILE), error(Errno::NOBUFS));
         assert!(few.to_string().ends_with("the limit on open files must allow it") && !few.is_askers());
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_asked_of_a_sender_is_not_its_fault() {
+    fn an_error_before_the_first_request_is_not_the_senders() {
         let text = "name = \"x\"\nsubscribe = { request = \"POST {{ env.HOOKPROOF_NO_SUCH_VARIABLE }}/\" }\n\
                     emit = { request = \"POST {{ base }}/\", body = \"\" }\n";
         let file = DriverFile::parse(text, "x.toml").unwrap();

@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_a_limit_has_failed_from_then_on() {
+    fn a_check_has_failed_from_the_first_breach_on() {
         let failed = failed("over-rate.jsonl", 1..200);
         let first = failed.iter().position(|(_, ids)| ids.contains(&"rate.envelope".to_owned())).unwrap();
         assert!(failed[..first].iter().all(|(_, ids)| ids.is_empty()));

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_nobody_answers_is_asked_again() {
+    async fn an_unanswered_call_is_repeated() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let sender = tokio::spawn(async move {

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_worth_a_word_is_the_worst_lane_of_the_latest_sample_the_last_fault_and_what_failed() {
+    fn the_notable_facts_are_the_worst_lane_the_last_fault_and_the_failures() {
         let (recorder, _messages) = Recorder::new(16);
         assert_eq!(notable_facts(&recorder.lately(), &[]), Vec::<String>::new());
         let depth = |t, name: &str, waiting| {

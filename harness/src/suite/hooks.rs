@@ -120,13 +120,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_command_starts_is_of_no_group_of_ours() {
+    async fn a_hook_runs_in_its_own_process_group() {
         // The fifth field is the process group, whose leader has the same number.
         run("[ $(cut -d ' ' -f 5 /proc/$$/stat) = $$ ]").await.unwrap();
     }
 
     #[tokio::test]
-    async fn what_is_given_up_leaves_no_child() {
+    async fn an_abandoned_hook_leaves_no_child() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("child");
         let command = format!("sleep 600 & echo $! >{}; wait", path.display());
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_broken_is_mended_once_whatever_happens() {
+    async fn a_broken_receiver_is_restored_exactly_once() {
         let folder = tempfile::tempdir().unwrap();
         let mended = folder.path().join("mended");
         let mend = format!("echo mended >>{}", mended.display());

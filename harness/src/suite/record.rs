@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_is_bounded_and_readable() {
+    fn a_recorded_exchange_is_bounded_and_readable() {
         let text = display_text(b"POST / HTTP/1.1\r\nA: b\r\n", &[b'a'; 10_000]);
         assert!(text.starts_with("POST / HTTP/1.1\nA: b\n\naaa") && text.ends_with("… (10000 bytes)"));
     }

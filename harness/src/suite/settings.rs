@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_the_file_is_said() {
+    fn an_invalid_settings_file_gives_the_reason() {
         let error = |text: &str| Known::parse(text, "2026-05-01").unwrap_err().to_string();
         assert!(error("['raw.chunkd']\nwhy = 'x'").contains("no such case"));
         assert!(error("['raw.chunked']\nwhy = ' '").contains("expected a reason"));

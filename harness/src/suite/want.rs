@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_receiver_says_reaches_no_terminal_as_it_is() {
+    fn text_of_a_receiver_is_escaped_for_the_terminal() {
         let said = [b"\x1b]0;owned\x07 ".as_slice(), "\u{fffe}é".as_bytes(), &[b'9'; 5_000]].concat();
         let headers = vec![("Retry-After".to_owned(), said)];
         let answer = Answer { status: 503, headers, body: Vec::new(), keeps_open: false };

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_said_to_be_none() {
+    fn a_malformed_answer_is_reported() {
         assert!(matches!(read(b"SSH-2.0-x\r\n", false), Progress::Malformed(_)));
         assert!(matches!(
             read(b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", false),

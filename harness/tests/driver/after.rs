@@ -11,7 +11,7 @@ const QUIET: &str = "name = \"quiet\"\ndrain = \"10s\"\nlinger = \"500ms\"\n[[tr
                      name = \"one\"\nlimit = { rate = \"1000/s\", burst = 50, in_flight = 10 }\n";
 
 #[test]
-fn what_a_sender_cannot_express_is_in_every_report() {
+fn every_report_names_settings_that_the_sender_cannot_express() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name).display().to_string();
     let (scenario, driver, out) = (file("quiet.toml"), file("driver.toml"), file("out"));
@@ -32,8 +32,8 @@ fn what_a_sender_cannot_express_is_in_every_report() {
 }
 
 #[tokio::test]
-async fn what_an_interrupted_run_began_is_taken_back() {
-    if !python("what_an_interrupted_run_began_is_taken_back") {
+async fn an_interrupted_run_undoes_its_steps() {
+    if !python("an_interrupted_run_undoes_its_steps") {
         return;
     }
     let out = tempfile::tempdir().unwrap();

@@ -144,7 +144,7 @@ fn a_driver_is_tried_over_tls_too() {
 }
 
 #[test]
-fn what_nobody_could_reach_is_refused_before_anything_begins() {
+fn an_unreachable_endpoint_is_refused_before_the_run_begins() {
     let scenario = shipped("scenarios/viral-spike.toml").display().to_string();
     let rows: [(&[&str], &str); 4] = [
         (&["--bind", "0.0.0.0"], "nobody can call 0.0.0.0"),

@@ -136,7 +136,7 @@ async fn an_answer_says_what_the_scenario_gives_it_and_a_drip_comes_byte_by_byte
 }
 
 #[tokio::test]
-async fn who_is_never_answered_goes_and_is_seen_to_go() {
+async fn a_cancelled_stream_without_an_answer_is_recorded_as_cut() {
     let mut set = set(1, &[behaviour(Answer::Blackhole)]).await;
     let client = connect(&set).await;
     let waits = tokio::spawn({
@@ -178,7 +178,7 @@ async fn a_port_that_closes_ends_the_connections_that_are_open() {
 }
 
 #[tokio::test]
-async fn what_begins_and_is_no_whole_request_is_counted_from_its_first_byte() {
+async fn a_partial_request_is_counted_from_its_first_byte() {
     let mut set = set(1, &[]).await;
     let stream = TcpStream::connect(set.endpoints.addresses()[0]).await.unwrap();
     let (client, connection) = h2::client::handshake(stream).await.unwrap();

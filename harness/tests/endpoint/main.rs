@@ -129,7 +129,7 @@ async fn only_the_named_attempts_of_a_delivery_fail() {
 }
 
 #[tokio::test]
-async fn what_is_open_when_the_run_ends_is_recorded_as_that() {
+async fn a_request_open_at_the_end_of_the_run_is_recorded_as_open() {
     let records = stage::abandon(&[behaviour(Answer::Blackhole)]).await;
     assert_eq!(cuts(&records), [(CutKind::RunEnded, true)]);
 }
@@ -166,7 +166,7 @@ async fn requests_that_are_written_at_once_arrive_at_once_however_late_they_are_
 }
 
 #[tokio::test]
-async fn what_comes_behind_a_request_at_which_the_connection_ends_has_come_all_the_same() {
+async fn pipelined_requests_behind_the_last_answered_one_are_recorded() {
     let bytes = format!("{}{}", stage::request().repeat(3), "POST / HTTP/1.1\r\ncontent-le");
     let records = stage::write_at_once(&[behaviour(Answer::Close)], bytes.as_bytes()).await;
     assert_eq!(begun(&records).len(), 4, "{records:?}");

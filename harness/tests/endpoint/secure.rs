@@ -186,7 +186,7 @@ async fn second(place: &Place, connector: &TlsConnector, host: &str, url: &str) 
 }
 
 #[tokio::test]
-async fn who_may_choose_speaks_http_2() {
+async fn a_client_with_a_choice_speaks_http_2() {
     let mut place = Place::open(&["a"], None, &[]).await;
     place.connector = speaking_second(&place);
     assert_eq!(second(&place, &place.connector, "127.0.0.1", "https://127.0.0.1/").await, 204);
@@ -213,7 +213,7 @@ async fn one_certificate_is_for_thousands_of_hosts() {
 }
 
 #[tokio::test]
-async fn when_a_connection_was_opened_and_when_tls_was_agreed_on_it_is_recorded() {
+async fn the_trace_records_the_times_of_connect_and_tls_handshake() {
     let place = Place::open(&["a"], None, &[]).await;
     let before = place.clock.now();
     let mut stream = place.connect("127.0.0.1").await.unwrap();

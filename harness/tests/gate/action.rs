@@ -164,7 +164,7 @@ fn the_first_run_comments_the_second_updates_and_a_regression_fails_with_its_wit
 }
 
 #[test]
-fn what_a_sender_prints_is_neither_a_command_to_the_runner_nor_markup() {
+fn output_of_a_sender_is_neither_a_runner_command_nor_markup() {
     if !there_is("jq", "the gate") {
         return;
     }
@@ -237,7 +237,7 @@ fn a_comment_is_cut_before_it_is_too_long() {
 }
 
 #[test]
-fn what_was_asked_for_in_vain_is_refused() {
+fn a_gate_with_an_invalid_name_or_no_scenario_is_refused() {
     if !there_is("jq", "the gate") {
         return;
     }

@@ -8,7 +8,7 @@ fn init(folder: &std::path::Path) -> std::process::Output {
 }
 
 #[test]
-fn what_init_writes_judges_a_sender_once_three_values_are_filled_in() {
+fn files_of_init_judge_a_sender_once_three_values_are_filled_in() {
     let folder = tempfile::tempdir().unwrap();
     let output = init(folder.path());
     assert!(output.status.success(), "{}", combined_output(&output));

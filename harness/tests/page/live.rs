@@ -36,6 +36,9 @@ fn the_page_of_a_run_follows_it_and_says_when_nothing_comes_any_more() {
     let shown = page.run(&arguments, &["--dump-dom", &format!("http://{address}/")]);
     let dom = String::from_utf8_lossy(&shown.stdout);
     assert!(dom.contains("everything goes well") && !dom.contains("no run has begun yet"), "{dom}");
-    assert!(dom.contains("this page is no longer updated. Its final page: in the folder that --out names"), "{dom}");
+    assert!(
+        dom.contains("this page is no longer updated. Its final page: in the folder that --out names"),
+        "{dom}"
+    );
     answering.join().expect("it answered");
 }

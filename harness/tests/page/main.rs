@@ -185,7 +185,7 @@ fn it_reads_without_its_script() {
 
 /// A passing run keeps its exit code, and removes the chart of an earlier failure.
 #[test]
-fn what_passes_has_no_picture_and_leaves_none_of_before() {
+fn a_passing_run_writes_no_picture_and_removes_an_older_one() {
     let folder = tempfile::tempdir().expect("a folder");
     let picture = folder.path().join("picture.svg");
     for is_older in [true, false] {

@@ -19,7 +19,7 @@ fn holds(scenario: &Scenario, slos: &[&str], seed: u64) -> bool {
 }
 
 #[test]
-fn what_is_advised_carries_it_in_every_seed_that_was_tried() {
+fn the_advised_change_carries_the_load_in_every_tried_seed() {
     let plan = planned(&launch(), &SLOS, 3_000, 3);
     let headroom = plan.headroom.clone().unwrap();
     let trial = headroom.advice.trial.clone().unwrap();
@@ -87,7 +87,7 @@ fn of_two_raises_alike_the_one_that_raises_less_comes_first() {
 }
 
 #[test]
-fn what_costs_the_partner_nothing_comes_first() {
+fn changes_without_cost_for_the_partner_come_first() {
     let text = TWO.replace("rows = 20", "rows = 40").replace("2/s", "20/s");
     let scenario = Scenario::from_text(&text, "two.toml").unwrap();
     let headroom = planned(&scenario, &["shed=0"], 1_000, 1).headroom.unwrap();

@@ -104,7 +104,7 @@ proptest! {
 }
 
 #[test]
-fn where_no_service_is_sure_there_is_no_bound() {
+fn without_a_guaranteed_service_there_is_no_bound() {
     let never = Service { millihertz: 0, latency_ns: 0, pauses: vec![] };
     let gone = Service { millihertz: 5_000, latency_ns: 0, pauses: vec![(SECOND, u64::MAX)] };
     assert_eq!([bounds(&[0], &never), bounds(&[0], &gone)], [None, None]);

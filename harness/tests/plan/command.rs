@@ -124,7 +124,7 @@ fn subscribers_are_taken_from_a_live_senders_database() {
 }
 
 #[test]
-fn what_is_no_objective_is_said_with_what_would_be_one() {
+fn an_invalid_objective_is_refused_with_the_valid_ones() {
     let folder = tempfile::tempdir().unwrap();
     let (code, _, why) = plan(&["--slo", "p90<1s"], folder.path());
     assert_eq!((code, why.contains("none of p50, p95")), (Some(64), true), "{why}");
@@ -138,7 +138,7 @@ fn sender(arguments: &[&str], folder: &Path) {
 }
 
 #[test]
-fn what_a_live_database_says_is_kept_or_named() {
+fn settings_of_a_live_database_are_used_or_named() {
     let folder = tempfile::tempdir().unwrap();
     let add = |name: &str, more: &[&str]| {
         let one = ["add", name, "http://127.0.0.1:9/", "--allow-private-targets"];
@@ -307,7 +307,7 @@ fn the_machine_is_measured_with_the_sender_itself() {
 }
 
 #[test]
-fn what_was_asked_is_told_wherever_the_plan_is_read() {
+fn every_form_of_the_plan_names_the_request() {
     let folder = tempfile::tempdir().unwrap();
     let asked =
         ["--with", "kill@peak", "--with", "partner-b down 30s@20s", "--times", "2", "--set", "drain=4min"];

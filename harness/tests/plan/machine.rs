@@ -87,7 +87,7 @@ fn room_for_the_backlog_is_a_limit() {
 }
 
 #[test]
-fn what_was_measured_as_a_lower_bound_is_told_as_one() {
+fn a_measured_lower_bound_is_reported_as_one() {
     let machine = Machine { at_least: true, source: "measured here".to_owned(), ..carrying(45) };
     let plan = planned("", WIDE, machine);
     let told = answer(&plan);

@@ -26,7 +26,7 @@ fn an_endpoint_that_takes_nothing_has_no_percentile() {
 }
 
 #[test]
-fn what_was_shed_takes_for_ever() {
+fn a_shed_delivery_never_arrives() {
     let shedding = STEADY.to_owned()
         + "limit = { rate = \"20/s\", burst = 5 }\nqueue = { rows = 10, when_full = \"shed-oldest\" }\n";
     // More than half is delivered, less than 95 %.

@@ -30,7 +30,7 @@ fn answers_that_may_come_too_late_are_not_sure() {
 }
 
 #[test]
-fn what_waits_to_be_made_one_waits_for_its_window() {
+fn a_coalescing_delivery_waits_for_its_window() {
     let coalesced = format!("{FAST}coalesce = [{{ type = \"video.trending\", window = \"10s\" }}]\n");
     let delay = bound(SLOW, &coalesced);
     assert!(delay.is_ok_and(|delay_ns| delay_ns > 10_000_000_000), "{delay:?}");

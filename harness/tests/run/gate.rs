@@ -97,7 +97,7 @@ fn is_harmless(text: &str) {
 }
 
 #[test]
-fn what_a_scenario_says_steers_no_terminal_and_is_no_markdown() {
+fn text_of_a_scenario_is_escaped_for_terminal_and_markdown() {
     let folder = tempfile::tempdir().unwrap();
     let (scenario, markdown) = (folder.path().join("x.toml"), folder.path().join("x.md"));
     let (scenario, markdown) = (scenario.display().to_string(), markdown.display().to_string());
@@ -115,7 +115,7 @@ fn what_a_scenario_says_steers_no_terminal_and_is_no_markdown() {
 }
 
 #[test]
-fn what_a_report_says_steers_no_terminal() {
+fn text_of_a_report_does_not_control_the_terminal() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name).display().to_string();
     let (base, new, other) = (file("base.json"), file("new.json"), file("other.json"));
@@ -187,7 +187,7 @@ fn a_form_that_cannot_be_written_is_told_before_anything_is_played() {
 }
 
 #[test]
-fn what_was_never_asked_of_a_sender_is_the_askers() {
+fn an_error_before_the_first_request_is_a_usage_error() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name).display().to_string();
     let (scenario, driver, out) = (file("x.toml"), file("driver.toml"), file("out"));

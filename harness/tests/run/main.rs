@@ -243,7 +243,7 @@ fn a_sender_that_does_not_start_and_a_scenario_that_is_none_have_their_exit_code
 }
 
 #[test]
-fn what_got_worse_since_the_baseline_exits_with_3() {
+fn a_regression_since_the_baseline_exits_with_3() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("base.json");
     let file = path.to_str().unwrap();

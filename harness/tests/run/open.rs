@@ -29,7 +29,7 @@ fn a_trace_is_found_by_its_file_its_folder_and_its_name_and_its_page_stays() {
 }
 
 #[test]
-fn what_is_no_trace_is_refused_and_its_page_says_why() {
+fn an_invalid_trace_is_refused_and_its_page_gives_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let changed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/traces/after-the-end.jsonl");
     for (named, expected) in

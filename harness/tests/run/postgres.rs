@@ -287,8 +287,8 @@ fn a_run_on_a_given_server_has_a_database_of_its_own_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn who_takes_the_lock_costs_nobody_a_transaction() {
-    let Some(server) = server("who_takes_the_lock_costs_nobody_a_transaction") else { return };
+async fn a_lock_fault_aborts_no_transaction() {
+    let Some(server) = server("a_lock_fault_aborts_no_transaction") else { return };
     let address = server.address("public");
     let (stranger, connection) = tokio_postgres::connect(&address, NoTls).await.unwrap();
     tokio::spawn(connection);
@@ -305,7 +305,7 @@ async fn who_takes_the_lock_costs_nobody_a_transaction() {
 }
 
 #[test]
-fn what_names_no_server_and_a_driver_that_takes_no_database_are_the_users_mistakes() {
+fn an_address_without_a_server_and_a_driver_without_a_database_are_usage_errors() {
     let place = tempfile::tempdir().unwrap();
     let (code, said, ..) = start(SHARED, place.path(), "localhost").end();
     assert!(code == Some(64) && said.contains("HOOKPROOF_POSTGRES"), "{code:?}: {said}");

@@ -38,7 +38,7 @@ fn a_right_sender_that_is_another_than_ours_fails_nothing() {
 }
 
 #[test]
-fn what_comes_once_the_sender_says_that_nothing_waits_is_seen() {
+fn arrivals_after_the_sender_reports_an_empty_queue_are_judged() {
     if std::env::var_os("SENDER_PORT").is_some() {
         return;
     }

@@ -58,7 +58,7 @@ fn reports_are_written_in_every_form() {
 }
 
 #[test]
-fn what_can_hold_no_report_is_refused_and_what_could_not_be_played_is_an_error() {
+fn an_unwritable_report_is_refused_and_an_unplayable_scenario_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let junit = folder.path().join("junit.xml").display().to_string();
     let scenario = reduced().display().to_string();
@@ -112,7 +112,7 @@ events = ["b"]
 "#;
 
 #[test]
-fn what_was_not_judged_has_not_passed() {
+fn an_unjudged_run_has_not_passed() {
     let empty = tempfile::tempdir().unwrap();
     let (_folder, unwanted) = written("unwanted", UNWANTED);
     let (_folder, many) = written(

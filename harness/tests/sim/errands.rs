@@ -36,7 +36,7 @@ const ROTATED: &str = "[[fault]]\nat = \"3s\"\ndo = \"rotate\"\nlasts = \"2s\"\n
 const KILLED_LATER: &str = "[[fault]]\nat = \"4s\"\ndo = \"kill\"\nlasts = \"1s\"\n";
 
 #[test]
-fn what_an_operator_wants_of_a_sender_that_cannot_do_it_is_done_once_it_can() {
+fn an_operator_action_waits_until_the_sender_can_do_it() {
     let cases = [
         ("killed", format!("{KILLED}{LOWERED}"), "limit"),
         ("frozen", format!("{FROZEN}{LOWERED}"), "limit"),
@@ -84,7 +84,7 @@ fn a_process_that_two_faults_stop_goes_on_when_both_are_over() {
 }
 
 #[test]
-fn what_finds_no_process_is_not_done() {
+fn an_action_without_a_process_is_not_done() {
     for action in ["stop", "kill", "restart"] {
         let absent = format!("[[fault]]\nat = \"3s\"\ndo = {action:?}\nlasts = \"20s\"\n");
         let done = action_times("absent", &format!("{KILLED}{absent}"), action);

@@ -18,7 +18,7 @@ fn verdicts(mutant: Option<Mutant>) -> Vec<Verdict> {
 }
 
 #[test]
-fn who_ignores_its_lease_is_caught_by_what_all_workers_together_sent() {
+fn the_sends_of_all_workers_reveal_a_worker_that_ignores_its_lease() {
     let find = |verdicts: &[Verdict]| {
         let found = verdicts.iter().find(|verdict| verdict.id == "rate.across-workers");
         found.map(|verdict| (verdict.status, verdict.sentence.clone())).unwrap()
@@ -54,7 +54,7 @@ fn on_a_server(text: &str) -> String {
 }
 
 #[test]
-fn who_cannot_reach_its_store_claims_nothing_until_it_can() {
+fn a_worker_without_its_store_claims_nothing_until_it_reconnects() {
     let trace = traced(&scenario("waiting", &on_a_server(WAITING)), None);
     let during = |from: u64, until: u64| {
         trace.arrivals.iter().filter(|one| (from * SECOND..until * SECOND).contains(&one.t)).count()
@@ -65,7 +65,7 @@ fn who_cannot_reach_its_store_claims_nothing_until_it_can() {
 }
 
 #[test]
-fn who_is_started_without_its_store_comes_up_once_it_reaches_it() {
+fn a_worker_started_without_its_store_starts_once_it_connects() {
     let killed = "[[fault]]\nat = \"4s\"\ndo = \"kill\"\nlasts = \"100ms\"\n";
     let trace = traced(&scenario("killed", &on_a_server(&format!("{WAITING}{killed}"))), None);
     let ready: Vec<u64> =

@@ -93,7 +93,7 @@ lasts  = "10s"
 }
 
 #[test]
-fn what_is_not_heeded_is_named_and_what_cannot_be_is_the_users_mistake() {
+fn unmodelled_settings_are_named_and_invalid_ones_are_errors() {
     let with = |sender: &str| scenario("setup", &format!("[sender]\n{sender}\n{STEADY}"));
     assert!(unmodelled(&with(r#"arguments = ["--lease", "3s"]"#)).is_empty());
     let named =
@@ -160,7 +160,7 @@ fn a_store_that_has_not_written_for_a_second_takes_no_events() {
 }
 
 #[test]
-fn what_makes_a_way_longer_adds_up_and_is_gone_once_over() {
+fn network_delays_add_up_and_end_with_their_faults() {
     let delayed = |faults: &[(u64, u64)]| {
         let fault = |(by, lasts): &(u64, u64)| {
             format!(

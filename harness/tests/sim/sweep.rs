@@ -87,7 +87,7 @@ fn every_seed_has_troubles_of_its_own() {
 
 /// A truncated spike is the beginning of the spike, not a smaller one.
 #[test]
-fn what_is_cut_off_changes_nothing_before_it() {
+fn a_shortened_run_equals_the_beginning_of_the_whole_one() {
     let spike = "[[traffic]]\nshape = \"spike\"\nrate = \"20/s\"\nto = \"200/s\"\nlasts = \"10s\"\n[[subscriber]]\nname = \"a\"";
     let scenario = scenario("spike", spike);
     let offered = |until: Option<u64>| {

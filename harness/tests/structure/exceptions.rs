@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_listed_is_said_in_full() {
+    fn an_unlisted_exception_is_reported_in_full() {
         check(Some(found("a.rs", "fn f", Some(80))), &[], Some("a.rs:7: fn f: is too long; split it"));
     }
 

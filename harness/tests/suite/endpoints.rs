@@ -87,7 +87,7 @@ fn an_endpoint_that_closes_at_once_fails_the_correct_delivery() {
 }
 
 #[test]
-fn what_keeps_all_other_cases_from_being_judged_is_said_once() {
+fn a_failure_that_prevents_all_other_cases_is_reported_once() {
     check_failing(|_| {}, "cases were not judged: a correct delivery gets closed without an answer");
 }
 

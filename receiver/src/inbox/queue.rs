@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_meanwhile_goes_together() {
+    fn commands_queued_during_a_commit_share_the_next() {
         let queue = Queue::default();
         for _ in 0..3 {
             drop(accept(&queue));
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_comes_wakes_the_writer_and_so_does_the_end() {
+    fn a_command_and_the_end_of_the_queue_wake_the_writer() {
         let queue = Queue::default();
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| std::iter::from_fn(|| queue.next()).count());
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_before_the_end_is_carried_out() {
+    fn commands_queued_before_the_end_are_executed() {
         let queue = Queue::default();
         drop(accept(&queue));
         queue.close();

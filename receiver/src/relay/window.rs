@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_forwarded_is_known_for_the_window() {
+    fn a_forwarded_id_is_remembered_for_the_window() {
         let window = Window::new(WINDOW, 10);
         forward(&window, "a", 0);
         check(&window, "a", 29_999, "known");
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_is_forgotten_at_once() {
+    fn a_failed_id_is_forgotten_at_once() {
         let window = Window::new(WINDOW, 10);
         check(&window, "a", 0, "first");
         check(&window, "a", 0, "first");

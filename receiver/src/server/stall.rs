@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn whoever_does_not_read_is_cut_off() {
+    async fn a_client_that_does_not_read_is_cut_off() {
         let (ours, theirs) = duplex(10);
         let mut ours = Stall::new(ours, Duration::from_millis(1));
         ours.write_all(b"0123456789").await.unwrap();
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_reads_is_waited_for_anew_each_time() {
+    async fn each_read_of_a_client_restarts_its_timeout() {
         let (ours, mut theirs) = duplex(1);
         let mut ours = Stall::new(ours, Duration::from_secs(3_600));
         let mut buffer = [0; 10];

@@ -11,7 +11,7 @@ const KILLS: usize = 12;
 const SENDERS: usize = 8;
 
 #[test]
-fn what_was_answered_with_2xx_is_processed_once_whatever_is_killed() {
+fn a_delivery_answered_with_2xx_is_processed_once_despite_kills() {
     let world = World::new();
     let acknowledged = Mutex::new(Vec::new());
     for kill in 0..KILLS {

@@ -91,7 +91,7 @@ fn work_that_fails_or_panics_is_tried_again() {
 }
 
 #[test]
-fn what_came_while_the_clock_was_far_ahead_does_not_wait_for_it() {
+fn deliveries_from_a_clock_far_ahead_do_not_wait_for_it() {
     let shelf = Shelf::new();
     let (work, heard) = Unwilling::new(1, false);
     let year = Duration::from_secs(365 * 86_400);
@@ -143,7 +143,7 @@ impl Work for Recording {
 }
 
 #[test]
-fn what_is_recorded_is_recorded_once_however_often_recording_fails() {
+fn a_result_is_recorded_once_despite_failed_writes() {
     for failures in 1..=4 {
         let shelf = Shelf::new();
         let (told, heard) = channel();
@@ -297,7 +297,7 @@ fn bytes_are_bounded_too() {
 }
 
 #[test]
-fn what_waits_is_counted_again_at_the_next_start() {
+fn the_backlog_is_counted_again_at_the_next_start() {
     let shelf = Shelf::new();
     let (go_on, held) = channel::<()>();
     let inbox = shelf.open(HeldUp(Mutex::new(held)));
@@ -314,7 +314,7 @@ fn what_waits_is_counted_again_at_the_next_start() {
 }
 
 #[test]
-fn what_is_finished_is_forgotten_after_a_while_and_not_before() {
+fn a_finished_delivery_is_forgotten_after_its_retention_and_not_before() {
     let shelf = Shelf::new();
     let keep = shelf.options().keep;
     let inbox = shelf.open(Counting);
@@ -379,7 +379,7 @@ fn a_file_with_two_names_is_one_file() {
 }
 
 #[test]
-fn what_two_work_on_in_spite_of_the_lock_is_done_once() {
+fn a_delivery_of_two_workers_despite_the_lock_is_done_once() {
     let shelf = Shelf::new();
     let (go_on, held) = channel::<()>();
     let first = shelf.open(HeldUp(Mutex::new(held)));

@@ -14,7 +14,7 @@ fn relay(to: std::net::SocketAddr, arguments: &[&str]) -> Receiver {
 }
 
 #[test]
-fn what_is_genuine_goes_through_as_it_came() {
+fn a_genuine_request_is_forwarded_unchanged() {
     let (address, requests) = upstream(vec![GOOD]);
     let relay = relay(address, &[]);
     let mut headers = signed("a", BODY);
@@ -63,7 +63,7 @@ fn copies_at_once_are_forwarded_once() {
 }
 
 #[test]
-fn what_failed_is_passed_back_and_not_remembered() {
+fn a_failed_answer_is_passed_back_and_not_remembered() {
     let (address, requests) = upstream(vec![LATER, BROKEN, MOVED, GOOD]);
     let relay = relay(address, &[]);
     let answer = relay.post("a", BODY);
@@ -94,7 +94,7 @@ fn a_status_counts_though_its_body_never_ends() {
 }
 
 #[test]
-fn what_is_not_genuine_stays_outside() {
+fn a_forged_request_is_not_forwarded() {
     let (address, requests) = upstream(vec![GOOD]);
     let relay = relay(address, &["--path", "/hook"]);
     let mut forged = signed("a", BODY);

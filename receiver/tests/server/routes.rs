@@ -179,7 +179,7 @@ fn ids_are_known_within_their_route() {
 }
 
 #[test]
-fn what_the_other_side_asks_for_is_passed_back_and_its_timeout_is_its_own() {
+fn the_upstreams_retry_after_is_passed_back_and_each_route_has_its_own_timeout() {
     let (first, _requests) = upstream(vec![FULL, UNTIL]);
     let (second, _others) = upstream(vec![""]);
     let slow = format!("{}timeout = \"200ms\"\n", route("b", second, SECRET));

@@ -47,7 +47,7 @@ fn a_refusal_names_the_rule_and_nothing_else() {
 }
 
 #[test]
-fn what_is_not_genuine_is_not_parsed() {
+fn a_forged_request_is_not_parsed() {
     let receiver = World::new().serve(&[]);
     let bodies = [&b"{}"[..], b"{", b"\xff", &[b'['; 100_000]];
     let answers = bodies.map(|body| {

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_id_is_none() {
+    fn an_invalid_id_is_none() {
         for body in [
             "",
             "{}",

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_nobody_reads_is_not_written() {
+    async fn metrics_are_written_only_as_they_are_read() {
         let (mut body, written) = many(1_000_000);
         assert_eq!(written.load(Ordering::Relaxed), 0);
         let line = "a{name=\"of a hundred bytes or so\"} 1\n".len();

@@ -280,7 +280,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_read_at_once_has_one_bound_for_all() {
+    async fn concurrent_bodies_share_one_bound() {
         let room = Room::new(10);
         let first = room.read(Body::from("12345678"), 100).await.unwrap();
         let refused = room.read(Body::from("1234"), 100).await.unwrap_err();
@@ -352,7 +352,7 @@ mod moment_tests {
 
     proptest! {
         #[test]
-        fn what_an_answer_says_is_read_as_the_same_moment(millis in 0..16_725_225_600_000_u64) {
+        fn a_moment_of_an_answer_reads_back_as_the_same(millis in 0..16_725_225_600_000_u64) {
             let at = StoreTime(millis * 1_000_000);
             prop_assert_eq!(parse_time(&Timestamp(at).to_string()), Some(at));
         }

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_written_or_shown_of_a_subscriber_has_these_settings_and_no_others() {
+    fn every_form_of_a_subscriber_has_exactly_these_settings() {
         let schemas = &documented().0["components"]["schemas"];
         for name in ["SubscriberToAdd", "SubscriberToChange", "Subscriber"] {
             let schema = &schemas[name];

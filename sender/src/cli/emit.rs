@@ -359,7 +359,7 @@ mod tests {
     use crate::store::reply::{Bound, FullLane};
 
     #[test]
-    fn whoever_is_not_listed_is_counted() {
+    fn unlisted_subscribers_are_counted() {
         let check = |count: u64, listed: usize, expected: &str| {
             let full = |lane| FullLane { lane: LaneId(lane), bound: Bound::LaneRows };
             let mut refused = RefusedList::new((0..count).map(full).map(runtime::Refused::Full).collect());

@@ -168,7 +168,7 @@ fn the_longest_event_fits_with_its_pseudonyms_and_what_is_shaped_for_one_event_i
 }
 
 #[test]
-fn whoever_gets_little_of_an_event_gets_it_however_much_it_is_for_others() {
+fn a_small_shape_of_an_event_is_delivered_although_others_are_too_large() {
     let short = json!({ "shape": { "allow": ["a"] } });
     let others = |ids: usize, text: usize| {
         let (zeros, text) = (vec!["0"; ids].join(","), "x".repeat(text));
@@ -266,7 +266,7 @@ fn a_damaged_row_is_told_apart_from_one_that_was_never_signed() {
 }
 
 #[test]
-fn what_the_store_hands_out_is_what_was_fanned_out() {
+fn the_store_hands_out_the_bodies_that_were_fanned_out() {
     let folder = tempfile::tempdir().unwrap();
     let database = Database::from(folder.path().join("store"));
     let mut store = database.parts().writer(Durability::default(), 1).unwrap();

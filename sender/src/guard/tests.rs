@@ -378,7 +378,7 @@ fn no_error_repeats_a_password() {
 
 proptest! {
     #[test]
-    fn whatever_carries_an_ipv4_address_shares_its_fate(bits in any::<u32>(), lenient in any::<bool>()) {
+    fn an_ipv6_address_that_embeds_an_ipv4_address_is_judged_as_that(bits in any::<u32>(), lenient in any::<bool>()) {
         let guard = if lenient { Guard::strict().allow_private_targets() } else { Guard::strict() };
         let v4 = Ipv4Addr::from_bits(bits);
         let fate = guard.check(IpAddr::V4(v4)).map_err(|refused| refused.range);

@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_tried_is_no_cluster() {
+    fn untried_dead_letters_form_no_cluster() {
         check(&[group(Overflow, None, 5, 500)], &[(Pattern::QueueFull, 500)]);
         check(&[group(Expired, None, 5, 500)], &[(Pattern::TooOld, 500)]);
     }

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_claimed_or_beyond_the_most_that_is_asked_for_stays() {
+    fn claimed_deliveries_and_those_beyond_the_maximum_stay() {
         check(100, 0, 0, (0, u64::MAX), (100, 0));
         check(100, 0, 0, (10, u64::MAX), (90, 0));
         check(100, 0, 0, (10, 40), (40, 0));

@@ -126,7 +126,7 @@ mod tests {
     use crate::store::Database;
 
     #[test]
-    fn who_retires_leaves_nothing_behind_and_neither_does_who_never_began() {
+    fn an_owner_that_retired_or_never_began_leaves_nothing_behind() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sender.db");
         std::fs::write(&path, "").unwrap();

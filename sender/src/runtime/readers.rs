@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_finds_the_queue_full_is_told_so_and_later_questions_are_answered() {
+    async fn a_query_beyond_a_full_queue_fails_and_later_ones_are_answered() {
         let (_folder, database) = database();
         let readers = Arc::new(Readers::start(&database).unwrap());
         let (begun, begins) = channel();

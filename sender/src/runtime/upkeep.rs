@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_costs_a_few_steps_however_much_it_is_and_goes_when_its_time_has_come() {
+    fn retention_takes_a_few_steps_for_any_amount_and_deletes_on_time() {
         let folder = tempfile::tempdir().unwrap();
         let mut store = with_letters(&folder.path().join("store.db").into());
         // All are checked, none is deleted.

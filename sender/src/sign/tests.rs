@@ -171,7 +171,7 @@ fn while_a_key_retires_both_sign_where_there_is_room_for_both() {
 }
 
 #[test]
-fn where_there_is_room_for_one_signature_the_old_key_makes_it_until_it_retires() {
+fn a_header_with_one_signature_uses_the_old_key_until_it_retires() {
     let value = |profile, at, place: usize| signed(profile, &rotated(), at)[place].1.clone();
     assert_eq!(value(Profile::VvvTimestamped, NOW, 1), format!("sha256={STAMPED_A}"));
     assert_eq!(value(Profile::VvvFrozen, NOW, 0), BARE_A);
@@ -240,7 +240,7 @@ fn each_profile_writes_the_headers_that_it_declares_and_keeps_its_promises_about
 }
 
 #[test]
-fn what_is_identical_per_key_changes_with_the_key_and_what_is_identical_does_not() {
+fn headers_change_across_retries_and_keys_as_the_profile_says() {
     let words = Words::new();
     for profile in Profile::ALL {
         let by_a = signer(profile, &Keys::new(secret(SECRET_A)));
@@ -314,7 +314,7 @@ fn a_new_secret_has_the_standard_form() {
 }
 
 #[test]
-fn what_is_no_secret_is_refused_for_its_own_reason() {
+fn an_invalid_secret_is_refused_with_its_reason() {
     let long = "x".repeat(257);
     let rows = [
         ("", SecretError::TextLength { bytes: 0 }),

@@ -71,7 +71,7 @@ fn the_engines_own_defaults_are_the_same() {
 }
 
 #[test]
-fn what_is_written_is_what_holds() {
+fn written_settings_take_effect() {
     let agreement = agree(&json!({
         "limit": { "rate": "50/s", "burst": 20, "windows": ["60 per 1s"], "in_flight": 7, "quarantine": "1s" },
         "queue": { "rows": 10_000, "bytes": "64MiB", "when_full": "refuse" },
@@ -247,7 +247,7 @@ fn an_unknown_field_is_named_with_the_one_that_was_meant() {
 }
 
 #[test]
-fn what_is_no_object_is_no_settings() {
+fn a_value_other_than_an_object_is_no_settings() {
     for value in [json!(7), json!("x"), json!([]), json!([{}]), json!(true)] {
         assert_eq!(agree(&value).unwrap_err().code(), "unreadable", "{value}");
     }
@@ -433,7 +433,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_stored_and_what_is_shown_read_back_as_the_same(settings in settings()) {
+    fn stored_and_displayed_settings_read_back_equal(settings in settings()) {
         let stored = SettingsText::from_json(&settings.to_json()).unwrap();
         prop_assert_eq!(&stored, &settings);
         let shown = SettingsText::from_json(&settings.shown().to_json()).unwrap();

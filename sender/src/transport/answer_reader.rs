@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_an_answer_is_seen() {
+    fn bytes_after_an_answer_are_noticed() {
         for (answer, has_surplus) in [
             ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok", false),
             ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok!", true),
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_told_from_half_of_one() {
+    fn a_malformed_answer_differs_from_a_partial_one() {
         let chunk = |text: &str| format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{text}");
         let rows = [
             ("HTTP/1.1 099 No\r\n\r\n".to_owned(), "not_http"),

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_becomes_idle_while_somebody_waits_is_found() {
+    async fn a_connection_that_becomes_idle_during_a_wait_is_found() {
         let sockets = Sockets::new(1);
         let idle = std::sync::Mutex::new(sockets.enter());
         let close_idle = |_| usize::from(idle.lock().unwrap().take().is_some());

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_clock_left_ahead_is_brought_back_by_all_who_count_right() {
+    fn processes_with_a_right_clock_correct_a_store_that_a_fast_one_left_ahead() {
         let file = file(ahead(Nanos::HOUR), Some((WALL, moment("a", 100))));
         for alone in [true, false] {
             let start = file.start(beginning(WALL, Some(&moment("a", 100)), alone));

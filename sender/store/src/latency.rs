@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_stays_small() {
+    fn a_stored_histogram_stays_small() {
         let lengths: Vec<u64> = (0..100_000).map(|number| 20_000 + number % 10_000).collect();
         assert!(of(&lengths).to_bytes().len() < 100);
         let every: Vec<u64> = (0..=step(LONGEST_US)).map(longest_us).collect();
@@ -440,7 +440,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_written_is_read(lengths in prop::collection::vec(any::<u64>().prop_map(|it| it / 1_000), 0..100)) {
+        fn a_written_histogram_reads_back(lengths in prop::collection::vec(any::<u64>().prop_map(|it| it / 1_000), 0..100)) {
             let histogram = of(&lengths);
             prop_assert_eq!(Histogram::from_bytes(&histogram.to_bytes()), Some(histogram));
         }

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_listing_gave_out_is_refused() {
+    fn a_cursor_from_no_listing_is_refused() {
         for text in [
             "",
             "d",

@@ -84,7 +84,7 @@ async fn more_dead_letters_than_one_step_takes_are_forgotten_by_their_ids() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn which_dead_letters_are_meant_must_be_clear() {
+async fn the_selection_of_dead_letters_must_be_unambiguous() {
     let world = World::new().await;
     let rows = [
         (json!({}), 422, "unclear", None),

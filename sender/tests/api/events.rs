@@ -72,7 +72,7 @@ async fn each_line_of_many_is_answered_by_a_line_in_order_and_spoils_no_other() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_an_event_is_refused_with_the_field() {
+async fn an_invalid_event_is_refused_with_its_field() {
     let limits = event::Limits {
         event_bytes_max: 1_000,
         batch_bytes_max: 3_000,
@@ -246,7 +246,7 @@ async fn the_answer_to_a_batch_does_not_grow_as_its_events_times_the_full_subscr
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_full_subscriber_sheds_is_counted() {
+async fn the_deliveries_that_a_full_subscriber_sheds_are_counted() {
     let world = World::with(None, |options| options.delivers = false).await;
     world.subscribe("small", NOWHERE, json!({ "queue": { "rows": 1, "when_full": "shed-oldest" } })).await;
     world.post("/v1/events", json!({ "type": "x", "data": 1 })).await.expect(202);

@@ -32,7 +32,7 @@ async fn a_change_of_limits_is_told_with_what_follows_and_not_made() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_measured_bounds_the_backlog_too() {
+async fn measured_latencies_bound_the_backlog_too() {
     let world = World::new().await;
     let endpoint = Endpoint::answering(204).await;
     world.subscribe("acme", &endpoint.url, json!({})).await;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::world::World;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_is_wrong_with_a_request_is_said_in_one_form() {
+async fn every_error_of_a_request_has_one_form() {
     let world = World::new().await;
     let rows = [
         ("GET", "/nothing", 404, "unknown_path", None),

@@ -38,7 +38,7 @@ async fn a_plan_tells_how_many_would_be_given_up_and_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_given_up_is_a_dead_letter_and_can_be_sent_after_all() {
+async fn a_shed_delivery_is_a_dead_letter_and_can_be_redriven() {
     let (world, mut endpoint) = with_waiting(3).await;
     let shed = world.post(PATH, json!({ "max": 2, "plan": false })).await.expect(200);
     assert_eq!(shed, json!({ "shed": 2, "more": false }));
@@ -71,7 +71,7 @@ async fn it_is_done_in_small_commits_and_for_exactly_as_many_as_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn how_many_are_meant_must_be_clear() {
+async fn the_number_to_shed_must_be_given() {
     let (world, _endpoint) = with_waiting(1).await;
     let rows = [
         (json!({}), "unclear", None),

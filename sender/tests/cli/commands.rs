@@ -55,7 +55,7 @@ fn the_reference_of_settings_is_printed_as_text_markdown_and_schema() {
 }
 
 #[test]
-fn what_a_subscriber_sees_is_shown_set_or_not() {
+fn the_settings_of_a_subscriber_are_shown_with_defaults() {
     let (world, _) = World::with_shop(NOWHERE, &[]);
     let rows = || {
         let text = world.ok(&["subscriber", "show", "shop"]);
@@ -131,7 +131,7 @@ fn events_are_emitted_from_an_argument_a_file_and_stdin_and_counted_by_status() 
 }
 
 #[test]
-fn what_waits_is_given_up_only_where_that_is_confirmed() {
+fn waiting_deliveries_are_given_up_only_after_a_confirmation() {
     let (world, _) = World::with_shop(NOWHERE, &[]);
     (0..3).for_each(|number| drop(world.ok(&["emit", "--type", "a", "--data", &number.to_string()])));
     let told = world.ok(&["subscriber", "shed", "shop", "--max", "2"]);

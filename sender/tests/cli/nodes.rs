@@ -21,7 +21,7 @@ fn in_flight(world: &World, more: &[&str]) -> String {
 }
 
 #[test]
-fn what_is_in_flight_is_asked_of_the_processes_that_know() {
+fn the_processes_report_their_requests_in_flight() {
     let endpoint = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", endpoint.local_addr().unwrap());
     let (world, _) = World::with_shop(&url, &["timeout=5min", "limit.burst=10", "limit.in_flight=3"]);
@@ -64,7 +64,7 @@ fn a_process_that_asks_for_a_token_is_shown_it() {
 
 /// A lease outlasts its process, and any program may listen at its address.
 #[test]
-fn whoever_listens_where_a_process_has_ended_is_shown_no_token() {
+fn a_stranger_on_the_port_of_an_ended_process_gets_no_token() {
     let (world, _) = World::with_shop("http://127.0.0.1:9/", &[]);
     let serving = world.serve();
     requests_once(&world, &[], |requests| requests["nodes_asked"] == 1);
@@ -123,8 +123,8 @@ fn processes_that_deliver_are_shown_drained_and_resumed() {
 
 /// As after a failover to a server with a slow clock. Leases follow the server's clock, not the store's time.
 #[test]
-fn who_lives_on_a_server_is_told_by_its_clock_where_that_was_set_back() {
-    let test = "who_lives_on_a_server_is_told_by_its_clock_where_that_was_set_back";
+fn liveness_on_a_server_follows_its_clock_after_it_was_set_back() {
+    let test = "liveness_on_a_server_follows_its_clock";
     let Some(world) = World::with_shop_on_postgres(test, "http://127.0.0.1:9/") else { return };
     let serving = world.serve_with(&["--node", "web-1"]);
     world.ok(&["emit", "--type", "order.paid", "--data", "1"]);

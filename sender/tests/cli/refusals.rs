@@ -59,7 +59,7 @@ fn bad_command_lines_end_with_64_and_one_line() {
 }
 
 #[test]
-fn what_can_not_be_done_ends_with_1() {
+fn an_impossible_operation_exits_with_1() {
     let (world, _) = World::with_shop("http://127.0.0.1:9/", &[]);
     let rows: &[(&[&str], &str)] = &[
         (&["subscriber", "show", "nobody"], "\"nobody\""),
@@ -117,7 +117,7 @@ fn an_empty_file_is_made_a_store_by_no_vacuum() {
 }
 
 #[test]
-fn whoever_could_not_see_a_secret_is_told_that_it_is_there_and_how_to_get_another() {
+fn a_hidden_secret_is_reported_with_the_way_to_get_another() {
     let world = World::new();
     let add = ["subscriber", "add", "shop", "https://shop.example/hook", "--events", "*"];
     for (arguments, says) in

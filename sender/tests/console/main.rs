@@ -75,8 +75,11 @@ fn a_limit_that_cannot_be_is_told_and_cannot_be_set() {
 }
 
 #[test]
-fn who_was_not_the_first_to_change_a_limit_looks_again() {
-    let Some((_database, serving, mut browser)) = console("who_was_not_the_first", 0) else { return };
+fn the_second_to_change_a_limit_must_reload() {
+    let Some((_database, serving, mut browser)) = console("the_second_to_change_a_limit_must_reload", 0)
+    else {
+        return;
+    };
     browser.click("[aria-label='Limits shop']");
     browser.until("document.querySelector('#limits').innerText.includes('Nothing would change')");
     browser.type_in("limits", "rate", "7/s");
@@ -94,8 +97,12 @@ fn who_was_not_the_first_to_change_a_limit_looks_again() {
 }
 
 #[test]
-fn what_waits_is_given_up_after_a_look_at_how_much_that_is() {
-    let Some((_database, serving, mut browser)) = console("what_waits_is_given_up", 700) else { return };
+fn waiting_deliveries_are_given_up_after_a_preview_of_their_number() {
+    let Some((_database, serving, mut browser)) =
+        console("waiting_deliveries_are_given_up_after_a_preview", 700)
+    else {
+        return;
+    };
     let places = || {
         let deliveries = serving.get("/v1/status").json()["deliveries"].take();
         (deliveries["waiting"].as_u64(), deliveries["dead_kept"].as_u64())

@@ -35,11 +35,11 @@ impl Going {
 
 #[test]
 #[ignore = "measures; HOOKPROOF_REPEATS says how often"]
-fn how_long_lanes_stand_still_when_their_node_dies_or_leaves() {
+fn the_gap_of_lanes_whose_node_dies_or_leaves_is_measured() {
     let repeats: usize = std::env::var("HOOKPROOF_REPEATS")
         .map_or(20, |repeats| repeats.parse().expect("HOOKPROOF_REPEATS is a number"));
     let sink = Arc::new(Sink::willing());
-    let test = "how_long_lanes_stand_still";
+    let test = "the_gap_of_lanes_whose_node_dies_or_leaves";
     let settings = settings(RATE_PER_SECOND, BURST);
     let Some(database) = Database::on_server_with_subscribers(test, &sink.url(), LANES, &settings) else {
         return;

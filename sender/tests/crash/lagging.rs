@@ -129,8 +129,8 @@ fn after_a_failover_to_a_standby_that_lacked_commits_who_made_them_ends_and_the_
 }
 
 #[test]
-fn what_was_sent_since_such_a_standby_was_cut_off_may_come_on_top_of_a_large_burst() {
-    play("what_was_sent_since_such_a_standby_was_cut_off", SLOW);
+fn requests_sent_since_a_lagging_standby_was_cut_off_may_add_to_a_large_burst() {
+    play("requests_since_a_lagging_standby_was_cut_off", SLOW);
 }
 
 fn play(test: &str, contract: Contract) {

@@ -147,7 +147,7 @@ fn deliveries_that_can_not_be_read_are_asked_for_less_and_less_often() {
 }
 
 #[test]
-fn who_is_to_stop_tries_once_more_and_then_leaves_it_as_after_a_crash() {
+fn a_stopping_process_retries_once_and_then_ends_as_after_a_crash() {
     let mut world = World::with(1);
     world.emit(&[1]);
     world.fault = Some(settles_the_first);

@@ -25,7 +25,7 @@ fn an_attempt_may_go_out_until_its_deadline_and_the_end_of_the_lease_as_renewed(
 }
 
 #[test]
-fn what_was_decided_before_a_change_is_withdrawn() {
+fn sends_decided_before_a_change_are_withdrawn() {
     let mut world = World::with(2);
     world.emit(&[1, 2]);
     assert_eq!(world.told.withdrawn, []);
@@ -57,7 +57,7 @@ fn a_lane_that_another_process_took_is_withdrawn_and_sends_nothing() {
 }
 
 #[test]
-fn what_came_while_a_lane_was_being_taken_is_not_forgotten() {
+fn deliveries_recorded_during_a_takeover_are_not_forgotten() {
     let mut world = World::with(1);
     world.handle(Event::Tick);
     world.answers.are_late = true;
@@ -94,7 +94,7 @@ fn an_endpoint_that_is_resumed_before_anybody_saw_that_it_was_gone_gets_what_is_
 }
 
 #[test]
-fn what_waits_for_a_resumed_endpoint_that_nobody_owns_is_sent_at_once() {
+fn the_backlog_of_a_resumed_lane_without_an_owner_is_sent_at_once() {
     let mut world = World::with(1);
     let change = |state| Command::Change(Change { state: Some(state), ..Change::of(LaneId(1)) });
     world.operate(change(LaneState::Paused));
@@ -105,7 +105,7 @@ fn what_waits_for_a_resumed_endpoint_that_nobody_owns_is_sent_at_once() {
 }
 
 #[test]
-fn who_stops_withdraws_what_is_not_sent_and_gives_everything_back() {
+fn a_stopping_process_withdraws_unsent_attempts_and_releases_all_rows() {
     let mut world = World::with(2);
     world.emit(&[1, 2]);
     world.handle(Event::Stop);

@@ -106,7 +106,7 @@ fn minutes_ahead(database: &Database) -> u64 {
 }
 
 #[test]
-fn what_is_emitted_after_a_process_with_a_fast_clock_does_not_wait_for_that_clock() {
+fn events_after_a_process_with_a_fast_clock_do_not_wait_for_that_clock() {
     let sink = Endpoint::taking();
     let database = Database::with_sink(&sink.url, &WIDE);
     let serving = database.serve();
@@ -126,7 +126,7 @@ fn what_is_emitted_after_a_process_with_a_fast_clock_does_not_wait_for_that_cloc
 }
 
 #[test]
-fn what_waited_while_a_clock_was_a_day_ahead_is_not_given_up() {
+fn deliveries_that_waited_while_a_clock_was_a_day_ahead_are_not_given_up() {
     const WAITING: usize = 3_000;
     let database = Database::with_sink("http://127.0.0.1:9/", &["limit.rate=1/s"]);
     let lines: String =
@@ -146,7 +146,7 @@ fn what_waited_while_a_clock_was_a_day_ahead_is_not_given_up() {
 }
 
 #[test]
-fn what_was_written_by_a_clock_that_was_ahead_is_delivered_by_the_right_one() {
+fn events_written_by_a_fast_clock_are_delivered_by_the_right_one() {
     let sink = Endpoint::taking();
     let database = Database::with_sink(&sink.url, &WIDE);
     let serving = database.serve();

@@ -183,7 +183,7 @@ fn limit(serving: &Serving, bytes: &str) {
 }
 
 #[test]
-fn where_nothing_can_be_written_events_are_refused_at_once_and_with_room_everything_goes_on() {
+fn a_full_disk_refuses_events_at_once_and_room_resumes_everything() {
     let sink = Endpoint::taking();
     let database = Database::with_sink(&sink.url, &WIDE);
     let mut serving = database.serve();

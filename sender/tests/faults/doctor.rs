@@ -57,7 +57,7 @@ fn a_clock_that_is_months_ahead_is_brought_back_on_an_operators_word() {
 }
 
 #[test]
-fn what_is_lost_or_damaged_is_named() {
+fn lost_and_damaged_rows_are_named() {
     let database = Database::with_sink("http://127.0.0.1:9/", &[]);
     database.json(&["emit", "--type", "x", "--data", "1", "--json"]);
     database

@@ -102,7 +102,7 @@ fn holds(path: &Path, rows: usize) -> bool {
 }
 
 #[test]
-fn what_is_wrong_in_a_program_is_seen_in_its_images() {
+fn the_disk_images_reveal_a_faulty_program() {
     for defect in [Defect::None, Defect::SyncsNothing, Defect::GoesOnAfterAFailure] {
         let (spoilt, images) = spoilt(defect);
         eprintln!("{defect:?}: {spoilt} of {images} images");

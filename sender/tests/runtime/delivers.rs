@@ -64,7 +64,7 @@ async fn a_thousand_events_to_three_subscribers_arrive_once_each() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_when_a_sender_stops_is_delivered_by_the_next() {
+async fn the_backlog_of_a_stopped_sender_is_delivered_by_the_next() {
     let folder = tempfile::tempdir().unwrap();
     let sink = Sink::start(|_| status(204)).await;
     let first = sender(folder.path()).await;

@@ -73,8 +73,8 @@ fn open(past: &Past) -> PostgresStore {
 }
 
 #[test]
-fn who_has_committed_what_is_gone_is_told_and_nobody_else() {
-    let Some(past) = Past::new("who_has_committed_what_is_gone_is_told") else { return };
+fn only_the_processes_whose_commits_are_lost_are_told() {
+    let Some(past) = Past::new("only_processes_with_lost_commits_are_told") else { return };
     let mut world = World::over(Schema::at_address(past.address()));
     let (lane, _) = world.own_lane(WIDE);
     let before = world.event(&[lane]);
@@ -102,8 +102,8 @@ fn who_has_committed_what_is_gone_is_told_and_nobody_else() {
 }
 
 #[test]
-fn who_was_there_only_after_what_is_left_is_told_as_well() {
-    let Some(past) = Past::new("who_was_there_only_after_what_is_left") else { return };
+fn a_process_that_began_after_the_restored_state_is_told_too() {
+    let Some(past) = Past::new("a_process_began_after_the_restored_state") else { return };
     let mut world = World::over(Schema::at_address(past.address()));
     let (lane, _) = world.own_lane(WIDE);
     let (during, after) = (world.event(&[lane]), world.event(&[lane]));
@@ -150,8 +150,8 @@ fn a_process_that_begins_while_the_server_takes_no_writes_waits_for_it() {
 }
 
 #[test]
-fn whoever_is_told_first_sees_to_it_that_nobody_takes_lanes_for_a_lease() {
-    let Some(past) = Past::new("whoever_is_told_first") else { return };
+fn the_first_process_to_detect_a_restore_blocks_takeovers_for_a_lease() {
+    let Some(past) = Past::new("the_first_process_to_detect_a_restore") else { return };
     let mut world = World::over(Schema::at_address(past.address()));
     world.new_lane(WIDE);
     let mut store = open(&past);

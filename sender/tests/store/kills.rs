@@ -40,7 +40,7 @@ fn works_until_it_is_killed() {
 }
 
 #[test]
-fn what_was_acknowledged_before_a_kill_is_there_after_it() {
+fn an_event_acknowledged_before_a_kill_survives_it() {
     let backend = File::new(Default::default());
     World::over(backend.again()).new_lane(WIDE);
     for kill in 0..12_usize {

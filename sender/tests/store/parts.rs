@@ -331,7 +331,7 @@ fn cases() -> u32 {
 }
 
 #[test]
-fn who_is_told_to_have_an_event_has_it_once_and_a_repeat_completes_it() {
+fn reported_recipients_have_an_event_once_and_a_repeat_completes_it() {
     find(Flaw::None, cases()).unwrap_or_else(|error| panic!("{error}"));
 }
 

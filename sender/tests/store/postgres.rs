@@ -271,9 +271,9 @@ const SPARED: Nanos = Nanos::from_secs(3);
 
 /// No node can renew. The first to reconnect takes the lanes of dead nodes alone.
 #[test]
-fn who_could_not_renew_while_the_server_was_away_is_not_robbed_at_once() {
+fn an_outage_of_the_server_lets_no_peer_seize_lanes_at_once() {
     for is_dead in [false, true] {
-        let Some(address) = new_schema("who_could_not_renew_while_the_server_was_away") else { return };
+        let Some(address) = new_schema("an_outage_lets_no_peer_seize_lanes") else { return };
         let mut world = World::over(Schema { address: address.clone(), limits: Limits::default() });
         let (lane, _) = world.own_lane(WIDE);
         let Some((between, far)) = by_way_of_a_cut(&address) else { return };
@@ -301,8 +301,8 @@ fn who_could_not_renew_while_the_server_was_away_is_not_robbed_at_once() {
 
 /// It cannot tell either which nodes live.
 #[test]
-fn who_could_not_renew_while_the_server_was_away_is_not_robbed_by_who_begins_then() {
-    let Some(address) = new_schema("who_could_not_renew_is_not_robbed_by_who_begins_then") else { return };
+fn an_outage_of_the_server_lets_no_new_process_seize_lanes() {
+    let Some(address) = new_schema("an_outage_lets_no_new_process_seize_lanes") else { return };
     let mut world = World::over(Schema { address: address.clone(), limits: Limits::default() });
     let (lane, _) = world.own_lane(WIDE);
     world.pass(LEASE);
@@ -498,8 +498,8 @@ fn tables_of_another_version_are_refused() {
 }
 
 #[test]
-fn what_a_server_refuses_is_told_by_what_it_is_and_names_no_file() {
-    let Some(address) = new_schema("what_a_server_refuses_is_told_by_what_it_is") else { return };
+fn a_refusal_of_the_server_is_described_without_a_file_name() {
+    let Some(address) = new_schema("a_refusal_of_the_server_is_described") else { return };
     assert!(address.contains("//hookproof@"), "the user of the server that all tests share");
     let mut world = World::over(Schema { address: address.clone(), limits: Limits::default() });
     let lane = world.new_lane(WIDE);
@@ -753,8 +753,8 @@ fn a_writer_whose_row_was_deleted_goes_on() {
 }
 
 #[test]
-fn what_is_released_while_somebody_claims_is_handed_out_again() {
-    let Some(address) = new_schema("what_is_released_while_somebody_claims") else { return };
+fn a_delivery_released_during_a_claim_is_claimed_again() {
+    let Some(address) = new_schema("a_delivery_released_during_a_claim") else { return };
     let mut world = World::over(Schema { address: address.clone(), limits: Limits::default() });
     let (lane, term) = world.own_lane(WIDE);
     let first = world.emit_one(lane);
@@ -781,14 +781,14 @@ fn what_is_released_while_somebody_claims_is_handed_out_again() {
 
 /// A claim in between skips the moved deliveries at their new place.
 #[test]
-fn what_waits_again_is_handed_out_though_somebody_claimed_before_its_commit_was_through() {
+fn a_rescheduled_delivery_is_claimed_despite_an_earlier_concurrent_claim() {
     let fates: [fn(StoreTime) -> Fate; 3] = [
         |_| Fate::Released,
         |now| Fate::Retry { due: now },
         |now| Fate::Retry { due: later(now, Nanos::SECOND) },
     ];
     for fate in fates {
-        let Some(address) = new_schema("what_waits_again_is_handed_out") else { return };
+        let Some(address) = new_schema("a_rescheduled_delivery_is_claimed") else { return };
         let Some((between, far)) = by_way_of_a_cut(&address) else { return };
         let mut world = World::over(far);
         let (lane, term) = world.own_lane(WIDE);
@@ -899,11 +899,11 @@ fn claims_are_left_to_the_commits_while_no_connection_is_to_be_had() {
 
 /// The database may answer a claim from before a commit that has ended since.
 #[test]
-fn what_is_settled_while_somebody_claims_is_not_handed_out_again() {
+fn a_delivery_settled_during_a_claim_is_not_claimed_again() {
     let fates: [fn(StoreTime) -> Fate; 3] =
         [|_| Fate::Delivered, |now| Fate::Retry { due: later(now, Nanos::HOUR) }, |_| Fate::Released];
     for fate in fates {
-        let Some(mut claiming) = Claiming::begin("what_is_settled_while_somebody_claims") else { return };
+        let Some(mut claiming) = Claiming::begin("a_delivery_settled_during_a_claim") else { return };
         let (lane, term) = (claiming.lane, claiming.term);
         claiming.world.pass(Nanos::SECOND);
         let handed_out = [claiming.world.emit_one(lane), claiming.world.emit_one(lane)];
@@ -1028,9 +1028,9 @@ impl Watched {
 
 /// All other nodes wait for the lock of leases meanwhile.
 #[test]
-fn whoever_seizes_a_lane_with_window_caps_reads_only_what_ended_since_its_record() {
+fn a_takeover_of_a_lane_with_window_caps_reads_only_attempts_since_its_record() {
     const OLD: u64 = 500;
-    let Some(watched) = Watched::new("whoever_seizes_a_lane_with_window_caps", 0) else { return };
+    let Some(watched) = Watched::new("a_takeover_of_a_lane_with_window_caps", 0) else { return };
     let mut world = watched.world();
     let lane = world.new_lane(WIDE);
     watched.execute("UPDATE lanes SET capped = true");
@@ -1096,8 +1096,8 @@ fn an_event_for_a_subscriber_that_is_being_changed_waits_and_is_matched_anew() {
 
 /// The server keeps every old row version meanwhile.
 #[test]
-fn what_commits_have_changed_beside_a_strangers_transaction_is_passed_over_by_none_after() {
-    let Some(watched) = Watched::new("what_commits_have_changed_beside_a_strangers_transaction", 0) else {
+fn dead_rows_beside_a_foreign_transaction_slow_no_later_commit() {
+    let Some(watched) = Watched::new("dead_rows_beside_a_foreign_transaction", 0) else {
         return;
     };
     let mut world = World::over(Schema::at_address(watched.schema.address.clone()));

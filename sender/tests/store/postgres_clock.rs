@@ -109,8 +109,8 @@ fn a_time_that_may_be_right_is_kept_and_nothing_is_given_up_or_deleted_for_it() 
 
 /// Live nodes may still follow another time, and their leases with it, so only a process alone discards that time.
 #[test]
-fn whoever_begins_counts_by_the_right_clock_and_the_first_that_is_alone_hands_no_other_on() {
-    let Some(mut clocked) = Clocked::new("whoever_begins_counts_by_the_right_clock") else { return };
+fn a_new_process_uses_the_right_clock_and_the_first_alone_passes_on_no_other() {
+    let Some(mut clocked) = Clocked::new("a_new_process_uses_the_right_clock") else { return };
     let lane = clocked.world.new_lane(WIDE);
     clocked.world.emit_one(lane);
     let renew = Renew { owner: ME, lease: Nanos::MINUTE, announce: None };
@@ -156,8 +156,8 @@ impl TwoTimes {
 
 /// Otherwise the node with the other time would exceed a window cap.
 #[test]
-fn what_ended_by_an_earlier_time_is_told_to_whoever_counts_by_a_later_one() {
-    let Some(mut two) = TwoTimes::new("what_ended_by_an_earlier_time") else { return };
+fn attempts_of_an_earlier_clock_are_converted_for_a_later_one() {
+    let Some(mut two) = TwoTimes::new("attempts_of_an_earlier_clock_are_converted") else { return };
     let lane = two.clocked.world.new_lane(WIDE);
     execute(&two.clocked.address, "UPDATE lanes SET capped = true");
     let owned = |reply: Reply| match reply {

@@ -255,8 +255,8 @@ fn a_sweep_is_few_journeys_and_waits_for_no_lease() {
 }
 
 #[test]
-fn what_many_removed_subscribers_were_owed_is_given_up_in_few_journeys() {
-    let Some(mut counted) = Counted::new("what_many_removed_subscribers_were_owed", keeps_letters(1)) else {
+fn the_backlogs_of_many_removed_subscribers_are_given_up_in_few_round_trips() {
+    let Some(mut counted) = Counted::new("the_backlogs_of_many_removed_subscribers", keeps_letters(1)) else {
         return;
     };
     let lanes: Vec<LaneId> = (0..2 * MANY).map(|_| counted.world.new_lane(WIDE)).collect();

@@ -56,7 +56,7 @@ impl Calm {
 }
 
 #[test]
-fn what_was_just_recorded_is_handed_out_once_as_the_file_has_it() {
+fn a_fresh_delivery_is_claimed_once_and_equals_its_stored_row() {
     let mut calm = Calm::new();
     let delivery = calm.world.emit_one(calm.lane);
     let rows = calm.recall().unwrap();
@@ -67,7 +67,7 @@ fn what_was_just_recorded_is_handed_out_once_as_the_file_has_it() {
 }
 
 #[test]
-fn what_is_told_to_be_delivered_before_it_is_handed_out_is_not_handed_out() {
+fn a_delivery_settled_before_its_claim_is_not_claimed() {
     let mut calm = Calm::new();
     let (delivered, waiting) = (calm.world.emit_one(calm.lane), calm.world.emit_one(calm.lane));
     calm.settle(delivered, Fate::Delivered);
@@ -77,7 +77,7 @@ fn what_is_told_to_be_delivered_before_it_is_handed_out_is_not_handed_out() {
 
 /// Another process may settle the delivery meanwhile.
 #[test]
-fn what_was_told_under_another_ownership_meanwhile_counts_once() {
+fn a_settlement_under_another_ownership_meanwhile_counts_once() {
     for is_recalled in [false, true] {
         let mut calm = Calm::new();
         let delivery = calm.world.emit_one(calm.lane);
@@ -93,7 +93,7 @@ fn what_was_told_under_another_ownership_meanwhile_counts_once() {
 }
 
 #[test]
-fn what_another_process_gives_up_is_not_handed_out_after_our_next_commit() {
+fn a_delivery_that_another_process_gives_up_is_not_claimed_after_our_next_commit() {
     let mut calm = Calm::new();
     calm.world.emit_one(calm.lane);
     let shed = Command::Shed(Shed { lane: calm.lane, max: 1 });
@@ -208,7 +208,7 @@ fn threads_hand_out_nothing_twice() {
 }
 
 #[test]
-fn what_an_older_ownership_tells_during_a_claim_counts_once() {
+fn a_settlement_of_an_older_owner_during_a_claim_counts_once() {
     let Calm { mut world, lane, term, mut claimer, .. } = Calm::new();
     for round in 0..200 {
         let delivery = world.emit_one(lane);

@@ -140,7 +140,7 @@ mod files {
     }
 
     #[test]
-    fn what_is_no_database_is_refused() {
+    fn a_file_that_is_no_database_is_refused() {
         check(|path| std::fs::write(path, "dear diary, ".repeat(100)).unwrap(), "it is no SQLite database");
     }
 
@@ -298,7 +298,7 @@ mod threads {
     use super::*;
 
     #[test]
-    fn what_is_answered_is_on_disk() {
+    fn an_answered_command_is_on_disk() {
         let mut world = World::<File>::new();
         let lane = world.new_lane(WIDE);
         let now = world.now;
@@ -325,7 +325,7 @@ mod threads {
 
     /// One thread claims a delivery that just became due, while the other replaces it.
     #[test]
-    fn what_a_commit_replaces_is_not_handed_out_beside_it() {
+    fn a_delivery_that_a_commit_replaces_is_not_claimed_beside_it() {
         let mut world = World::<File>::new();
         let (lane, term) = world.own_lane(WIDE);
         let mut claimer = world.store.claimer().unwrap().unwrap();

@@ -91,7 +91,7 @@ fn carry_up_to(bytes: u64, server_port: u16) -> u16 {
 
 /// The server cannot send the rest of an answer.
 #[test]
-fn who_stops_listening_in_the_midst_of_an_answer_locks_nothing_for_long() {
+fn a_client_that_stops_reading_an_answer_holds_locks_briefly() {
     const BODY_BYTES: usize = 1 << 20;
     const BODIES: u64 = 40;
     let Some(server) = Server::start() else { return none("who stops listening") };
@@ -142,7 +142,7 @@ async fn a_server_that_is_away_is_told_of_where_tasks_run_too() {
 }
 
 #[test]
-fn what_a_password_holds_is_neither_a_setting_nor_told() {
+fn text_in_a_password_is_neither_a_setting_nor_printed() {
     for address in [
         "postgres://me:hu?sh@127.0.0.1:1/hooks?sslmode=prefer",
         "postgres://me:hu?sslmode=hush@127.0.0.1:1/hooks?sslmode=prefer",

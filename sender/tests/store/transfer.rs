@@ -251,11 +251,11 @@ fn a_server_with_an_applications_rows_alone_is_not_told_to_hold_the_store() {
 }
 
 #[test]
-fn whoever_keeps_a_table_of_the_server_locked_is_named_after_a_while() {
+fn a_session_that_keeps_a_table_locked_is_named_after_a_while() {
     const READS: &str = "SET application_name = 'nightly report'; BEGIN; SELECT count(*) FROM lanes";
     const WRITES: &str = "SET application_name = 'nightly report'; BEGIN; DELETE FROM outbox";
     const PID: &str = "SELECT pid FROM pg_stat_activity WHERE application_name = 'nightly report'";
-    let Some(address) = new_schema("whoever_keeps_a_table_of_the_server_locked") else { return };
+    let Some(address) = new_schema("a_session_that_keeps_a_table_locked") else { return };
     drop(Schema::at_address(address.clone()).store());
     let (world, folder) = (filled(), tempfile::tempdir().unwrap());
     let (file, back) = (Database::from(world.backend.path()), Database::from(place(&folder)));

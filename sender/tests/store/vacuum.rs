@@ -249,7 +249,7 @@ fn refused(file: &Path, why: &str) {
 
 /// The disk fills up at once, or after the temporary file is written.
 #[test]
-fn where_the_disk_fills_up_meanwhile_that_is_told_and_nothing_is_lost() {
+fn a_disk_that_fills_during_a_vacuum_is_reported_and_loses_nothing() {
     let (backend, left) = much_deleted(600, MANY);
     let file = backend.path();
     let (before, had) = (everything(&file), bytes(&file));
@@ -298,7 +298,7 @@ fn on_a_small_disk(bytes: usize, file: &Path) -> Option<Output> {
 }
 
 #[test]
-fn where_the_disk_is_too_full_to_begin_that_is_told_with_what_it_takes() {
+fn a_vacuum_without_room_is_refused_with_the_room_it_needs() {
     let (backend, left) = much_deleted(600, MANY);
     let file = backend.path();
     // Space for one copy beside the file, not for two.

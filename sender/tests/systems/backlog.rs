@@ -22,7 +22,7 @@ fn emit(serving: &Serving, count: usize) {
 }
 
 #[test]
-fn what_a_process_has_under_way_and_in_doubt_is_told_in_all() {
+fn the_status_sums_requests_in_flight_and_in_doubt() {
     let (answer, word) = channel::<()>();
     let (slow, mute) = (
         waiting_for(word),

@@ -113,7 +113,7 @@ fn retry_after_is_kept_for_the_whole_endpoint_on_429_and_on_503() {
 }
 
 #[test]
-fn what_is_not_delivered_within_its_ttl_becomes_a_dead_letter() {
+fn a_delivery_past_its_ttl_becomes_a_dead_letter() {
     let failing = Endpoint::answering(|_| "500 Broken\r\n".to_owned());
     let database = Database::with_sink(&failing.url, &["retry.ttl=1s", "retry.base=1min", "retry.cap=1min"]);
     let shown = database.json(&["subscriber", "show", "sink", "--json"]);

@@ -27,7 +27,7 @@ fn an_endpoint_over_its_target_is_sent_less_and_the_reason_is_told() {
 }
 
 #[test]
-fn what_is_usual_for_an_endpoint_outlives_the_process() {
+fn the_latency_baseline_of_an_endpoint_outlives_the_process() {
     let endpoint = Endpoint::taking();
     let database = Database::with_sink(&endpoint.url, &["limit.rate=1000/s", "limit.burst=100"]);
     let usual = |status: &serde_json::Value| status["lanes"]["items"][0]["here"]["latency_usual_us"].is_u64();

@@ -52,7 +52,7 @@ async fn a_long_body_arrives_whole() {
 }
 
 #[tokio::test]
-async fn what_an_endpoint_says_about_time_comes_back_as_it_was() {
+async fn date_and_retry_after_of_an_answer_are_returned_verbatim() {
     let date = "Sun, 06 Nov 1994 08:49:37 GMT";
     let answer = ResponseTemplate::new(429).insert_header("retry-after", " 120 ").insert_header("date", date);
     let server = answering(answer).await;

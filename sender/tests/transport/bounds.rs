@@ -147,7 +147,7 @@ async fn idle_connections_of_other_lanes_make_room_for_a_new_one() {
 }
 
 #[tokio::test]
-async fn where_all_sockets_are_in_use_an_attempt_waits_and_the_fault_is_ours() {
+async fn an_attempt_without_a_free_socket_waits_and_is_our_failure() {
     let (answer, wanted) = tokio::sync::watch::channel(false);
     let slow = Endpoint::start(move |mut connection| {
         let mut wanted = wanted.clone();
@@ -196,7 +196,7 @@ async fn holds_the_only_socket(transport: &Transport, during: impl AsyncFnOnce()
 }
 
 #[tokio::test]
-async fn what_waits_for_a_socket_is_not_sent_once_its_lane_has_withdrawn_its_consent() {
+async fn an_attempt_that_waits_for_a_socket_is_not_sent_after_its_lane_withdraws() {
     let transport = few_sockets(1);
     let other = Endpoint::answering("HTTP/1.1 204 No Content\r\n\r\n").await;
     holds_the_only_socket(&transport, async || {

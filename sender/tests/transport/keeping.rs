@@ -106,7 +106,7 @@ async fn an_endpoint_that_ends_its_connections_unseen_costs_one_request() {
 
 /// Surplus bytes come first with the answer, where they are seen, then later, when the runtime has no time to notice.
 #[tokio::test]
-async fn what_an_endpoint_says_unasked_and_unseen_is_no_answer_once_it_was_seen_to_do_so() {
+async fn an_unsolicited_answer_is_no_answer_once_detected() {
     const UNASKED: &str = "HTTP/1.1 500 Not Yours\r\ncontent-length: 0\r\n\r\n";
 
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -193,7 +193,7 @@ async fn an_answer_counts_for_as_long_as_it_says() {
 }
 
 #[tokio::test]
-async fn what_a_name_server_says_is_judged_by_the_guard() {
+async fn the_guard_checks_answers_of_the_name_server() {
     let endpoint = Endpoint::answering(OK).await;
     let server = NameServer::start(|_| Says::Address(Ipv4Addr::LOCALHOST, 60)).await;
     let resolver = Arc::new(DnsResolver::asking(server.address));

@@ -170,7 +170,7 @@ async fn a_request_that_has_begun_is_not_written_on() {
 }
 
 #[tokio::test]
-async fn what_a_suspended_process_could_not_connect_is_not_the_endpoints_fault() {
+async fn a_connect_timeout_of_a_suspended_process_is_not_the_endpoints_failure() {
     let endpoint = Endpoint::start(|mut connection| async move {
         // TLS never completes.
         let _ = connection.end().await;

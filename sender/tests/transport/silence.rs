@@ -123,7 +123,7 @@ async fn a_request_that_was_given_up_does_not_arrive_later() {
 }
 
 #[tokio::test]
-async fn whoever_gives_up_an_attempt_ends_its_connection() {
+async fn a_dropped_attempt_closes_its_connection() {
     let (tell, mut told) = mpsc::unbounded_channel();
     let endpoint = Endpoint::start(move |mut connection| {
         let tell = tell.clone();

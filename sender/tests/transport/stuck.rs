@@ -145,7 +145,7 @@ async fn stops_reading()
 }
 
 #[tokio::test]
-async fn what_was_written_and_given_up_does_not_leave_after_its_time_though_others_share_its_connection() {
+async fn a_written_attempt_that_was_given_up_is_not_sent_later_on_a_shared_connection() {
     let (endpoint, mut stopped, go_on, mut arrived) = stops_reading().await;
     let transport = Arc::new(endpoint.transport());
     check(&post(endpoint.url()).through(&transport).await, "answered 204");

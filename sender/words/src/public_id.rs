@@ -182,7 +182,7 @@ mod tests {
         }
 
         #[test]
-        fn what_has_bits_is_the_very_text_that_they_make(bits: u128, text in "evt_[0-9a-z]{26}") {
+        fn the_bits_of_a_public_id_give_its_text(bits: u128, text in "evt_[0-9a-z]{26}") {
             let made = PublicId::of_bits(Kind::Event, bits);
             prop_assert_eq!(PublicId::bits(made.as_str(), Kind::Event), Some(bits));
             if let Some(bits) = PublicId::bits(&text, Kind::Event) {

@@ -198,7 +198,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn what_is_searched_is_what_looking_at_all_of_it_finds(
+        fn binary_search_agrees_with_a_linear_search(
             processes in prop::collection::vec(process(), 0..12),
             faults in prop::collection::vec(fault(), 0..3),
         ) {

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_judged_is_an_error_and_no_empty_suite() {
+    fn an_unjudged_run_is_an_error_and_no_empty_suite() {
         let unjudged = Unjudged { subject: "quiet".to_owned(), why: "the sender is not there".to_owned() };
         let xml = junit(&[], &[unjudged], &Regressions::new()).unwrap();
         assert!(

@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_sender_wrote_stays_text() {
+    fn text_of_a_sender_stays_text() {
         let rows = [
             ("a|b\nc", "a\\|b c"),
             ("@everyone in #1", "@\u{200b}everyone in #\u{200b}1"),
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_judged_is_told_with_its_reason() {
+    fn an_unjudged_run_is_reported_with_its_reason() {
         let unjudged = Unjudged { subject: "quiet".to_owned(), why: "the sender is not there".to_owned() };
         let text = markdown(&[], &[unjudged], &Regressions::new());
         assert_eq!(text, "## quiet: not judged\n\nthe sender is not there\n\n");

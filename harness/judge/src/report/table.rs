@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_sender_says_does_not_steer_the_terminal() {
+    fn text_of_a_sender_does_not_control_the_terminal() {
         assert_eq!(visible("\u{1b}[2Jgone\r\u{9b}1m, naïve\n"), "\\u{1b}[2Jgone\\r\\u{9b}1m, naïve\n");
         assert_eq!(visible("a\u{202e}b\u{2069}\u{ffff}"), "a\\u{202e}b\\u{2069}\\u{ffff}");
     }

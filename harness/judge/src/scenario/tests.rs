@@ -163,7 +163,7 @@ fn a_port_is_not_shut_while_a_behaviour_that_comes_before_holds() {
 }
 
 #[test]
-fn what_is_done_and_has_no_end_is_given_none() {
+fn an_instantaneous_fault_accepts_no_duration() {
     let fault = |done: &str| format!("[sender]\nworkers = 2\n[[fault]]\nat = \"1s\"\n{done}\n");
     for done in
         ["do = \"limit\"\nlimit = { rate = \"5/s\" }", "do = \"redrive\"", "do = \"start\"\nworker = 1"]
@@ -249,7 +249,7 @@ fn a_value_can_be_set_from_outside_and_the_whole_is_written_again() {
 }
 
 #[test]
-fn what_would_be_too_large_to_hold_is_refused_before_it_is_made() {
+fn an_oversized_scenario_is_refused_before_it_is_allocated() {
     refused(&with("[events]\nkeys = 4000000000"), "s.toml:10: events.keys: expected 1 to 1000000");
     let groups = format!("{}[[subscriber]]\nname = \"b\"\n", with("count = 100000"));
     refused(&groups, "subscriber[1].count: expected at most 100000, all groups together");

@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_done_is_taken_back_and_what_was_done_to_others_stays() {
+    fn an_uninjected_fault_is_removed_and_faults_of_other_targets_stay() {
         use ProcessEvent::{Exited, Killed, Started};
 
         let process = |t, worker, event| Process { t, worker, event, status: None };

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_endpoint_that_is_gone_would_get_is_not_open() {
+    fn deliveries_to_a_gone_endpoint_are_not_open() {
         let mut ledger = ledger();
         exchange(&mut ledger, "b", (0, 1, vec![]), 410);
         assert_eq!(ledger.open(), 2);

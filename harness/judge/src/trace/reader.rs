@@ -571,7 +571,7 @@ mod tests {
     use crate::trace::{End, Ended, Offer, Record, Text, Unoffered, Writer};
 
     #[test]
-    fn what_could_not_be_offered_is_left_out_once_the_trace_is_whole() {
+    fn an_unoffered_event_is_left_out_of_the_complete_trace() {
         let good = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/traces/good.jsonl");
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace.jsonl");
@@ -594,7 +594,7 @@ mod tests {
 
     /// A trace written byte by byte always reads as its whole lines.
     #[test]
-    fn what_is_half_written_is_read_once_it_is_whole() {
+    fn a_partial_line_is_read_once_it_is_complete() {
         let whole = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/traces/good.jsonl");
         let text = std::fs::read(&whole).unwrap();
         let folder = tempfile::tempdir().unwrap();

@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_the_queue_full_is_counted_and_nobody_waits() {
+    fn a_record_beyond_a_full_queue_is_counted_and_blocks_no_caller() {
         let (recorder, records) = Recorder::new(2);
         (0..5).for_each(|t| recorder.record(cut(t)));
         assert!(recorder.dropped() == 3 && !recorder.is_broken());
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn what_several_threads_record_before_and_in_a_run_is_all_in_its_trace() {
+    fn records_of_several_threads_before_and_in_a_run_reach_its_trace() {
         let (recorder, writer) = Recorder::writing(Vec::new()).unwrap();
         recorder.record(cut(0));
         recorder.begin(header());
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_recorded_after_a_while_of_silence_is_written_without_being_asked_for() {
+    fn a_record_after_a_pause_is_written_without_a_flush() {
         let (told, written) = mpsc::channel();
         let (recorder, writer) = Recorder::writing(ForwardingSink(told)).unwrap();
         recorder.begin(header());

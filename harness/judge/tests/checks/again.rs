@@ -48,7 +48,7 @@ fn a_kill_excuses_what_was_open_and_what_the_sender_had_not_promised_to_have_not
 }
 
 #[test]
-fn what_comes_while_the_killed_process_is_not_back_was_sent_before() {
+fn an_arrival_before_the_restart_of_a_killed_process_was_sent_before_the_kill() {
     // Time from the first attempt back to the kill, and from the kill to the restart.
     for (came, back, workers, expected) in [
         (10 * MS, 200 * MS, 1, Status::Pass),
@@ -73,7 +73,7 @@ fn what_comes_while_the_killed_process_is_not_back_was_sent_before() {
 }
 
 #[test]
-fn what_waited_for_tls_to_be_agreed_was_sent_before() {
+fn a_request_that_waited_for_the_tls_handshake_was_sent_before() {
     // Time from TLS to the first attempt, TLS's own time, and the first request on the connection.
     for (agreed, took, first, expected) in [
         (10 * MS, 800 * MS, 2, Status::Pass),

@@ -10,7 +10,7 @@ const SECOND: u64 = 1_000_000_000;
 fn as_it_was(_: &mut Trace) {}
 
 #[test]
-fn what_no_endpoint_can_see_is_not_asked_of_a_sender() {
+fn a_check_that_no_endpoint_can_observe_is_not_applicable() {
     let behaviour = |answer: &str| format!("[[subscriber.behaviour]]\nanswer = {answer:?}");
     for answer in ["reset", "refuse"] {
         for id in ["retry.hidden", "retry.attempts", "rate.retries-count"] {
@@ -21,7 +21,7 @@ fn what_no_endpoint_can_see_is_not_asked_of_a_sender() {
 }
 
 #[test]
-fn what_fails_beside_a_limit_is_not_inside_it() {
+fn failures_of_a_lane_without_a_limit_are_not_within_a_limit() {
     let beside = "[[subscriber]]\nname = \"b\"\n[[subscriber.behaviour]]\nanswer = 500";
     check("rate.retries-count", beside, as_it_was, Status::NotApplicable);
     let inside = "[[subscriber.behaviour]]\nanswer = 500";
@@ -29,7 +29,7 @@ fn what_fails_beside_a_limit_is_not_inside_it() {
 }
 
 #[test]
-fn what_waits_after_a_reset_is_not_lost_by_it() {
+fn a_delivery_that_waits_after_a_reset_is_not_lost_by_it() {
     let reset = "[[subscriber.behaviour]]\nanswer = \"reset-after-read\"";
     let cut = |waiting: u64| {
         move |trace: &mut Trace| {

@@ -50,7 +50,7 @@ fn a_subscriber_that_is_well_and_hears_nothing_is_named_from_when_something_wait
 }
 
 #[test]
-fn what_explains_a_silence_is_none() {
+fn an_explained_pause_is_no_silence() {
     let failing = "[[subscriber.behaviour]]\nat = \"3s\"\nlasts = \"2s\"\nanswer = 500";
     assert_eq!(silences(failing, |_| {}), [(5, 8, 1)], "an endpoint that misbehaves is not well");
     assert_eq!(silences("", |trace| trace.accepted[1].t = 8 * SECOND), [], "nothing waited");
@@ -122,7 +122,7 @@ fn idle_subscribers_by_the_thousand_take_no_room_in_a_report() {
 }
 
 #[test]
-fn what_waited_is_counted_from_the_acknowledgement_to_the_answer() {
+fn waiting_is_counted_from_the_acknowledgement_to_the_answer() {
     let drawn = report(&scenario("rate = \"10/s\", burst = 5"), &silent()).course.drawn;
     let at = |t: u64| drawn.waiting.iter().rfind(|(from, _)| *from <= t).map(|(_, rows)| *rows);
     assert_eq!([at(SECOND / 2), at(5 * SECOND), at(8 * SECOND + SECOND / 2)], [Some(0), Some(1), Some(0)]);
@@ -198,7 +198,7 @@ fn a_pause_after_attempts_that_no_endpoint_saw_is_no_silence() {
 }
 
 #[test]
-fn what_is_settled_waits_no_more() {
+fn a_settled_delivery_no_longer_waits() {
     let long = "[[subscriber.behaviour]]\nat = \"0s\"\nanswer = \"huge-answer\"";
     let failed = |status: u16| {
         let mut trace = silent();
@@ -223,7 +223,7 @@ fn what_is_settled_waits_no_more() {
 }
 
 #[test]
-fn what_a_sender_says_does_not_steer_the_page() {
+fn text_of_a_sender_does_not_control_the_page() {
     let limited = scenario("rate = \"10/s\", burst = 5");
     let said = "gone\u{202e}\u{2066}\u{1b}\u{1}";
     let report = accused(&limited, &silent(), "rate.envelope", (SECOND, SECOND, said, &[0]));

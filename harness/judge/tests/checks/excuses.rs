@@ -95,7 +95,7 @@ fn a_pause_and_a_breaker_outlive_the_process_that_met_them() {
 const STALLS: &str = "[[subscriber.behaviour]]\nat = \"1s\"\nlasts = \"4s\"\nanswer = \"stall\"";
 
 #[test]
-fn what_a_stalled_endpoint_reads_late_was_sent_before() {
+fn a_request_that_a_stalled_endpoint_reads_late_was_sent_before() {
     let read_late = |trace: &mut Trace| {
         exchange(trace, (2, 5 * SECOND + MS), 5 * SECOND + MS, 204, None);
         build::without(trace, 2);
@@ -171,7 +171,7 @@ fn a_stall_of_the_harness_may_have_squeezed_what_broke_off_too() {
 }
 
 #[test]
-fn what_was_stamped_late_in_a_stall_was_sent_in_time() {
+fn an_arrival_stamped_late_in_a_stall_was_sent_in_time() {
     let gone = |stalled: bool| {
         move |trace: &mut Trace| {
             trace.answers[1].status = 410;
@@ -224,7 +224,7 @@ fn a_lane_that_waits_on_purpose_is_not_judged_by_its_speed() {
 }
 
 #[test]
-fn what_a_newer_event_stands_for_is_not_late() {
+fn an_event_coalesced_into_a_newer_one_is_not_late() {
     let replaced = |trace: &mut Trace| {
         build::without(trace, 0);
         build::end(trace, 600 * SECOND);
@@ -433,7 +433,7 @@ fn a_pause_that_could_not_be_written_down_before_a_kill_is_known_to_nobody() {
 }
 
 #[test]
-fn what_only_comes_later_is_written_down_later_and_not_lost() {
+fn a_late_arrival_is_recorded_late_and_not_lost() {
     let more = "[[subscriber.behaviour]]\nlasts = \"2s\"\nanswer = 429\nretry_after = \"30s\"";
     for (id, broken) in [("retry.after-429", Status::Fail), ("retry.after-endpoint", Status::Warn)] {
         let behind =
@@ -452,7 +452,7 @@ fn what_only_comes_later_is_written_down_later_and_not_lost() {
 
 /// A stopped process's request arrives a moment later, and the next owner sends it again.
 #[test]
-fn what_comes_just_after_a_stop_was_sent_before_it() {
+fn an_arrival_just_after_a_stop_was_sent_before_it() {
     let stopped = |before: u64, goes_on: Option<u64>| {
         move |trace: &mut Trace| {
             build::deliver(trace, "a", 0, 20 * SECOND, 204);

@@ -34,7 +34,7 @@ fn a_reason_that_cannot_be_true_is_a_loss() {
 }
 
 #[test]
-fn what_the_sender_failed_to_take_it_may_have_taken_all_the_same() {
+fn an_event_whose_offer_failed_may_have_been_accepted() {
     for (status, expected) in [(503, Status::Pass), (429, Status::Fail)] {
         let shed = |trace: &mut Trace| {
             bury(trace, 2, "overflow");
@@ -50,7 +50,7 @@ fn what_the_sender_failed_to_take_it_may_have_taken_all_the_same() {
 }
 
 #[test]
-fn what_is_gone_by_its_own_word_is_given_up() {
+fn a_delivery_that_the_sender_reports_gone_is_given_up() {
     let gone = |trace: &mut Trace| {
         trace.arrivals.pop();
         trace.answers.pop();
@@ -61,7 +61,7 @@ fn what_is_gone_by_its_own_word_is_given_up() {
 }
 
 #[test]
-fn what_an_endpoint_turned_away_for_good_is_given_up_where_no_list_says_so() {
+fn a_permanently_refused_delivery_is_given_up_without_a_list_of_dead_letters() {
     let turned_away = |status: u16| {
         move |trace: &mut Trace| {
             trace.answers[2].status = status;
@@ -93,7 +93,7 @@ fn one_attempt_of_twelve_exhausts_nothing() {
 }
 
 #[test]
-fn what_nothing_is_too_full_for_is_taken() {
+fn a_refusal_fails_unless_a_queue_may_be_full() {
     let refused = |trace: &mut Trace| {
         let (t, token, why) = (SECOND, 2, String::new());
         trace.accepted.pop();
@@ -129,7 +129,7 @@ fn cut_and_given_up(reason: &'static str, again: bool) -> impl Fn(&mut Trace) {
 }
 
 #[test]
-fn what_was_cut_off_is_tried_again_while_attempts_are_left() {
+fn a_cut_delivery_is_retried_while_attempts_are_left() {
     let closes = |retry: &str| {
         format!("retry = {{ {retry} }}\n[[subscriber.behaviour]]\nlasts = \"3s\"\nanswer = \"close\"")
     };

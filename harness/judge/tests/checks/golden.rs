@@ -49,7 +49,7 @@ fn every_golden_trace_has_a_verdict_to_get() {
 }
 
 #[test]
-fn what_fails_is_shown_in_every_form() {
+fn every_report_format_shows_a_failure() {
     let trace = Trace::open(&folder().join("over-rate.jsonl")).expect("a trace");
     let scenario = Scenario::from_text(&trace.header.scenario_toml, "golden").expect("valid");
     let judgement = judge(&scenario, &trace, Strictness::Usual);

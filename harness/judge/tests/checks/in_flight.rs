@@ -43,7 +43,7 @@ fn a_cap_that_was_lowered_binds_from_then_on() {
 /// An endpoint reads and answers four requests after a stall of 20 s. With a cap of two they were open together,
 /// unless a stopped process left two of them behind.
 #[test]
-fn what_a_stopped_process_left_open_past_its_deadline_is_not_held_against_who_took_over() {
+fn requests_of_a_stopped_process_past_their_deadline_do_not_count_against_the_new_owner() {
     let text = build::scenario("rate = \"100/s\", burst = 50, in_flight = 2").text;
     let stall =
         "timeout = \"3s\"\n[[subscriber.behaviour]]\nat = \"5s\"\nlasts = \"20s\"\nanswer = \"stall\"\n";
@@ -121,7 +121,7 @@ fn left_open_until(
 }
 
 #[test]
-fn what_a_process_has_open_that_is_stopped_past_its_lease_is_not_held_against_who_took_over() {
+fn requests_of_a_process_stopped_past_its_lease_do_not_count_against_the_new_owner() {
     left_open(2, 6, (7, 29), 29, Status::Pass);
     left_open(2, 6, (7, 16), 16, Status::Pass);
     left_open(2, 11, (12, 17), 17, Status::Pass);

@@ -39,12 +39,12 @@ fn check_one(id: &str, scenario: &Scenario, trace: &Trace, expected: Status) {
 }
 
 #[test]
-fn what_is_taken_once_an_endpoint_is_gone_is_not_lost() {
+fn an_event_accepted_after_its_endpoint_is_gone_is_not_lost() {
     check(&trace(410, 2 * SECOND), Status::Pass);
 }
 
 #[test]
-fn what_was_taken_before_is_owed_a_dead_letter() {
+fn an_event_accepted_before_is_owed_a_dead_letter() {
     check(&trace(410, SECOND / 2), Status::Fail);
 }
 
@@ -87,7 +87,7 @@ fn waits(subscriber: Option<&str>) -> Depth {
 }
 
 #[test]
-fn what_is_said_to_wait_for_an_endpoint_that_is_gone_need_not_drain_and_nothing_else_need_not() {
+fn only_the_reported_backlog_of_a_gone_endpoint_need_not_drain() {
     let scenario = build::scenario("rate = \"10/s\", burst = 5");
     let with = |status: u16, depths: &[Depth]| Trace { depths: depths.to_vec(), ..trace(status, SECOND / 2) };
     let drains = |trace, expected| check_one("recovery.drains", &scenario, &trace, expected);

@@ -55,7 +55,7 @@ fn an_endpoint_with_work_to_do_is_not_left_idle() {
 }
 
 #[test]
-fn what_comes_before_its_time_and_what_never_waited_says_nothing() {
+fn an_early_arrival_and_a_delivery_that_never_waited_prove_nothing() {
     check("target = \"500ms\"\nat = \"6s\"", 100, 900, Status::Warn);
     check("target = \"500ms\"\nat = \"7s\"", 100, 900, Status::Inconclusive);
 }

@@ -64,7 +64,7 @@ fn a_process_that_can_write_nothing_down_is_not_to_end_in_order() {
 }
 
 #[test]
-fn what_only_comes_later_keeps_nobody_from_ending_for_longer_than_that() {
+fn a_delayed_store_excuses_a_failed_exit_for_a_bounded_time() {
     use ProcessEvent::{Asked, Exited};
     let failed: Life = &[(4, Asked, None), (5, Exited, Some("exit 1"))];
     // Asked at 4 s; 32 delays later every outcome can be recorded.
@@ -82,7 +82,7 @@ fn what_only_comes_later_keeps_nobody_from_ending_for_longer_than_that() {
 }
 
 #[test]
-fn what_kept_another_process_from_writing_or_came_later_excuses_no_end() {
+fn a_partition_of_another_process_or_after_the_exit_excuses_no_failed_exit() {
     use ProcessEvent::{Asked, Exited};
     let failed: Life = &[(4, Asked, None), (5, Exited, Some("exit 1"))];
     for (whom, from, expected) in [

@@ -160,7 +160,7 @@ fn a_pause_a_failure_and_a_silence_before_the_kill_excuse_the_lane() {
 }
 
 #[test]
-fn what_hides_arrivals_or_befalls_the_sender_again_says_nothing() {
+fn a_recovery_under_hidden_arrivals_or_a_second_fault_is_not_judged() {
     let stall = "[[subscriber.behaviour]]\nat = \"2s\"\nlasts = \"4s\"\nanswer = \"stall\"\n";
     check(ROOMY, stall, 6_000, as_it_is, Status::Inconclusive);
     let locked = |trace: &mut Trace| {

@@ -26,7 +26,7 @@ const SIZE: &str = "[expect]\nkept = { bytes = \"1MB\" }";
 const BOTH: &str = "[expect]\nkept = { age = \"2s\", bytes = \"1MB\" }";
 
 #[test]
-fn what_is_older_than_declared_is_kept_too_long() {
+fn a_delivery_older_than_declared_is_retained_too_long() {
     let listed = |oldest: Option<u64>| move |trace: &mut Trace| lists(trace, 6 * SECOND, oldest);
     check(ID, AGE, listed(Some(4 * SECOND)), Status::Pass);
     check(ID, AGE, listed(Some(4 * SECOND - 1)), Status::Fail);
@@ -44,7 +44,7 @@ fn an_age_that_nothing_can_have_was_not_seen() {
 }
 
 #[test]
-fn what_is_too_old_where_something_befell_the_sender_is_let_pass_for_a_while() {
+fn a_fault_of_the_sender_excuses_old_deliveries_for_a_while() {
     let at = |struck: u64| {
         move |trace: &mut Trace| {
             trace.faults.push(fault(struck * SECOND, FaultKind::LockDatabase, Some((struck + 1) * SECOND)));

@@ -28,7 +28,7 @@ fn stalled(scenario: &Scenario, count: usize) -> Trace {
 }
 
 #[test]
-fn what_a_stall_may_have_squeezed_is_inconclusive_and_what_breaks_anyhow_is_broken() {
+fn a_stall_makes_a_squeezed_window_inconclusive_and_excuses_no_certain_breach() {
     let limited = scenario("rate = \"10/s\", burst = 5");
     check("rate.envelope", &limited, &trace(&limited, &[3 * SECOND; 7]), Status::Fail);
     let mut named = stalled(&limited, 7);
@@ -195,7 +195,7 @@ fn one_request_may_carry_several_events() {
 }
 
 #[test]
-fn what_a_driver_file_cannot_give_is_not_applicable_with_that_as_its_reason() {
+fn a_check_without_its_driver_call_is_not_applicable_with_that_reason() {
     let limited = scenario("rate = \"10/s\", burst = 5");
     let mut silent = trace(&limited, &[SECOND, 2 * SECOND, 3 * SECOND]);
     check("queue.bounded", &limited, &silent, Status::Inconclusive);
@@ -206,7 +206,7 @@ fn what_a_driver_file_cannot_give_is_not_applicable_with_that_as_its_reason() {
 }
 
 #[test]
-fn what_waited_for_the_senders_api_is_a_figure_of_the_sender() {
+fn waiting_for_the_senders_api_is_a_figure_of_the_sender() {
     let limited = scenario("rate = \"10/s\", burst = 5");
     let mut slow = trace(&limited, &[SECOND, 2 * SECOND, 3 * SECOND]);
     for (at, offer) in (1..).zip(&mut slow.offers) {

@@ -38,7 +38,7 @@ fn read(lines: &[String]) -> Result<Trace, TraceError> {
 }
 
 #[test]
-fn what_is_written_is_read_back() {
+fn a_written_trace_reads_back() {
     let trace = read(&lines()).expect("a trace");
     assert_eq!((trace.offers.len(), trace.arrivals.len(), trace.answers.len()), (3, 3, 3));
     assert_eq!(trace.trailer.expect("whole").lines, 13);
@@ -93,7 +93,7 @@ fn a_trace_that_says_which_lines_it_lacks_is_judged_and_neither_passes_nor_fails
 }
 
 #[test]
-fn what_refers_to_a_line_that_could_not_be_kept_is_left_out() {
+fn a_record_that_refers_to_a_dropped_line_is_left_out() {
     let trace = lacking(&[1, 7], 2).expect("what is there is read");
     assert_eq!(trace.accepted.iter().map(|one| one.token).collect::<Vec<_>>(), [1, 2]);
     let arrivals: Vec<_> = trace.arrivals.iter().map(|one| (one.n, one.token)).collect();
@@ -149,7 +149,7 @@ fn an_answer_to_nothing_is_refused() {
 }
 
 #[test]
-fn what_happened_twice_or_never_or_after_the_end_is_refused() {
+fn a_repeated_missing_or_late_record_is_refused() {
     type Change = fn(&mut Trace);
     let rows: [(&str, Change); 6] = [
         ("two answers to arrival 1", |trace| trace.answers.push(trace.answers[1].clone())),
@@ -183,7 +183,7 @@ fn unoffered(token: u64, intended: u64) -> Unoffered {
 }
 
 #[test]
-fn what_the_harness_could_not_hand_over_was_not_offered() {
+fn an_event_that_the_harness_could_not_send_was_not_offered() {
     let mut trace = build::trace(&build::scenario("rate = \"10/s\""), &[1, 2, 3]);
     // The third event, a fourth that was never written, and a repeat of the second.
     trace.accepted.pop();

@@ -41,7 +41,7 @@ fn the_senders_counts_are_those_that_were_seen() {
 }
 
 #[test]
-fn what_is_delivered_is_said_to_be_within_seconds() {
+fn a_delivery_is_reported_within_seconds() {
     let forgotten = |trace: &mut Trace| {
         reporting(0, |_| {})(trace);
         let last = Depth { delivered: Some(1), ..build::depth(20 * SECOND, None, 0) };
@@ -53,7 +53,7 @@ fn what_is_delivered_is_said_to_be_within_seconds() {
 
 /// The process is killed at 9 s, and its recent work must be repeated.
 #[test]
-fn what_had_a_long_way_to_the_store_is_forgotten_in_a_kill() {
+fn a_kill_may_lose_outcomes_behind_a_long_store_delay() {
     let killed = |delay: Option<u64>| {
         move |trace: &mut Trace| {
             reporting(0, |_| {})(trace);
@@ -75,7 +75,7 @@ fn what_had_a_long_way_to_the_store_is_forgotten_in_a_kill() {
 
 /// The process is killed, its request arrives a moment later, and must be sent again.
 #[test]
-fn what_comes_just_after_a_kill_may_be_forgotten() {
+fn a_kill_may_lose_the_outcome_of_an_arrival_just_after_it() {
     let killed = |before: u64| {
         move |trace: &mut Trace| {
             (0..2).for_each(|_| build::without(trace, 1));

@@ -13,7 +13,7 @@ const SECOND: u64 = 1_000_000_000;
 const MS: u64 = 1_000_000;
 
 #[test]
-fn what_excused_the_second_time_excuses_no_third() {
+fn a_kill_excuses_a_second_arrival_and_no_third() {
     // Taken at 3 s, just before its process was killed; came again at 4 s, and with `third` at 20 s.
     let again = |third: bool| {
         move |trace: &mut Trace| {
@@ -71,7 +71,7 @@ fn requests_after_a_change_that_the_sender_did_not_confirm_are_held_to_no_contra
 }
 
 #[test]
-fn what_its_lanes_say_waits_counts_where_the_whole_says_less() {
+fn the_sum_of_the_lanes_counts_if_the_reported_total_is_smaller() {
     let scenario = scenario_with("[[subscriber]]\nname = \"b\"");
     for (whole, lane, expected) in [
         (Some(0), 2, Status::Fail),
@@ -136,7 +136,7 @@ fn a_clock_of_another_machine_may_be_ahead_by_what_nobody_could_measure() {
 }
 
 #[test]
-fn what_lay_unread_while_an_endpoint_asked_for_a_pause_was_sent_before() {
+fn a_request_that_lay_unread_during_a_pause_was_sent_before() {
     let stalls = "[[subscriber.behaviour]]\nat = \"2s\"\nlasts = \"3s\"\nanswer = \"stall\"";
     for (id, status, told, answer) in [
         ("retry.after-endpoint", 429, Some("20"), "answer = 429\nretry_after = \"20s\""),
@@ -188,7 +188,7 @@ fn a_dead_letter_that_is_sent_again_counts_its_attempts_anew() {
 }
 
 #[test]
-fn what_was_shed_and_sent_again_has_lost_its_place() {
+fn a_shed_and_redriven_delivery_has_lost_its_place() {
     let text = scenario_with("ordered = true\n[[fault]]\nat = \"5s\"\ndo = \"redrive\"").text;
     for (redriven, expected) in [(true, Status::Pass), (false, Status::Warn)] {
         let scenario = named(&text);

@@ -38,7 +38,7 @@ fn a_timestamp_says_nothing_from_then_on() {
 }
 
 #[test]
-fn how_far_another_machine_is_ahead_is_told_by_what_came_before() {
+fn timestamps_ahead_on_another_machine_are_inconclusive() {
     let remote = |trace: &mut Trace| {
         trace.declared.lacks = vec![Lack::Start];
         [1, 2].into_iter().for_each(|n| stamp(trace, n));

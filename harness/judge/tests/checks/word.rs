@@ -31,7 +31,7 @@ fn trace(scenario: &Scenario, [a, b]: [u64; 2], waiting: u64) -> Trace {
 }
 
 #[test]
-fn what_waits_for_one_endpoint_does_not_excuse_what_another_one_lost() {
+fn a_backlog_of_one_endpoint_excuses_no_loss_of_another() {
     let scenario = scenario(true);
     // Lane b waits for its endpoint, and the sender's count is generous.
     check("loss.none", &scenario, &trace(&scenario, [10, 5], 10), Status::Pass);
@@ -40,7 +40,7 @@ fn what_waits_for_one_endpoint_does_not_excuse_what_another_one_lost() {
 
 /// The run ends with both lanes served; lane `a` lost its first five.
 #[test]
-fn what_others_of_its_lane_overtook_does_not_wait() {
+fn a_delivery_overtaken_in_its_lane_does_not_wait() {
     let scenario = scenario(false);
     for (gone, expected) in [(0..5, Status::Fail), (8..10, Status::Pass)] {
         let mut trace = trace(&scenario, [0, 10], 5);

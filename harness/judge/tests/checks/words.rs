@@ -48,7 +48,7 @@ fn dead(reason: &'static str, samples: &'static [(u64, u64, u64)]) -> impl Fn(&m
 }
 
 #[test]
-fn what_is_given_up_as_expired_was_old_by_then() {
+fn a_delivery_given_up_as_expired_had_passed_its_ttl() {
     let brief = "retry = { ttl = \"10s\" }";
     check(
         "queue.truth",
@@ -65,14 +65,14 @@ fn what_is_given_up_as_expired_was_old_by_then() {
 }
 
 #[test]
-fn what_is_said_to_be_dead_at_last_is_what_is_listed() {
+fn the_final_count_of_dead_letters_equals_the_list() {
     let brief = "retry = { ttl = \"10s\" }";
     check("queue.truth", brief, dead("expired", &[(2, 0, 1), (20, 1, 0), (59, 2, 0)]), Status::Fail);
     check("queue.truth", brief, dead("expired", &[(2, 0, 1), (20, 0, 0), (59, 0, 0)]), Status::Fail);
 }
 
 #[test]
-fn what_is_said_to_be_coalesced_may_have_been() {
+fn a_delivery_reported_as_coalesced_could_be_coalesced() {
     let said = |coalesced: u64| {
         move |trace: &mut Trace| {
             started(trace);
@@ -149,7 +149,7 @@ fn shed_by_one_of_two(more: &str, [own, all]: [u64; 2], expected: Status) {
 }
 
 #[test]
-fn what_bounds_all_lanes_together_makes_them_shed_no_more_than_it_must() {
+fn a_bound_on_all_lanes_sheds_no_more_than_it_must() {
     // All six waited at once, and neither lane was full.
     shed_by_one_of_two("", [3, 6], Status::Fail);
     shed_by_one_of_two("queue = { rows = 3 }", [0, 6], Status::Fail);
@@ -161,7 +161,7 @@ fn what_bounds_all_lanes_together_makes_them_shed_no_more_than_it_must() {
 }
 
 #[test]
-fn what_is_no_request_is_not_in_form() {
+fn a_malformed_request_is_not_in_form() {
     let broken = |how: CutKind| {
         move |trace: &mut Trace| {
             let (t, endpoint) = (2 * SECOND, "a".into());

@@ -51,7 +51,7 @@ fn the_example_of_github_comes_out() {
 }
 
 #[test]
-fn what_is_signed_verifies_by_the_keys_that_signed_it() {
+fn a_signature_verifies_with_the_keys_that_made_it() {
     for profile in Profile::ALL {
         let (first, second) = (secret(profile), other(profile));
         let headers = sign(profile, &[&first, &second], &signing(BODY));
@@ -73,7 +73,7 @@ fn another_key_another_body_and_no_key_at_all_are_wrong() {
 }
 
 #[test]
-fn what_is_seen_is_told_word_for_word() {
+fn signature_headers_are_reported_verbatim() {
     let seen = |profile| {
         let headers = sign(profile, &[&secret(profile)], &signing(BODY));
         let headers: Vec<(&str, &[u8])> =

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_token_of_this_run_is_none() {
+    fn a_token_of_another_run_is_none() {
         check("", None);
         check("hptoken-", None);
         check("hptoken-0000002a-00000000000000", None);

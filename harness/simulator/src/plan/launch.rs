@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_question_is_told_with_what_would_be_one() {
+    fn an_invalid_condition_is_refused_with_the_valid_ones() {
         let rows = [
             ("kill", "no moment"),
             ("krill@peak", "none of kill, restart"),

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_is_bounded_as_the_sender_bounds_it() {
+    fn the_memory_bound_equals_the_senders() {
         const SMALL: &str = "limit = { rate = \"10/s\", burst = 5, in_flight = 4 }\n";
         assert_eq!(memory_bytes(1, SMALL, 1, 1_000), (256 + 4) * 1_512, "one lane holds all that a lane may");
         assert_eq!(
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_beyond_what_there_is_breaks() {
+    fn a_need_beyond_the_machine_is_a_breach() {
         let machine = Machine { carries_per_second: Some(119), ..Machine::default() };
         assert_eq!(breach_texts(&machine), ["requests or events in a second<=119/s: 120/s"]);
         assert_eq!(breach_texts(&Machine { carries_per_second: Some(120), ..Machine::default() }), [""; 0]);

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_between_what_held_and_what_failed_is_open() {
+    fn rates_between_the_last_pass_and_the_first_failure_are_open() {
         let rows = [
             (Some(991), Some(1_001), true),
             (Some(1_000), Some(1_009), false),

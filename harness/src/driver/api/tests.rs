@@ -180,7 +180,7 @@ async fn a_subscriber_is_made_in_steps_waited_for_and_taken_back() {
 }
 
 #[tokio::test]
-async fn what_never_comes_about_is_given_up_with_what_there_was() {
+async fn a_condition_that_never_holds_ends_with_its_last_state() {
     let file = STEPS.replace("[emit]", "within = \"0s\"\n[emit]");
     let answers =
         &[(200, "{\"id\": 7}"), (200, "{\"key\": \"k\"}"), (200, "{\"state\": \"new\"}"), (200, "")];
@@ -240,7 +240,7 @@ async fn a_subscription_whose_id_is_not_known_is_told_as_left() {
 }
 
 #[tokio::test]
-async fn what_is_not_taken_back_in_time_is_told() {
+async fn an_undo_call_that_is_late_is_reported() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let file = DriverFile::parse(NAMED, "x.toml").unwrap();

@@ -24,7 +24,7 @@ fn every_shipped_driver_file_is_understood() {
 }
 
 #[test]
-fn what_would_be_read_in_part_or_has_no_bound_is_refused() {
+fn a_list_without_pages_and_a_bound_out_of_range_are_refused() {
     let calls = "name = \"x\"\nsubscribe = { request = \"POST {{ base }}/\" }\n";
     let emit = |more: &str| format!("emit = {{ request = \"POST {{{{ base }}}}/\", body = \"\"{more} }}\n");
     let dead =
@@ -44,7 +44,7 @@ fn what_would_be_read_in_part_or_has_no_bound_is_refused() {
 }
 
 #[test]
-fn what_is_not_understood_is_named_with_its_place() {
+fn an_unknown_field_is_named_with_its_line() {
     let error = DriverFile::parse("name = \"x\"\nstrat = 1\n", "x.toml").unwrap_err().to_string();
     assert!(error == "x.toml:2: strat: unknown key; did you mean \"start\"?", "{error}");
     let text =
@@ -62,7 +62,7 @@ fn problems(lines: &str) -> String {
 }
 
 #[test]
-fn what_needs_something_else_is_told_with_its_line() {
+fn a_setting_without_its_counterpart_is_refused_with_its_line() {
     let rows = [
         ("[poll]\nrequest = \"GET {{ base }}/\"", "x.toml:5: poll.until: missing"),
         ("[[setup]]\nrequest = \"GET {{ base }}/\"\nwithin = \"5s\"", "setup.within: expected until too"),

@@ -74,7 +74,7 @@ pub(crate) fn events(records: &Records) -> Vec<ProcessEvent> {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_not_struck() {
+async fn a_missing_process_is_not_struck() {
     let folder = tempfile::tempdir().unwrap();
     let (mut processes, records) = one(folder.path());
     assert!([true, false].into_iter().all(|kills| processes.strike(0, blow(kills), 0).is_err()));
@@ -165,7 +165,7 @@ async fn a_process_that_is_stopped_twice_goes_on_when_both_are_over() {
 }
 
 #[tokio::test]
-async fn what_stopped_a_process_that_is_gone_does_not_let_the_next_one_go_on() {
+async fn the_end_of_a_stop_does_not_continue_the_next_process() {
     let folder = tempfile::tempdir().unwrap();
     let (mut processes, records) = one(folder.path());
     processes.begin(0).unwrap();
@@ -181,7 +181,7 @@ async fn what_stopped_a_process_that_is_gone_does_not_let_the_next_one_go_on() {
 }
 
 #[tokio::test]
-async fn what_is_stopped_goes_on_before_it_is_asked_to_end() {
+async fn a_stopped_process_continues_before_it_is_terminated() {
     let folder = tempfile::tempdir().unwrap();
     let (mut processes, records) = one(folder.path());
     processes.begin(0).unwrap();

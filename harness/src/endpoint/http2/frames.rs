@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_before_a_request_and_was_none_is_told_with_it() {
+    fn frames_before_a_request_are_reported_with_it() {
         let begun = Begun::default();
         for (stream, t) in [(1, 10), (3, 30), (5, 50), (7, 70)] {
             begun.record_begin(stream, t);

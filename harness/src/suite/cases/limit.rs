@@ -263,7 +263,7 @@ mod tests {
 
     /// A refusal for its content would pass for a deadline.
     #[test]
-    fn what_comes_slowly_is_good_http_that_never_ends_whatever_the_path() {
+    fn a_slow_request_is_valid_http_without_an_end_for_any_path() {
         let limit = Duration::from_secs(200);
         for path in ["/", "/hook", "/hooks", "/webhooks", "/a/rather/long/one"] {
             let headers = vec![("X-Id".to_owned(), b"1".to_vec())];

@@ -5,7 +5,7 @@ use crate::signing::{self, OTHER, SECRET, base64, sign};
 use crate::{BODY, ID, NOW, check, keys, signed, value, with};
 
 #[test]
-fn what_each_profile_signs_is_accepted() {
+fn the_signature_of_each_profile_is_accepted() {
     for profile in Profile::ALL {
         check(&signed(profile), BODY, &keys(profile, &[SECRET]), Ok(ID));
     }

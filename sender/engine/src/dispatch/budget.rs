@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_claim_has_brought_counts_by_its_own_length() {
+    fn claimed_rows_count_by_their_own_length() {
         let mut budget = Budget::default();
         let portion = budget.reserve(wanted(1, 256, 1)).expect("nothing is held");
         budget.give_back(portion);

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ended_after_the_record_was_taken_is_told_by_how_long_ago() {
+    fn an_attempt_that_ended_after_the_record_is_given_by_its_age() {
         check(951, &[(1, 4)]);
         check(950, &[(50, 3), (1, 4)]);
         check(0, &[(100, 2), (50, 3), (1, 4)]);

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_dead_by_its_lease_alone_asks_for_lanes_unless_it_was_evicted() {
+    fn a_node_with_an_expired_lease_requests_lanes_unless_evicted() {
         let mut membership = Membership::new(OwnerId(US));
         membership.update_nodes(nodes(1, 20_000, &[(US, 20_000), (2, 24_000), (3, 20_000)]));
         membership.refresh_view(at(20_000));

@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_new_is_said_at_once_and_what_is_not_is_not() {
+    fn a_changed_announcement_is_sent_at_once_and_an_unchanged_one_is_not() {
         let mut tenure = tenure();
         tenure.acquired(&[]);
         tenure.announce_change(|said| said.draining = false);

@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_outage_took_comes_back_by_doubling_up_to_the_half_at_which_it_began() {
+    fn after_an_outage_the_rate_doubles_up_to_half_of_its_earlier_rate() {
         let mut bench = Bench::new();
         bench.attempts(100, Strain::Refused, QUICK);
         let outage = bench.gap();
@@ -574,7 +574,7 @@ mod tests {
     }
 
     #[test]
-    fn what_refusals_took_comes_back_up_to_the_least_share_for_latency_however_slow_answers_are() {
+    fn after_refusals_the_rate_recovers_to_the_latency_floor_despite_slow_answers() {
         let mut bench = Bench::new();
         bench.policy = bench.policy.with_target(Some(QUICK));
         bench.attempts(100, Strain::Refused, QUICK);

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_is_little_and_ends_with_the_last_word() {
+    fn reports_of_changes_are_few_and_end_with_the_latest_state() {
         let mut journal = Journal::default();
         let mut told = |shift: Shift| {
             journal.report_change(shift, shift.to == 100);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_percent_tells_is_no_news_but_that_all_is_well() {
+    fn a_change_below_one_percent_is_reported_only_at_full_recovery() {
         let mut journal = Journal::default();
         let mut told = |shift: Shift, is_whole| {
             journal.report_change(shift, is_whole);

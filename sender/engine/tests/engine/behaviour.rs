@@ -55,7 +55,7 @@ fn anything_else_is_tried_exactly_as_often_as_declared() {
 }
 
 #[test]
-fn what_was_cut_off_is_in_doubt_and_neither_the_endpoint_nor_the_delivery_pays_for_it() {
+fn a_cut_attempt_is_in_doubt_and_counts_against_neither_endpoint_nor_delivery() {
     let mut world = World::new(|sent: &Sent| match sent.at {
         at if at < StoreTime(1) + Nanos::MINUTE => Reply { after: QUICK, outcome: Outcome::CutOff },
         _ => status(QUICK, 204),
@@ -73,7 +73,7 @@ fn what_was_cut_off_is_in_doubt_and_neither_the_endpoint_nor_the_delivery_pays_f
 }
 
 #[test]
-fn what_was_withheld_is_no_attempt_and_nothing_is_held_against_the_endpoint() {
+fn a_withheld_send_is_no_attempt_and_does_not_count_against_the_endpoint() {
     let reply = |sent: &Sent| match sent.number {
         _ if sent.at < StoreTime(1) + Nanos::MINUTE => Reply { after: QUICK, outcome: Outcome::Withheld },
         1 => status(QUICK, 503),
@@ -117,7 +117,7 @@ fn gone_disables_the_lane_until_an_operator_resumes_it() {
 }
 
 #[test]
-fn what_leaves_doubt_makes_room_while_another_attempt_hangs() {
+fn the_end_of_doubt_makes_room_while_another_attempt_hangs() {
     let mut ends = vec![silent(Nanos::SECOND), status(Nanos::HOUR, 204)].into_iter();
     let mut world = World::new(move |_: &Sent| ends.next().unwrap_or(status(QUICK, 204)));
     let lane = world.lane(1, &settings_with(per_second(10, 2, 2), no_breaker(), Default::default()), 3);
@@ -366,7 +366,7 @@ fn pressure_slows_a_lane_down_within_its_contract() {
 }
 
 #[test]
-fn what_waits_for_room_gets_it_although_others_were_woken_for_nothing() {
+fn a_waiting_lane_gets_room_although_others_were_woken_in_vain() {
     let limits = Limits::new(4, 1_000).unwrap();
     let mut world = World::with_engine(Engine::new(1, limits), |sent: &Sent| match sent.lane.0 {
         4 => status(Nanos::MINUTE, 204),
@@ -421,7 +421,7 @@ fn batches_are_cut_and_releases_hold_nothing_up() {
 }
 
 #[test]
-fn what_an_endpoint_asks_of_an_owner_before_counts_for_the_next() {
+fn a_retry_after_to_one_owner_binds_the_next() {
     let mut replies = vec![busy(QUICK, 429, "3600")];
     let mut world = World::new(move |_: &Sent| replies.pop().unwrap_or_else(|| status(QUICK, 204)));
     let contract = settings(per_second(10, 4, 1));

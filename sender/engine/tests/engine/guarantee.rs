@@ -19,7 +19,7 @@ use crate::scripts::{DEADLINE_MAX, Event, Script, Treatment, scripts};
 use crate::senders::{EngineSender, Flaw, HandOver, SendCharged, Sender, Terms};
 
 #[test]
-fn what_arrives_conforms_to_the_contract_over_all_windows() {
+fn arrivals_conform_to_the_contract_over_all_windows() {
     let result = runner(cases()).run(&scripts(), |script| {
         Play::of(&script, engine(&script, Flaw::None)).judge().map_err(TestCaseError::fail)
     });

@@ -141,7 +141,7 @@ fn only_an_answer_to_a_later_attempt_ends_a_doubt_early() {
 }
 
 #[test]
-fn what_is_no_longer_in_doubt_is_charged() {
+fn an_attempt_is_charged_when_its_doubt_ends() {
     let mut limiter = doubting(0, 1_000, 60_000);
     assert_eq!(limiter.in_flight(), 1);
     assert_eq!(burst(&mut limiter, StoreTime(60_004)), 1);
@@ -150,7 +150,7 @@ fn what_is_no_longer_in_doubt_is_charged() {
 }
 
 #[test]
-fn what_is_in_doubt_and_not_durable_counts_against_the_cap_in_flight() {
+fn an_attempt_in_doubt_without_a_durable_record_counts_against_the_cap_in_flight() {
     let bucket = Bucket::new(Rate::per_second(1).unwrap(), 10).unwrap();
     let mut limiter = fresh(Contract::new(Some(bucket), vec![], 1).unwrap());
     limiter.change(limiter.contract().clone(), late(0, 1_000, 60_000), StoreTime(0));
@@ -196,7 +196,7 @@ fn a_takeover_goes_on_at_once_where_the_burst_is_more_than_the_cap_in_flight() {
 }
 
 #[test]
-fn what_was_cut_off_is_in_doubt_until_a_record_tells_of_it_even_where_nothing_else_is() {
+fn a_cut_attempt_alone_stays_in_doubt_until_a_record_includes_it() {
     let window = Window::new(3, Nanos::MINUTE).unwrap();
     let mut limiter = fresh(Contract::new(None, vec![window], 1).unwrap());
     limiter.start(StoreTime(1));

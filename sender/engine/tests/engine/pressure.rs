@@ -142,7 +142,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_told_has_its_reason_and_is_little() {
+fn throttle_reports_are_few_and_give_their_reason() {
     let case = Case { rate: 100, in_flight: 20, quick_ms: 2, slow_ms: 100 };
     let policy = PressurePolicy::default();
     let (_, world) = play(&case, Nanos::from_secs(10), &policy, false);
@@ -160,7 +160,7 @@ fn what_is_told_has_its_reason_and_is_little() {
 }
 
 #[test]
-fn what_is_usual_outlives_the_owner_in_order_or_not() {
+fn the_latency_baseline_survives_a_change_of_owner() {
     for clean in [true, false] {
         let mut world = World::new(|_: &Sent| status(Nanos::from_millis(20), 204));
         let settings = settings_with(per_second(100, 20, 10), no_breaker(), PressurePolicy::default());

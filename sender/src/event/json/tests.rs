@@ -27,7 +27,7 @@ fn the_text_stays_as_it_came_but_for_blanks_around_it() {
 }
 
 #[test]
-fn what_is_not_one_json_value_is_refused() {
+fn text_that_is_not_one_json_value_is_refused() {
     let rows = [
         "",
         " ",

@@ -84,7 +84,7 @@ fn a_listed_field_lets_through_all_that_is_in_it_byte_for_byte() {
 }
 
 #[test]
-fn what_no_rule_names_is_left_out_whatever_stands_there() {
+fn fields_without_a_rule_are_left_out_for_any_value() {
     let rules = r#"{"allow":["a.b"]}"#;
     check(rules, r#"{"a":5}"#, r"{}");
     check(rules, r#"{"a":null,"x":{"a":{"b":1}}}"#, r"{}");

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_answers_to_one_request_list_together_is_bounded() {
+    fn the_lists_in_the_answers_to_one_request_are_bounded_together() {
         const EVENTS: usize = 10_000;
         let mut answers = Answers::new(EVENTS);
         for place in 0..EVENTS {

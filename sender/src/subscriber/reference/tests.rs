@@ -259,7 +259,7 @@ fn fields_to_allow_and_to_replace_count_together_and_paths_are_no_deeper_than_is
 }
 
 #[test]
-fn what_the_schema_calls_text_of_a_form_can_be_read_but_for_too_much_or_nothing() {
+fn formatted_text_of_the_schema_is_read_unless_too_large_or_empty() {
     let mut runner = TestRunner::deterministic();
     for (name, setting) in all() {
         let schema = schema::schema();

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_an_address_is_told_without_its_password() {
+    fn a_bad_address_is_described_without_its_password() {
         for (place, words) in [
             ("a/hooks?target_session_attrs=read-only", "read-write"),
             ("a,b/hooks?target_session_attrs=read-only", "read-write"),
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_can_do_without_a_connection_waits_less_for_each_answer() {
+    fn a_process_that_works_without_a_connection_waits_less_for_each_answer() {
         let seconds = Duration::from_secs;
         let address = parse("a,b/hooks").unwrap();
         let hurried = address.within(seconds(2));

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_of_a_transaction_is_not_told() {
+    fn unknown_details_of_a_transaction_are_omitted() {
         assert_eq!(
             open(Some(Nanos::MINUTE.times(90)), Some(12_000)).description(),
             "psql (pid 7, user me) for 90min, idle, beside 12000 others"

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_after_the_last_that_was_read_is_not_taken_before_the_next_block() {
+    fn a_row_after_the_last_read_one_waits_for_the_next_block() {
         let mut oldest = Oldest::default();
         assert!(take(&mut oldest).is_none() && !oldest.knows(OF));
         read(&mut oldest, &[2, 4], 2);

@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_can_do_without_a_connection_waits_less_for_each_server() {
+    fn a_process_that_works_without_a_connection_waits_less_for_each_server() {
         let seconds = Duration::from_secs;
         let all = |servers: &Servers| {
             servers.each.iter().map(|one| servers.connected_within(one)).sum::<Duration>()
@@ -434,7 +434,7 @@ mod tests {
 
     /// The first permanent error is reported; without one, each server's error.
     #[test]
-    fn where_none_of_several_will_do_it_is_told_why() {
+    fn the_error_says_why_each_of_several_servers_was_refused() {
         let lost = || StoreError::Lost { doing: CONNECTING, detail: "refused".to_owned() };
         let standby = || StoreError::TakesNoWrites { doing: CONNECTING, detail: "a standby".to_owned() };
         let stays = || StoreError::NotAdmitted { doing: CONNECTING, detail: "no such role".to_owned() };

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_commit_recorded_is_handed_out_once_the_longest_due_first() {
+    fn recorded_deliveries_are_claimed_once_in_the_order_of_due_times() {
         let mut handoff = following();
         record(&mut handoff, &[3, 5]);
         record(&mut handoff, &[4]);
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_due_longer_and_not_here_comes_first() {
+    fn an_older_due_delivery_outside_of_the_cache_comes_first() {
         let mut handoff = following();
         record(&mut handoff, &[3, 7]);
         handoff.add(LANE, recorded(5, 1).due);
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_claim_beside_the_commit_handed_out_is_not_handed_out_again() {
+    fn a_delivery_claimed_beside_the_commit_is_not_claimed_again() {
         let mut handoff = following();
         handoff.record(LANE, recorded(1, 1));
         handoff.record(LANE, recorded(2, 1));
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_commit_under_way_gives_up_is_not_handed_out() {
+    fn a_delivery_that_the_current_commit_gives_up_is_not_claimed() {
         let mut handoff = following();
         record(&mut handoff, &[1, 2]);
         let is_free = |delivery| delivery != DeliveryId(1);
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_may_have_happened_beside_it_ends_it() {
+    fn any_possible_change_by_others_ends_the_cache_of_a_lane() {
         type End = fn(&mut Handoff);
         let ends: [(&str, End); 4] = [
             ("another process has written", |handoff| handoff.begin(NOW, false)),

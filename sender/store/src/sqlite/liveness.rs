@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn who_took_its_lock_after_it_was_taken_for_dead_is_not_forgotten() {
+    fn a_process_that_locks_after_it_was_declared_dead_is_remembered() {
         let (_folder, files) = database("sender.db");
         // The state of its file before it has the lock.
         File::create(files.path_of(OwnerId(7)).unwrap()).unwrap();
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn who_ends_without_having_been_heard_is_seen_to_be_dead() {
+    fn a_process_that_ends_unannounced_is_found_dead() {
         let (folder, files) = database("sender.db");
         files.announce(OwnerId(7)).unwrap().end(false);
         assert_eq!(files.dead(), [OwnerId(7)]);

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_moved_by_another_thread_which_ends_with_its_writer() {
+    fn a_requested_checkpoint_runs_on_a_thread_that_ends_with_its_writer() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("db");
         let mut sql = writer(&path);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_is_blamed_for_what_it_holds_up_and_for_nothing_else() {
+    fn a_reader_is_blamed_only_for_a_checkpoint_that_it_holds_up() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("db");
         let sql = writer(&path);

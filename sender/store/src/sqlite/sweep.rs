@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_recorded_after_a_young_mark_is_left_alone_and_all_else_is_old() {
+    fn rows_after_a_young_mark_are_kept_and_all_others_are_old() {
         let mut unswept = Unswept::default();
         assert_eq!(unswept.old(NOW, 5), 5, "nobody knows when those came");
         assert_eq!(unswept.old(after(Nanos::SECOND), 8), 5);
@@ -535,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_passed_over_alone() {
+    fn only_the_unreadable_row_is_skipped() {
         let all_but = |unreadable: std::ops::Range<u64>| -> Vec<u64> {
             (1..=20_000).filter(|number| !unreadable.contains(number)).collect()
         };

@@ -191,7 +191,7 @@ fn a_delivery_whose_own_row_makes_no_sense_stops_neither_its_lane_nor_any_sweep(
 
 /// Recording expiry costs more than a delivery, so it happens only for deliveries that wait.
 #[test]
-fn when_a_delivery_expires_is_noted_once_it_has_waited_and_what_expires_sooner_is_given_up_in_time() {
+fn an_expiry_is_recorded_after_a_wait_and_an_earlier_one_is_enforced_in_time() {
     let (_folder, mut store) = open(Options::default());
     let step = Nanos::from_millis(500);
     store.commit(NOW, &[subscribe(), sweep()]).unwrap();

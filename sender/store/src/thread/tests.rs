@@ -177,7 +177,7 @@ fn broken() -> StoreError {
 }
 
 #[test]
-fn what_waits_during_a_commit_goes_into_the_next_one() {
+fn commands_that_wait_during_a_commit_join_the_next() {
     let mut stage = Stage::new(Capacity::default());
     stage.submit_one(1);
     assert_eq!(stage.sees(), ["1"]);

@@ -26,8 +26,8 @@ const BURST: usize = 20;
 const LANES: usize = 3;
 
 #[test]
-fn what_compose_starts_delivers_and_a_failover_loses_nothing() {
-    let test = "what_compose_starts_delivers_and_a_failover_loses_nothing";
+fn the_compose_setup_delivers_and_a_failover_loses_nothing() {
+    let test = "the_compose_setup_delivers";
     let Some(machine) = Machine::new() else {
         none(test);
         return;

@@ -46,7 +46,7 @@ pub(super) fn nothing_is_handed_out_twice<B: Backend>() {
     assert_eq!(world.claim(lane, term), []);
 }
 
-pub(super) fn what_was_released_is_handed_out_again<B: Backend>() {
+pub(super) fn a_released_delivery_is_claimed_again<B: Backend>() {
     let mut world = World::<B>::new();
     let (lane, term) = world.own_lane(WIDE);
     let (first, second) = (world.emit_one(lane), world.emit_one(lane));
@@ -56,7 +56,7 @@ pub(super) fn what_was_released_is_handed_out_again<B: Backend>() {
     assert_eq!(rows.iter().map(|row| (row.delivery, row.attempts)).collect::<Vec<_>>(), [(first, 0)]);
 }
 
-pub(super) fn what_is_to_be_tried_again_comes_when_it_is_due<B: Backend>() {
+pub(super) fn a_retry_is_claimed_when_it_is_due<B: Backend>() {
     let mut world = World::<B>::new();
     let (lane, term) = world.own_lane(WIDE);
     let delivery = world.emit_one(lane);
@@ -169,7 +169,7 @@ pub(super) fn a_settlement_before_a_claim_counts_for_it<B: Backend>() {
     assert_eq!(claimed.rows.iter().map(|row| row.delivery).collect::<Vec<_>>(), [second]);
 }
 
-pub(super) fn what_others_record_late_is_handed_out_as_well<B: Backend>() {
+pub(super) fn a_delivery_that_another_process_commits_late_is_claimed_too<B: Backend>() {
     let mut world = World::<B>::new();
     let (lane, term) = world.own_lane(WIDE);
     let mut other = world.backend.store();
@@ -202,7 +202,7 @@ pub(super) fn what_others_record_late_is_handed_out_as_well<B: Backend>() {
     }
 }
 
-pub(super) fn what_waits_again_is_handed_out_again_wherever_it_is_due<B: Backend>() {
+pub(super) fn a_rescheduled_delivery_is_claimed_again_at_any_due_time<B: Backend>() {
     let mut world = World::<B>::new();
     let (lane, term) = world.own_lane(WIDE);
     let first = world.emit_one(lane);

@@ -64,7 +64,7 @@ pub(super) fn once_the_window_is_over_the_next_one_opens_its_own<B: Backend>() {
     assert_eq!(emit_alike(&mut world, lane, "clip").2, Some(second));
 }
 
-pub(super) fn what_was_tried_is_not_replaced<B: Backend>() {
+pub(super) fn an_attempted_delivery_is_not_coalesced<B: Backend>() {
     let mut world = World::<B>::new();
     let (lane, term) = world.own_lane(WIDE);
     let (first, ..) = emit_alike(&mut world, lane, "clip");
@@ -84,7 +84,7 @@ pub(super) fn a_full_lane_still_takes_a_newer_one_in_the_place_of_an_older<B: Ba
     assert_eq!(world.counts(lane).waiting, 1);
 }
 
-pub(super) fn what_can_never_fit_takes_the_place_of_nothing<B: Backend>() {
+pub(super) fn an_event_that_can_never_fit_replaces_nothing<B: Backend>() {
     for (bytes_max, bytes) in [(100, 101), (1_000, 201)] {
         let mut world = World::<B>::with(Limits { waiting_bytes_max: 200, ..Limits::default() });
         let bounds = Bounds { bytes_max, when_full: WhenFull::ShedOldest, ..WIDE };

@@ -6,7 +6,7 @@ use hookproof_sender::store::{Command, Refusal, Reply};
 
 use crate::world::{Backend, LEASE, ME, WIDE, World, YOU, acquire, body, later, waiting};
 
-pub(super) fn what_is_acknowledged_is_there_after_a_crash<B: Backend>() {
+pub(super) fn an_acknowledged_event_survives_a_crash<B: Backend>() {
     let mut world = World::<B>::new();
     let lane = world.new_lane(WIDE);
     let mut event = world.event(&[lane]);
@@ -271,7 +271,7 @@ pub(super) fn a_target_without_a_body_is_nonsense<B: Backend>() {
     assert_eq!(world.total().accepted, 0);
 }
 
-pub(super) fn who_has_an_event_is_known_for_as_long_as_its_row_waits<B: Backend>() {
+pub(super) fn the_recipients_of_an_event_are_known_while_its_outbox_row_waits<B: Backend>() {
     let mut world = World::<B>::new();
     let (wide, term) = world.own_lane(WIDE);
     let narrow = world.new_lane(Bounds { rows_max: 0, ..WIDE });
@@ -310,7 +310,7 @@ pub(super) fn no_newer_row_is_for_who_refused_an_older_one_in_the_same_commit<B:
     assert_eq!(replies.iter().map(refused).collect::<Vec<_>>(), [true, true, false], "{replies:?}");
 }
 
-pub(super) fn who_had_an_event_before_its_row_came_is_known_for_as_long_as_that_waits<B: Backend>() {
+pub(super) fn earlier_recipients_of_an_event_are_known_while_its_outbox_row_waits<B: Backend>() {
     let mut world = World::<B>::new();
     let (wide, narrow) = (world.new_lane(WIDE), world.new_lane(Bounds { rows_max: 0, ..WIDE }));
     let mut event = world.event(&[wide]);
@@ -328,7 +328,7 @@ pub(super) fn who_had_an_event_before_its_row_came_is_known_for_as_long_as_that_
     }
 }
 
-pub(super) fn what_another_process_commits_holds_in_our_next_commit<B: Backend>() {
+pub(super) fn a_commit_of_another_process_holds_in_our_next_one<B: Backend>() {
     let mut world = World::<B>::new();
     let (lane, term) = world.own_lane(Bounds { rows_max: 3, ..WIDE });
     let mut other = world.backend.store();

@@ -77,7 +77,7 @@ pub(super) fn from_emit_to_the_first_attempt_and_to_success_each_delivery_counts
     assert_eq!(seconds(&measured.delivery), Some((1, 11)));
 }
 
-pub(super) fn what_was_never_sent_took_nobody_any_time<B: Backend>() {
+pub(super) fn an_unsent_delivery_has_no_latency<B: Backend>() {
     let mut world = World::<B>::new();
     let (lane, term) = world.own_lane(WIDE);
     let delivery = world.emit_one(lane);

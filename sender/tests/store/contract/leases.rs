@@ -93,7 +93,7 @@ pub(super) fn a_record_persisted_under_an_old_term_is_refused<B: Backend>() {
     assert!(matches!(&taken[0].handover, Handover::Clean(record) if *record.bytes == *b"new"), "{taken:?}");
 }
 
-pub(super) fn who_lost_lanes_is_told_once<B: Backend>() {
+pub(super) fn an_owner_that_lost_lanes_is_notified_once<B: Backend>() {
     let mut world = World::<B>::new();
     let (kept, _) = world.own_lane(WIDE);
     let (lost, term) = world.own_lane(WIDE);
@@ -179,7 +179,7 @@ fn ended<B: Backend>(world: &mut World<B>) -> Vec<Ended> {
     }
 }
 
-pub(super) fn who_seizes_a_capped_lane_is_told_what_ended<B: Backend>() {
+pub(super) fn a_takeover_of_a_capped_lane_returns_its_ended_attempts<B: Backend>() {
     let mut world = World::<B>::new();
     let lane = capped_lane(&mut world);
     let began = world.now;
@@ -193,7 +193,7 @@ pub(super) fn who_seizes_a_capped_lane_is_told_what_ended<B: Backend>() {
     assert_eq!(ended(&mut world), expected);
 }
 
-pub(super) fn who_seizes_a_lane_without_caps_is_told_nothing_of_it<B: Backend>() {
+pub(super) fn a_takeover_of_a_lane_without_caps_returns_no_attempts<B: Backend>() {
     let mut world = World::<B>::new();
     let lane = world.own_lane(WIDE);
     world.persist(lane.0, lane.1, b"state", false);
@@ -219,7 +219,7 @@ pub(super) fn many_ends_are_told_in_few_runs_and_none_too_early<B: Backend>() {
     }
 }
 
-pub(super) fn what_a_cap_counts_outlives_the_record_of_attempts<B: Backend>() {
+pub(super) fn attempts_that_a_cap_counts_outlive_the_attempt_log<B: Backend>() {
     let mut world = World::<B>::new();
     let lane = capped_lane(&mut world);
     attempts(&mut world, lane, 5, Nanos::SECOND);
@@ -298,7 +298,7 @@ pub(super) fn a_clock_behind_robs_nobody<B: Backend>() {
     assert_eq!(world.acquire(YOU, LaneSelection::All).len(), 1);
 }
 
-pub(super) fn what_was_held_is_forgotten_with_the_lane<B: Backend>() {
+pub(super) fn claimed_rows_are_forgotten_with_the_lane<B: Backend>() {
     let mut world = World::<B>::new();
     let (lane, term) = world.own_lane(WIDE);
     let delivery = world.emit_one(lane);

@@ -138,7 +138,7 @@ pub(super) fn a_change_counts_from_its_place_in_a_commit<B: Backend>() {
     assert_eq!(replies[2], Reply::Refused(Refusal::StaleRoster { known, current: known + 1 }));
 }
 
-pub(super) fn who_was_removed_holds_up_no_event<B: Backend>() {
+pub(super) fn a_removed_subscriber_holds_up_no_event<B: Backend>() {
     let mut world = World::<B>::new();
     let (one, removed) = (world.new_lane(WIDE), world.new_lane(WIDE));
     let events = [world.event(&[one]), world.event(&[one, removed])];
@@ -150,7 +150,7 @@ pub(super) fn who_was_removed_holds_up_no_event<B: Backend>() {
     }
 }
 
-pub(super) fn who_begins_after_the_last_to_change_has_vanished_can_emit<B: Backend>() {
+pub(super) fn a_process_can_emit_after_the_last_writer_of_subscribers_vanished<B: Backend>() {
     let mut world = World::<B>::new();
     let (one, gone) = (world.new_lane(WIDE), world.new_lane(WIDE));
     world.one(Command::Remove(gone));
@@ -168,7 +168,7 @@ pub(super) fn who_begins_after_the_last_to_change_has_vanished_can_emit<B: Backe
     assert!(keeper.present().get(one).is_some());
 }
 
-pub(super) fn where_too_many_have_changed_events_are_matched_anew<B: Backend>() {
+pub(super) fn events_are_matched_anew_after_too_many_subscriber_changes<B: Backend>() {
     const COMPARED_MAX: usize = 1_000;
 
     let mut world = World::<B>::new();

@@ -42,7 +42,7 @@ macro_rules! contract {
 
 contract! {
     emitting {
-        what_is_acknowledged_is_there_after_a_crash
+        an_acknowledged_event_survives_a_crash
         every_lane_gets_the_body_that_was_shaped_for_it
         an_event_for_nobody_leaves_nothing
         a_key_may_be_any_text
@@ -55,13 +55,13 @@ contract! {
         an_outbox_row_becomes_an_event_exactly_once
         an_outbox_row_that_is_refused_stays
         an_outbox_row_that_is_taken_in_part_stays_with_the_id_of_its_event
-        who_has_an_event_is_known_for_as_long_as_its_row_waits
-        who_had_an_event_before_its_row_came_is_known_for_as_long_as_that_waits
+        the_recipients_of_an_event_are_known_while_its_outbox_row_waits
+        earlier_recipients_of_an_event_are_known_while_its_outbox_row_waits
         no_newer_row_is_for_who_refused_an_older_one_in_the_same_commit
         rejected_outbox_rows_are_listed_from_the_highest_number_to_the_lowest
         an_outbox_row_that_cannot_be_an_event_is_set_aside
         a_target_without_a_body_is_nonsense
-        what_another_process_commits_holds_in_our_next_commit
+        a_commit_of_another_process_holds_in_our_next_one
     }
     matching {
         however_often_one_subscriber_changes_the_events_of_others_are_taken
@@ -69,17 +69,17 @@ contract! {
         an_event_for_a_subscriber_that_has_changed_is_matched_anew
         an_event_that_somebody_has_come_to_want_is_matched_anew
         a_change_counts_from_its_place_in_a_commit
-        who_was_removed_holds_up_no_event
-        who_begins_after_the_last_to_change_has_vanished_can_emit
-        where_too_many_have_changed_events_are_matched_anew
+        a_removed_subscriber_holds_up_no_event
+        a_process_can_emit_after_the_last_writer_of_subscribers_vanished
+        events_are_matched_anew_after_too_many_subscriber_changes
         a_roster_that_the_store_has_not_come_to_is_refused
     }
     claiming {
         the_longest_due_come_first
         nothing_comes_before_it_is_due
         nothing_is_handed_out_twice
-        what_was_released_is_handed_out_again
-        what_is_to_be_tried_again_comes_when_it_is_due
+        a_released_delivery_is_claimed_again
+        a_retry_is_claimed_when_it_is_due
         next_says_when_the_first_is_due_that_was_not_handed_out
         no_more_bytes_come_than_were_asked_for_and_a_longer_body_is_told_of
         a_claim_writes_nothing
@@ -87,29 +87,29 @@ contract! {
         a_successor_finds_everything_waiting
         one_lane_sees_nothing_of_another
         a_settlement_before_a_claim_counts_for_it
-        what_others_record_late_is_handed_out_as_well
-        what_waits_again_is_handed_out_again_wherever_it_is_due
+        a_delivery_that_another_process_commits_late_is_claimed_too
+        a_rescheduled_delivery_is_claimed_again_at_any_due_time
     }
     coalescing {
         the_newest_goes_out_when_the_window_of_the_first_ends
         another_key_or_lane_is_not_alike
         once_the_window_is_over_the_next_one_opens_its_own
-        what_was_tried_is_not_replaced
+        an_attempted_delivery_is_not_coalesced
         a_full_lane_still_takes_a_newer_one_in_the_place_of_an_older
-        what_can_never_fit_takes_the_place_of_nothing
+        an_event_that_can_never_fit_replaces_nothing
     }
     room {
         a_lane_that_refuses_refuses_an_atomic_event_for_all
         a_lane_that_refuses_does_so_for_itself_alone
-        what_was_taken_in_part_is_known_however_short_the_window_for_duplicates_is
+        a_partly_accepted_event_is_known_for_any_deduplication_window
         a_lane_that_sheds_gives_up_those_longest_due
         bytes_are_bounded_like_rows
-        what_is_handed_out_is_not_shed
+        a_claimed_delivery_is_not_shed
         without_anything_else_to_shed_the_new_one_is_given_up
-        what_can_never_fit_drives_nothing_out
-        when_everything_is_full_the_fullest_lane_pays
+        an_event_that_can_never_fit_sheds_nothing
+        a_full_store_sheds_from_the_fullest_lane
         room_for_one_target_is_not_made_of_what_another_replaces
-        when_everything_is_full_lanes_that_refuse_refuse
+        a_full_store_refuses_events_of_lanes_that_refuse
         lowered_bounds_hold_for_what_comes
         an_operator_sheds_what_waits
         dead_letters_are_bounded_and_the_oldest_go_first
@@ -117,8 +117,8 @@ contract! {
     }
     settling {
         delivered_is_delivered
-        what_failed_waits_until_it_is_due_again
-        what_was_given_up_is_a_dead_letter_with_its_last_error
+        a_failed_delivery_waits_until_it_is_due_again
+        a_given_up_delivery_is_a_dead_letter_with_its_last_error
         a_verdict_comes_for_each_in_order
         an_old_term_settles_nothing_but_a_delivery
         delivered_is_a_fact_even_after_it_was_given_up
@@ -128,11 +128,11 @@ contract! {
         a_long_error_is_cut_between_letters
         an_endpoint_that_is_gone_is_disabled_in_the_same_breath
         an_endpoint_that_is_gone_is_disabled_whatever_became_of_the_delivery
-        who_has_lost_a_lane_disables_nothing
+        a_former_owner_disables_no_lane
     }
     latencies {
         percentiles_are_told_a_second_later
-        what_was_never_sent_took_nobody_any_time
+        an_unsent_delivery_has_no_latency
         the_last_hour_is_told_of_each_lane
         attempts_do_not_cost_a_write_each
         the_figures_of_several_processes_add_up
@@ -148,30 +148,30 @@ contract! {
         a_lane_that_was_handed_back_is_taken_over_clean
         a_clean_hand_over_is_clean_once
         a_record_persisted_under_an_old_term_is_refused
-        who_lost_lanes_is_told_once
+        an_owner_that_lost_lanes_is_notified_once
         a_late_settlement_hides_no_loss
         losses_are_told_even_to_an_owner_that_was_forgotten
         a_surely_dead_owner_loses_its_lanes_at_once
-        who_seizes_a_capped_lane_is_told_what_ended
-        who_seizes_a_lane_without_caps_is_told_nothing_of_it
+        a_takeover_of_a_capped_lane_returns_its_ended_attempts
+        a_takeover_of_a_lane_without_caps_returns_no_attempts
         many_ends_are_told_in_few_runs_and_none_too_early
-        what_a_cap_counts_outlives_the_record_of_attempts
+        attempts_that_a_cap_counts_outlive_the_attempt_log
         one_does_not_take_what_one_has
         lanes_with_work_are_active_and_have_some
         a_taken_lane_says_when_its_first_is_due
         a_clock_behind_robs_nobody
-        what_was_held_is_forgotten_with_the_lane
+        claimed_rows_are_forgotten_with_the_lane
         many_at_once_never_own_a_lane_together
     }
     nodes {
         a_node_is_told_as_it_announced_itself
         a_node_may_say_something_else_of_itself
-        who_only_owns_is_no_node
+        an_owner_without_an_announcement_is_no_node
         a_node_lives_until_its_lease_ends_and_has_come_anew_after_that
-        who_has_gone_is_no_node
+        a_process_that_left_is_no_node
         an_operator_drains_a_node_and_lets_it_go_on
         a_node_that_was_forgotten_says_itself_that_it_drains
-        who_asks_for_its_own_gets_no_lane_of_another
+        a_request_for_own_lanes_returns_no_lane_of_another
         a_lane_that_is_handed_back_is_noticed
     }
     subscribers {
@@ -184,7 +184,7 @@ contract! {
         there_is_an_end_to_secrets
         however_many_secrets_there_are_they_may_retire_at_once
         a_removed_subscriber_has_no_secrets_and_its_debt_is_given_up
-        what_a_commit_removes_it_may_sweep
+        a_commit_may_sweep_the_lane_that_it_removes
         a_removed_subscriber_vanishes_with_its_last_trace
         an_unknown_subscriber_is_refused
         a_secret_does_not_show_itself
@@ -202,18 +202,18 @@ contract! {
         letters_are_grouped_by_what_they_have_in_common
     }
     retention {
-        what_expired_is_given_up
-        what_expired_while_handed_out_is_its_holders
+        an_expired_delivery_is_given_up
+        a_delivery_that_expires_while_claimed_stays_with_its_owner
         small_steps_sweep_everything
         nothing_is_deleted_before_its_time
         an_event_goes_once_all_its_deliveries_are_old
-        what_was_received_by_a_clock_that_was_ahead_keeps_no_later_event
+        an_event_from_a_fast_clock_retains_no_later_event
         a_letter_keeps_its_event
         attempts_go_by_their_age
         letters_go_by_their_age
         numbers_are_never_used_again
         one_large_event_goes_in_small_steps
-        what_expires_meanwhile_does_not_keep_old_events_for_ever
+        a_concurrent_expiry_does_not_retain_old_events_for_ever
     }
     reading {
         pages_follow_each_other_without_gaps_or_doubles
@@ -222,7 +222,7 @@ contract! {
         the_status_tells_the_last_hour
         the_oldest_are_told
         an_audit_counts_attempts_by_second
-        how_long_attempts_took_is_told_in_pages
+        latencies_of_attempts_are_listed_in_pages
         new_work_is_noticed_by_another_process
         redriven_work_stirs
         changed_subscribers_are_told_in_order

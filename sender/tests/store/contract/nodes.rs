@@ -71,7 +71,7 @@ pub(super) fn a_node_may_say_something_else_of_itself<B: Backend>() {
     assert!(has_changed(&world, &mut seen));
 }
 
-pub(super) fn who_only_owns_is_no_node<B: Backend>() {
+pub(super) fn an_owner_without_an_announcement_is_no_node<B: Backend>() {
     let mut world = World::<B>::new();
     world.own_lane(WIDE);
     world.renew(ME);
@@ -95,7 +95,7 @@ pub(super) fn a_node_lives_until_its_lease_ends_and_has_come_anew_after_that<B: 
     assert!(has_changed(&world, &mut seen));
 }
 
-pub(super) fn who_has_gone_is_no_node<B: Backend>() {
+pub(super) fn a_process_that_left_is_no_node<B: Backend>() {
     let mut world = World::<B>::new();
     announce(&mut world, ME, announcement("first"));
     announce(&mut world, YOU, announcement("second"));
@@ -148,7 +148,7 @@ pub(super) fn a_node_that_was_forgotten_says_itself_that_it_drains<B: Backend>()
     assert!(!nodes[0].announced.draining);
 }
 
-pub(super) fn who_asks_for_its_own_gets_no_lane_of_another<B: Backend>() {
+pub(super) fn a_request_for_own_lanes_returns_no_lane_of_another<B: Backend>() {
     let mut world = World::<B>::new();
     let lanes: Vec<LaneId> = (0..20).map(|_| world.new_lane(WIDE)).collect();
     world.emit(&lanes);

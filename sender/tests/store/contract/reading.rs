@@ -187,7 +187,7 @@ pub(super) fn an_audit_counts_attempts_by_second<B: Backend>() {
     assert_eq!(limited(0, 2), [(one, 2, 1), (other, 1, 0)], "the end is not in the span");
 }
 
-pub(super) fn how_long_attempts_took_is_told_in_pages<B: Backend>() {
+pub(super) fn latencies_of_attempts_are_listed_in_pages<B: Backend>() {
     let mut world = World::<B>::new();
     let (one, one_term) = world.own_lane(WIDE);
     let (other, other_term) = world.own_lane(WIDE);

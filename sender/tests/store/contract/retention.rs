@@ -40,7 +40,7 @@ fn deliver<B: Backend>(
     delivery
 }
 
-pub(super) fn what_expired_is_given_up<B: Backend>() {
+pub(super) fn an_expired_delivery_is_given_up<B: Backend>() {
     let mut world = World::<B>::new();
     let (lane, term) = world.own_lane(WIDE);
     let early = world.emit_one(lane);
@@ -59,7 +59,7 @@ pub(super) fn what_expired_is_given_up<B: Backend>() {
     assert_eq!(world.counts(lane).retrying, 0);
 }
 
-pub(super) fn what_expired_while_handed_out_is_its_holders<B: Backend>() {
+pub(super) fn a_delivery_that_expires_while_claimed_stays_with_its_owner<B: Backend>() {
     let mut world = World::<B>::new();
     let (lane, term) = world.own_lane(WIDE);
     let held = world.emit_one(lane);
@@ -116,7 +116,7 @@ pub(super) fn an_event_goes_once_all_its_deliveries_are_old<B: Backend>() {
     assert_eq!(world.reader.body(both[0]).unwrap(), None);
 }
 
-pub(super) fn what_was_received_by_a_clock_that_was_ahead_keeps_no_later_event<B: Backend>() {
+pub(super) fn an_event_from_a_fast_clock_retains_no_later_event<B: Backend>() {
     let mut world = World::<B>::new();
     let (lane, term) = world.own_lane(WIDE);
     let mut event = world.event(&[lane]);
@@ -222,7 +222,7 @@ pub(super) fn one_large_event_goes_in_small_steps<B: Backend>() {
 }
 
 /// A commit that dead-letters may have to restart, but not the purge with it.
-pub(super) fn what_expires_meanwhile_does_not_keep_old_events_for_ever<B: Backend>() {
+pub(super) fn a_concurrent_expiry_does_not_retain_old_events_for_ever<B: Backend>() {
     const KEPT: usize = 5;
 
     let mut world = World::<B>::new();

@@ -61,7 +61,7 @@ pub(super) fn a_lane_that_refuses_does_so_for_itself_alone<B: Backend>() {
     assert_eq!((world.counts(wide).accepted, world.counts(narrow).accepted), (1, 2));
 }
 
-pub(super) fn what_was_taken_in_part_is_known_however_short_the_window_for_duplicates_is<B: Backend>() {
+pub(super) fn a_partly_accepted_event_is_known_for_any_deduplication_window<B: Backend>() {
     let mut world = World::<B>::new();
     let lanes = [world.new_lane(WIDE), world.new_lane(WIDE)];
     let mut event = world.event(&lanes);
@@ -109,7 +109,7 @@ pub(super) fn bytes_are_bounded_like_rows<B: Backend>() {
     assert!(emit_bytes(&mut world, &[refuses], 0).is_ok());
 }
 
-pub(super) fn what_is_handed_out_is_not_shed<B: Backend>() {
+pub(super) fn a_claimed_delivery_is_not_shed<B: Backend>() {
     let mut world = World::<B>::new();
     let (lane, term) = world.own_lane(rows(2, WhenFull::ShedOldest));
     let (first, second) = (world.emit_one(lane), world.emit_one(lane));
@@ -129,7 +129,7 @@ pub(super) fn without_anything_else_to_shed_the_new_one_is_given_up<B: Backend>(
     assert_eq!(world.counts(lane).waiting, 1);
 }
 
-pub(super) fn what_can_never_fit_drives_nothing_out<B: Backend>() {
+pub(super) fn an_event_that_can_never_fit_sheds_nothing<B: Backend>() {
     let mut world = World::<B>::new();
     let narrow = Bounds { bytes_max: 100, ..WIDE };
     let refuses = world.new_lane(narrow);
@@ -141,7 +141,7 @@ pub(super) fn what_can_never_fit_drives_nothing_out<B: Backend>() {
     assert_eq!((placed.shed, world.counts(sheds).waiting), (0, 1));
 }
 
-pub(super) fn when_everything_is_full_the_fullest_lane_pays<B: Backend>() {
+pub(super) fn a_full_store_sheds_from_the_fullest_lane<B: Backend>() {
     let mut world = World::<B>::with(Limits { waiting_rows_max: 6, ..Limits::default() });
     let quiet = world.new_lane(rows(100, WhenFull::ShedOldest));
     let (loud, term) = world.own_lane(rows(100, WhenFull::ShedOldest));
@@ -181,7 +181,7 @@ pub(super) fn room_for_one_target_is_not_made_of_what_another_replaces<B: Backen
     assert_eq!(world.place(first), Some(Place::Coalesced));
 }
 
-pub(super) fn when_everything_is_full_lanes_that_refuse_refuse<B: Backend>() {
+pub(super) fn a_full_store_refuses_events_of_lanes_that_refuse<B: Backend>() {
     let mut world =
         World::<B>::with(Limits { waiting_rows_max: 2, waiting_bytes_max: 100, ..Limits::default() });
     let (sheds, refuses) = (world.new_lane(rows(100, WhenFull::ShedOldest)), world.new_lane(WIDE));

@@ -26,7 +26,7 @@ pub(super) fn delivered_is_delivered<B: Backend>() {
     assert_eq!(world.settle(lane, term, delivery, Fate::Delivered), SettleResult::Absent);
 }
 
-pub(super) fn what_failed_waits_until_it_is_due_again<B: Backend>() {
+pub(super) fn a_failed_delivery_waits_until_it_is_due_again<B: Backend>() {
     let mut world = World::<B>::new();
     let (lane, term) = world.own_lane(WIDE);
     let delivery = world.emit_one(lane);
@@ -43,7 +43,7 @@ pub(super) fn what_failed_waits_until_it_is_due_again<B: Backend>() {
     assert_eq!(world.counts(lane).retrying, 0);
 }
 
-pub(super) fn what_was_given_up_is_a_dead_letter_with_its_last_error<B: Backend>() {
+pub(super) fn a_given_up_delivery_is_a_dead_letter_with_its_last_error<B: Backend>() {
     let mut world = World::<B>::new();
     let (lane, term) = world.own_lane(WIDE);
     let reasons = [Reason::Exhausted, Reason::Expired];
@@ -206,7 +206,7 @@ pub(super) fn an_endpoint_that_is_gone_is_disabled_whatever_became_of_the_delive
     }
 }
 
-pub(super) fn who_has_lost_a_lane_disables_nothing<B: Backend>() {
+pub(super) fn a_former_owner_disables_no_lane<B: Backend>() {
     let mut world = World::<B>::new();
     let (lane, term) = world.own_lane(WIDE);
     let delivery = world.emit_one(lane);

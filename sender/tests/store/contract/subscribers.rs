@@ -167,7 +167,7 @@ pub(super) fn a_removed_subscriber_has_no_secrets_and_its_debt_is_given_up<B: Ba
     assert_eq!((redriven.rows.len(), redriven.kept), (0, 3));
 }
 
-pub(super) fn what_a_commit_removes_it_may_sweep<B: Backend>() {
+pub(super) fn a_commit_may_sweep_the_lane_that_it_removes<B: Backend>() {
     let mut world = World::<B>::new();
     let lane = world.new_lane(WIDE);
     world.emit_one(lane);

@@ -155,7 +155,7 @@ fn in_json_a_bare_number_is_an_error_that_says_what_to_write() {
 
 proptest! {
     #[test]
-    fn whatever_is_printed_is_read_back_the_same(number in any::<u64>(), shift in 0_u32..64, count in 1_u64..) {
+    fn a_printed_unit_reads_back_equal(number in any::<u64>(), shift in 0_u32..64, count in 1_u64..) {
         let nanos = Nanos(number >> shift);
         reads_back(&nanos);
         reads_back(&Bytes(number >> shift));

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn a_written_row_reads_back() {
         check(Value::Null, Kind::Text, "\\N");
         check(Value::Integer(i64::MIN), Kind::Number, "-9223372036854775808");
         check(Value::Text("a\tb\\N\r\nü".to_owned()), Kind::Text, "a\\tb\\\\N\\r\\nü");
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_other_side_cannot_keep_is_refused() {
+    fn a_value_that_the_target_cannot_store_is_refused() {
         let written = |value, zeros| {
             let mut line = String::new();
             write(&mut line, value, zeros).map(|()| line)
