@@ -25,10 +25,6 @@ pub(crate) struct Past {
 pub(crate) trait LeaseRows: Rows {
     fn clock(&self) -> StoreTime;
 
-    /// The number of lanes taken from each owner, as of its last renewal. While the number is unchanged, the owner
-    /// has lost no lane.
-    fn taken_seen(&mut self) -> &mut BTreeMap<OwnerId, u64>;
-
     /// The lanes without a living owner, at most `max`. Not called for [`Which::These`].
     fn find_free(
         &mut self,
@@ -81,7 +77,7 @@ pub(crate) trait LeaseRows: Rows {
         let taken = self.take(acquire.owner, &lanes)?;
         if self.lanes_taken(acquire.owner)?.is_none() {
             // A new owner's count starts at zero, so its next renewal must check every lane.
-            self.taken_seen().remove(&acquire.owner);
+            self.cache().see_taken(acquire.owner, None);
         }
         self.set_lease(acquire.owner, self.clock_after(acquire.lease))?;
         Ok(Reply::Acquired(taken))
@@ -151,7 +147,7 @@ pub(crate) trait LeaseRows: Rows {
 
     fn renew(&mut self, renew: &Renew) -> Result<Reply, Self::Error> {
         let taken = self.lanes_taken(renew.owner)?;
-        let none_was_lost = taken.is_some() && self.taken_seen().get(&renew.owner).copied() == taken;
+        let none_was_lost = taken.is_some() && self.cache().taken_seen(renew.owner) == taken;
         let held = if none_was_lost { Vec::new() } else { self.cache().owned_by(renew.owner) };
         self.lock(held.iter().map(|(lane, _)| *lane))?;
         if let Some(announcement) = &renew.announce {
@@ -159,7 +155,7 @@ pub(crate) trait LeaseRows: Rows {
             self.announce(renew.owner, announcement)?;
         }
         self.set_lease(renew.owner, self.clock_after(renew.lease))?;
-        self.taken_seen().insert(renew.owner, taken.unwrap_or(0));
+        self.cache().see_taken(renew.owner, Some(taken.unwrap_or(0)));
         let mut lost = Vec::new();
         for (lane, term) in held {
             let current = self.lane(lane)?;

@@ -27,8 +27,6 @@ pub(crate) trait SweepRows: RoomRows {
     /// clock, nothing expires or ages until the wall clock agrees.
     fn surely_before(&self, moment: StoreTime) -> StoreTime;
 
-    fn purge_place(&mut self) -> &mut Option<DeliveryId>;
-
     /// Returns whether more may remain.
     fn purge_events(&mut self, before: StoreTime, max: u32, purged: &mut Purged)
     -> Result<bool, Self::Error>;
@@ -70,10 +68,10 @@ pub(crate) trait SweepRows: RoomRows {
     fn purge(&mut self, purge: Purge) -> Result<Reply, Self::Error> {
         let share = (purge.max / 3).max(1);
         let mut purged = Purged::default();
-        let after = self.purge_place().unwrap_or(DeliveryId(0));
+        let after = self.cache().scans.at.letter.unwrap_or(DeliveryId(0));
         let (dead, place) = self.forget_old(self.surely_before(purge.dead_before), after, share)?;
         purged.dead = dead;
-        *self.purge_place() = place;
+        self.cache().scans.at.letter = place;
         let settled_before = self.surely_before(purge.settled_before);
         let more_events = self.purge_events(settled_before, share, &mut purged)?;
         let (attempts, more_attempts) =

@@ -11,7 +11,7 @@ use super::failure::failure;
 use super::ledger::{Ledger, Writer};
 use super::link::{Link, Purpose, Query};
 use super::values::int;
-use super::{CommitCache, CommitResult, PostgresStore, StoreError, open, sweep};
+use super::{CommitResult, PostgresStore, StoreError, open, sweep};
 use crate::Command;
 use crate::engine::{Nanos, StoreTime};
 use crate::reply::Reply;
@@ -152,7 +152,7 @@ impl PostgresStore {
         }
         self.link = Some(link);
         if undone.is_some() {
-            self.undo(CommitCache::default());
+            self.undo();
         }
         Ok(None)
     }

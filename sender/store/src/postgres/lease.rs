@@ -75,10 +75,6 @@ impl LeaseRows for Work<'_> {
         self.ledger.clock
     }
 
-    fn taken_seen(&mut self) -> &mut BTreeMap<OwnerId, u64> {
-        &mut self.noted.taken_seen
-    }
-
     fn find_free(&mut self, asking: OwnerId, which: &LaneSelection, max: Option<u32>) -> Result<Vec<LaneId>> {
         let taken = self.taken_for(asking)?;
         let max = max.map_or(i64::MAX, i64::from);

@@ -97,20 +97,11 @@ pub struct PostgresStore {
     commits: Commits,
     limits: Limits,
     cache: Arc<Mutex<QueueCache>>,
-    noted: CommitCache,
     gathered: Gathered,
     written: Written,
     connected: Option<StoreTime>,
     /// Whether the server's clock measures leases, instead of the given times.
     by_server_clock: bool,
-}
-
-/// Cached state for the next commit. Dropping it is always correct, and costs a query.
-#[derive(Clone, Debug, Default)]
-struct CommitCache {
-    /// The number of lanes taken from each owner when last read. While it is unchanged, the owner has lost no lane.
-    taken_seen: BTreeMap<OwnerId, u64>,
-    places: sweep::Places,
 }
 
 #[derive(Clone, Debug)]
@@ -132,7 +123,6 @@ impl PostgresStore {
             commits: Commits::default(),
             limits: options.limits,
             cache: Arc::default(),
-            noted: CommitCache::default(),
             gathered: Gathered::default(),
             written: Written::default(),
             connected: None,
@@ -141,10 +131,9 @@ impl PostgresStore {
     }
 
     /// Drops everything noted during a failed commit, which may describe rows that do not exist.
-    fn undo(&mut self, before: CommitCache) {
+    fn undo(&mut self) {
         lock(&self.cache).roll_back();
         self.gathered.undo();
-        self.noted = before;
     }
 
     fn commit_caches(&mut self, done: CommitResult) -> Vec<Reply> {
@@ -162,7 +151,6 @@ impl PostgresStore {
     ) -> std::result::Result<CommitResult, StoreError> {
         let mut wanted = Wanted::by(commands);
         for _ in 0..TRIES_MAX {
-            let before = self.noted.clone();
             match self.attempt(now, commands, &wanted) {
                 Ok(done) => return Ok(done),
                 // The outcome is unknown, so the noted state stays until another connection tells it.
@@ -170,7 +158,7 @@ impl PostgresStore {
                     return Err(StoreError::Lost { doing, detail: failure::message_of(&error) });
                 }
                 Err(Failed { stop, doing }) => {
-                    self.undo(before);
+                    self.undo();
                     let link = self.link.as_ref().filter(|link| !link.is_closed());
                     let rolled_back = link.map(|link| link.batch("ROLLBACK"));
                     match stop {
@@ -230,7 +218,6 @@ impl PostgresStore {
             limits: &self.limits,
             ledger,
             cache: &mut cache,
-            noted: &mut self.noted,
             gathered: &mut self.gathered,
             room: Room::default(),
             rows,
@@ -353,7 +340,6 @@ struct Work<'a> {
     limits: &'a Limits,
     ledger: Ledger,
     cache: &'a mut QueueCache,
-    noted: &'a mut CommitCache,
     gathered: &'a mut Gathered,
     room: Room,
     rows: Rows,

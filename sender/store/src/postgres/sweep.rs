@@ -36,13 +36,6 @@ pub(super) const RETIRE: &str = "WITH free AS (SELECT writer FROM totals WHERE w
 /// An idle writer's row is deleted after this long. If the writer is active again, it gets a new row.
 pub(super) const GONE_AFTER: Nanos = Nanos::DAY.times(7);
 
-#[derive(Clone, Debug, Default)]
-pub(super) struct Places {
-    event: Option<i64>,
-    letter: Option<DeliveryId>,
-    attempt: Option<(i64, i64)>,
-}
-
 /// Events after a place, and whether each must be kept. An event is kept while it is recent, while a delivery waits,
 /// is a dead letter or was settled recently, or while its outbox row waits for targets without room. For a recent
 /// event nothing more is read.
@@ -109,13 +102,10 @@ impl SweepRows for Work<'_> {
         StoreTime(moment.0.saturating_sub(self.ledger.grace(self.now).0))
     }
 
-    fn purge_place(&mut self) -> &mut Option<DeliveryId> {
-        &mut self.noted.places.letter
-    }
-
     fn purge_events(&mut self, before: StoreTime, max: u32, purged: &mut Purged) -> Result<bool> {
         let (mut left, limit) = (u64::from(max), i64::from(max));
-        let found = self.sql.query(EVENTS, &[&self.noted.places.event.unwrap_or(0), &before, &limit])?;
+        let found =
+            self.sql.query(EVENTS, &[&int(self.cache.scans.at.event.unwrap_or(0)), &before, &limit])?;
         let (mut events, mut bodies): (Vec<i64>, Vec<i64>) = Default::default();
         for row in &found {
             let event: i64 = row.try_get(0)?;
@@ -124,7 +114,7 @@ impl SweepRows for Work<'_> {
             if (before..=self.now).contains(&row.try_get::<_, StoreTime>(1)?) {
                 self.delete_events(&events, &bodies)?;
                 purged.events += size(events.len());
-                self.noted.places.event = None;
+                self.cache.scans.at.event = None;
                 return Ok(false);
             }
             if left == 0 {
@@ -149,27 +139,27 @@ impl SweepRows for Work<'_> {
                 events.push(event);
                 bodies.extend(row.try_get::<_, Vec<i64>>(3)?);
             }
-            self.noted.places.event = Some(event);
+            self.cache.scans.at.event = Some(event.cast_unsigned());
         }
         self.delete_events(&events, &bodies)?;
         purged.events += size(events.len());
         let full = left == 0 || found.len() >= usize::try_from(max).unwrap_or(usize::MAX);
         if !full {
-            self.noted.places.event = None;
+            self.cache.scans.at.event = None;
         }
         Ok(full)
     }
 
     fn delete_attempts(&mut self, before: StoreTime, max: u32) -> Result<(u64, bool)> {
-        let (at, delivery) = self.noted.places.attempt.unwrap_or((-1, -1));
+        let (at, delivery) = self.cache.scans.at.attempt.unwrap_or((StoreTime(0), DeliveryId(0)));
         let now = self.surely_before(self.now);
         let longest = StoreTime(now.0.saturating_sub(crate::engine::contract::WINDOW_LENGTH_MAX.0));
         let found =
             self.sql.query(ATTEMPTS, &[&before, &i64::from(max), &longest, &MARGIN, &at, &delivery])?;
-        let (mut ats, mut deliveries): (Vec<i64>, Vec<i64>) = Default::default();
+        let (mut ats, mut deliveries): (Vec<StoreTime>, Vec<DeliveryId>) = Default::default();
         let mut last = None;
         for row in &found {
-            let (at, delivery): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+            let (at, delivery): (StoreTime, DeliveryId) = (row.try_get(0)?, row.try_get(1)?);
             last = Some((at, delivery));
             if !row.try_get::<_, bool>(2)? {
                 ats.push(at);
@@ -183,7 +173,7 @@ impl SweepRows for Work<'_> {
             deleted = self.sql.execute(delete, &[&ats, &deliveries])?;
         }
         let full = found.len() >= usize::try_from(max).unwrap_or(usize::MAX);
-        self.noted.places.attempt = last.filter(|_| full);
+        self.cache.scans.at.attempt = last.filter(|_| full);
         Ok((deleted, full))
     }
 

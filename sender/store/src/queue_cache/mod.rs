@@ -1,15 +1,16 @@
-//! What this process knows of queues without reading the store. [`QueueCache`] is the one owner of this knowledge, in
-//! both stores.
+//! This process's knowledge of queues. [`QueueCache`] is its one owner, in both stores.
 //!
 //! - `queues`: the claimed deliveries of each lane this process owns, with their state, so that settling reads
 //!   nothing; and the cursor, where the next claim begins.
 //! - `handoff`: deliveries that a commit has just recorded, so that a lane that keeps up is served from memory.
 //! - `lane_rows`: the rows of lanes in a file, with their counts.
 //! - `unreadable`: deliveries that claims skip for a while.
+//! - `scans`: how far sweeps and purges have come.
+//! - `taken`: whether an owner may have lost a lane.
 //!
 //! **Lifecycle.** A commit calls [`QueueCache::begin`], stages facts while it runs, and ends with
 //! [`QueueCache::commit`] or [`QueueCache::roll_back`]. It says which facts happen, never which knowledge survives.
-//! A commit rolled back leaves the claims as they were before it, and no other knowledge. A commit that ended in
+//! A commit rolled back leaves claims, scans and `taken` as they were before it, and no other knowledge. A commit that ended in
 //! neither way counts as rolled back.
 //!
 //! **Validity.** Knowledge of a queue holds for one term and one [`QueueVersion`]. PostgreSQL keeps a version for each
@@ -32,9 +33,12 @@ use crate::reply::{Claimed, ClaimedRow};
 use handoff::{Handoff, Recorded};
 pub(super) use queues::{Place, QueueVersion, Search, Standing, Unreadable, Waiting};
 use queues::{Queue, Queues};
+pub(super) use scans::NOTED_AFTER;
+use scans::Scans;
 
 mod handoff;
 mod queues;
+mod scans;
 #[cfg(test)]
 mod tests;
 
@@ -52,7 +56,7 @@ pub(super) type LaneRows = BTreeMap<LaneId, Option<Lane>>;
 
 const LANE_ROWS_MAX: usize = 16_384;
 
-/// What a claim read beside the commits, or a commit for a claim. Nothing is marked as claimed yet.
+/// Deliveries read for a claim, in a commit or beside it. Nothing is marked as claimed yet.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) claimed: Claimed,
@@ -78,6 +82,7 @@ pub(super) struct QueueCache {
     handoff: Handoff,
     lane_rows: LaneRows,
     pub(super) unreadable: Unreadable,
+    pub(super) scans: Scans,
     staged: Staged,
     /// The version that the last commit left. `None` on a server, and while it is unknown.
     file: Option<FileVersion>,
@@ -91,7 +96,7 @@ pub(super) struct QueueCache {
     moved: Option<BTreeSet<DeliveryId>>,
 }
 
-/// What a commit under way changes.
+/// The changes of a commit under way.
 #[derive(Debug, Default)]
 struct Staged {
     is_under_way: bool,
@@ -107,6 +112,7 @@ enum Undo {
     Claimed(LaneId, DeliveryId),
     Settled(LaneId, DeliveryId),
     Lane(LaneId, Option<Queue>),
+    Taken(OwnerId, Option<u64>),
 }
 
 /// A panic elsewhere cannot leave this half changed, so a poisoned lock is fine.
@@ -152,6 +158,7 @@ impl QueueCache {
             self.lane_rows = if rows.len() > LANE_ROWS_MAX { LaneRows::new() } else { rows };
             version
         });
+        self.scans.commit();
         self.end();
     }
 
@@ -162,6 +169,7 @@ impl QueueCache {
         }
         self.forget();
         self.handoff.roll_back();
+        self.scans.roll_back();
         self.end();
     }
 
@@ -208,6 +216,12 @@ impl QueueCache {
         if let Some(before) = self.queues.remove(lane, term) {
             self.staged.journal.push(Undo::Lane(lane, Some(before)));
         }
+    }
+
+    /// A renewal has checked the lanes of an owner, from which this many were taken so far. `None`: its count starts anew.
+    pub(super) fn see_taken(&mut self, owner: OwnerId, taken: Option<u64>) {
+        let before = self.queues.set_taken(owner, taken);
+        self.staged.journal.push(Undo::Taken(owner, before));
     }
 
     /// A delivery begins to wait, or waits again.
@@ -260,6 +274,10 @@ impl QueueCache {
 impl QueueCache {
     pub(super) fn holds(&self, lane: LaneId, term: Term) -> bool {
         self.queues.holds(lane, term)
+    }
+
+    pub(super) fn taken_seen(&self, owner: OwnerId) -> Option<u64> {
+        self.queues.taken(owner)
     }
 
     /// The lanes of an owner.

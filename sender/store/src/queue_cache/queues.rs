@@ -169,6 +169,9 @@ pub(super) struct Queues {
     lanes: BTreeMap<LaneId, Queue>,
     /// Deliveries that the commit under way changes and no longer claims. Claims beside it skip them.
     moving: BTreeSet<DeliveryId>,
+    /// The number of lanes taken from each owner, as of its last renewal. While it is unchanged, the owner has lost no
+    /// lane.
+    taken: BTreeMap<OwnerId, u64>,
 }
 
 impl Queues {
@@ -213,6 +216,7 @@ impl Queues {
             Undo::Settled(lane, delivery) => {
                 self.lanes.get_mut(&lane).map(|queue| queue.claimed.insert(delivery, None));
             }
+            Undo::Taken(owner, before) => drop(self.set_taken(owner, before)),
         }
     }
 
@@ -261,6 +265,17 @@ impl Queues {
 
     pub(super) fn has(&self, lane: LaneId, delivery: DeliveryId) -> bool {
         self.lanes.get(&lane).is_some_and(|queue| queue.claimed.contains_key(&delivery))
+    }
+
+    pub(super) fn taken(&self, owner: OwnerId) -> Option<u64> {
+        self.taken.get(&owner).copied()
+    }
+
+    pub(super) fn set_taken(&mut self, owner: OwnerId, taken: Option<u64>) -> Option<u64> {
+        match taken {
+            Some(taken) => self.taken.insert(owner, taken),
+            None => self.taken.remove(&owner),
+        }
     }
 
     pub(super) fn owned_by(&self, owner: OwnerId) -> Vec<(LaneId, Term)> {

@@ -134,6 +134,25 @@ fn a_delivery_that_a_commit_recorded_is_handed_out_from_memory_unless_it_is_roll
 }
 
 #[test]
+fn a_commit_rolled_back_leaves_scans_and_lost_lanes_as_they_were() {
+    let mut cache = on_file(&[]);
+    let run = |cache: &mut QueueCache, letter, taken| {
+        cache.begin(NOW, Some(FILE));
+        cache.scans.at.letter = Some(DeliveryId(letter));
+        cache.see_taken(OWNER, taken);
+    };
+    let found = |cache: &QueueCache| (cache.scans.at.letter, cache.taken_seen(OWNER));
+    run(&mut cache, 5, Some(1));
+    commit(&mut cache);
+    for taken in [Some(2), None] {
+        run(&mut cache, 9, taken);
+        assert_eq!(found(&cache), (Some(DeliveryId(9)), taken));
+        cache.roll_back();
+        assert_eq!(found(&cache), (Some(DeliveryId(5)), Some(1)));
+    }
+}
+
+#[test]
 fn a_commit_that_ended_in_neither_way_is_rolled_back_by_the_next() {
     let mut cache = on_file(&[1]);
     cache.begin(NOW, Some(FILE));

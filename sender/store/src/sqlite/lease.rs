@@ -20,10 +20,6 @@ impl LeaseRows for Work<'_> {
         self.ledger.totals.clock
     }
 
-    fn taken_seen(&mut self) -> &mut BTreeMap<OwnerId, u64> {
-        self.taken_seen
-    }
-
     fn find_free(&mut self, asking: OwnerId, which: &LaneSelection, max: Option<u32>) -> Result<Vec<LaneId>> {
         // The query must see this commit's changes.
         self.ledger.flush(self.sql, self.now)?;

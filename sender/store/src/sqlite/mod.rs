@@ -3,7 +3,6 @@
 //! The files: `open` checks the file, `clock` its time, `ledger` counts, `log` and `reserve` manage disk space; one
 //! for each group of commands; `reader` reads; `doctor`, `vacuum` and `backup` serve operators.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,7 +15,7 @@ use super::clock::{Beginning, Start};
 use super::command::{Claim, Command};
 use super::commit::room::Room;
 use super::commit::{Commands, Lane, Rows};
-use super::lane::{Counts, Limits, OwnerId};
+use super::lane::{Counts, Limits};
 use super::reply::{Claimed, Reply};
 use super::{Claimer, DiskRoom, LogSize, QuickClaims, Store, StoreError, Written};
 use crate::commit::emit::Newer;
@@ -78,9 +77,6 @@ pub struct SqliteStore {
     options: Options,
     path: PathBuf,
     cache: Arc<Mutex<QueueCache>>,
-    /// The number of lanes taken from each owner when last read. While it is unchanged, the owner has lost no lane.
-    taken_seen: BTreeMap<OwnerId, u64>,
-    places: sweep::Places,
     latencies: Gathered,
     written: Written,
     /// Whether the given times follow the machine's clock, so that later times in the file are wrong.
@@ -104,8 +100,6 @@ impl SqliteStore {
             options: *options,
             path: path.to_owned(),
             cache: Arc::default(),
-            taken_seen: BTreeMap::new(),
-            places: sweep::Places::default(),
             latencies: Gathered::default(),
             written: Written::default(),
             follows_the_machine: false,
@@ -129,8 +123,6 @@ impl SqliteStore {
     fn undo(&mut self) {
         lock(&self.cache).roll_back();
         self.latencies.undo();
-        self.taken_seen.clear();
-        self.places.undo();
     }
 
     fn transact(
@@ -159,8 +151,6 @@ impl SqliteStore {
             now,
             ledger,
             cache: &mut cache,
-            taken_seen: &mut self.taken_seen,
-            places: &mut self.places,
             latencies: &mut self.latencies,
             room: Room::default(),
             contents: Contents::default(),
@@ -277,8 +267,6 @@ struct Work<'a> {
     now: StoreTime,
     ledger: Ledger,
     cache: &'a mut QueueCache,
-    taken_seen: &'a mut BTreeMap<OwnerId, u64>,
-    places: &'a mut sweep::Places,
     latencies: &'a mut Gathered,
     room: Room,
     contents: Contents,

@@ -3,7 +3,6 @@
 //! A delivery's expiry is noted after it has waited for [`NOTED_AFTER`], so that faster deliveries cost no note. One
 //! that expires sooner is noted when it is recorded.
 
-use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use rusqlite::{Error, OptionalExtension, Result, params};
@@ -18,6 +17,7 @@ use crate::commit::Rows;
 use crate::commit::lease::MARGIN;
 use crate::commit::sweep::SweepRows;
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
+use crate::queue_cache::NOTED_AFTER;
 use crate::reply::Purged;
 
 /// Noted expiries, the earliest first, including leftovers. Rows are read one by one, so that an unreadable one stops
@@ -30,42 +30,9 @@ const LEFT_BEHIND_MAX: usize = 8_192;
 /// may keep them busy.
 const SHORT: Nanos = NOTED_AFTER.times(2);
 
-#[derive(Debug, Default)]
-pub(super) struct Places {
-    event: Option<u64>,
-    letter: Option<DeliveryId>,
-    attempt: Option<(u64, u64)>,
-    unswept: Unswept,
-    events_passed_over: PassedOver,
-    deliveries_passed_over: PassedOver,
-}
-
-impl Places {
-    pub(super) fn undo(&mut self) {
-        self.unswept.undo();
-        (self.event, self.letter, self.attempt) = (None, None, None);
-    }
-}
-
-/// Numbers of rows that made a commit fail, so that the next one skips them. Only in memory: a restart finds them
-/// again.
-#[derive(Debug, Default)]
-pub(super) struct PassedOver(BTreeSet<u64>);
-
-impl PassedOver {
-    const ROWS_MAX: usize = 8_192;
-
-    fn has(&self, number: u64) -> bool {
-        self.0.contains(&number)
-    }
-
-    /// Notes a row that made a commit fail, if the row may be the reason.
-    fn record_failed_row(&mut self, number: u64, error: &Error) {
-        let may_be_the_row = is_about_the_row(error) || is_about_the_disk(error);
-        if may_be_the_row && self.0.len() < Self::ROWS_MAX {
-            self.0.insert(number);
-        }
-    }
+/// Whether the row may be the reason for a failure.
+fn may_be_the_row(error: &Error) -> bool {
+    is_about_the_row(error) || is_about_the_disk(error)
 }
 
 struct Event {
@@ -97,13 +64,15 @@ impl SweepRows for Work<'_> {
             && let Some(row) = rows.next()?
         {
             let (expires, delivery): (i64, DeliveryId) = (row.get(0)?, row.get(1)?);
-            if self.places.deliveries_passed_over.has(delivery.0) {
+            if self.cache.scans.failed_deliveries.has(delivery.0) {
                 continue;
             }
             match self.expiring_row(delivery, expires) {
                 Err(error) if is_about_the_row(&error) => {}
                 Err(error) => {
-                    self.places.deliveries_passed_over.record_failed_row(delivery.0, &error);
+                    if may_be_the_row(&error) {
+                        self.cache.scans.failed_deliveries.add(delivery.0);
+                    }
                     return Err(error);
                 }
                 Ok(None) => left_behind.push((expires, delivery)),
@@ -148,49 +117,46 @@ impl SweepRows for Work<'_> {
         StoreTime(moment.0.saturating_sub(self.rules.expiry_grace.0))
     }
 
-    fn purge_place(&mut self) -> &mut Option<DeliveryId> {
-        &mut self.places.letter
-    }
-
     fn purge_events(&mut self, before: StoreTime, max: u32, purged: &mut Purged) -> Result<bool> {
         let mut left = u64::from(max);
         while left > 0 {
-            let next = self.event_after(self.places.event.unwrap_or(0))?;
+            let next = self.event_after(self.cache.scans.at.event.unwrap_or(0))?;
             // Nothing is settled before it is received, and events are ordered by receipt. The exceptions were
             // received "later than now" by a clock that was ahead.
             let Some(event) = next.filter(|event| !(before..=self.now).contains(&event.received)) else {
-                self.places.event = None;
+                self.cache.scans.at.event = None;
                 return Ok(false);
             };
             left -= 1;
             if !self.purge_event(&event, before, &mut left, purged)? {
                 return Ok(true);
             }
-            self.places.event = Some(event.event);
+            self.cache.scans.at.event = Some(event.event);
         }
         Ok(true)
     }
 
     fn delete_attempts(&mut self, before: StoreTime, max: u32) -> Result<(u64, bool)> {
-        let (at, delivery) = self.places.attempt.unwrap_or_default();
+        let (at, delivery) = self.cache.scans.at.attempt.unwrap_or((StoreTime(0), DeliveryId(0)));
         let longest = StoreTime(self.now.0.saturating_sub(crate::engine::contract::WINDOW_LENGTH_MAX.0));
-        let looked_at: Vec<(u64, u64, bool)> = self
+        let looked_at: Vec<(StoreTime, DeliveryId, bool)> = self
             .sql
             .prepare_cached(&format!(
                 "SELECT a.at, a.delivery, {STILL_COUNTS} FROM attempts a
                  WHERE (a.at, a.delivery) > (?5, ?6) AND a.at < ?1 ORDER BY a.at, a.delivery LIMIT ?2"
             ))?
-            .query_map(params![before, max, longest, MARGIN, StoreTime(at), StoreTime(delivery)], |row| {
+            .query_map(params![before, max, longest, MARGIN, at, delivery], |row| {
                 Ok((row.get(0)?, row.get(1)?, row.get(2)?))
             })?
             .collect::<Result<_>>()?;
         let mut delete = self.sql.prepare_cached("DELETE FROM attempts WHERE at = ?1 AND delivery = ?2")?;
         let mut deleted = 0;
         for (at, delivery, _) in looked_at.iter().filter(|(.., counts)| !counts) {
-            deleted += size(delete.execute(params![StoreTime(*at), StoreTime(*delivery)])?);
+            deleted += size(delete.execute(params![at, delivery])?);
         }
         let full = looked_at.len() >= usize::try_from(max).unwrap_or(usize::MAX);
-        self.places.attempt = looked_at.last().filter(|_| full).map(|(at, delivery, _)| (*at, *delivery));
+        self.cache.scans.at.attempt =
+            looked_at.last().filter(|_| full).map(|(at, delivery, _)| (*at, *delivery));
         Ok((deleted, full))
     }
 
@@ -227,15 +193,15 @@ impl Work<'_> {
     /// Notes the expiry of deliveries that may have waited for [`NOTED_AFTER`]. Returns whether more may remain.
     fn note_expiring(&mut self) -> Result<bool> {
         let newest = self.ledger.totals.next_delivery - 1;
-        let old = self.places.unswept.old(self.now, newest);
+        let old = self.cache.scans.expiry.old(self.now, newest);
         let kept: u64 =
             self.sql.prepare_cached("SELECT delivery FROM swept")?.query_row([], |row| row.get(0))?;
-        let after = self.places.unswept.after(kept);
+        let after = self.cache.scans.expiry.after(kept);
         if after >= old {
             return Ok(false);
         }
         let (noted, last) = self.note_some(after, old)?;
-        if self.places.unswept.reach(last, kept) || noted > 0 {
+        if self.cache.scans.expiry.reach(last, kept) || noted > 0 {
             self.sql.prepare_cached("UPDATE swept SET delivery = ?1")?.execute([int(last)])?;
         }
         Ok(last < old)
@@ -245,7 +211,7 @@ impl Work<'_> {
     /// SQLite accepts no more writes in this transaction, so it fails, and the next sweeps skip the row. A claim
     /// decides its fate.
     fn note_some(&mut self, after: u64, old: u64) -> Result<(usize, u64)> {
-        let last = self.places.unswept.step(after).min(old);
+        let last = self.cache.scans.expiry.step(after).min(old);
         let noted = self
             .sql
             .prepare_cached(
@@ -253,8 +219,8 @@ impl Work<'_> {
                  WHERE delivery > ?1 AND delivery <= ?2 AND state = 0",
             )?
             .execute([int(after), int(last)]);
-        if noted.as_ref().is_err_and(|error| is_about_the_row(error) || is_about_the_disk(error)) {
-            self.places.unswept.fail(after, last);
+        if noted.as_ref().is_err_and(may_be_the_row) {
+            self.cache.scans.expiry.fail(after, last);
         }
         Ok((noted?, last))
     }
@@ -295,12 +261,12 @@ impl Work<'_> {
         left: &mut u64,
         purged: &mut Purged,
     ) -> Result<bool> {
-        if event.received > self.now || self.places.events_passed_over.has(event.event) {
+        if event.received > self.now || self.cache.scans.failed_events.has(event.event) {
             return Ok(true);
         }
         let done = self.delete_where_old(event, before, left, purged);
-        if let Err(error) = &done {
-            self.places.events_passed_over.record_failed_row(event.event, error);
+        if done.as_ref().is_err_and(may_be_the_row) {
+            self.cache.scans.failed_events.add(event.event);
         }
         done
     }
@@ -405,142 +371,5 @@ impl Work<'_> {
         }
         self.sql.prepare_cached("DELETE FROM events WHERE event = ?1")?.execute([int(event.event)])?;
         Ok(())
-    }
-}
-
-// How far sweeps have noted expiries. In memory: a restart continues from the stored position and examines
-// everything after it.
-
-/// How long a delivery waits at least before a sweep examines it.
-pub(super) const NOTED_AFTER: Nanos = Nanos::from_secs(10);
-const LOOKED_AT_MAX: u64 = 8_192;
-/// The distance of marks. Between two marks, deliveries are examined earlier than necessary.
-const MARKS_APART: Nanos = Nanos::SECOND;
-
-#[derive(Debug)]
-pub(super) struct Unswept {
-    /// Times, each with the last delivery recorded by then.
-    marks: VecDeque<(StoreTime, u64)>,
-    /// The last delivery examined, if it is later than the stored position.
-    looked_at: u64,
-    passed_over: u64,
-    /// Deliveries examined at once. Reduced around unreadable ones.
-    at_once: u64,
-}
-
-impl Default for Unswept {
-    fn default() -> Self {
-        Self { marks: VecDeque::new(), looked_at: 0, passed_over: 0, at_once: LOOKED_AT_MAX }
-    }
-}
-
-impl Unswept {
-    /// The last delivery that may be older than [`NOTED_AFTER`]. All deliveries after the first younger mark are
-    /// younger. Without such a mark their age is unknown.
-    pub(super) fn old(&mut self, now: StoreTime, newest: u64) -> u64 {
-        let is_young = |at: StoreTime| at <= now && now.since(at) < NOTED_AFTER;
-        while self.marks.pop_front_if(|(at, _)| !is_young(*at)).is_some() {}
-        let old = self.marks.front().map_or(newest, |(_, last)| *last);
-        if self.marks.back().is_none_or(|(at, _)| now.since(*at) >= MARKS_APART) {
-            self.marks.push_back((now, newest));
-        }
-        old
-    }
-
-    pub(super) fn after(&self, kept: u64) -> u64 {
-        kept.max(self.looked_at).max(self.passed_over)
-    }
-
-    pub(super) fn step(&self, after: u64) -> u64 {
-        after.saturating_add(self.at_once)
-    }
-
-    /// Notes that everything up to `last` was examined. Returns whether to store that position: regularly, so that a
-    /// restart repeats little, and always around unreadable rows, because the next commit may fail.
-    pub(super) fn reach(&mut self, last: u64, kept: u64) -> bool {
-        let is_slow = self.at_once < LOOKED_AT_MAX;
-        self.looked_at = last;
-        self.at_once = self.at_once.saturating_mul(2).min(LOOKED_AT_MAX);
-        is_slow || last - kept >= LOOKED_AT_MAX
-    }
-
-    /// Notes an unreadable row. The next step examines fewer, and skips a single one.
-    pub(super) fn fail(&mut self, after: u64, last: u64) {
-        self.at_once = ((last - after) / 2).max(1);
-        if last - after <= 1 {
-            self.passed_over = last;
-        }
-    }
-
-    /// After a failed commit, examined expiries may not be noted.
-    pub(super) fn undo(&mut self) {
-        self.marks.clear();
-        self.looked_at = 0;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const NOW: StoreTime = StoreTime::from_secs(1_000);
-
-    fn after(length: Nanos) -> StoreTime {
-        StoreTime(NOW.0 + length.0)
-    }
-
-    #[test]
-    fn rows_after_a_young_mark_are_kept_and_all_others_are_old() {
-        let mut unswept = Unswept::default();
-        assert_eq!(unswept.old(NOW, 5), 5, "nobody knows when those came");
-        assert_eq!(unswept.old(after(Nanos::SECOND), 8), 5);
-        assert_eq!(unswept.old(after(Nanos(NOTED_AFTER.0 - 1)), 20), 5);
-        assert_eq!(unswept.old(after(NOTED_AFTER), 30), 8);
-        // Without a sweep for long, or after a step back of the clock.
-        assert_eq!(unswept.old(after(NOTED_AFTER.times(3)), 40), 40);
-        assert_eq!(unswept.old(NOW, 50), 50);
-    }
-
-    #[test]
-    fn there_are_no_more_marks_than_seconds() {
-        let mut unswept = Unswept::default();
-        (0..10_000).for_each(|step| {
-            unswept.old(after(Nanos::from_millis(step * 7)), step);
-        });
-        assert!(unswept.marks.len() <= 10, "{}", unswept.marks.len());
-    }
-
-    /// Simulates sweeps that fail on unreadable deliveries; returns the deliveries that they read.
-    fn looked_at(unreadable: std::ops::Range<u64>) -> Vec<u64> {
-        const NEWEST: u64 = 20_000;
-        let mut unswept = Unswept::default();
-        let (mut kept, mut seen) = (0, Vec::new());
-        for _ in 0..1_000 {
-            let after = unswept.after(kept);
-            if after == NEWEST {
-                break;
-            }
-            let last = unswept.step(after).min(unswept.old(NOW, NEWEST));
-            if (after + 1..=last).any(|number| unreadable.contains(&number)) {
-                unswept.fail(after, last);
-                unswept.undo();
-            } else {
-                seen.extend(after + 1..=last);
-                if unswept.reach(last, kept) {
-                    kept = last;
-                }
-            }
-        }
-        seen
-    }
-
-    #[test]
-    fn only_the_unreadable_row_is_skipped() {
-        let all_but = |unreadable: std::ops::Range<u64>| -> Vec<u64> {
-            (1..=20_000).filter(|number| !unreadable.contains(number)).collect()
-        };
-        for unreadable in [1..2, 9_000..9_040, 8_192..8_194, 19_999..20_000] {
-            assert_eq!(looked_at(unreadable.clone()), all_but(unreadable.clone()), "{unreadable:?}");
-        }
     }
 }

@@ -1,6 +1,7 @@
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 
-use super::sweep::NOTED_AFTER;
 use super::*;
 use crate::Durability;
 use crate::clock::{Beginning, Fault};
@@ -9,8 +10,8 @@ use crate::command::{
     Settlement, Shed, Subscribe, Sweep, Target,
 };
 use crate::engine::{DeliveryId, LaneId, Term};
-use crate::lane::{Bounds, Secret, WhenFull};
-use crate::queue_cache::Unreadable;
+use crate::lane::{Bounds, OwnerId, Secret, WhenFull};
+use crate::queue_cache::{NOTED_AFTER, Unreadable};
 use crate::read::{Notices, Reader};
 use crate::reply::{Claimed, Purged};
 
