@@ -19,7 +19,7 @@ pub(crate) fn main(arguments: &[String]) -> Result<(), Failure> {
     let [address, requests, connections] = arguments else {
         return Err(Failure::Says("bare: an address, requests and connections are wanted".to_owned()));
     };
-    let says = |_| Failure::Says("bare: an argument is no number".to_owned());
+    let says = |_| Failure::Says("bare: an argument is not a number".to_owned());
     let address: SocketAddr = address.parse().map_err(|_| Failure::Says("bare: no address".to_owned()))?;
     let (requests, connections): (u64, u32) =
         (requests.parse().map_err(says)?, connections.parse().map_err(says)?);

@@ -156,7 +156,7 @@ fn ticks(one: &str) -> Result<u64, Failure> {
 const PARENT: usize = 1;
 const SPENT: usize = 11;
 
-/// The fields of `/proc/PID/stat` after the name; a field that is no number counts as 0.
+/// The fields of `/proc/PID/stat` after the name; a field that is not a number counts as 0.
 pub(crate) fn figures_of(process: &str) -> Option<Vec<u64>> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     let (_, rest) = stat.rsplit_once(')')?;

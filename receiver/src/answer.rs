@@ -44,7 +44,7 @@ pub fn overloaded<R: From<Bytes>>(line: &str, after: Duration) -> Response<R> {
 /// Refuses a method.
 pub fn method_not_allowed<R: From<Bytes>>(allowed: &'static str) -> Response<R> {
     let mut response =
-        text(StatusCode::METHOD_NOT_ALLOWED, format!("this method is not offered here; expected {allowed}"));
+        text(StatusCode::METHOD_NOT_ALLOWED, format!("this method is not allowed here; expected {allowed}"));
     response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
     response
 }

@@ -263,7 +263,7 @@ impl Refusal {
             )),
             Self::Slow => closing(text(StatusCode::REQUEST_TIMEOUT, "the body took too long")),
             Self::CutShort => closing(text(StatusCode::BAD_REQUEST, "the body ended early")),
-            Self::NoRoom => closing(overloaded("too many bodies at once", MEMORY_RETRY_AFTER)),
+            Self::NoRoom => closing(overloaded("too many bodies are read at once", MEMORY_RETRY_AFTER)),
             Self::Rejected(rejection) => rejected(rejection, status_of(rejection)),
         }
     }

@@ -21,7 +21,7 @@ pub struct Guard {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("will not connect to {address}: {judged} is {range}; if it is meant, {}", self.remedy())]
+#[error("refusing to connect to {address}: {judged} is {range}; to allow it, {}", self.remedy())]
 pub struct Refused {
     /// The address.
     pub address: IpAddr,

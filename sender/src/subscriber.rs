@@ -35,7 +35,7 @@ pub(crate) fn checked_name(name: &str) -> Result<&str, String> {
     } else if name.len() > NAME_BYTES_MAX {
         "is too long"
     } else if name.contains(is_hidden) {
-        "has a control character, a line break or a change of direction in it"
+        "has a control character, a line break or a direction mark in it"
     } else if name.contains('/') || name.starts_with("sub_") {
         "has a '/' in it, or begins with sub_ as an id does"
     } else {

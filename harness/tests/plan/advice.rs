@@ -55,7 +55,7 @@ fn limits_are_raised_together_where_no_single_one_is_enough() {
     let knobs: Vec<&str> = headroom.advice.changes[0].raises.iter().map(|raise| raise.knob).collect();
     assert!(knobs.contains(&"queue") && knobs.len() > 1, "{knobs:?}");
     assert!(
-        headroom.advice.changes[0].cost.contains("it costs a nothing: its queue here holds "),
+        headroom.advice.changes[0].cost.contains("no cost for a: the queue of the sender holds "),
         "{:?}",
         headroom.advice.changes
     );
@@ -112,7 +112,7 @@ fn an_endpoint_that_never_answers_is_helped_by_no_limit() {
     let plan = planned(&scenario, &["p95<10s"], 1_000, 3);
     assert_eq!(plan.headroom.clone().unwrap().seeds, [None; 3]);
     assert!(
-        answer(&plan).starts_with("does not carry this traffic, nor any part of it that was tried"),
+        answer(&plan).starts_with("does not carry today's traffic, nor any tried part of it"),
         "{}",
         answer(&plan)
     );

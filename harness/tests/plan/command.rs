@@ -31,7 +31,7 @@ fn the_answer_comes_first_and_the_page_is_written() {
     let (code, told, _) = plan(&["--no-headroom", "--out", "plans"], folder.path());
     assert_eq!(code, Some(0));
     assert!(told.lines().next().unwrap().contains("partner-c"), "{told}");
-    assert!(told.contains("what a sender carries here: not measured"), "{told}");
+    assert!(told.contains("capacity of a sender here: not measured"), "{told}");
     let page = std::fs::read_to_string(folder.path().join("plans/capacity-launch/plan.html")).unwrap();
     assert!(page.starts_with("<!doctype html>"));
 }
@@ -155,7 +155,7 @@ fn settings_of_a_live_database_are_used_or_named() {
         value["lanes"].as_array().unwrap().iter().map(|lane| lane["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["Partner-C--EU-", "Partner-C--EU--2"]);
     assert!(why.contains("\"Partner C (EU)\" is called Partner-C--EU- here"), "{why}");
-    assert!(why.contains("asleep is paused and left out"), "{why}");
+    assert!(why.contains("asleep is paused and was left out"), "{why}");
     // Coalescing delays all but one of a window.
     let waited = |name: &str| lane(&value, name)["latency_ns"][0].as_u64().unwrap();
     assert!(waited("Partner-C--EU-") > 1_000_000_000 && waited("Partner-C--EU--2") < 100_000_000, "{told}");
@@ -179,7 +179,7 @@ fn a_recording_is_played_whole() {
     let (code, told, _) = played(&["--slo", "partner-c.p95<1ms"]);
     assert_eq!(code, Some(1));
     let sentence =
-        "with --recorded real.csv: does not carry this traffic; less of a recording can't be played";
+        "with --recorded real.csv: does not carry today's traffic; a recording can't be scaled down";
     assert!(told.starts_with(sentence), "{told}");
 }
 
@@ -206,7 +206,7 @@ fn a_patch_of_a_plan_carries_what_it_says() {
     let slo = ["--slo", "p95<20s", "--carry", "3", "--out", "plans"];
     let (code, told, why) = plan(&slo, folder.path());
     assert_eq!(code, Some(0), "{why}");
-    assert!(told.contains("meet their objectives in 1 of 1 seeds"), "{told}");
+    assert!(told.contains("meet their objectives with 1 of 1 seeds"), "{told}");
     let patch = "plans/capacity-launch/patch.toml";
     let text = std::fs::read_to_string(folder.path().join(patch)).unwrap();
     assert!(text.contains("name = \"partner-c\"") && told.contains(&text), "{text}");
@@ -315,7 +315,7 @@ fn every_form_of_the_plan_names_the_request() {
     let conditions = [
         "--set drain=4min: drain=4min, as it was set",
         "kill@peak: the sender is killed 30.5 s after the traffic begins",
-        "partner-b down 30s@20s: partner-b is away 20 s after the traffic begins, for 30s",
+        "partner-b down 30s@20s: partner-b is down from 20 s after the traffic begins, for 30s",
         "--times 2: 2 times the traffic",
     ];
     assert!(
@@ -336,7 +336,7 @@ fn every_form_of_the_plan_names_the_request() {
     }
     let (theirs, anothers) = (read("partners/partner-b.md"), read("partners/partner-a.md"));
     assert!(theirs.contains("partner-b is away 20 s after"), "{theirs}");
-    assert!(anothers.contains("another partner is away") && !anothers.contains("partner-b"), "{anothers}");
+    assert!(anothers.contains("another partner is down") && !anothers.contains("partner-b"), "{anothers}");
     for part in ["the sender is killed 30.5 s after", "2 times the traffic"] {
         assert!(theirs.contains(part) && anothers.contains(part), "{part}: {theirs}");
     }
@@ -347,7 +347,7 @@ fn a_question_about_a_moment_after_the_end_is_refused_with_the_end() {
     let folder = tempfile::tempdir().unwrap();
     for late in ["kill@370s", "partner-b down 1min@2h"] {
         let (code, _, why) = plan(&["--no-headroom", "--with", late], folder.path());
-        let end = "after the end of the run, 370 s after the traffic begins: that goes on for 70 s, with 300 s to drain";
+        let end = "comes 370 s after the traffic begins, past the end of the run: the traffic lasts 70 s, the drain 300 s";
         assert_eq!((code, why.contains(end)), (Some(64), true), "{late}: {why}");
     }
 }

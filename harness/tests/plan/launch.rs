@@ -43,7 +43,7 @@ fn a_launch_that_does_not_fit_says_which_part_of_it_does() {
     let headroom = plan.headroom.clone().unwrap();
     assert!(headroom.carries.unwrap() < 1_000);
     assert_eq!(headroom.carry, 1_000);
-    assert!(answer(&plan).starts_with("does not carry this traffic, only 0."), "{}", answer(&plan));
+    assert!(answer(&plan).starts_with("does not carry today's traffic, only 0."), "{}", answer(&plan));
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn an_endpoint_that_fails_for_good_has_no_bound_and_its_reason() {
     let text = launch().text + "\n[[subscriber.behaviour]]\nanswer = 500\nshare = 0.1\n";
     let scenario = Scenario::from_text(&text, "launch.toml").unwrap();
     let plan = plan(&scenario, &plan_request(&[])).unwrap();
-    assert_eq!(plan.lanes[2].bound.err(), Some("it may fail at any time, so no service is sure"));
+    assert_eq!(plan.lanes[2].bound.err(), Some("it may fail at any time, so no rate is guaranteed"));
     assert!(table(&plan).contains("no bound for partner-c: it may fail at any time"));
 }
 

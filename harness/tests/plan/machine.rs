@@ -28,8 +28,8 @@ fn headroom_ends_where_the_machine_does() {
     assert!((4_300..=4_500).contains(&carries) && fails <= 4_600, "{carries} {fails}");
     assert!(headroom.breaks.iter().all(|breach| breach.subscriber == NAME), "{:?}", headroom.breaks);
     let told = answer(&plan);
-    assert!(told.contains("this machine breaks first (requests or events in a second<=45/s: 4"), "{told}");
-    assert!(told.contains(": to carry 5×, ") && told.contains("a machine that is so much faster"), "{told}");
+    assert!(told.contains("this machine breaks first (requests or events per second<=45/s: 4"), "{told}");
+    assert!(told.contains(": to carry 5×, ") && told.contains("use a faster machine"), "{told}");
 }
 
 #[test]
@@ -62,8 +62,8 @@ fn a_shared_store_is_told_in_nodes() {
     assert_eq!(plan.headroom.clone().unwrap().advice.needs[0].nodes, Some(3), "{:?}", plan.headroom);
     let told = table(&plan);
     assert!(
-        told.contains("3 such nodes on the shared store")
-            && told.contains("what a sender carries here: 40/s, of which 2"),
+        told.contains("3 such nodes on a shared store")
+            && told.contains("capacity of a sender here: 40/s, 2"),
         "{told}"
     );
 }
@@ -92,11 +92,11 @@ fn a_measured_lower_bound_is_reported_as_one() {
     let plan = planned("", WIDE, machine);
     let told = answer(&plan);
     assert!(
-        told.contains("this machine may break first (requests or events in a second<=45/s or more: "),
+        told.contains("this machine may break first (requests or events per second<=45/s or more: "),
         "{told}"
     );
     let told = table(&plan);
-    assert!(told.contains("what a sender carries here: 45/s or more, of which 2"), "{told}");
+    assert!(told.contains("capacity of a sender here: 45/s or more, 2"), "{told}");
     assert!(page(&plan).contains("45/s or more"));
 }
 

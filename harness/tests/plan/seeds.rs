@@ -52,7 +52,7 @@ fn the_answer_carries_its_interval_and_how_many_seeds_it_stands_on() {
     assert!(interval.low < carries && carries < interval.high, "{headroom:?}");
     let seen = headroom.seeds.iter().flatten();
     assert!(seen.clone().min().unwrap() < seen.max().unwrap(), "seeds differ: {:?}", headroom.seeds);
-    assert!(answer(&plan).contains(" in 19 of 20 seeds, from 4 tried)"), "{}", answer(&plan));
+    assert!(answer(&plan).contains(", 4 seeds)"), "{}", answer(&plan));
     let one = stretched(&by_chance(), &["p95<2s"], 1);
     assert_eq!((one.interval, one.seeds.len()), (None, 1));
 }
@@ -67,7 +67,7 @@ fn a_load_that_some_seed_fails_is_not_said_to_hold() {
     let plan = plan(&middle, &PlanRequest { headroom: true, seeds: 6, ..plan_request(&["p95<2s"]) }).unwrap();
     let short = plan.headroom.as_ref().unwrap().short;
     assert!((1..6).contains(&short) && !plan.holds(), "{short}");
-    assert!(answer(&plan).contains(&format!("and this traffic fails in {short} of 6")), "{}", answer(&plan));
+    assert!(answer(&plan).contains(&format!("today's traffic fails with {short} of 6 seeds")), "{}", answer(&plan));
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn a_load_that_needs_no_change_is_said_to_need_none() {
     let advice = plan.headroom.clone().unwrap().advice;
     assert_eq!((advice.changes.len(), advice.trial), (0, None));
     let told = answer(&plan);
-    assert!(told.ends_with(": to carry 1×, nothing has to be changed"), "{told}");
+    assert!(told.ends_with(": to carry 1×, no change is needed"), "{told}");
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn a_spread_without_measure_is_drawn_and_told_within_what_was_tried() {
     let headroom = plan.headroom.as_mut().unwrap();
     headroom.interval = Some(Interval { low: 1, high: u64::MAX, seeds: 2 });
     assert!(page(&plan).contains("Load against time"));
-    assert!(answer(&plan).contains(" to more than was tried in 19 of 20 seeds"), "{}", answer(&plan));
+    assert!(answer(&plan).contains(" to more than was tried, "), "{}", answer(&plan));
     let headroom = plan.headroom.as_mut().unwrap();
     (headroom.carries, headroom.fails) = (Some(u64::MAX - 1), Some(u64::MAX));
     assert!(page(&plan).contains("Load against time"));

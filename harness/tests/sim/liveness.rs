@@ -78,14 +78,14 @@ fn found(loss: Loss) -> Option<(u32, Scenario, String)> {
 #[test]
 fn a_word_that_is_lost_once_is_found_by_the_lane_that_waits_for_it() {
     let rows = [
-        (Loss::Work, "it waits for nothing that was asked"),
+        (Loss::Work, "it waits for no answer of the store"),
         (Loss::Acquired, "the answer to a handover"),
         (Loss::Claimed, "the answer to a claim"),
-        (Loss::Persisted, "the confirmation of a record"),
+        (Loss::Persisted, "the confirmation of a checkpoint"),
     ];
     let all = rows.map(|(loss, waits_for)| (loss, waits_for, found(loss).map(|(_, _, said)| said)));
     let is_right = |said: &str, waits_for| {
-        said.starts_with("nothing was sent to quiet from ") && said.contains(waits_for)
+        said.starts_with("no request to quiet from ") && said.contains(waits_for)
     };
     let right =
         all.iter().all(|(_, waits_for, said)| said.as_ref().is_some_and(|said| is_right(said, *waits_for)));
@@ -106,5 +106,5 @@ fn a_sweep_fails_by_the_seed_in_which_a_lane_stands_still() {
     let swept = swarm::sweep(&scenario, &options, 20).unwrap();
     let failure = swept.failure.unwrap();
     assert_eq!(failure.check, "liveness.served", "{}", failure.sentence);
-    assert!(failure.sentence.contains("nothing was sent to quiet from "), "{}", failure.sentence);
+    assert!(failure.sentence.contains("no request to quiet from "), "{}", failure.sentence);
 }

@@ -145,7 +145,7 @@ fn a_figure_of_the_undisturbed_scenario_is_named_and_not_held_against_a_seed() {
     let (status, sentence) = find("latency.first-attempt", &judged_disturbed(&scenario, &trace)).unwrap();
     assert_eq!(status, Status::NotApplicable);
     assert!(
-        sentence.starts_with("skipped: a figure that a disturbance may break: 1 of 2 latencies"),
+        sentence.starts_with("not judged with --seeds, since a fault may break the figure: 1 of 2 latencies"),
         "{sentence}"
     );
     assert!(attempt(&scenario, &with(None), 1, None).unwrap().is_none());

@@ -28,7 +28,7 @@ impl Effects {
         if !self.db.exists() {
             let path = self.db.display();
             return Err(Failure::Usage(format!(
-                "there is no inbox {path}; expected one that `serve` has made"
+                "there is no inbox {path}; expected one made by `serve`"
             )));
         }
         let effects = inbox::Effects::open(&self.db)?;

@@ -80,7 +80,7 @@ pub(super) fn secret_from(variable: &str) -> Result<Secret, Failure> {
     let text = std::env::var(variable).map_err(|error| {
         unusable(match error {
             std::env::VarError::NotPresent => "is not set".to_owned(),
-            std::env::VarError::NotUnicode(_) => "is not utf-8".to_owned(),
+            std::env::VarError::NotUnicode(_) => "is not UTF-8".to_owned(),
         })
     })?;
     Secret::new(text).map_err(|error| unusable(format!("cannot be used: {error}")))

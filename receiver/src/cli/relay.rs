@@ -29,7 +29,7 @@ Examples:
   hookproof receiver-server relay --profile vvv-frozen --secret-env HOOK_SECRET --to https://inside.example/hook --path /hook
   hookproof receiver-server relay --routes routes.toml --timeout 8s
 
-A file of routes, each under the name of a subscriber, as X-VVV-Subscriber has it:
+A file of routes, each with the name of a subscriber from X-VVV-Subscriber:
   [routes.sub_1]
   to = \"http://127.0.0.1:3001/hook\"
   profile = \"vvv-frozen\"          # else --profile
@@ -37,12 +37,12 @@ A file of routes, each under the name of a subscriber, as X-VVV-Subscriber has i
   timeout = \"5s\"                  # else --timeout
   path = \"/hooks/sub_1\"           # for a sender without X-VVV-Subscriber
 
-The file is looked at each second, and read again when it has changed and has then been the same for a second; on SIGHUP
-at once. A file with a mistake is refused in the log, and the old routes stay.
+A changed file is read again once it was stable for a second, or at once on SIGHUP. If it has a mistake, the log says so and
+the old routes stay.
 
-Forwards the raw body and the headers, and passes status and Retry-After back. What was forwarded well is not forwarded
-again for the window; what failed is. 400: a header is missing or malformed; 401: the signature is wrong, or old; 404:
-unknown subscriber; 405: not POST. Without the other side: 502, or 504 if it takes too long.")]
+Forwards the raw body and the headers, and returns status and Retry-After. A successful delivery is not forwarded again within
+the window; a failed one is. Own answers: 400, a header is missing or malformed; 401, the signature is wrong or old; 404, unknown
+subscriber; 405, not POST; 502, the target cannot be reached; 504, the target is too slow.")]
 pub(super) struct Relay {
     #[command(flatten)]
     door: ListenArgs,
@@ -88,7 +88,7 @@ impl Relay {
         tokio::select! {
             () = signals.next() => {}
             // The server ends only if it panics.
-            _ = &mut answering => return Err(Failure::Ours("the server ended by itself".to_owned())),
+            _ = &mut answering => return Err(Failure::Ours("the server ended unexpectedly".to_owned())),
             never = self.follow(watch, &relay) => match never {},
         }
         drop(stop);
@@ -110,7 +110,7 @@ impl Relay {
 
     fn read(&self, file: &Path) -> Result<Routes, routes::RoutesError> {
         let (routes, count) = routes::read(file, &self.door, self.timeout)?;
-        info!(count, file = %file.display(), "the routes are read");
+        info!(count, file = %file.display(), "the routes are loaded");
         Ok(routes)
     }
 

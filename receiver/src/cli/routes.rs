@@ -70,7 +70,7 @@ pub(super) fn read(
     let (text, mode) =
         text(file).map_err(|error| RoutesError::Unreadable { file: file.to_owned(), error })?;
     if mode & MODE_OTHERS != 0 {
-        warn!(file = %file.display(), "others may read the file of routes, which may hold secrets; chmod 600 it");
+        warn!(file = %file.display(), "other users can read the file of routes, which may hold secrets; chmod 600 it");
     }
     let routes = parse(&text, listen, timeout).map_err(wrong)?;
     let count = routes.len();
@@ -110,14 +110,15 @@ fn parse(
         let problem = |problem| format!("the route {subscriber:?}: {problem}");
         if !is_subscriber(&subscriber) {
             return Err(problem(format!(
-                "its name is no subscriber's; expected 1 to {SUBSCRIBER_BYTES_MAX} visible ascii characters"
+                "its name is not a subscriber name; expected 1 to {SUBSCRIBER_BYTES_MAX} visible ASCII \
+                 characters"
             )));
         }
         let settings = settings(route, listen, timeout).map_err(problem)?;
         if let Some(path) = &settings.path
             && !paths.insert(path.clone())
         {
-            return Err(problem(format!("the path {path} is that of another route, too")));
+            return Err(problem(format!("the path {path} also belongs to another route")));
         }
         routes.insert(subscriber, settings);
     }
@@ -143,7 +144,7 @@ fn settings(route: RouteText, listen: &ListenArgs, timeout: Duration) -> Result<
     let target = route.to.parse().map_err(|error| format!("to: {error}"))?;
     let own_timeout = route.timeout.map(|text| time(&text).map_err(|problem| format!("timeout: {problem}")));
     let path = match route.path {
-        Some(path) if !path.starts_with('/') => Err("path: expected one that begins with /".to_owned()),
+        Some(path) if !path.starts_with('/') => Err("path: expected a path that begins with /".to_owned()),
         path => Ok(path),
     }?;
     let keys = keys(route.profile.as_deref(), route.secrets, route.secret_env, listen)?;

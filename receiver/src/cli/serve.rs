@@ -25,8 +25,8 @@ Examples:
   hookproof receiver-server serve --profile github --secret-env GITHUB_SECRET --db inbox.db --listen 127.0.0.1:9000
   hookproof receiver-server serve --secret-env NEW --secret-env OLD --db inbox.db --effects-listen 127.0.0.1:9001
 
-Answers POST on any path: 204 once it is on disk, 4xx for what is not genuine, 503 with Retry-After when there is too
-much. GET /healthz tells whether it takes deliveries. SIGTERM: finishes what is under way, commits, exits 0.")]
+Answers POST on any path: 204 once the delivery is on disk, 4xx if it is not genuine, 503 with Retry-After under overload.
+GET /healthz says whether it takes deliveries. After SIGTERM it finishes open requests, commits and exits with 0.")]
 pub(super) struct Serve {
     #[command(flatten)]
     door: ListenArgs,
@@ -63,7 +63,8 @@ impl Serve {
             self.effects_listen.filter(|address| !address.ip().to_canonical().is_loopback())
         {
             return Err(Failure::Usage(format!(
-                "--effects-listen {address} is open to others; expected a loopback address, such as 127.0.0.1:9001"
+                "--effects-listen {address} is reachable from other machines; expected a loopback address, such \
+                 as 127.0.0.1:9001"
             )));
         }
         let clock = Clock::wall();
@@ -104,16 +105,16 @@ impl Serve {
         tokio::select! {
             () = signals.next() => {}
             // The server ends only if it panics.
-            _ = &mut answering => return Err(Failure::Ours("the server ended by itself".to_owned())),
+            _ = &mut answering => return Err(Failure::Ours("the server ended unexpectedly".to_owned())),
         }
-        info!(?within, "stopping: finishing open attempts");
+        info!(?within, "stopping: finishing open requests");
         drop(stop);
         let in_order = tokio::select! {
             in_order = answering => in_order.unwrap_or(false),
             () = signals.next() => false,
         };
         if !in_order {
-            warn!("requests under way were cut off; their senders will try again");
+            warn!("open requests were cut off; their senders will try again");
         }
         Ok(in_order)
     }

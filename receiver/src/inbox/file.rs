@@ -32,7 +32,7 @@ pub enum Durability {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another process uses it.
-    #[error("{path} is in use by another receiver; end that one first, or name another file")]
+    #[error("{path} is in use by another receiver; end that receiver first, or name another file")]
     InUse {
         /// The file.
         path: PathBuf,
@@ -45,8 +45,8 @@ pub enum OpenError {
     },
     /// Made by another version of this program.
     #[error(
-        "{path} has schema {found}, this program expects {VERSION}; use the version of the program that made it, or name \
-         another file"
+        "{path} has schema {found}; expected {VERSION}: use the version of the program that made it, or another \
+         file"
     )]
     OtherVersion {
         /// The file.
@@ -100,7 +100,7 @@ impl Lock {
                 Err(OpenError::InUse { path: path.to_owned() })
             }
             Err(TryLockError::WouldBlock) => {
-                info!(db = %path.display(), ?within, "waiting for the receiver before this one to end");
+                info!(db = %path.display(), ?within, "waiting for the previous receiver to end");
                 match wait(file, within) {
                     Some(locked) => locked.map_err(OpenError::io(&place)),
                     None => Err(OpenError::InUse { path: path.to_owned() }),
@@ -143,7 +143,7 @@ impl Watched {
     pub(super) fn is_there(&self) -> Result<(), String> {
         match identity(&self.path) {
             Ok(found) if found == self.identity => Ok(()),
-            Ok(_) => Err(format!("{} is another file than the one that was opened", self.path.display())),
+            Ok(_) => Err(format!("{} was replaced by another file", self.path.display())),
             Err(error) => Err(format!("{}: {error}", self.path.display())),
         }
     }

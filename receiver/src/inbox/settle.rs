@@ -153,7 +153,7 @@ impl Notes<'_> {
         if !self.remove(delivery)? {
             warn!(
                 id = delivery.id,
-                "somebody else has done a delivery too: are there two receivers on this inbox?"
+                "another process processed this delivery too: do two receivers use this inbox?"
             );
             self.savepoint("RELEASE record")?;
             return Ok(Ok(()));

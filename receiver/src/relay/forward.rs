@@ -158,7 +158,7 @@ where
     let mut driving = JoinSet::new();
     driving.spawn(async move {
         if let Err(error) = connection.await {
-            debug!(%error, "the connection to the other side ended early");
+            debug!(%error, "the connection to the target ended early");
         }
     });
     let answer = sender.send_request(request).await?;

@@ -70,10 +70,10 @@ impl Route {
             Ok(Forwarded::Ours(answer)) => answer,
             Err(_) if forwarding => {
                 let Self { subscriber, timeout, .. } = self;
-                warn!(id = authentic.id, subscriber, ?timeout, "the other side took too long");
-                text(StatusCode::GATEWAY_TIMEOUT, "the other side took too long")
+                warn!(id = authentic.id, subscriber, ?timeout, "the target took too long");
+                text(StatusCode::GATEWAY_TIMEOUT, "the target took too long")
             }
-            Err(_) => overloaded("the same delivery is still under way", BUSY_RETRY_AFTER),
+            Err(_) => overloaded("the same delivery is still being forwarded", BUSY_RETRY_AFTER),
         }
     }
 
@@ -94,10 +94,10 @@ impl Route {
                 }
                 // If the first request fails, a waiting repeat is next.
                 Entry::UnderWay(mut over) => drop(over.changed().await),
-                Entry::Full => return Forwarded::Ours(overloaded("too much is under way", BUSY_RETRY_AFTER)),
+                Entry::Full => return Forwarded::Ours(overloaded("too many requests at once", BUSY_RETRY_AFTER)),
                 Entry::First(claim) => {
                     let Some(places) = self.places() else {
-                        return Forwarded::Ours(overloaded("too much is under way", BUSY_RETRY_AFTER));
+                        return Forwarded::Ours(overloaded("too many requests at once", BUSY_RETRY_AFTER));
                     };
                     *forwarding = true;
                     return match self.target.forward(headers, body).await {
@@ -109,7 +109,7 @@ impl Route {
                         }
                         Err(error) => {
                             warn!(id, subscriber, %error, "can't forward");
-                            Forwarded::Ours(text(StatusCode::BAD_GATEWAY, "the other side can't be reached"))
+                            Forwarded::Ours(text(StatusCode::BAD_GATEWAY, "the target can't be reached"))
                         }
                     };
                 }

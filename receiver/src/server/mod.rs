@@ -76,7 +76,7 @@ pub async fn bind(address: SocketAddr, within: Duration) -> Result<TcpListener, 
 
 /// The system refuses the address.
 #[derive(Debug, thiserror::Error)]
-#[error("can't listen on {address}: {error}; choose another address, or end what listens there")]
+#[error("can't listen on {address}: {error}; choose another address, or end the program that uses it")]
 pub struct BindError {
     address: SocketAddr,
     error: std::io::Error,
@@ -123,7 +123,7 @@ where
                 ended = connection => if let Err(error) = ended {
                     debug!(%error, "a connection ended early");
                 },
-                () = entry.is_told_to_close() => debug!("a connection at rest made room for another"),
+                () = entry.is_told_to_close() => debug!("closed an idle connection to make room for another"),
             }
             drop(entry);
         });
@@ -137,7 +137,7 @@ async fn accept(listener: &TcpListener) -> TcpStream {
         match listener.accept().await {
             Ok((stream, _)) => {
                 if let Err(error) = stream.set_nodelay(true) {
-                    debug!(%error, "can't send small answers at once");
+                    debug!(%error, "can't set TCP_NODELAY; small answers may be delayed");
                 }
                 return stream;
             }

@@ -158,7 +158,7 @@ impl<B> Service<Request<B>> for EffectsService {
     fn call(&mut self, request: Request<B>) -> Self::Future {
         ready(Ok(match (request.method(), request.uri().path()) {
             (&Method::GET, "/effects") => self.list(),
-            (&Method::GET, _) => text(StatusCode::NOT_FOUND, "nothing here; expected /effects"),
+            (&Method::GET, _) => text(StatusCode::NOT_FOUND, "unknown path; expected /effects"),
             _ => method_not_allowed("GET"),
         }))
     }

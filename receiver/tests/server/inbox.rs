@@ -356,7 +356,7 @@ fn an_inbox_of_another_version_is_refused_and_left_alone() {
             Effects::open(&path).map(drop),
         ];
         let expected = format!(
-            "{} has schema {found}, this program expects 1; use the version of the program that made it, or name another file",
+            "{} has schema {found}; expected 1: use the version of the program that made it, or another file",
             path.display()
         );
         assert_eq!(refused.map(|refused| refused.unwrap_err().to_string()), [&*expected; 2]);

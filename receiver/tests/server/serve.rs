@@ -43,7 +43,7 @@ fn a_refusal_names_the_rule_and_nothing_else() {
     headers[2].1 = b"v1,AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=".to_vec();
     let answer = request(receiver.address, "POST", "/", &headers, BODY);
     assert_eq!((answer.status, answer.header("www-authenticate")), (401, Some("Signature")));
-    assert_eq!(answer.body, "no signature fits; check the secret, and that the body is the raw one\n");
+    assert_eq!(answer.body, "no signature matches; check the secret, and that the body is the raw one\n");
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn a_receiver_waits_for_the_one_before_it_to_end() {
     let arguments = ["serve", "--db", database.to_str().unwrap(), "--start-within", "10m"];
     assert_eq!(first.post("a", BODY).status, 204);
     let mut next = Starting::at(&first.address.to_string(), &arguments);
-    next.says("waiting for the receiver before this one");
+    next.says("waiting for the previous receiver");
     first.kill();
     let next = next.listening();
     assert_eq!(next.address, first.address);

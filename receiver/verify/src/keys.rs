@@ -169,7 +169,7 @@ pub enum KeyError {
     },
     /// Plain text, but the profile needs decoded bytes.
     #[error(
-        "the secret is a plain text; standard-webhooks needs {SECRET_PREFIX} (or {PUBLIC_PREFIX}) and base64"
+        "the secret is plain text; standard-webhooks needs {SECRET_PREFIX} (or {PUBLIC_PREFIX}) and base64"
     )]
     Prefix,
     /// Not base64.
@@ -182,12 +182,12 @@ pub enum KeyError {
         bytes: usize,
     },
     /// Not a usable Ed25519 key.
-    #[error("the public key is not the base64 of a sound ed25519 key after {PUBLIC_PREFIX}")]
+    #[error("the public key is not the base64 of a valid ed25519 key after {PUBLIC_PREFIX}")]
     Public,
     /// No key.
     #[error("there is no key; expected at least one secret")]
     None,
     /// More than [`Keys::COUNT_MAX`].
-    #[error("there are more than {} keys; drop those that have retired", Keys::COUNT_MAX)]
+    #[error("there are more than {} keys; remove retired ones", Keys::COUNT_MAX)]
     TooMany,
 }

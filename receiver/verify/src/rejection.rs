@@ -11,7 +11,7 @@ pub enum Rejection {
         name: &'static str,
     },
     /// The header is repeated.
-    #[error("the header {name} is there more than once")]
+    #[error("the header {name} is given more than once")]
     Twice {
         /// The header.
         name: &'static str,
@@ -23,21 +23,22 @@ pub enum Rejection {
         name: &'static str,
     },
     /// The header has characters other than visible ASCII.
-    #[error("the header {name} holds something else than visible ascii")]
+    #[error("the header {name} has characters other than visible ASCII")]
     NotAscii {
         /// The header.
         name: &'static str,
     },
     /// The id is invalid.
     #[error(
-        "the id in {name} is not well formed; expected up to 256 visible characters, without blanks or what the profile uses to part fields"
+        "the id in {name} is malformed; expected up to 256 visible characters, without blanks or the profile's \
+         field separators"
     )]
     Id {
         /// The header.
         name: &'static str,
     },
     /// The timestamp is not canonical.
-    #[error("the timestamp in {name} is not well formed; expected seconds since 1970 as plain digits")]
+    #[error("the timestamp in {name} is malformed; expected seconds since 1970 as plain digits")]
     Timestamp {
         /// The header.
         name: &'static str,
@@ -59,13 +60,13 @@ pub enum Rejection {
         tolerance: u32,
     },
     /// No signature of a version that the keys can check.
-    #[error("the header {name} holds no signature of a kind that the keys can check")]
+    #[error("the header {name} has no signature that these keys can verify")]
     NoSignature {
         /// The header.
         name: &'static str,
     },
     /// All signatures are badly encoded.
-    #[error("the signature in {name} is not well formed; expected {expected}")]
+    #[error("the signature in {name} is malformed; expected {expected}")]
     Encoding {
         /// The header.
         name: &'static str,
@@ -73,7 +74,7 @@ pub enum Rejection {
         expected: &'static str,
     },
     /// No signature matches: the secret or the signed content differs.
-    #[error("no signature fits; check the secret, and that the body is the raw one")]
+    #[error("no signature matches; check the secret, and that the body is the raw one")]
     Signature,
 }
 

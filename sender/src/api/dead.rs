@@ -112,7 +112,7 @@ pub(super) async fn purge(State(app): State<App>, request: Request) -> Result<Re
 async fn parse_selection(app: &App, mut object: Map<String, Value>) -> Result<Dead, Problem> {
     const FIELDS: [&str; 3] = ["all", "subscriber", "ids"];
     let unclear = || {
-        let message = "which dead letters is not clear; expected exactly one of \"all\": true, \"subscriber\" and \"ids\"";
+        let message = "the selection of dead letters is not clear; expected exactly one of \"all\": true, \"subscriber\" and \"ids\"";
         Problem::unprocessable("unclear", message)
     };
     if FIELDS.iter().filter(|field| object.contains_key(**field)).count() != 1 {
@@ -131,7 +131,7 @@ async fn parse_selection(app: &App, mut object: Map<String, Value>) -> Result<De
             Ok(Dead::These(ids))
         }
         (None, None, Some(_)) => {
-            let message = format!("ids is not a list of 1 to {IDS_MAX} deliveries' ids");
+            let message = format!("`ids` must be a list of 1 to {IDS_MAX} delivery ids");
             Err(Problem::unprocessable("bad_ids", message).field("ids"))
         }
         _ => Err(unclear()),
@@ -140,7 +140,7 @@ async fn parse_selection(app: &App, mut object: Map<String, Value>) -> Result<De
 
 fn one_id(names: &Names, id: &Value) -> Result<DeliveryId, Problem> {
     id.as_str().and_then(|id| names.find(id)).ok_or_else(|| {
-        let message = "ids holds something that is not the id of a delivery of this store";
+        let message = "an item of `ids` is not the id of a delivery of this store";
         Problem::unprocessable("bad_ids", message).field("ids")
     })
 }
@@ -148,7 +148,11 @@ fn one_id(names: &Names, id: &Value) -> Result<DeliveryId, Problem> {
 fn place(after: &Value) -> Result<DeliveryId, Problem> {
     let number = after.as_i64().and_then(|number| u64::try_from(number).ok());
     number.map(DeliveryId).ok_or_else(|| {
-        Problem::unprocessable("bad_after", "after is not what a redrive before answered").field("after")
+        Problem::unprocessable(
+            "bad_after",
+            "`after` must be the value of `after` from the last answer of a redrive",
+        )
+        .field("after")
     })
 }
 
@@ -217,10 +221,10 @@ impl ShedRequest {
         let max = match (all, max) {
             (Some(Value::Bool(true)), None) => u64::MAX,
             (None, Some(max)) => max.as_u64().filter(|max| *max > 0).ok_or_else(|| {
-                Problem::unprocessable("bad_max", "max is not a whole number from 1").field("max")
+                Problem::unprocessable("bad_max", "`max` must be a whole number, at least 1").field("max")
             })?,
             _ => {
-                let message = "how many deliveries are meant is not clear; expected exactly one of \"all\": true and \"max\"";
+                let message = "the number of deliveries is not clear; expected exactly one of \"all\": true and \"max\"";
                 return Err(Problem::unprocessable("unclear", message));
             }
         };
@@ -228,9 +232,7 @@ impl ShedRequest {
             None => false,
             Some(Value::Bool(plan)) => plan,
             Some(_) => {
-                return Err(
-                    Problem::unprocessable("bad_plan", "plan is neither true nor false").field("plan")
-                );
+                return Err(Problem::unprocessable("bad_plan", "`plan` must be true or false").field("plan"));
             }
         };
         Ok(Self { max, plan })

@@ -34,7 +34,7 @@ pub(super) async fn list(State(app): State<App>, uri: Uri) -> Result<Response, P
     let filter = Filter { lane: query.lane(&app).await?, place: query.word("state", &PLACES)? };
     if let Some(event) = query.get("event") {
         if filter != Filter::default() {
-            return Err(bad("event", event, "nothing beside it but limit and cursor"));
+            return Err(bad("event", event, "no other parameters than limit and cursor"));
         }
         let event = event.to_owned();
         let found =
@@ -58,7 +58,7 @@ pub(super) async fn show(
 ) -> Result<Response, Problem> {
     Query::read(uri.query(), &[])?;
     let unknown = || {
-        let message = format!("there is no delivery {}; it may have been kept long enough", Excerpt::of(&id));
+        let message = format!("there is no delivery {}; its record may have expired", Excerpt::of(&id));
         Problem::not_found("unknown_delivery", message)
     };
     let names = Names::now(&app).await?;
@@ -145,7 +145,7 @@ pub(super) async fn per_second(State(app): State<App>, uri: Uri) -> Result<Respo
     let until = moment_of(&query, "until")?.unwrap_or(now);
     let from = moment_of(&query, "from")?.unwrap_or(StoreTime(until.0.saturating_sub(SPAN_DEFAULT.0)));
     if from >= until || until.since(from) > SPAN_MAX {
-        let message = format!("from must lie before until, and not more than {SPAN_MAX} before");
+        let message = format!("`from` must be before `until`, by at most {SPAN_MAX}");
         return Err(Problem::bad_request("bad_span", message).field("from"));
     }
     let lane = query.lane(&app).await?;

@@ -22,7 +22,7 @@ pub(super) async fn post(State(app): State<App>, request: Request) -> Result<Res
     match media_type(request.headers()).as_deref() {
         Some(ONE) => one(&app, request).await,
         Some(MANY) => many(&app, request).await,
-        _ => Err(unsupported(&format!("{ONE}, or {MANY} for many"))),
+        _ => Err(unsupported(&format!("{ONE}, or {MANY} for a batch"))),
     }
 }
 
@@ -61,7 +61,7 @@ async fn many(app: &App, request: Request) -> Result<Response, Problem> {
 fn refuse_if_failing(app: &App) -> Result<(), Problem> {
     match app.sender().health().failing {
         Some((since, error)) if app.sender().clock().now().since(since) > FAILING_MAX => {
-            let message = format!("the event is not recorded: the store does not write: {error}");
+            let message = format!("the event was not recorded, since the store cannot write: {error}");
             Err(Problem::unavailable("store", message))
         }
         _ => Ok(()),

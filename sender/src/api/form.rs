@@ -104,7 +104,7 @@ pub(super) fn length(
     let Some(given) = object.remove(name) else { return Ok(default) };
     let length = serde_json::from_value(given).ok().filter(|length| *length <= max);
     length.ok_or_else(|| {
-        let message = format!("{name} cannot be read; expected a while such as {default}, up to {max}");
+        let message = format!("{name} cannot be read; expected a duration such as {default}, up to {max}");
         Problem::unprocessable("bad_length", message).field(name)
     })
 }

@@ -31,7 +31,7 @@ pub(super) async fn gate(State(app): State<App>, request: Request, next: Next) -
         Ok(response) => response,
         Err(_) => {
             let message = format!(
-                "the request took longer than {} s; what it asked for may yet have happened",
+                "the request took longer than {} s; its effect may have happened nevertheless",
                 longest.as_secs()
             );
             Problem::unavailable("timeout", message).into_response()
@@ -55,7 +55,7 @@ fn admit(app: &App, request: &Request) -> Result<(), Problem> {
 fn authority(request: &Request) -> Result<Option<Authority>, Problem> {
     let bad = |found: &str| {
         let message =
-            format!("the request has {found}; expected one header host with a name and perhaps a port");
+            format!("the request has {found}; expected one header `host` with a name and an optional port");
         Problem::bad_request("bad_host", message).field("host")
     };
     let mut headers = request.headers().get_all(header::HOST).iter();
@@ -67,7 +67,7 @@ fn authority(request: &Request) -> Result<Option<Authority>, Problem> {
         (Some(authority), _) => authority.clone(),
         (None, Some(host)) => {
             let text = host.to_str().map_err(|_| bad("a host that is not ASCII"))?;
-            text.parse().map_err(|_| bad("a host that is none"))?
+            text.parse().map_err(|_| bad("an invalid host"))?
         }
         (None, None) if request.version() < Version::HTTP_11 => return Ok(None),
         (None, None) => return Err(bad("no host")),
@@ -77,7 +77,7 @@ fn authority(request: &Request) -> Result<Option<Authority>, Problem> {
         Some(port) => port.is_empty() || authority.port_u16().is_some(),
         None => false,
     };
-    if is_plain { Ok(Some(authority)) } else { Err(bad("a host that is none")) }
+    if is_plain { Ok(Some(authority)) } else { Err(bad("an invalid host")) }
 }
 
 /// Refuses encodings, because bodies are not decoded.
@@ -86,12 +86,12 @@ fn refuse_codings(headers: &HeaderMap) -> Result<(), Problem> {
         headers.get_all(name).iter().all(|found| found.as_bytes().eq_ignore_ascii_case(coding))
     };
     if !is_only(header::CONTENT_ENCODING, b"identity") {
-        let message = "the body is in a content-encoding that is not read; send it as it is (identity)";
+        let message = "the content-encoding of the body is not supported; expected identity";
         let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
         return Err(Problem::new(status, "unsupported_coding", message).field("content-encoding"));
     }
     if !is_only(header::TRANSFER_ENCODING, b"chunked") {
-        let message = "the body is in a transfer-encoding that is not read; expected chunked alone, or none";
+        let message = "the transfer-encoding of the body is not supported; expected chunked or none";
         let status = StatusCode::NOT_IMPLEMENTED;
         return Err(Problem::new(status, "unsupported_coding", message).field("transfer-encoding"));
     }
@@ -104,7 +104,7 @@ fn bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
 }
 
 fn unauthorized() -> Problem {
-    let message = "no token, or not the right one; send the header authorization: Bearer …";
+    let message = "the token is missing or wrong; send the header `authorization: Bearer TOKEN`";
     Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", message).field("authorization")
 }
 

@@ -38,7 +38,10 @@ pub(super) async fn works(State(app): State<App>) -> Result<Response, Problem> {
         let until =
             until.max().map_or_else(String::new, |until| format!(", the last until {}", moment(until)));
         answer["open_breakers"] = json!(open.len());
-        details.push(format!("breakers leave {} endpoints alone{until}: see /v1/status", open.len()));
+        details.push(format!(
+            "the circuit breakers of {} endpoints are open{until}: see /v1/status",
+            open.len()
+        ));
     }
     if !details.is_empty() {
         answer["detail"] = json!(details.join("; "));

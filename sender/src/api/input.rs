@@ -35,7 +35,7 @@ impl FromRequestParts<App> for Segment {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
         let path: Result<Path<String>, PathRejection> = Path::from_request_parts(parts, app).await;
         let Path(segment) =
-            path.map_err(|_| Problem::bad_request("bad_path", "the path is not text once it is decoded"))?;
+            path.map_err(|_| Problem::bad_request("bad_path", "the decoded path is not UTF-8"))?;
         Ok(Self(segment))
     }
 }
@@ -63,13 +63,13 @@ impl Query {
             let shown = Excerpt::of(&name);
             if !known.contains(&&*name) {
                 let message = match known {
-                    [] => format!("there is no parameter {shown}; this takes none"),
-                    known => format!("there is no parameter {shown}; expected {}", known.join(", ")),
+                    [] => format!("unknown parameter {shown}; expected none"),
+                    known => format!("unknown parameter {shown}; expected {}", known.join(", ")),
                 };
                 return Err(Problem::bad_request("unknown_parameter", message).field(shown.as_str()));
             }
             if all.insert(name.to_string(), value.into_owned()).is_some() {
-                let message = format!("the parameter {shown} comes twice");
+                let message = format!("the parameter {shown} is given twice");
                 return Err(Problem::bad_request("doubled_parameter", message).field(shown.as_str()));
             }
         }
@@ -120,7 +120,8 @@ pub(super) fn media_type(headers: &HeaderMap) -> Option<String> {
 
 /// A browser sends this type only after a preflight, which protects a visitor's machine from web pages.
 pub(super) fn unsupported(expected: &str) -> Problem {
-    let message = format!("the body's kind is not known; set the header content-type: {expected}");
+    let message =
+        format!("the content type of the body is not supported; set the header `content-type: {expected}`");
     Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message).field("content-type")
 }
 
@@ -171,7 +172,7 @@ impl Room {
     }
 
     fn take(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Problem> {
-        let busy = || Problem::busy("too many events are being taken at once to hold one more");
+        let busy = || Problem::busy("the sender is reading too many events at once; try again");
         let bytes = u32::try_from(bytes).map_err(|_| busy())?;
         Arc::clone(&self.0).try_acquire_many_owned(bytes).map_err(|_| busy())
     }
@@ -203,7 +204,7 @@ fn read_object(bytes: &[u8]) -> Result<Map<String, Value>, Problem> {
             let problem = Problem::bad_request("not_json", format!("the body is not JSON: {error}"));
             Err(with_lone_surrogate(bytes).map_or(problem, |field| {
                 let message =
-                    format!("the field {field} has half of a surrogate pair; expected text in Unicode");
+                    format!("the field {field} has half of a surrogate pair; expected Unicode text");
                 Problem::unprocessable("lone_surrogate", message).field(field.as_str())
             }))
         }
@@ -223,7 +224,7 @@ pub(super) fn take_text(object: &mut Map<String, Value>, name: &str) -> Result<O
         None => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
         Some(_) => {
-            Err(Problem::unprocessable("not_text", format!("the field {name} is not a text")).field(name))
+            Err(Problem::unprocessable("not_text", format!("the field {name} must be text")).field(name))
         }
     }
 }
@@ -231,7 +232,7 @@ pub(super) fn take_text(object: &mut Map<String, Value>, name: &str) -> Result<O
 pub(super) fn nothing_left(object: &Map<String, Value>, known: &[&str]) -> Result<(), Problem> {
     let Some(name) = object.keys().next() else { return Ok(()) };
     let shown = Excerpt::of(name);
-    let message = format!("there is no field {shown}; expected {}", known.join(", "));
+    let message = format!("unknown field {shown}; expected {}", known.join(", "));
     Err(Problem::unprocessable("unknown_field", message).field(shown.as_str()))
 }
 

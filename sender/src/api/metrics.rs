@@ -273,20 +273,15 @@ fn totals(text: &mut Exposition, status: &Status) {
     one(
         "hookproof_dead_last_hour",
         Type::Gauge,
-        "Dead letters made in the last hour, less the redriven.",
+        "Dead letters of the last hour, without redriven ones.",
         status.dead_last_hour,
     );
-    one(
-        "hookproof_unreadable_rows",
-        Type::Gauge,
-        "Dead letters kept of which some part could not be read.",
-        status.unreadable,
-    );
-    one("hookproof_outbox_rows", Type::Gauge, "Rows that wait in the outbox.", status.outbox);
+    one("hookproof_unreadable_rows", Type::Gauge, "Unreadable dead letters in the store.", status.unreadable);
+    one("hookproof_outbox_rows", Type::Gauge, "Rows waiting in the outbox.", status.outbox);
     one(
         "hookproof_outbox_rejected_rows",
         Type::Gauge,
-        "Rows of the outbox set aside.",
+        "Rejected rows of the outbox.",
         status.outbox_rejected,
     );
     let mut family = text.family("hookproof_subscribers", Type::Gauge, "Subscribers by state.");
@@ -298,26 +293,26 @@ fn totals(text: &mut Exposition, status: &Status) {
 fn of_all_lanes(text: &mut Exposition, figures: &Figures) {
     let counts = &figures.status.counts;
     let mut one = |name, kind, help, value: u64| text.family(name, kind, help).sample(&[], value);
-    let help = "Deliveries that endpoints took, of all subscribers.";
+    let help = "Deliveries answered with 2xx, of all subscribers.";
     one("hookproof_all_delivered_total", Type::Counter, help, counts.delivered);
     let help = "Attempts that failed, of all subscribers.";
     one("hookproof_all_failed_attempts_total", Type::Counter, help, counts.failed_attempts);
     let help = "Deliveries replaced by newer ones, of all subscribers.";
     one("hookproof_all_coalesced_total", Type::Counter, help, counts.coalesced);
-    let help = "Deliveries given up and not redriven, of all subscribers.";
+    let help = "Dead letters ever made and not redriven, of all subscribers.";
     one("hookproof_all_dead", Type::Gauge, help, counts.dead);
-    one("hookproof_all_waiting", Type::Gauge, "Deliveries that wait, of all subscribers.", counts.waiting);
-    let help = "Bytes of bodies that wait, of all subscribers.";
+    one("hookproof_all_waiting", Type::Gauge, "Waiting deliveries of all subscribers.", counts.waiting);
+    let help = "Bytes of waiting bodies of all subscribers.";
     one("hookproof_all_waiting_bytes", Type::Gauge, help, counts.waiting_bytes);
     for ((_, name, help, _), lengths) in LENGTHS.into_iter().zip(&figures.all_lengths) {
         lengths.write(&mut text.family(name, Type::Histogram, help), &[]);
     }
-    let help = "Subscribers by the most urgent need of attention that this process knows of.";
+    let help = "Subscribers by their most urgent problem known to this process.";
     let mut family = text.family("hookproof_subscribers_in_need", Type::Gauge, help);
     for ((need, _), count) in Need::ALL.into_iter().zip(figures.needs) {
         family.sample(&[("need", need)], count);
     }
-    let help = "Subscribers without figures of their own here; /metrics?lanes=all has them all.";
+    let help = "Subscribers without metrics of their own here; /metrics?lanes=all has them all.";
     let mut family = text.family("hookproof_subscribers_left_out", Type::Gauge, help);
     for (attention, count) in ["true", "false"].into_iter().zip(figures.left_out) {
         family.sample(&[("attention", attention)], count);
@@ -328,7 +323,7 @@ type OfLane<T, V> = (&'static str, Type, &'static str, fn(&T) -> V);
 
 /// Redrives reduce the dead letters, so that is not a counter.
 const OF_STORED: [OfLane<LaneStatus, u64>; 10] = [
-    ("hookproof_delivered_total", Type::Counter, "Deliveries that endpoints took.", |lane| {
+    ("hookproof_delivered_total", Type::Counter, "Deliveries answered with 2xx.", |lane| {
         lane.counts.delivered
     }),
     ("hookproof_failed_attempts_total", Type::Counter, "Attempts that failed.", |lane| {
@@ -337,15 +332,15 @@ const OF_STORED: [OfLane<LaneStatus, u64>; 10] = [
     ("hookproof_coalesced_total", Type::Counter, "Deliveries replaced by newer ones.", |lane| {
         lane.counts.coalesced
     }),
-    ("hookproof_dead", Type::Gauge, "Deliveries given up and not redriven.", |lane| lane.counts.dead),
-    ("hookproof_dead_kept", Type::Gauge, "Dead letters kept.", |lane| lane.counts.dead_kept),
-    ("hookproof_waiting", Type::Gauge, "Deliveries that wait.", |lane| lane.counts.waiting),
-    ("hookproof_waiting_max", Type::Gauge, "Deliveries that may wait.", |lane| lane.bounds.rows_max),
-    ("hookproof_waiting_bytes", Type::Gauge, "Bytes of bodies that wait.", |lane| lane.counts.waiting_bytes),
-    ("hookproof_waiting_bytes_max", Type::Gauge, "Bytes of bodies that may wait.", |lane| {
+    ("hookproof_dead", Type::Gauge, "Dead letters ever made and not redriven.", |lane| lane.counts.dead),
+    ("hookproof_dead_kept", Type::Gauge, "Dead letters in the store.", |lane| lane.counts.dead_kept),
+    ("hookproof_waiting", Type::Gauge, "Waiting deliveries.", |lane| lane.counts.waiting),
+    ("hookproof_waiting_max", Type::Gauge, "Limit of waiting deliveries.", |lane| lane.bounds.rows_max),
+    ("hookproof_waiting_bytes", Type::Gauge, "Bytes of waiting bodies.", |lane| lane.counts.waiting_bytes),
+    ("hookproof_waiting_bytes_max", Type::Gauge, "Limit of bytes of waiting bodies.", |lane| {
         lane.bounds.bytes_max
     }),
-    ("hookproof_retrying", Type::Gauge, "Deliveries that wait and were tried before.", |lane| {
+    ("hookproof_retrying", Type::Gauge, "Waiting deliveries with a failed attempt.", |lane| {
         lane.counts.retrying
     }),
 ];
@@ -354,7 +349,7 @@ async fn lanes(text: &mut Exposition, figures: &Figures, now: StoreTime) {
     for (name, kind, help, value) in OF_STORED {
         per_lane(text.family(name, kind, help), &figures.lanes, |lane| Some(value(lane).into())).await;
     }
-    let help = "How long the longest due delivery has been due; nothing, where an operator holds it back.";
+    let help = "How long the longest due delivery has been due; absent while the subscriber is paused.";
     let family = text.family("hookproof_oldest_due_age_seconds", Type::Gauge, help);
     per_lane(family, &figures.lanes, |lane| {
         let due = lane.next.filter(|_| lane.state == LaneState::Active);
@@ -373,19 +368,19 @@ const LENGTHS: [(&str, &str, &str, Measure); 3] = [
     (
         "hookproof_latency_seconds",
         "hookproof_all_latency_seconds",
-        "How long attempts took of which something was sent.",
+        "Duration of attempts that sent at least one byte.",
         |measured| &measured.answer,
     ),
     (
         "hookproof_first_attempt_seconds",
         "hookproof_all_first_attempt_seconds",
-        "From when an event was received to the first attempt of its delivery.",
+        "Time from emit to the first attempt of the delivery.",
         |measured| &measured.first_attempt,
     ),
     (
         "hookproof_delivery_seconds",
         "hookproof_all_delivery_seconds",
-        "From when an event was received to the end of the attempt that delivered it.",
+        "Time from emit to the end of the successful attempt.",
         |measured| &measured.delivery,
     ),
 ];
@@ -401,36 +396,38 @@ async fn lengths(mut family: Family<'_>, figures: &Figures, place: usize) {
 
 fn under_way(text: &mut Exposition, requests: &UnderWay) {
     let mut one = |name, help, value: u64| text.family(name, Type::Gauge, help).sample(&[], value);
-    let help = "Attempts of this process whose request may yet arrive, of all subscribers.";
+    let help = "Attempts in flight or in doubt of this process, of all subscribers.";
     one("hookproof_attempts_in_flight", help, requests.in_flight);
-    let help = "Those of them that ended without an answer.";
+    let help = "Attempts in doubt: they ended without an answer and may still arrive.";
     one("hookproof_attempts_in_doubt", help, requests.in_doubt);
 }
 
 const OF_OWNED: [OfLane<LaneView, Value>; 6] = [
-    ("hookproof_in_flight", Type::Gauge, "Attempts whose request may yet arrive.", |view| {
+    ("hookproof_in_flight", Type::Gauge, "Attempts in flight or in doubt.", |view| {
         u64::from(view.in_flight).into()
     }),
-    ("hookproof_bucket_level", Type::Gauge, "How full the bucket is, in attempts.", |view| view.level.into()),
+    ("hookproof_bucket_level", Type::Gauge, "Attempts that the token bucket allows now.", |view| {
+        view.level.into()
+    }),
     (
         "hookproof_share",
         Type::Gauge,
-        "How much of its contract a lane works at under pressure, from 0 to 1.",
+        "Share of the contract that the throttle allows, from 0 to 1.",
         |view| Value::Millionths(u64::from(view.share_percent) * 10_000),
     ),
     (
         "hookproof_latency_target_seconds",
         Type::Gauge,
-        "How long answers may take before the share is lowered; 0 while too few have come to say.",
+        "Answer time above which the throttle lowers the share; 0 until enough answers came.",
         |view| Value::Millionths(view.target.unwrap_or_default().0 / 1_000),
     ),
-    ("hookproof_breaker_open", Type::Gauge, "Whether the breaker holds attempts back.", |view| {
+    ("hookproof_breaker_open", Type::Gauge, "1 if the circuit breaker is open.", |view| {
         view.breaker.is_open().into()
     }),
     (
         "hookproof_endpoint_pause_seconds",
         Type::Gauge,
-        "How much longer the endpoint wants to be left alone.",
+        "Remaining time of Retry-After of the endpoint.",
         |view| Value::Millionths(view.paused_for.0 / 1_000),
     ),
 ];
@@ -442,13 +439,13 @@ async fn owned(text: &mut Exposition, figures: &Figures, views: &[LaneView], app
         per_lane(text.family(name, kind, help), &figures.lanes, of_lane).await;
     }
     let roster = app.sender().roster();
-    let help = "How full the bucket may be, in attempts.";
+    let help = "Size of the token bucket, in attempts.";
     per_lane(text.family("hookproof_bucket_burst", Type::Gauge, help), &figures.lanes, |lane| {
         views.contains_key(&lane.lane).then(|| burst(&roster, lane.lane).into())
     })
     .await;
     let names: BTreeMap<LaneId, &LaneStatus> = figures.lanes.iter().map(|lane| (lane.lane, lane)).collect();
-    let help = "The share of attempts that were answered 429 in the last 15 s, from 0 to 1.";
+    let help = "Share of attempts answered with 429 in the last 15 s, from 0 to 1.";
     let mut family = text.family("hookproof_answered_429_share", Type::Gauge, help);
     for Limited { lane, attempts, limited } in &figures.limited {
         if let Some(lane) = names.get(lane) {
@@ -462,14 +459,14 @@ async fn owned(text: &mut Exposition, figures: &Figures, views: &[LaneView], app
 fn store(text: &mut Exposition, health: &Health) {
     let mut one = |name, kind, help, value: u64| text.family(name, kind, help).sample(&[], value);
     let failing = u64::from(health.failing.is_some() || health.reserve_left.is_some());
-    one("hookproof_store_failing", Type::Gauge, "Whether the store cannot write events.", failing);
-    one("hookproof_store_log_bytes", Type::Gauge, "How long the database's log is.", health.log_bytes);
+    one("hookproof_store_failing", Type::Gauge, "1 if the store cannot write events.", failing);
+    one("hookproof_store_log_bytes", Type::Gauge, "Size of the database's log.", health.log_bytes);
     let waiting = u64::try_from(health.requests).unwrap_or(u64::MAX);
-    one("hookproof_store_requests_waiting", Type::Gauge, "Requests that wait for the store.", waiting);
+    one("hookproof_store_requests_waiting", Type::Gauge, "Requests waiting for the store.", waiting);
     one(
         "hookproof_store_commits_total",
         Type::Counter,
-        "Commits that wrote something.",
+        "Commits with at least one row.",
         health.written.commits,
     );
     one("hookproof_store_rows_total", Type::Counter, "Rows written by this process.", health.written.rows);
@@ -485,9 +482,9 @@ fn store(text: &mut Exposition, health: &Health) {
         "Deliveries settled by this process.",
         health.written.settled,
     );
-    let help = "Deliveries that this process gave up to make room for new ones.";
+    let help = "Deliveries that this process shed to make room for new ones.";
     one("hookproof_shed_total", Type::Counter, help, health.written.shed);
-    let help = "Dead letters that this process forgot, as more were kept than may be.";
+    let help = "Dead letters that this process deleted to make room.";
     one("hookproof_dead_forgotten_total", Type::Counter, help, health.written.forgotten);
 }
 
@@ -498,10 +495,14 @@ fn clock(text: &mut Exposition, clock: Clock) {
     };
     one(
         "hookproof_clock_ahead_seconds",
-        "How far the database's time is ahead of the wall clock.",
+        "How far the database's clock is ahead of the wall clock.",
         clock.ahead(),
     );
-    one("hookproof_clock_behind_seconds", "How far it is behind.", clock.behind());
+    one(
+        "hookproof_clock_behind_seconds",
+        "How far the database's clock is behind the wall clock.",
+        clock.behind(),
+    );
 }
 
 async fn per_lane(

@@ -65,8 +65,9 @@ impl Problem {
 
     /// Reports a defect.
     pub(super) fn unexpected(doing: &'static str, reply: &Reply) -> Self {
-        error!(doing, ?reply, "the store answered something unexpected");
-        let message = format!("could not {doing}: the store's answer makes no sense; this is a defect");
+        error!(doing, ?reply, "the store gave an unexpected answer");
+        let message =
+            format!("could not {doing}: the store gave an unexpected answer; this is a defect of the sender");
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "defect", message)
     }
 
@@ -171,7 +172,7 @@ impl From<StoreError> for Problem {
             let busy = Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", error.to_string());
             return busy.retry_after(BUSY_SECS);
         }
-        error!(%error, "a question to the store failed");
+        error!(%error, "reading the store failed");
         Self::unavailable("store", error.to_string())
     }
 }

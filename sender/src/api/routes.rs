@@ -68,13 +68,13 @@ async fn openapi() -> Response {
 }
 
 async fn unknown_path(uri: Uri) -> Problem {
-    let message = format!("there is nothing at {}; see /v1/openapi.json", Excerpt::of(uri.path()));
+    let message = format!("there is no route {}; see /v1/openapi.json", Excerpt::of(uri.path()));
     Problem::not_found("unknown_path", message)
 }
 
 async fn wrong_method(method: Method, uri: Uri) -> Problem {
     let (method, path) = (Excerpt::of(method.as_str()), Excerpt::of(uri.path()));
-    let message = format!("{path} does not take {method}; the header allow says what it takes");
+    let message = format!("{path} does not allow {method}; the header `allow` lists the methods");
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
 }
 

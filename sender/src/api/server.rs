@@ -39,15 +39,13 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     /// Other machines could reach it without a token.
-    #[error(
-        "{address} can be reached from other machines, and no token is set; set one, or listen on 127.0.0.1"
-    )]
+    #[error("{address} is reachable from other machines without a token; set one, or listen on 127.0.0.1")]
     Open {
         /// The address.
         address: SocketAddr,
     },
     /// The system refuses.
-    #[error("can't listen on {address}: {error}; choose another address, or end what listens there")]
+    #[error("can't listen on {address}: {error}; choose another address, or end the program that uses it")]
     Io {
         /// The address.
         address: SocketAddr,
@@ -113,7 +111,7 @@ async fn answer_all(
                 Err(error) => {
                     // One line for each series of failures.
                     if !failing {
-                        warn!(%error, "can't accept connections; trying on");
+                        warn!(%error, "can't accept connections; trying again");
                     }
                     failing = true;
                     pause(ACCEPT_AGAIN).await;
@@ -124,7 +122,7 @@ async fn answer_all(
         };
         failing = false;
         if let Err(error) = stream.set_nodelay(true) {
-            debug!(%error, "can't send small answers at once");
+            debug!(%error, "can't set TCP_NODELAY; small answers may be delayed");
         }
         let entry = open.enter();
         let (router, state) = (TowerToHyperService::new(router.clone()), Arc::clone(&entry.state));
@@ -161,7 +159,7 @@ async fn answer_one(
                 return;
             }
             () = state.close_requested() => if state.closes_at_once() {
-                debug!("a connection at rest, or unread, was closed");
+                debug!("closed an idle or unread connection");
                 return;
             },
             _ = stops.changed(), if !is_last => {}

@@ -109,7 +109,7 @@ pub(super) async fn change(
             other => return Err(Problem::unexpected("change the subscriber", &other)),
         }
     }
-    Err(Problem::conflict("changed_meanwhile", "others change the subscriber all the time; try again"))
+    Err(Problem::conflict("changed_meanwhile", "other processes keep changing the subscriber; try again"))
 }
 
 pub(super) async fn read_change(app: &App, request: Request) -> Result<(Option<u64>, Written), Problem> {
@@ -176,13 +176,13 @@ pub(super) async fn resume(
 
 async fn turn(app: &App, whom: &str, request: Request, state: LaneState) -> Result<Response, Problem> {
     Query::read(request.uri().query(), &[])?;
-    nothing_left(&object_or_nothing(request).await?, &["no field at all"])?;
+    nothing_left(&object_or_nothing(request).await?, &["no fields"])?;
     let before = subscriber(app, whom).await?;
     if (before.state, state) == (LaneState::Disabled, LaneState::Paused) {
         // It would record events that its endpoint refused.
         return Err(Problem::conflict(
             "disabled",
-            "the endpoint answered 410 and is disabled; resume it first",
+            "the subscriber is disabled since its endpoint answered 410; resume it first",
         ));
     }
     if before.state != state {
@@ -261,7 +261,7 @@ fn patterns_text(patterns: &EventPatterns) -> Result<Arc<str>, Problem> {
 fn expected_version(object: &mut Map<String, Value>) -> Result<Option<u64>, Problem> {
     let Some(given) = object.remove("version") else { return Ok(None) };
     given.as_u64().map(Some).ok_or_else(|| {
-        Problem::unprocessable("bad_version", "version is not a whole number, as it was read")
+        Problem::unprocessable("bad_version", "`version` must be the whole number that was read")
             .field("version")
     })
 }
@@ -283,7 +283,7 @@ async fn wait_until_known(app: &App) -> Result<(), Problem> {
     let glance = app.sender().read(|reader| reader.glance()).await??;
     let known = app.sender().wait_for_roster_after(glance.roster.saturating_sub(1));
     if timeout(KNOWN_WITHIN, known).await.is_err() {
-        warn!(roster = glance.roster, "a change of a subscriber is written down, but not known here yet");
+        warn!(roster = glance.roster, "a change of a subscriber is recorded, but not in use here yet");
     }
     Ok(())
 }
@@ -291,7 +291,7 @@ async fn wait_until_known(app: &App) -> Result<(), Problem> {
 async fn shown_now(app: &App, lane: LaneId) -> Result<Value, Problem> {
     let found = app.sender().read(move |reader| reader.subscriber(&SubscriberRef::Lane(lane))).await??;
     let subscriber = found.ok_or_else(|| {
-        Problem::not_found("unknown_subscriber", "the subscriber was removed at this very moment")
+        Problem::not_found("unknown_subscriber", "the subscriber was removed in the meantime")
     })?;
     Ok(form::subscriber(&subscriber, &app.sender().roster()))
 }

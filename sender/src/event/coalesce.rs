@@ -94,10 +94,7 @@ pub enum CoalescingError {
         count: usize,
     },
     /// A window of zero, or above the maximum.
-    #[error(
-        "the coalescing window is {window}; expected more than nothing and at most {}",
-        Coalescing::WINDOW_MAX
-    )]
+    #[error("the coalescing window is {window}; expected more than 0 and at most {}", Coalescing::WINDOW_MAX)]
     Window {
         /// The window.
         window: Nanos,

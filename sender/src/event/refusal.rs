@@ -47,7 +47,7 @@ pub enum Refusal {
         name: Excerpt,
     },
     /// A repeated field.
-    #[error("the field {field} comes twice")]
+    #[error("the field {field} is given twice")]
     DoubledField {
         /// Its name.
         field: &'static str,
@@ -72,7 +72,7 @@ pub enum Refusal {
         found: JsonKind,
     },
     /// A lone surrogate escape.
-    #[error("the field {field} has half of a surrogate pair at byte {at} of it; expected text in Unicode")]
+    #[error("the field {field} has half of a surrogate pair at byte {at}; expected Unicode text")]
     LoneSurrogate {
         /// The field.
         field: &'static str,

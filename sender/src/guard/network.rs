@@ -112,13 +112,13 @@ pub enum NetworkProblem {
     #[error("it does not begin with an IP address")]
     Address,
     /// The part after the slash is not a valid length.
-    #[error("what follows the slash is not a number from 0 to {max}")]
+    #[error("the prefix length after the slash is not a number from 0 to {max}")]
     Prefix {
         /// The largest for this kind of address.
         max: u8,
     },
     /// Another network may be meant.
-    #[error("it has bits set beyond its prefix; {network} has none")]
+    #[error("it has bits set beyond its prefix; expected {network}")]
     HostBits {
         /// The network that contains the address.
         network: Network,

@@ -163,9 +163,7 @@ pub enum TargetError {
         /// The parser's error.
         problem: url::ParseError,
     },
-    #[error(
-        "the URL's host is {host}, which cannot be sent to: {problem}; expected letters, digits, hyphens and dots"
-    )]
+    #[error("the URL's host is {host}: {problem}; expected letters, digits, hyphens and dots")]
     Host {
         /// The host.
         host: Excerpt,
@@ -183,7 +181,7 @@ pub enum TargetError {
     /// No host.
     #[error("the URL has no host")]
     NoHost,
-    #[error("the URL holds a user name or password; deliveries are signed instead, so leave it out")]
+    #[error("the URL has a user name or password; leave it out, since deliveries are signed")]
     UserInfo,
     /// A fragment.
     #[error("the URL ends in a fragment (#…), which is never sent; leave it out")]

@@ -47,37 +47,39 @@ impl Pattern {
 
     pub(crate) const fn meaning(self) -> &'static str {
         match self {
-            Self::Cluster => "many in one hour: the endpoint was down for longer than its retries last",
+            Self::Cluster => "many in one hour: the endpoint was down for longer than the retries last",
             Self::RotatedCredentials => {
                 "answers 401 or 403: the endpoint no longer accepts the signature or the URL"
             }
-            Self::OverTheLimit => "answers 429: the endpoint allows less than it is sent",
+            Self::OverTheLimit => "answers 429: the endpoint allows a lower rate than it gets",
             Self::SlowAccumulation => {
-                "a few a day: the endpoint mostly works, and now and then fails until the end"
+                "a few a day: the endpoint works mostly; now and then all attempts of a delivery fail"
             }
             Self::QueueFull => {
-                "dropped from a full queue, as events come faster than the contract lets them out, or given up by an operator"
+                "dropped from a full queue, since events come faster than the contract allows, or given up by \
+                 an operator"
             }
-            Self::TooOld => "expired before they were delivered: the backlog outlives its deliveries",
+            Self::TooOld => "expired before delivery: the backlog takes longer than their time to live",
         }
     }
 
     pub(crate) const fn advice(self) -> &'static str {
         match self {
             Self::Cluster => {
-                "redrive them once the endpoint is back; more attempts or a longer retry.cap outlast more"
+                "redrive them once the endpoint is back; raise retry.attempts or retry.cap to survive longer \
+                 outages"
             }
             Self::RotatedCredentials => {
-                "ask the partner which secret and URL hold, change them, then redrive"
+                "ask the partner for the valid secret and URL, change them, then redrive"
             }
             Self::OverTheLimit => {
-                "lower limit.rate to what the partner allows, or have it raised; then redrive"
+                "lower limit.rate to the partner's limit, or ask the partner to raise it; then redrive"
             }
             Self::SlowAccumulation => {
-                "raise retry.attempts, or see in the attempts whether the timeout is too short"
+                "raise retry.attempts, or check in the attempts whether the timeout is too short"
             }
             Self::QueueFull => "raise limit.rate or queue.rows, or coalesce events of one key",
-            Self::TooOld => "raise limit.rate, or retry.ttl if late is better than never",
+            Self::TooOld => "raise limit.rate, or retry.ttl if late deliveries are useful",
         }
     }
 }
@@ -186,21 +188,21 @@ impl Cause {
     pub(crate) const fn points_to(&self) -> &'static str {
         match (self.reason, self.status) {
             (Reason::Gone, _) => "removed, or the endpoint answered 410",
-            (Reason::Unreadable, _) => "the database has lost or damaged a part of it: see `doctor`",
+            (Reason::Unreadable, _) => "the database lost a part of the delivery: see `doctor`",
             (Reason::Overflow, _) => {
-                "its queue overflowed: raise its rate, or its queue; or an operator gave them up"
+                "the queue was full: raise limit.rate or the queue; or an operator gave the deliveries up"
             }
             (_, Some(401 | 403)) => "rotated or wrong credentials",
             (_, Some(404 | 405)) => "a wrong URL",
-            (_, Some(413)) => "bodies larger than the endpoint takes",
-            (_, Some(429)) => "over the endpoint's own limit: lower the rate",
+            (_, Some(413)) => "bodies larger than the endpoint accepts",
+            (_, Some(429)) => "the endpoint's own limit is lower: lower limit.rate",
             (_, Some(400..=499)) => "the endpoint refuses these events",
-            (_, Some(300..=399)) => "a redirect: set the URL that it leads to",
+            (_, Some(300..=399)) => "a redirect: set the URL to its target",
             (_, Some(500..=599)) if self.hours >= TRICKLE_HOURS => {
-                "an endpoint that fails now and then, for hours"
+                "an endpoint that failed now and then, for hours"
             }
             (_, Some(500..=599)) => "an outage of the endpoint",
-            (Reason::Expired, None) => "backlog older than its time to live: raise its rate",
+            (Reason::Expired, None) => "backlog older than its time to live: raise limit.rate",
             (Reason::Exhausted | Reason::Expired, _) => "unreachable: DNS, network, TLS or a timeout",
         }
     }

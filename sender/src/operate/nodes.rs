@@ -70,9 +70,9 @@ impl NodeStatus {
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum WhichNode {
-    #[error("there is no node with that name or id that lives; `nodes` shows them")]
+    #[error("there is no running node with that name or id; `nodes` lists them")]
     Unknown,
-    #[error("{0} nodes have that name; expected the id of one, as `nodes --json` shows it")]
+    #[error("{0} nodes have that name; expected the id of one from `nodes --json`")]
     Several(usize),
 }
 

@@ -64,11 +64,12 @@ pub(crate) async fn unready(sender: &Sender) -> Vec<Unready> {
 fn of_the_store(health: &Health, now: StoreTime) -> Vec<Unready> {
     let mut reasons = Vec::new();
     if let Some((_, error)) = &health.failing {
-        reasons.push(Unready::new("store", format!("the store does not write: {error}")));
+        reasons.push(Unready::new("store", format!("the store cannot write: {error}")));
     }
     if let (None, Some(left)) = (&health.failing, health.reserve_left) {
         let detail = format!(
-            "the disk is full: events are refused, and deliveries go on with {} MiB that are left of the reserve; free some space",
+            "the disk is full: events are refused; deliveries continue with {} MiB left of the reserve; free \
+             some space",
             left >> 20
         );
         reasons.push(Unready::new("disk", detail));
@@ -81,7 +82,7 @@ fn of_the_store(health: &Health, now: StoreTime) -> Vec<Unready> {
     if health.log_bytes >= LogSize::PINNED_BYTES {
         let mebibytes = health.log_bytes >> 20;
         let why = why_long(health.log_is_held);
-        let detail = format!("the database's log has grown to {mebibytes} MiB, since {why}");
+        let detail = format!("the database's log has grown to {mebibytes} MiB: {why}");
         reasons.push(Unready::new("log", detail));
     }
     reasons
@@ -93,7 +94,7 @@ fn of_the_reader(last: &LastLook, now: StoreTime) -> Option<Unready> {
         return None;
     }
     let detail = match &last.error {
-        Some(error) => format!("the store does not read: {error}"),
+        Some(error) => format!("the store cannot be read: {error}"),
         None => "the store does not answer".to_owned(),
     };
     Some(Unready::new("store", detail))
@@ -103,7 +104,7 @@ fn of_the_reader(last: &LastLook, now: StoreTime) -> Option<Unready> {
 fn of_the_lanes(stuck: &[Stuck]) -> Option<Unready> {
     let first = stuck.first()?;
     let (count, lane, why) = (stuck.len(), first.lane.0, &first.why);
-    Some(Unready::new("lanes", format!("{count} lanes can't move, lane {lane} because {why}")))
+    Some(Unready::new("lanes", format!("{count} lanes are blocked, lane {lane} first: {why}")))
 }
 
 /// Durations are right by a clock that is behind.
@@ -111,7 +112,7 @@ fn of_the_clock(ahead: Option<Nanos>) -> Option<Unready> {
     let ahead = ahead.filter(|ahead| *ahead > FAR_OFF)?;
     let minutes = ahead.0 / Nanos::MINUTE.0;
     let remedy = "see `hookproof sender doctor`";
-    let detail = format!("the database's time is {minutes} minutes ahead of the wall clock: {remedy}");
+    let detail = format!("the database's clock is {minutes} minutes ahead of the wall clock: {remedy}");
     Some(Unready::new("clock", detail))
 }
 

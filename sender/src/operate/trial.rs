@@ -72,14 +72,13 @@ impl Trial<'_> {
             let offer = Offer::from_parts(None, &kind, None, self.data.as_bytes(), &limits)?;
             let emit = fan_out(&roster, &offer, &id, sender.clock().now(), wall());
             if left_out(&roster, &offer, &emit).contains(&self.lane) {
-                let problem =
-                    format!("the data is too long once it is shaped for {name}; expected shorter data");
+                let problem = format!("the data is too long after shaping for {name}; expected shorter data");
                 return Err(TrialError::Subscriber(problem));
             }
             let emit = only_for(self.lane, emit).ok_or_else(|| {
                 TrialError::Subscriber(format!(
-                    "{name} does not want {kind}, or takes nothing now; expected a type that its events match, and an \
-                     active subscriber; try `resume`"
+                    "{name} does not want {kind}, or is not active; expected a type that matches its events; \
+                     try `resume`"
                 ))
             })?;
             match sender.command(Command::Emit(emit)).await? {
@@ -91,7 +90,7 @@ impl Trial<'_> {
                 other => return Err(TrialError::Subscriber(format!("the store answered {other:?}"))),
             }
         }
-        let problem = "subscribers keep changing; expected a moment without; try again";
+        let problem = "subscribers keep changing; try again";
         Err(TrialError::Subscriber(problem.to_owned()))
     }
 }
@@ -146,11 +145,9 @@ fn placed(targets: &[Placed]) -> Result<DeliveryId, TrialError> {
     let problem = match targets.first() {
         Some(Placed::Waiting { delivery, .. }) => return Ok(*delivery),
         Some(Placed::Overflowed { .. } | Placed::Refused(_)) => {
-            "the subscriber's queue is full; expected room for one more"
+            "the subscriber's queue is full; expected room for one delivery"
         }
-        Some(Placed::Duplicate | Placed::Absent) | None => {
-            "the subscriber takes nothing now; expected an active one; try `resume`"
-        }
+        Some(Placed::Duplicate | Placed::Absent) | None => "the subscriber is not active; try `resume`",
     };
     Err(TrialError::Subscriber(problem.to_owned()))
 }
@@ -172,6 +169,6 @@ async fn now(sender: &Sender, delivery: DeliveryId) -> Result<Tried, TrialError>
         let attempted = reader.attempts_of(delivery)?.into_iter().next();
         Ok::<_, StoreError>(reader.delivery(delivery)?.map(|delivery| Tried { attempted, delivery }))
     });
-    let gone = "the delivery was removed, with its subscriber or by retention";
+    let gone = "the delivery was deleted, with its subscriber or since it expired";
     found.await??.ok_or_else(|| TrialError::Subscriber(gone.to_owned()))
 }

@@ -132,19 +132,20 @@ pub(super) fn begin(
         None => {}
         Some(Fault::Corrected(ahead)) => warn!(
             %ahead,
-            "the database's time was ahead of the wall clock (its server's, where it has one), since that, or some process's, was wrong \
-             for a while: it follows the wall clock again, and what was written to a file meanwhile is brought back"
+            "the database's clock was ahead of the wall clock (of the database server, if there is one), \
+             because a wall clock had been wrong: it follows the wall clock again, and times written to a file \
+             meanwhile are corrected"
         ),
         Some(Fault::Kept(ahead)) => error!(
             %ahead,
-            "the database's time is ahead of the wall clock (its server's, where it has one), and is kept: other processes count by \
-             it, or the wall clock is wrong; nothing expires before the wall clock says so; `doctor` tells more, and brings a file's \
-             time back with `--mend`"
+            "the database's clock is ahead of the wall clock (of the database server, if there is one) and \
+             stays so: other processes use it, or the wall clock is wrong; deliveries expire by the wall clock; \
+             see `doctor`, and for a file `doctor --mend`"
         ),
     }
     let clock = Clock::at(boot, start.now);
     if let Some(behind) = clock.behind() {
-        info!(%behind, "the wall clock was set forward; the database's time follows when the machine is started anew");
+        info!(%behind, "the wall clock was set forward; the database's clock follows after a restart of the machine");
     }
     Ok(clock)
 }

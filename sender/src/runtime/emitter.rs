@@ -47,12 +47,12 @@ pub enum EmitError {
     #[error("{} subscribers cannot take the event now: {}", .0.count(), .0.listed().first().map_or("full", Refused::as_str))]
     Full(RefusedList),
     /// It exceeds the queues, or becomes too long by the shapes.
-    #[error("{} of the event's subscribers can never take it: {}; make it smaller, or change their queue.bytes or shape", .0.count(), .0.listed().first().map_or("full", Refused::as_str))]
+    #[error("the event never fits the queues of {} subscribers: {}; make it smaller, or change their queue.bytes or shape", .0.count(), .0.listed().first().map_or("full", Refused::as_str))]
     NeverFits(RefusedList),
     /// A matching subscriber is broken, so its shape and secrets are unknown.
     #[error(
-        "the subscriber {subscriber} wants the event and cannot be delivered to: {fault}; mend it, give this process the secret \
-         of its region, or remove it"
+        "the subscriber {subscriber} wants the event and cannot be delivered to: {fault}; mend it, give this \
+         process the secret of its region, or remove it"
     )]
     Broken {
         /// Its name.
@@ -61,7 +61,7 @@ pub enum EmitError {
         fault: Box<str>,
     },
     /// The store's queue is full. Retry later.
-    #[error("more is being emitted than can be written; try again a little later")]
+    #[error("events arrive faster than the store can write; try again later")]
     Busy,
     #[error("the event could not be recorded: {0}")]
     Store(String),

@@ -15,7 +15,7 @@ pub enum Failed {
     /// The store cannot read or write.
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("the store took no more: {0}")]
+    #[error("the store accepts no more commands: {0}")]
     TurnedAway(Why),
     /// The store's thread has ended.
     #[error("the sender is stopping")]
@@ -89,16 +89,19 @@ impl Sender {
         let running = self.0.running.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(running) = &*running else { return Some("the sender has stopped") };
         let ended = [
-            (running.thread.has_ended(), "the store's thread has ended: nothing is recorded"),
+            (running.thread.has_ended(), "the store's thread has ended: no events are recorded"),
             (
                 running.shell.as_ref().is_some_and(JoinHandle::is_finished),
-                "the dispatcher has ended: nothing is delivered",
+                "the dispatcher has ended: no deliveries are made",
             ),
             (
                 running.watcher.is_finished(),
-                "the watcher has ended: changes and other processes are not noticed",
+                "the watcher has ended: changes by other processes are not noticed",
             ),
-            (running.upkeep.is_finished(), "upkeep has ended: nothing expires and nothing is deleted"),
+            (
+                running.upkeep.is_finished(),
+                "maintenance has ended: deliveries do not expire and old rows stay",
+            ),
         ];
         ended.into_iter().find_map(|(has_ended, what)| has_ended.then_some(what))
     }

@@ -285,11 +285,11 @@ impl Sender {
                     true
                 }
                 Ok(Err(error)) => {
-                    error!(%error, "the task that sends has died: its lanes are left to their leases");
+                    error!(%error, "the sending task has failed: its lanes stay until their leases end");
                     false
                 }
                 Err(_) => {
-                    warn!("not everything ended in time: what is under way is cut off");
+                    warn!("not all attempts ended in time: cutting off the rest");
                     shell.abort();
                     false
                 }
@@ -308,7 +308,7 @@ impl Sender {
                 running.owner.end(left_nothing);
             }
             if !inner.readers.stop() {
-                warn!("something is still being read: the log stays beside the database");
+                warn!("a reader is still open: the log stays beside the database");
             }
             // The last process on it does this.
             match running.database.parts().leave_whole() {

@@ -60,7 +60,7 @@ impl HttpPost {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if said.is_none_or(|said| now.since(said) >= SAY_EVERY) {
             *said = Some(now);
-            warn!(%failure, "attempts wait; nothing is held against their endpoints");
+            warn!(%failure, "attempts wait for a resource of the sender; their endpoints are not at fault");
         }
     }
 }

@@ -170,8 +170,8 @@ fn log_news(news: &News) {
         News::Lost { lane, term } => {
             warn!(lane = lane.0, term = term.0, "lost a lane to another process");
         }
-        News::Stuck { lane, why } => error!(lane = lane.0, %why, "a lane can't move; trying on"),
-        News::Moves { lane } => info!(lane = lane.0, "a lane that was stuck moves again"),
+        News::Stuck { lane, why } => error!(lane = lane.0, %why, "a lane is blocked; trying again"),
+        News::Moves { lane } => info!(lane = lane.0, "a blocked lane continues"),
         News::Shifted { lane, shift: Shift { from, to, why, .. } } => {
             info!(
                 lane = lane.0,
@@ -197,7 +197,7 @@ fn log_news(news: &News) {
             }
         }
         News::GaveUp { lane, why } => {
-            error!(lane = lane.0, %why, "not everything of a lane was written down");
+            error!(lane = lane.0, %why, "a lane's last state was not fully recorded");
         }
     }
 }

@@ -148,7 +148,7 @@ impl Step {
                 Self { rows, given_up: 0, more: purged.more }
             }
             other => {
-                warn!(?other, "the store answered upkeep with something else");
+                warn!(?other, "the store gave maintenance an unexpected answer");
                 Self::default()
             }
         }

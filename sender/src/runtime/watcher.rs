@@ -34,8 +34,8 @@ pub(super) fn tell_of_broken(before: &Roster, now: &Roster) {
     for (known, fault) in now.broken().filter(|(known, fault)| fault_before(known) != Some(*fault)) {
         error!(
             subscriber = %known.id(), name = %known.name(), %fault,
-            "a subscriber cannot be delivered to, and events that it wants are refused until it is mended, given the secret of \
-             its region (--region), or removed"
+            "a subscriber cannot be delivered to; its events are refused until you mend it, give the secret of \
+             its region (--region), or remove it"
         );
     }
     for (known, _) in before.broken() {
@@ -82,7 +82,7 @@ impl Watcher {
                 Ok(glance) => {
                     calm.record_glance(glance);
                     if said {
-                        info!("looking for new work succeeds again");
+                        info!("polling for new work succeeds again");
                     }
                     (failed, said) = (0, false);
                 }
@@ -92,7 +92,7 @@ impl Watcher {
                     // Once for each outage, and not where the store's thread does.
                     if !said && failed > LOOKS_IN_SILENCE && self.store.health().failing.is_none() {
                         said = true;
-                        error!(%error, "can't look for new work; trying on");
+                        error!(%error, "can't poll for new work; trying again");
                     }
                 }
             }
@@ -297,7 +297,7 @@ impl Outbox {
 
     fn nothing_waits(&mut self) {
         if std::mem::take(&mut self.told) {
-            info!("no row of the outbox waits any more");
+            info!("no rows of the outbox wait any more");
         }
     }
 

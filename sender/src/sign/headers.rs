@@ -43,7 +43,7 @@ impl Headers {
     }
 
     pub(super) fn add(&mut self, name: &'static str) -> Value<'_> {
-        debug_assert!(self.count < Self::COUNT_MAX, "{name} is one header too many");
+        debug_assert!(self.count < Self::COUNT_MAX, "the header {name} is one too many");
         self.ends[self.count] = (name, self.text.len());
         self.count += 1;
         self.extend()

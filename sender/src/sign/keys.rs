@@ -90,7 +90,7 @@ impl Keys {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeysError {
     /// More than [`Keys::COUNT_MAX`].
-    #[error("{count} keys would sign at once; at most {} may, so wait until one retires", Keys::COUNT_MAX)]
+    #[error("{count} keys would sign at once; expected at most {}: wait until one retires", Keys::COUNT_MAX)]
     TooMany {
         /// Their number.
         count: usize,

@@ -111,7 +111,7 @@ impl FromStr for Profile {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{given} is no signing profile; expected one of {}", Profile::ALL.map(Profile::name).join(", "))]
+#[error("{given} is not a signing profile; expected one of {}", Profile::ALL.map(Profile::name).join(", "))]
 pub struct UnknownProfile {
     given: Excerpt,
 }

@@ -300,7 +300,7 @@ fn profiles_go_by_their_names() {
     assert_eq!(Profile::default(), Profile::ALL[0]);
     assert_eq!(
         "svix".parse::<Profile>().unwrap_err().to_string(),
-        "\"svix\" is no signing profile; expected one of \
+        "\"svix\" is not a signing profile; expected one of \
          standard-webhooks, vvv-timestamped, vvv-frozen, stripe, github"
     );
 }

@@ -115,8 +115,8 @@ impl SettingsText {
         let rules = self.coalesce.clone().unwrap_or_default();
         if let Some(rule) = rules.iter().find(|rule| rule.window >= ttl) {
             let problem = format!(
-                "holds {} back for {}, and retry.ttl is {ttl}: they would expire before they are due; \
-                 shorten the window or lengthen the ttl",
+                "delays {} by {}, and retry.ttl is {ttl}: they would expire before they are due; shorten the \
+                 window or lengthen retry.ttl",
                 rule.events, rule.window
             );
             return Err(SettingsError::Contradiction { field: "coalesce", problem: problem.into() });

@@ -144,13 +144,13 @@ fn every_figure_outside_its_range_names_its_field_its_value_and_what_is_allowed(
         &windows(json!(["9000000000 per 1s"])),
         "out_of_range",
         Some("limit.windows.limit"),
-        "limit.windows.limit is 9000000000: allowed is 1 to 1000000",
+        "limit.windows.limit is 9000000000; expected 1 to 1000000",
     );
     check_refused(
         &windows(json!(vec!["1 per 1s"; 9])),
         "out_of_range",
         Some("limit.windows"),
-        "limit.windows (how many) is 9: allowed is 0 to 8",
+        "limit.windows (count) is 9; expected 0 to 8",
     );
 }
 
@@ -172,8 +172,7 @@ fn a_field_of_the_wrong_form_is_named_with_what_is_expected() {
         (
             "limit.rate",
             json!("5"),
-            "cannot read \"5\" as a rate: the number has no unit; expected a whole number, a slash and a length of \
-             time, such as 20/s, 300/min or 100/10s"
+            "cannot read \"5\" as a rate: the number has no unit; expected a whole number, a slash and a duration, such as 20/s, 300/min or 100/10s"
                 .into(),
         ),
         (
@@ -278,14 +277,14 @@ fn settings_that_contradict_each_other_say_what_to_do() {
         &json!({ "retry": { "backoff": "fixed" } }),
         "out_of_range",
         Some("retry.schedule"),
-        "retry.schedule (how many) is 0: allowed is 1 to 64",
+        "retry.schedule (count) is 0; expected 1 to 64",
     );
     check_refused(
         &json!({ "retry": { "ttl": "5s" }, "coalesce": [{ "events": "video.*", "window": "5s" }] }),
         "contradiction",
         Some("coalesce"),
-        "coalesce holds video.* back for 5s, and retry.ttl is 5s: they would expire before they are due; shorten \
-         the window or lengthen the ttl",
+        "coalesce delays video.* by 5s, and retry.ttl is 5s: they would expire before they are due; shorten \
+         the window or lengthen retry.ttl",
     );
 }
 
@@ -295,7 +294,7 @@ fn rules_that_cannot_be_followed_are_refused_with_their_reason() {
         &json!({ "coalesce": [{ "events": "*", "window": "2h" }] }),
         "bad_coalescing",
         Some("coalesce"),
-        "coalesce cannot be followed: the coalescing window is 2h; expected more than nothing and at most 1h",
+        "coalesce cannot be followed: the coalescing window is 2h; expected more than 0 and at most 1h",
     );
     for region in [Value::Null, json!("FR")] {
         check_refused(

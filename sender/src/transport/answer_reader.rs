@@ -219,7 +219,7 @@ fn length(status: u16, is_1_1: bool, headers: &[Header<'_>]) -> Result<Length, F
     let mut known = None;
     for value in values(headers, "content-length").flat_map(|value| value.split(|byte| *byte == b',')) {
         let length = number(value.trim_ascii()).filter(|length| known.is_none_or(|known| known == *length));
-        known = Some(length.ok_or(Failure::NotHttp("its content-length is no length".into()))?);
+        known = Some(length.ok_or(Failure::NotHttp("its content-length is not a number".into()))?);
     }
     Ok(known.map_or(Length::UntilClose, Length::Left))
 }
@@ -315,7 +315,7 @@ impl At {
             (Self::Length(length), b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
                 let digit = char::from(byte).to_digit(16).map_or(0, u64::from);
                 let longer = length.unwrap_or(0).checked_mul(16).and_then(|length| length.checked_add(digit));
-                longer.map(|length| Self::Length(Some(length))).ok_or("a chunk is too long to be true")
+                longer.map(|length| Self::Length(Some(length))).ok_or("the length of a chunk is too large")
             }
             (Self::Length(Some(length)) | Self::Blank(length), b' ' | b'\t') => Ok(Self::Blank(length)),
             (Self::Length(Some(length)) | Self::Blank(length), b';') => Ok(Self::Extension(length)),
@@ -323,11 +323,11 @@ impl At {
                 Ok(Self::LengthEnd(length))
             }
             (Self::Length(_) | Self::Blank(_), _) => Err("a chunk has no length"),
-            (Self::Extension(_), b'\n') => Err("the line of a chunk's length is broken"),
+            (Self::Extension(_), b'\n') => Err("the length line of a chunk is malformed"),
             (Self::Extension(length), _) => Ok(Self::Extension(length)),
             (Self::LengthEnd(0), b'\n') => Ok(Self::TrailerBegin),
             (Self::LengthEnd(length), b'\n') => Ok(Self::Data(length)),
-            (Self::LengthEnd(_), _) => Err("the line of a chunk's length is broken"),
+            (Self::LengthEnd(_), _) => Err("the length line of a chunk is malformed"),
             (Self::DataReturn, b'\r') => Ok(Self::DataEnd),
             (Self::DataEnd, b'\n') => Ok(Self::Length(None)),
             (Self::DataReturn | Self::DataEnd, _) => Err("a chunk is longer than its length"),
@@ -335,7 +335,7 @@ impl At {
             (Self::TrailerBegin | Self::Trailer, b'\n') => Ok(Self::TrailerBegin),
             (Self::TrailerBegin | Self::Trailer, _) => Ok(Self::Trailer),
             (Self::LastEnd, b'\n') => Ok(Self::Over),
-            (Self::LastEnd, _) => Err("its end is broken"),
+            (Self::LastEnd, _) => Err("its end is malformed"),
             // Unreachable: `take` handles both.
             (Self::Data(_) | Self::Over, _) => Ok(self),
         }

@@ -24,8 +24,8 @@ pub enum Failure {
     },
     /// Or the process's limit on files. Not the endpoint's fault.
     #[error(
-        "no connection became free: all {max} that the sender may have are in use, or its files are; raise the limit on \
-         open files, or --connections-max"
+        "no connection became free: all {max} connections or all files of the sender are in use; raise the \
+         limit on open files, or --connections-max"
     )]
     NoSocket {
         /// The bound.
@@ -33,18 +33,21 @@ pub enum Failure {
     },
     /// Too many wait already. Not the endpoint's fault.
     #[error(
-        "the name of the endpoint could not be looked up: too many others wait for name servers that do not answer"
+        "the name of the endpoint could not be looked up: too many lookups wait for name servers that do not \
+         answer"
     )]
     NoLookup,
     /// The lane was paused, changed or lost, or its lease or deadline ended before the first byte. Not the endpoint's
     /// fault.
-    #[error("the attempt was withdrawn: its lane may not send any more, or its time was over")]
+    #[error(
+        "the attempt was withdrawn before it was sent: its lane may not send any more, or its deadline passed"
+    )]
     Withdrawn,
     /// Another process may serve the lane. Not the endpoint's fault.
-    #[error("the attempt was broken off: its lane may be served by another process by now")]
+    #[error("the attempt was cut off: another process may own its lane by now")]
     LeaseOver,
     /// This end closed a shared connection to hold back another request.
-    #[error("the attempt was broken off: another request over its connection had to be held back")]
+    #[error("the attempt was cut off: another request on its connection had to be stopped")]
     CutOff,
     #[error("cannot resolve {host}: {cause}")]
     Unresolved {
@@ -78,7 +81,7 @@ pub enum Failure {
         cause: Cause,
     },
     /// No whole answer.
-    #[error("no whole answer within {within:?}")]
+    #[error("no complete answer within {within:?}")]
     Deadline {
         /// The deadline.
         within: Duration,
@@ -94,7 +97,8 @@ pub enum Failure {
     NotHttp(Cause),
     /// The endpoint floods its connections, so all of them end for a while.
     #[error(
-        "hostile: the endpoint floods its connections beside its answers; they are closed, for 16 s at least"
+        "hostile: the endpoint floods its connections with bytes outside of answers; they are closed for at \
+         least 16 s"
     )]
     Hostile,
     /// The connection broke: reset, most often.

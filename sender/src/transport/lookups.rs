@@ -266,7 +266,7 @@ impl DnsResolver {
             None => read_system_conf().unwrap_or_else(|error| {
                 // The C library does the same.
                 let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 53));
-                warn!(%error, server = %local, "/etc/resolv.conf names no name server that can be asked; using the usual one");
+                warn!(%error, server = %local, "/etc/resolv.conf names no usable name server; using 127.0.0.1");
                 (only(local), ResolverOpts::default())
             }),
         };

@@ -5,19 +5,19 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// Another process holds the store.
-    #[error("could not {doing}: the store is locked by another process ({detail}); it will be tried again")]
+    #[error("could not {doing}: another process locks the store ({detail}); will try again")]
     Busy {
         /// The operation.
         doing: &'static str,
         /// The store's message.
         detail: String,
     },
-    #[error("could not read: {waiting} questions wait already; ask again in a moment")]
+    #[error("could not read: {waiting} requests wait already; try again in a moment")]
     Overloaded {
         /// The number of waiting reads.
         waiting: usize,
     },
-    #[error("could not {doing}: the database cannot be reached ({detail}); it will be tried again")]
+    #[error("could not {doing}: the database cannot be reached ({detail}); will try again")]
     Lost {
         /// The operation.
         doing: &'static str,
@@ -26,7 +26,8 @@ pub enum StoreError {
     },
     /// The disk, a quota or a size limit takes no more.
     #[error(
-        "could not {doing}: the disk takes no more ({detail}); free some space, or check the disk and its quotas"
+        "could not {doing}: the disk is full or fails ({detail}); free some space, or check the disk and its \
+         quotas"
     )]
     Full {
         /// The operation.
@@ -54,8 +55,8 @@ pub enum StoreError {
         detail: String,
     },
     #[error(
-        "could not {doing}: the server takes no writes ({detail}): it is a standby, or its default_transaction_read_only is on; it \
-         will be tried again"
+        "could not {doing}: the server is read-only ({detail}): it is a standby, or its \
+         default_transaction_read_only is on; will try again"
     )]
     TakesNoWrites {
         /// The operation.
@@ -65,7 +66,7 @@ pub enum StoreError {
     },
     /// The server's user lacks a right.
     #[error(
-        "could not {doing}: the server does not let its user do that ({detail}); grant what is missing, or name another user"
+        "could not {doing}: the database user lacks a privilege ({detail}); grant it, or name another user"
     )]
     Forbidden {
         /// The operation.
@@ -75,8 +76,8 @@ pub enum StoreError {
     },
     /// The server rejects its user, or lacks the database.
     #[error(
-        "could not {doing}: the server does not let us in ({detail}); check the user, the password and the database that the address \
-         names"
+        "could not {doing}: the server refuses the login ({detail}); check user, password and database in the \
+         address"
     )]
     NotAdmitted {
         /// The operation.
@@ -85,7 +86,7 @@ pub enum StoreError {
         detail: String,
     },
     /// The server ended the statement, for its duration or on request.
-    #[error("could not {doing}: the server has ended the statement ({detail}); it will be tried again")]
+    #[error("could not {doing}: the server cancelled the statement ({detail}); will try again")]
     Cancelled {
         /// The operation.
         doing: &'static str,
@@ -93,7 +94,7 @@ pub enum StoreError {
         detail: String,
     },
     /// The file was moved, deleted or replaced while it was open.
-    #[error("could not {doing}: {} is no longer the file that was opened; put it back, or restart the program", .path.display())]
+    #[error("could not {doing}: {} was replaced by another file; put the old one back, or restart the program", .path.display())]
     Missing {
         /// The operation.
         doing: &'static str,
@@ -102,8 +103,8 @@ pub enum StoreError {
     },
     /// The database is older than this process has seen it, so all remembered state is invalid.
     #[error(
-        "could not {doing}: the database has gone back to before what this process did there ({detail}), as after a restore, or a \
-         failover to a standby that lacked the last commits; start this process anew, so that it relies on nothing that is gone"
+        "could not {doing}: the database lost commits of this process ({detail}), as after a restore, or a \
+         failover to a standby without them; restart this process"
     )]
     WentBack {
         /// The operation.
@@ -113,8 +114,8 @@ pub enum StoreError {
     },
     /// Connections share server sessions, so prepared statements may reach others' sessions.
     #[error(
-        "could not {doing}: at {address} is a pooler that lends the server's sessions out for a transaction or a statement at a \
-         time, and ours must be our own; have it pool sessions (PgBouncer: pool_mode = session), or name the server itself"
+        "could not {doing}: {address} is a pooler that shares sessions between clients; the sender needs its \
+         own: set session pooling (PgBouncer: pool_mode = session), or give the address of the server"
     )]
     Pooled {
         /// The operation.
@@ -124,7 +125,7 @@ pub enum StoreError {
     },
     /// Made by another version of this program.
     #[error(
-        "{} has schema {found}, this program expects {expected}; use the version of the program that made it, or choose another \
+        "{} has schema {found}; expected {expected}: use the version of the program that made it, or another \
          database", .path.display()
     )]
     OtherVersion {
@@ -159,7 +160,7 @@ pub enum StoreError {
         detail: String,
     },
     /// A read took too long and was stopped, so that others can go on.
-    #[error("could not {doing}: it would take too long; ask for less, such as a shorter span of time")]
+    #[error("could not {doing}: it would take too long; ask for less, such as a shorter period")]
     TooMuch {
         /// The operation.
         doing: &'static str,

@@ -65,8 +65,8 @@ impl DiskRoom {
 #[must_use]
 pub const fn why_long(is_held: bool) -> &'static str {
     if is_held {
-        "some program has been reading the database for long: end its transaction"
+        "a program keeps a read transaction open on the database: end it"
     } else {
-        "the disk can't keep up with what is written: look for what else uses it"
+        "the disk is too slow for the writes: check for other programs that use it"
     }
 }

@@ -13,24 +13,19 @@ pub struct Space {
 pub enum VacuumError {
     /// A server does this itself.
     #[error(
-        "{0} is on a server, which uses deleted space again by itself (autovacuum); to give it back to the disk, end all nodes and have \
-         the owner of the tables run VACUUM FULL"
+        "{0} is on a server, which reuses deleted space itself (autovacuum); to shrink its files, end all nodes \
+         and run VACUUM FULL as the owner of the tables"
     )]
     OnAServer(String),
     /// A process delivers from the store, or may do so.
-    #[error(
-        "{0} is in use (a process delivers from it, or can't be told to have ended); expected that every process on it has ended"
-    )]
+    #[error("{0} is in use (a process delivers from it, or may still run); end all processes on it first")]
     Delivering(String),
     /// Another program reads or writes it.
-    #[error(
-        "{0} is in use: some program has a transaction open on it; expected that nobody reads it for long or writes to it, so end that \
-         program"
-    )]
+    #[error("{0} is in use: a program has a transaction open on it; end that program")]
     InUse(String),
     /// The disk is too full to begin.
     #[error(
-        "no room to vacuum: it takes {} MiB on the disk for a while, and {folder} has {} MiB left; free some space",
+        "no room to vacuum: it needs {} MiB for a while, and {folder} has {} MiB left; free some space",
         .needed.div_ceil(1 << 20), .left >> 20
     )]
     NoRoom {
@@ -43,7 +38,7 @@ pub enum VacuumError {
     },
     /// Another program started to read it meanwhile.
     #[error(
-        "{0} is packed, but keeps its size while some program reads it: end that program, and run this again"
+        "{0} is packed, but keeps its size while a program reads it: end that program, then run this again"
     )]
     KeptLong(String),
     #[error(transparent)]
@@ -54,14 +49,15 @@ pub enum VacuumError {
 pub enum BackupError {
     /// A server has tools for this.
     #[error(
-        "{0} is on a server, whose own tools copy it while nodes run: pg_dump --format=custom --file=FILE --dbname={0}"
+        "{0} is on a server; copy it with pg_dump, even while nodes run: pg_dump --format=custom --file=FILE \
+         --dbname={0}"
     )]
     OnAServer(String),
     /// Something has that name.
-    #[error("{0} is there already, and a backup replaces no file; name another one")]
+    #[error("{0} exists, and a backup replaces no file; name another one")]
     Taken(String),
     /// SQLite takes paths as text.
-    #[error("{0} is not UTF-8; name the copy otherwise")]
+    #[error("the name {0} is not UTF-8; choose another name")]
     NoText(String),
     #[error(transparent)]
     Store(#[from] StoreError),

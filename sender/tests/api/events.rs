@@ -171,8 +171,8 @@ async fn an_event_that_some_have_no_room_for_is_answered_with_their_names() {
     assert_eq!((answer.status.as_u16(), &answer.headers["retry-after"]), (207, &"5".parse().unwrap()));
     let told: Value = serde_json::from_str(&answer.text).unwrap();
     let refused = json!([
-        { "subscriber": "full", "why": "as many deliveries wait as may", "retry_after": 5 },
-        { "subscriber": "tiny", "why": "the body is larger than all that may wait", "retry_after": null },
+        { "subscriber": "full", "why": "its queue has reached queue.rows", "retry_after": 5 },
+        { "subscriber": "tiny", "why": "the body is larger than queue.bytes", "retry_after": null },
     ]);
     assert_eq!((&told["deliveries"], &told["refused"]), (&json!(1), &refused));
     let many = world.call_with("POST", "/v1/events", MANY, event.to_string()).await;
@@ -205,7 +205,7 @@ async fn an_event_that_pseudonyms_make_too_long_for_one_subscriber_is_refused_fo
     let answer = world.post("/v1/events", event("mine")).await;
     assert_eq!((answer.status.as_u16(), answer.headers.get("retry-after")), (207, None));
     let refused = json!([
-        { "subscriber": "masked", "why": "the body is too long once it is shaped", "retry_after": null },
+        { "subscriber": "masked", "why": "the body is too long after shaping", "retry_after": null },
     ]);
     assert_eq!((&answer.json()["deliveries"], &answer.json()["refused"]), (&json!(1), &refused));
     let again = world.post("/v1/events", event("mine")).await.expect(207);

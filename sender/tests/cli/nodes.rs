@@ -110,7 +110,7 @@ fn processes_that_deliver_are_shown_drained_and_resumed() {
 
     let unknown = world.run(&["node", "drain", "web-2"]);
     assert_eq!(unknown.code, 1);
-    assert!(unknown.stderr.contains("no node with that name"), "{}", unknown.stderr);
+    assert!(unknown.stderr.contains("no running node with that name"), "{}", unknown.stderr);
     let told = world.ok(&["node", "drain", "web-1"]);
     assert!(told.contains("deliveries wait until it is resumed"), "{told}");
     assert_eq!(world.json(&["nodes"])["draining"], true);

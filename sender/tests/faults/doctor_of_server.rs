@@ -59,10 +59,7 @@ fn a_strangers_transaction_that_stays_open_is_told_with_its_program_and_what_to_
     assert_eq!((code, &*state), (Some(1), "off"), "{detail}");
     let whose = format!("nightly report (pid {pid}, user hookproof) for ");
     assert!(detail.contains(&whose) && detail.contains(", idle, beside 10"), "{detail}");
-    assert!(
-        detail.contains("tables and indexes grow") && detail.contains("pg_terminate_backend"),
-        "{detail}"
-    );
+    assert!(detail.contains("tables grow") && detail.contains("pg_terminate_backend"), "{detail}");
     execute(&address, &format!("SELECT pg_terminate_backend({pid}, 60000)"));
     assert_eq!(transactions(&address), (Some(0), "well".to_owned(), String::new()));
     drop(stranger);
@@ -85,7 +82,10 @@ fn a_transaction_of_another_user_is_told_without_since_when() {
     );
     execute(&address, MANY);
     let (code, _, detail) = transactions(&plain);
-    assert!(detail.contains("user hookproof) for a time that pg_read_all_stats would tell"), "{detail}");
+    assert!(
+        detail.contains("user hookproof) for an unknown time (grant pg_read_all_stats to see it)"),
+        "{detail}"
+    );
     assert_eq!(code, Some(1));
     drop(stranger);
 }

@@ -54,7 +54,7 @@ fn a_file_that_is_moved_away_while_serving_is_missed_until_it_is_back() {
     fs::rename(&away, database.path()).unwrap();
     let event = acknowledged_after_all(&serving, &offered);
     sink.wait_for_events(&[event]);
-    said_once(&serving, "no longer the file that was opened");
+    said_once(&serving, "was replaced by another file");
     serving.stop_in_order();
 }
 
@@ -123,12 +123,12 @@ fn a_file_that_another_version_made_is_refused_and_left_alone() {
     refuses(
         database.command(&SERVE),
         64,
-        "has schema 9, this program expects 1; use the version of the program that made it",
+        "has schema 9; expected 1: use the version of the program that made it",
     );
     refuses(
         database.command(&["drain"]),
         64,
-        "has schema 9, this program expects 1; use the version of the program that made it",
+        "has schema 9; expected 1: use the version of the program that made it",
     );
     assert_eq!(fs::read(database.path()).unwrap(), before);
 }
@@ -272,7 +272,7 @@ fn a_backup_of_a_running_store_is_whole_private_and_starts() {
     assert_eq!(made.permissions().mode() & 0o777, 0o600);
     assert_eq!(files(&copy), ["sender.db"]);
     let bytes = fs::read(&to).unwrap();
-    refuses(database.command(&backup), 1, "is there already, and a backup replaces no file");
+    refuses(database.command(&backup), 1, "exists, and a backup replaces no file");
     assert_eq!(fs::read(&to).unwrap(), bytes);
     assert_eq!(serving.get("/v1/status").json()["deliveries"]["accepted"], 20, "it goes on");
     let doctor = copy.command(&["doctor", "--allow-private-targets"]).output().unwrap();

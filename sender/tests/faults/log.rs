@@ -22,7 +22,7 @@ fn a_reader_that_does_not_end_is_told_of_and_the_log_is_cut_once_it_has() {
         }
         assert!(key < 2_000, "the log grows by all that is written");
     }
-    serving.wait_for_line("some program has been reading");
+    serving.wait_for_line("a program keeps a read transaction open");
     let unready = serving.get("/readyz");
     assert_eq!(unready.status, 503);
     assert!(unready.text().contains("log"), "{unready:?}");

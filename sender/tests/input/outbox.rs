@@ -226,7 +226,7 @@ fn rows_that_a_full_subscriber_waits_for_are_everybody_elses_at_once_and_nobody_
     healthy.wait_for(ROWS);
     database.json(&["subscriber", "resume", "full", "--json"]);
     full.wait_for(ROWS);
-    serving.wait_for_line("no row of the outbox waits any more");
+    serving.wait_for_line("no rows of the outbox wait any more");
     serving.stop_in_order();
     assert_eq!((full.count(), healthy.count()), (ROWS, ROWS));
     let keys = "SELECT CAST(e.key AS INTEGER) FROM deliveries d JOIN events e ON e.event = d.event
@@ -271,7 +271,7 @@ fn a_row_that_is_too_long_for_one_subscriber_once_it_is_shaped_is_set_aside_once
     }
     serving.wait_for_lines("set aside an outbox row", 2);
     sink.wait_for(1);
-    let whys = "SELECT count(*) FROM outbox_rejected WHERE why LIKE '%too long once it is shaped%'";
+    let whys = "SELECT count(*) FROM outbox_rejected WHERE why LIKE '%too long after shaping%'";
     assert_eq!(sql.query_row(whys, [], |row| row.get::<_, u32>(0)).unwrap(), 2);
     serving.stop_in_order();
     assert_eq!(sink.count(), 1);

@@ -489,8 +489,7 @@ fn tables_of_another_version_are_refused() {
             PostgresReader::open(&schema.at()).map(drop),
         ];
         let expected = format!(
-            "{} has schema {found}, this program expects 1; use the version of the program that made it, or choose another \
-             database",
+            "{} has schema {found}; expected 1: use the version of the program that made it, or another database",
             schema.at()
         );
         assert_eq!(refused.map(|refused| refused.unwrap_err().to_string()), [&*expected; 2]);
@@ -542,7 +541,7 @@ fn a_refusal_of_the_server_is_described_without_a_file_name() {
     let emit = Command::Emit(world.event(&[lane]));
     let locked = world.store.commit(world.now, std::slice::from_ref(&emit)).unwrap_err();
     assert!(matches!(locked, StoreError::Busy { .. }));
-    fits(&locked, "locked by another process", true);
+    fits(&locked, "another process locks the store", true);
     std::thread::scope(|scope| {
         let (now, store) = (world.now, &mut world.store);
         let ended = scope.spawn(move || store.commit(now, &[emit]).unwrap_err());

@@ -118,8 +118,7 @@ mod files {
                 sql.execute_batch(&format!("PRAGMA user_version = {found}")).unwrap();
             };
             let refused = format!(
-                "store.db has schema {found}, this program expects 1; use the version of the program that made it, or choose \
-                 another database"
+                "store.db has schema {found}; expected 1: use the version of the program that made it, or another database"
             );
             check(of_another, &refused);
         }
@@ -141,7 +140,8 @@ mod files {
 
     #[test]
     fn a_file_that_is_no_database_is_refused() {
-        check(|path| std::fs::write(path, "dear diary, ".repeat(100)).unwrap(), "it is no SQLite database");
+        let diary = "dear diary, ".repeat(100);
+        check(|path| std::fs::write(path, diary).unwrap(), "it is not an SQLite database");
     }
 
     #[test]

@@ -117,9 +117,9 @@ fn a_client_that_stops_reading_an_answer_holds_locks_briefly() {
 #[test]
 fn an_address_that_does_not_say_whom_to_trust_is_refused() {
     for (query, expected) in [
-        ("sslmode=prefer", "it is disable, or verify-full"),
-        ("sslmode=verify-ca", "it is disable, or verify-full"),
-        ("sslrootcert=/there", "of no use without sslmode=verify-full"),
+        ("sslmode=prefer", "expected disable or verify-full"),
+        ("sslmode=verify-ca", "expected disable or verify-full"),
+        ("sslrootcert=/there", "sslrootcert needs sslmode=verify-full"),
         ("sslmode=verify-full&sslrootcert=/is/no/such/file", "/is/no/such/file: No such file"),
         ("sslmode=verify-full&sslrootcert=/dev/null", "no certificate among the extra roots"),
     ] {

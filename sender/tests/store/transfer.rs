@@ -264,7 +264,7 @@ fn a_session_that_keeps_a_table_locked_is_named_after_a_while() {
         let pid = query(&address, PID).remove(0);
         let refused = move_within(Nanos::from_millis(200), from, to).unwrap_err();
         let MoveError::InUse { by, .. } = &refused else { panic!("{refused}") };
-        let whose = format!("not free within 200ms; locks on them have nightly report (pid {pid}, user ");
+        let whose = format!("stayed locked for 200ms; they are locked by nightly report (pid {pid}, user ");
         assert!(by.contains(&whose), "{by}");
         drop(stranger);
         while !query(&address, PID).is_empty() {}

@@ -219,7 +219,7 @@ fn a_file_that_somebody_reads_or_writes_is_refused_and_stays() {
         other.execute_batch("UPDATE totals SET stirred = stirred + 1").unwrap();
         let before = everything(&file);
         other.execute_batch(at_work).unwrap();
-        refused(&file, "is in use: some program has a transaction open on it");
+        refused(&file, "is in use: a program has a transaction open on it");
         drop(other);
         assert_eq!((everything(&file), bytes(&file)), (before, had), "{at_work}");
     }
@@ -233,7 +233,7 @@ fn a_file_that_somebody_reads_meanwhile_is_smaller_once_that_has_ended() {
     // An empty log blocks only the end.
     let other = Connection::open(&file).unwrap();
     other.execute_batch("BEGIN; SELECT count(*) FROM deliveries").unwrap();
-    refused(&file, "is packed, but keeps its size while some program reads it");
+    refused(&file, "is packed, but keeps its size while a program reads it");
     assert_eq!(bytes(&file), had);
     drop(other);
     assert!((left..left * 3 / 2).contains(&bytes(&file)), "{}", bytes(&file));
@@ -306,7 +306,7 @@ fn a_vacuum_without_room_is_refused_with_the_room_it_needs() {
     assert_eq!(output.status.code(), Some(1), "{}", stderr_of(&output));
     let told = stderr_of(&output);
     // Two copies of some 13 MiB, and a little more.
-    assert!(told.contains("it takes 27 MiB on the disk for a while"), "{told}");
+    assert!(told.contains("it needs 27 MiB for a while"), "{told}");
     assert!(told.contains("has 18 MiB left"), "{told}");
     assert_eq!(told.lines().count(), 1, "{told}");
 }

@@ -99,12 +99,12 @@ fn the_command_line_says_who_had_no_room_and_how_to_go_on() {
     assert_eq!(emit(&[]).0, Some(0));
     let (code, text, _) = emit(&["--id", "mine"]);
     assert_eq!(code, Some(1));
-    let expected = "mine: recorded for 1 subscriber; refused by full: as many deliveries wait as may; \
+    let expected = "mine: recorded for 1 subscriber; refused by full: its queue has reached queue.rows; \
                     emit it again with id mine once there is room\n";
     assert_eq!(text, expected);
     let (code, text, _) = emit(&["--id", "mine"]);
     assert_eq!(code, Some(1));
-    let expected = "mine: recorded for 0 subscribers, 1 had it already; refused by full: as many deliveries wait as may; ";
+    let expected = "mine: recorded for 0 subscribers, 1 had it already; refused by full: its queue has reached queue.rows; ";
     assert!(text.starts_with(expected), "{text}");
     let (code, text, complaint) = emit(&["--id", "other", "--atomic"]);
     assert_eq!((code, text.as_str()), (Some(1), ""));
@@ -145,7 +145,7 @@ fn hold_endpoint(events: u32) -> HeldEndpoint {
 fn told_to_stop_it_finishes_what_is_under_way_writes_it_down_and_ends() {
     let HeldEndpoint { endpoint: slow, database, mut serving, begin } = hold_endpoint(3);
     serving.tell_to_stop();
-    serving.wait_for_line("stopping: finishing open attempts");
+    serving.wait_for_line("stopping: finishing open requests");
     begin.send(()).unwrap();
     let (code, _) = serving.wait();
     assert_eq!(code, Some(0));
@@ -175,7 +175,7 @@ fn told_to_stop_it_records_an_event_that_is_half_here_but_starts_no_attempt() {
     caller.read_exact(&mut line).unwrap();
     assert_eq!(line.as_slice(), b"HTTP/1.1 100 Continue\r\n\r\n");
     serving.tell_to_stop();
-    serving.wait_for_line("stopping: finishing open attempts");
+    serving.wait_for_line("stopping: finishing open requests");
     begin.send(()).unwrap();
     // A sender that starts another attempt would have done so by now.
     while database.json(&["status", "--json"])["deliveries"]["delivered"] != 1 {}

@@ -54,7 +54,7 @@ fn check(text: &str) -> Result<(), EventTypeError> {
 /// The text is not an event type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EventTypeError {
-    #[error("the event type is empty; expected something such as video.trending")]
+    #[error("the event type is empty; expected one such as video.trending")]
     Empty,
     /// Longer than [`EventType::BYTES_MAX`].
     #[error("the event type has {bytes} bytes; at most {} are accepted", EventType::BYTES_MAX)]
@@ -173,13 +173,13 @@ impl From<EventPatterns> for Vec<Pattern> {
 /// The text is not a pattern, or their number is out of range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
-    #[error("a star stands alone or after the last dot; expected *, video.trending or video.*")]
+    #[error("a star may only stand alone or after the last dot; expected *, video.trending or video.*")]
     Star,
     /// The fixed part is not a type.
     #[error("not an event pattern: {0}")]
     Type(#[from] EventTypeError),
     /// No pattern: nothing would ever be sent.
-    #[error("there is no event pattern; expected at least one, such as *")]
+    #[error("there are no event patterns; expected at least one, such as *")]
     None,
     /// More than [`EventPatterns::COUNT_MAX`].
     #[error("there are {count} event patterns; at most {} are accepted", EventPatterns::COUNT_MAX)]

@@ -124,7 +124,7 @@ impl fmt::Display for PublicId {
 /// The text is not an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PublicIdError {
-    #[error("the id is empty; leave it out to have one made")]
+    #[error("the id is empty; leave it out to get a new one")]
     Empty,
     /// Longer than [`PublicId::BYTES_MAX`].
     #[error("the id has {bytes} bytes; at most {} are accepted", PublicId::BYTES_MAX)]

@@ -271,8 +271,8 @@ impl Quantity {
     pub const fn expected(self) -> &'static str {
         match self {
             Self::Duration => "a whole number and one of ns, us, ms, s, min, h, d, such as 250ms",
-            Self::Rate => "a whole number, a slash and a length of time, such as 20/s, 300/min or 100/10s",
-            Self::Window => "a whole number, per, and a length of time, such as 60 per 1s",
+            Self::Rate => "a whole number, a slash and a duration, such as 20/s, 300/min or 100/10s",
+            Self::Window => "a whole number, per, and a duration, such as 60 per 1s",
             Self::Size => {
                 "a whole number and one of B, KB, MB, GB, TB, KiB, MiB, GiB, TiB, such as 2KB or 64MiB"
             }

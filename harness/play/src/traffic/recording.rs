@@ -15,7 +15,7 @@ pub(super) struct Recorded {
 
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
-    #[error("the recording {path} cannot be read: {error}; its path is relative to the scenario's file", path = path.display())]
+    #[error("the recording {path} cannot be read: {error}; the path is relative to the scenario file", path = path.display())]
     File {
         /// The file.
         path: PathBuf,

@@ -49,7 +49,7 @@ pub enum ScheduleError {
     #[error(transparent)]
     Recording(#[from] RecordingError),
     #[error(
-        "the traffic has more than {EVENTS_MAX} events; expected fewer, by lower rates or shorter phases"
+        "the traffic has more than {EVENTS_MAX} events; expected lower rates or shorter phases"
     )]
     TooMany,
 }

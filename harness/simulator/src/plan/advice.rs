@@ -60,10 +60,11 @@ impl Why {
     pub const fn phrase(self) -> &'static str {
         match self {
             Self::NothingHelps => {
-                "no change of its limits is enough: each was raised to 64 times what it is, and all together"
+                "no change of its limits is enough: each limit alone, and all together, were raised up to 64 \
+                 times"
             }
-            Self::HoldsAlone => "it fails beside the others only; by itself it needs no change of its limits",
-            Self::NotExamined => "no change was looked for, as more than 8 fail",
+            Self::HoldsAlone => "it fails only together with other subscribers; alone it needs no change of its limits",
+            Self::NotExamined => "not examined, since more than 8 subscribers fail",
         }
     }
 }

@@ -71,7 +71,7 @@ impl Condition {
     pub(super) fn told_to(&self, partner: &Subscriber) -> &str {
         match &self.whom {
             Some(whom) if *whom != partner.name && *whom != partner.group => {
-                "another partner is away or slow meanwhile"
+                "another partner is down or slow meanwhile"
             }
             _ => &self.means,
         }
@@ -132,7 +132,7 @@ impl With {
                 };
                 self.each(scenario, whom, |one| one.behaviours.insert(0, away.clone()))?;
                 let from = show(at.0);
-                (format!("{whom} is away {from} after the traffic begins, for {lasts}"), Some(whom.clone()))
+                (format!("{whom} is down from {from} after the traffic begins, for {lasts}"), Some(whom.clone()))
             }
             ConditionKind::Answers { whom, range } => {
                 self.each(scenario, whom, |one| one.answers = *range)?;
@@ -154,7 +154,8 @@ impl With {
             return Ok(at);
         }
         Err(format!(
-            "--with '{}' comes after the end of the run, {} after the traffic begins: that goes on for {}, with {} to drain",
+            "--with '{}' comes {} after the traffic begins, past the end of the run: the traffic lasts {}, the \
+             drain {}",
             self.text,
             show(end),
             show(schedule.lasts()),
@@ -173,7 +174,7 @@ impl With {
             let names = scenario.subscribers.iter().map(|one| one.name.as_str());
             let hint = nearest(whom, names).map_or(String::new(), |meant| format!("; did you mean {meant}?"));
             return Err(format!(
-                "--with '{}' is about nobody: there is no subscriber {whom:?}{hint}",
+                "--with '{}' names an unknown subscriber {whom:?}{hint}",
                 self.text
             ));
         }
@@ -186,19 +187,19 @@ impl FromStr for With {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = |why: &str| format!("{text:?} is no launch question: {why}; {EXPECTED}");
+        let wrong = |why: &str| format!("{text:?} is not a launch question: {why}; {EXPECTED}");
         // The moment may be a separate word: `down 10min @ 30s`.
         let joined = text.replace(" @ ", "@").replace(" @", "@").replace("@ ", "@");
         let words: Vec<&str> = joined.split_whitespace().filter(|word| *word != "for").collect();
         let length = |word: &str| -> Result<Duration, String> {
             let read = word.parse::<Duration>().map_err(|why| wrong(&format!("{word:?}: {why}")))?;
-            if read.0 == 0 { Err(wrong("it lasts no time at all")) } else { Ok(read) }
+            if read.0 == 0 { Err(wrong("its duration is 0")) } else { Ok(read) }
         };
         let what = match words[..] {
             [fault] => {
                 let (action, when, needs) = parse_fault(fault).map_err(|why| wrong(&why))?;
                 if needs {
-                    return Err(wrong("it needs its end, a length of time after the moment"));
+                    return Err(wrong("it needs a duration after the moment"));
                 }
                 ConditionKind::Fault { action, when, lasts: Duration(0) }
             }
@@ -217,11 +218,11 @@ impl FromStr for With {
                 let range = range.parse().map_err(|why: String| wrong(&format!("{range:?}: {why}")))?;
                 ConditionKind::Answers { whom: whom.to_owned(), range }
             }
-            [_, "down"] => return Err(wrong("it needs its end, a length of time")),
-            [_, "answers"] => return Err(wrong("it needs a length of time")),
+            [_, "down"] => return Err(wrong("it needs a duration")),
+            [_, "answers"] => return Err(wrong("it needs a duration")),
             _ => {
                 return Err(wrong(
-                    "it is neither something done to the sender nor something about a subscriber",
+                    "it names neither a fault of the sender nor a subscriber",
                 ));
             }
         };
@@ -235,7 +236,7 @@ fn parse_fault(text: &str) -> Result<(FaultAction, FaultMoment, bool), String> {
     let known = FAULTS.iter().find(|(name, ..)| *name == word);
     let (_, action, needs, _) = known.ok_or_else(|| {
         let names: Vec<&str> = FAULTS.iter().map(|(name, ..)| *name).collect();
-        format!("{word:?} is none of {}", names.join(", "))
+        format!("{word:?} is not one of {}", names.join(", "))
     })?;
     Ok((action.clone(), moment(when)?, *needs))
 }
@@ -244,7 +245,7 @@ fn moment(text: &str) -> Result<FaultMoment, String> {
     if text == "peak" {
         return Ok(FaultMoment::Peak);
     }
-    text.parse().map(FaultMoment::At).map_err(|why| format!("{text:?} is neither peak nor a moment: {why}"))
+    text.parse().map(FaultMoment::At).map_err(|why| format!("{text:?} is neither `peak` nor a moment: {why}"))
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ pub enum LiveError {
     /// It has no active subscriber.
     #[error("{0} has no active subscribers; expected a database in which a sender has some")]
     Nobody(String),
-    #[error("with what was read, the scenario is none: {0}")]
+    #[error("the scenario with the data of the sender is invalid: {0}")]
     Scenario(String),
 }
 
@@ -53,7 +53,7 @@ pub fn with_live(scenario: &Scenario, path: &Path) -> Result<Live, LiveError> {
     let (active, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|one| one.state == LaneState::Active);
     let present = others.iter().filter(|one| one.state != LaneState::Removed);
     let mut notes: Vec<String> =
-        present.map(|one| format!("{} is {} and left out", one.name, word(one.state))).collect();
+        present.map(|one| format!("{} is {} and was left out", one.name, word(one.state))).collect();
     if active.is_empty() {
         return Err(LiveError::Nobody(path.display().to_string()));
     }
@@ -147,7 +147,7 @@ fn table(
     let unsaid = settings.as_object().into_iter().flatten().map(|(key, _)| key.as_str());
     let unsaid: Vec<&str> = unsaid.filter(|key| !SAID.contains(key)).collect();
     if !unsaid.is_empty() {
-        notes.push(format!("of {name}, {} can't be said in a scenario", unsaid.join(", ")));
+        notes.push(format!("{name}: a scenario cannot express {}", unsaid.join(", ")));
     }
     let mut table = Table::new();
     table.insert("name".to_owned(), name.into());

@@ -53,7 +53,7 @@ pub struct Need {
     pub nodes: Option<u64>,
 }
 
-const CARRIED: &str = "requests or events in a second";
+const CARRIED: &str = "requests or events per second";
 
 /// The overhead of a held row beside its body.
 const AROUND_BYTES: u64 = 512;
@@ -159,10 +159,10 @@ impl Need {
             return format!("{} of {asked} instead of {has}", self.what);
         }
         let times = times(self.asked.saturating_mul(AS_IT_STANDS) / self.has.max(1));
-        let one = format!("{} a second are asked for, {times} what is carried", self.asked);
+        let one = format!("{} per second are needed, {times} the capacity", self.asked);
         match self.nodes {
-            Some(nodes) => format!("{one}: {nodes} such nodes on the shared store, if its server keeps up"),
-            None => format!("{one}: a machine that is so much faster, or a store that nodes can share"),
+            Some(nodes) => format!("{one}: use {nodes} such nodes on a shared store, if its server keeps up"),
+            None => format!("{one}: use a faster machine, or a store that nodes can share"),
         }
     }
 }
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn a_need_beyond_the_machine_is_a_breach() {
         let machine = Machine { carries_per_second: Some(119), ..Machine::default() };
-        assert_eq!(breach_texts(&machine), ["requests or events in a second<=119/s: 120/s"]);
+        assert_eq!(breach_texts(&machine), ["requests or events per second<=119/s: 120/s"]);
         assert_eq!(breach_texts(&Machine { carries_per_second: Some(120), ..Machine::default() }), [""; 0]);
         assert_eq!(breach_texts(&Machine { nodes: 2, ..machine }), [""; 0]);
         let small = Machine { disk_bytes: Some(2 << 20), memory_bytes: Some(1 << 20), ..Machine::default() };

@@ -253,7 +253,7 @@ fn beyond(lane: &LaneFigures, bounds: &Bounds, figures: &Figures) -> Vec<String>
         if seen > most {
             let [seen, most] = told;
             errors.push(format!(
-                "{}: {what} of {seen} is beyond its bound of {most}: the model is wrong",
+                "{}: {what} of {seen} exceeds its bound of {most}: the model is wrong",
                 lane.name
             ));
         }

@@ -39,7 +39,7 @@ fn title(text: impl Into<String>) -> Part {
     Part::Title(text.into())
 }
 
-const ROWS: &str = "Of each subscriber's rows one is enough, with every seed that was tried.";
+const ROWS: &str = "Do any one of these per subscriber.";
 
 fn changes(plan: &Plan) -> Vec<Part> {
     let Some(headroom) = &plan.headroom else { return Vec::new() };
@@ -49,7 +49,7 @@ fn changes(plan: &Plan) -> Vec<Part> {
             let words = [change.subscriber.clone(), raises(change), change.cost.clone()];
             words.map(Cell::Text).to_vec()
         };
-        let head = ["subscriber", "raise", "what that asks"].map(str::to_owned).to_vec();
+        let head = ["subscriber", "raise", "cost"].map(str::to_owned).to_vec();
         let rows = headroom.advice.changes.iter().map(row).collect();
         parts.push(Part::Text(ROWS.to_owned()));
         parts.push(Part::Table(Table { head, rows, searched: false }));
@@ -86,11 +86,11 @@ fn curve(plan: &Plan) -> Vec<Part> {
     vec![
         title("Load against time"),
         Part::Text(
-            "Of the slowest subscriber, with the scenario's own seed; what never ends is not drawn."
+            "The slowest subscriber, with the scenario's own seed. Backlogs that never end are not drawn."
                 .to_owned(),
         ),
-        drawn("95th percentile until a delivery is taken", |point| point.p95_ns),
-        drawn("Until the backlog is gone, after the traffic", |point| point.drain_ns),
+        drawn("95th percentile of the time to delivery", |point| point.p95_ns),
+        drawn("Time to drain the backlog, after the traffic", |point| point.drain_ns),
     ]
 }
 
@@ -106,7 +106,7 @@ fn broken(headroom: &Headroom, most: u64) -> Vec<Band> {
         class: "endpoint",
         from: one.low,
         until: one.high.min(most),
-        what: format!("breaks in here in 19 of 20 seeds: {}", within(&one)),
+        what: format!("first breach, 95 % interval: {}", within(&one)),
     });
     let from = headroom.fails.map(|fails| Band {
         class: "witness",
@@ -128,8 +128,7 @@ fn subscribers(plan: &Plan) -> [Part; 2] {
 
 fn charts(plan: &Plan) -> Vec<Part> {
     let Some(figures) = &plan.figures else { return Vec::new() };
-    let told = "What waits, and the slowest delivery by when it was taken. The dashed line can't be passed, by arithmetic; where \
-                it is far above, only its figure is told.";
+    let told = "The backlog, and the greatest time to delivery by the moment of delivery. The dashed line is the arithmetic upper bound; if it is far above, only its figure is given.";
     let mut parts = vec![title("Over time"), Part::Text(told.to_owned())];
     let mut lanes: Vec<(&LanePlan, &LaneFigures)> = plan.lanes.iter().zip(&figures.lanes).collect();
     lanes.sort_by_key(|(lane, _)| std::cmp::Reverse((lane.drain_ns.unwrap_or(NEVER), lane.peak_rows)));
@@ -149,7 +148,7 @@ fn charts(plan: &Plan) -> Vec<Part> {
         parts.push(Part::Card { status: None, name: lane.name.clone(), parts: both.to_vec() });
     }
     if lanes.len() > CHARTS_MAX {
-        parts.push(Part::Text(format!("{} subscribers more are in the table.", lanes.len() - CHARTS_MAX)));
+        parts.push(Part::Text(format!("The table has {} more subscribers.", lanes.len() - CHARTS_MAX)));
     }
     parts
 }

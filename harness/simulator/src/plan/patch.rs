@@ -75,7 +75,7 @@ fn subscribers(document: &mut Table, patches: Vec<Value>) -> Result<(), LiveErro
             known.iter().filter_map(|one| Some(one.get("name")?.as_str()?.to_owned())).collect();
         let place = names.iter().position(|one| *one == name).ok_or_else(|| {
             LiveError::Scenario(format!(
-                "the patch is about a subscriber {name:?}; there are {}",
+                "the patch names an unknown subscriber {name:?}; expected one of {}",
                 names.join(", ")
             ))
         })?;

@@ -171,10 +171,10 @@ pub(super) fn why_unbounded(scenario: &Scenario, subscriber: &Subscriber) -> &'s
     } else if redrives(scenario, subscriber) {
         "its dead letters are sent again"
     } else if forever.iter().any(|one| one.share < Millionths::ONE) {
-        "it may fail at any time, so no service is sure"
+        "it may fail at any time, so no rate is guaranteed"
     } else if !forever.is_empty() {
-        "it fails for good"
+        "it fails permanently"
     } else {
-        "its contract leaves nothing"
+        "its contract leaves no rate"
     }
 }

@@ -23,10 +23,10 @@ pub fn is_sheet(scenario: &Scenario, text: &str) -> bool {
     text.starts_with(&title(scenario, "")) && text.lines().next().is_some_and(|line| line.ends_with(SEES))
 }
 
-const SEES: &str = " will see";
+const SEES: &str = " (forecast)";
 
 fn title(scenario: &Scenario, partner: &str) -> String {
-    format!("# {}: what {partner}", scenario.name)
+    format!("# {}: requests to {partner}", scenario.name)
 }
 
 fn sheet(
@@ -40,39 +40,40 @@ fn sheet(
     let kinds: Vec<&str> = subscriber.events.iter().map(Pattern::as_str).collect();
     let busiest = lane.busiest;
     let late = |thousandths: u32| match Measure::Latency(thousandths).of(lane, figures) {
-        slo::NEVER => "some are never taken".to_owned(),
+        slo::NEVER => "some are never accepted".to_owned(),
         length => show_short(length),
     };
     let drained = match Measure::Drain.of(lane, figures) {
-        slo::NEVER => "not within the time that was planned".to_owned(),
-        0 => "with the traffic itself".to_owned(),
+        slo::NEVER => "not within the planned time".to_owned(),
+        0 => "with the end of the traffic".to_owned(),
         length => format!("{} after the traffic", show_short(length)),
     };
     let sizes = &scenario.events.data_bytes;
     let rows = [
         ("events", kinds.join(", ")),
         ("deliveries in all", lane.owed.to_string()),
-        ("requests in all, with what is tried again", lane.arrivals.to_string()),
+        ("requests in all, with retries", lane.arrivals.to_string()),
         (
             "requests in the busiest second",
             format!("{}, {} after the traffic begins", busiest.count, show_short(busiest.at)),
         ),
-        ("never more than", contract(subscriber)),
-        ("data of an event", format!("{} to {} bytes, and what wraps it", sizes.least, sizes.most)),
-        ("later than the event: half of them, 95 %", format!("{}, {}", late(500), late(950))),
+        ("upper limit", contract(subscriber)),
+        ("data of an event", format!("{} to {} bytes, plus the envelope", sizes.least, sizes.most)),
+        ("delay after the event: median, 95 %", format!("{}, {}", late(500), late(950))),
         ("the last one comes", drained),
-        ("an answer has to come within", subscriber.timeout.to_string()),
+        ("time limit of an answer", subscriber.timeout.to_string()),
     ];
     text.push_str("| | |\n|---|---|\n");
     for (name, value) in rows {
         let _ = writeln!(text, "| {name} | {} |", value.replace('|', "\\|"));
     }
     for condition in &plan.conditions {
-        let _ = writeln!(text, "\nThis stands under a condition: {}.", condition.told_to(subscriber));
+        let _ = writeln!(text, "\nThis assumes a condition: {}.", condition.told_to(subscriber));
     }
     text.push_str(
-        "\nFigures of a simulation with the launch as it is planned. Answer with any status from 200 to 299 as soon as the \
-         request is kept; with 429 or 503 and `Retry-After`, nothing more comes before that time.\n",
+        "\nThese figures are from a simulation of the planned launch. Answer with a status from 200 to 299 as \
+         soon as the request is stored. After 429 or 503 with `Retry-After`, no request comes before that \
+         time.\n",
     );
     if let Some(headroom) = &plan.headroom
         && let Some(change) =
@@ -86,9 +87,9 @@ fn sheet(
 
 fn contract(subscriber: &Subscriber) -> String {
     let limit = &subscriber.limit;
-    let bucket = limit.bucket.map(|one| format!("{} at once, and {} in the long run", one.burst, one.rate));
+    let bucket = limit.bucket.map(|one| format!("{} at once, {} in the long run", one.burst, one.rate));
     let in_flight = limit.in_flight.map(|most| format!("{most} without an answer yet"));
     let windows = limit.windows.iter().map(ToString::to_string);
     let all: Vec<String> = bucket.into_iter().chain(windows).chain(in_flight).collect();
-    if all.is_empty() { "nothing is agreed".to_owned() } else { all.join("; ") }
+    if all.is_empty() { "nothing is agreed yet".to_owned() } else { all.join("; ") }
 }

@@ -122,7 +122,7 @@ impl FromStr for Slo {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong =
-            |why: &str| format!("{text:?} is no objective: {why}; expected one like p95<60s or shed=0");
+            |why: &str| format!("{text:?} is not an objective: {why}; expected one like p95<60s or shed=0");
         let place = text.find(['<', '=']).ok_or_else(|| wrong("it has neither < nor ="))?;
         let (left, right) = text.split_at(place);
         let (sign, figure) = right.split_at(1);
@@ -135,12 +135,12 @@ impl FromStr for Slo {
         let known = MEASURES.iter().find(|(word, _)| *word == name);
         let names: Vec<&str> = MEASURES.iter().map(|(word, _)| *word).collect();
         let (_, measure) =
-            *known.ok_or_else(|| wrong(&format!("{name:?} is none of {}", names.join(", "))))?;
+            *known.ok_or_else(|| wrong(&format!("{name:?} is not one of {}", names.join(", "))))?;
         let most =
             if measure.is_time() { length(figure) } else { figure.parse().map_err(|_| "a count".to_owned()) };
         let most = most.map_err(|why| wrong(&format!("{figure:?} is not {why}")))?;
         if !is_equal && most == 0 {
-            return Err(wrong("nothing is less than 0"));
+            return Err(wrong("no figure is below 0"));
         }
         let most = if is_equal { most } else { most - 1 };
         Ok(Self { whom, measure, most, text: text.to_owned() })
@@ -151,7 +151,7 @@ impl FromStr for Slo {
 fn length(text: &str) -> Result<u64, String> {
     let minutes = text.strip_suffix('m').filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
     let text = minutes.map_or_else(|| text.to_owned(), |digits| format!("{digits}min"));
-    text.parse::<Duration>().map(|length| length.0).map_err(|_| "a length of time".to_owned())
+    text.parse::<Duration>().map(|length| length.0).map_err(|_| "a duration".to_owned())
 }
 
 impl fmt::Display for Slo {
@@ -186,7 +186,7 @@ mod tests {
         check("partner-c.backlog<100", Ok((Some("partner-c"), Measure::Backlog, 99)));
         check("p95", Err("neither"));
         check("p90<1s", Err("none of p50, p95"));
-        check("p95<60", Err("not a length of time"));
-        check("shed<0", Err("nothing is less than 0"));
+        check("p95<60", Err("not a duration"));
+        check("shed<0", Err("no figure is below 0"));
     }
 }

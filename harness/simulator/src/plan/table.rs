@@ -46,16 +46,16 @@ pub fn answer(plan: &Plan) -> String {
 
 fn stretches(plan: &Plan, headroom: &Headroom) -> String {
     let carries = match (headroom.carries, headroom.fails) {
-        (Some(held), Some(_)) if held >= 1_000 => format!("carries {} this traffic", times(held)),
-        (Some(held), Some(_)) => format!("does not carry this traffic, only {} of it", times(held)),
+        (Some(held), Some(_)) if held >= 1_000 => format!("carries up to {} today's traffic", times(held)),
+        (Some(held), Some(_)) => format!("does not carry today's traffic, only {} of it", times(held)),
         (Some(held), None) if headroom.too_many => {
-            format!("carries {} this traffic at least; more can't be simulated", times(held))
+            format!("carries at least {} today's traffic; more can't be simulated", times(held))
         }
-        (Some(held), None) => format!("carries {} this traffic at least; more was not tried", times(held)),
+        (Some(held), None) => format!("carries at least {} today's traffic; more was not tried", times(held)),
         (None, _) if headroom.coarse => {
-            "does not carry this traffic; less of a recording can't be played".to_owned()
+            "does not carry today's traffic; a recording can't be scaled down".to_owned()
         }
-        (None, _) => "does not carry this traffic, nor any part of it that was tried".to_owned(),
+        (None, _) => "does not carry today's traffic, nor any tried part of it".to_owned(),
     };
     let breaks = headroom.breaks.first().map_or(String::new(), |breach| {
         let is_bound = breach.subscriber == machine::NAME && plan.machine.limits.at_least;
@@ -69,12 +69,12 @@ fn spread(headroom: &Headroom) -> String {
     let seeds = headroom.seeds.len();
     let short = match headroom.short {
         0 => String::new(),
-        short => format!(", and this traffic fails in {short} of {seeds}"),
+        short => format!("; today's traffic fails with {short} of {seeds} seeds"),
     };
     match &headroom.interval {
-        Some(one) => format!(" ({} in 19 of 20 seeds, from {} tried{short})", within(one), one.seeds),
-        None if seeds > 1 => format!(" (tried with {seeds} seeds{short})"),
-        None => " (by one seed)".to_owned(),
+        Some(one) => format!(" (95 % interval {}, {} seeds{short})", within(one), one.seeds),
+        None if seeds > 1 => format!(" ({seeds} seeds{short})"),
+        None => " (1 seed)".to_owned(),
     }
 }
 
@@ -97,7 +97,7 @@ fn remedy(headroom: &Headroom) -> String {
     } else {
         unchanged.map(|one| format!("{}: {}", one.subscriber, one.why.phrase()))
     };
-    let rest = if advice.failing == 0 { NOTHING } else { "others need a change, named below" };
+    let rest = if advice.failing == 0 { NOTHING } else { "other subscribers need the changes below" };
     let told = told.or_else(|| (advice.tried > 0).then(|| rest.to_owned()));
     told.map_or(String::new(), |told| format!(": to carry {}, {told}", times(headroom.carry)))
 }
@@ -106,10 +106,10 @@ fn others(advice: &Advice, told: &str) -> String {
     let changed = advice.changes.iter().map(|change| &change.subscriber);
     let unchanged = advice.unchanged.iter().map(|one| &one.subscriber);
     let others: BTreeSet<&String> = changed.chain(unchanged).filter(|one| *one != told).collect();
-    if others.is_empty() { String::new() } else { format!(", and change {} more below", others.len()) }
+    if others.is_empty() { String::new() } else { format!(", plus the changes of {} other subscribers below", others.len()) }
 }
 
-const NOTHING: &str = "nothing has to be changed";
+const NOTHING: &str = "no change is needed";
 
 /// The result for the present traffic: unfinished backlogs before slow ones.
 fn present(plan: &Plan) -> String {
@@ -121,7 +121,7 @@ fn present(plan: &Plan) -> String {
     let slowest = plan.lanes.iter().max_by_key(|lane| lane.drain_ns);
     if let (Some(lane), true) = (slowest, told.is_empty()) {
         let gone = lane.drain_ns.map_or_else(|| "never".to_owned(), show);
-        told.push(format!("the slowest backlog, that of {}, is gone {gone} after the traffic", lane.name));
+        told.push(format!("the slowest backlog, of {}, drains {gone} after the traffic", lane.name));
     }
     let Some(worst) = plan.breaches.first() else {
         return format!("meets its objectives; {}", told.join(", "));
@@ -144,7 +144,7 @@ pub fn table(plan: &Plan) -> String {
     let mut text = columns(&rows);
     if lanes.len() > LISTED_MAX {
         let _ =
-            writeln!(text, "{} subscribers more are in the page and in --json.", lanes.len() - LISTED_MAX);
+            writeln!(text, "The page and --json have {} more subscribers.", lanes.len() - LISTED_MAX);
     }
     for lane in lanes.iter().take(LISTED_MAX) {
         if let Err(why) = lane.bound {
@@ -154,7 +154,8 @@ pub fn table(plan: &Plan) -> String {
     if plan.refused > 0 {
         let _ = writeln!(
             text,
-            "{} events were refused, as a queue was full or no sender was there: they reach nobody until they are offered again",
+            "{} events were refused, since a queue was full or no sender was running: they are lost unless the \
+             emitter sends them again",
             plan.refused
         );
     }
@@ -167,7 +168,7 @@ pub fn table(plan: &Plan) -> String {
     }
     let _ = writeln!(
         text,
-        "model: a commit takes {} to {}, at every load",
+        "model: a commit takes {} to {} at every load",
         show(plan.commit_ns.0),
         show(plan.commit_ns.1)
     );
@@ -224,15 +225,15 @@ pub(super) fn machine_rows(MachinePlan { load, limits }: &MachinePlan) -> Vec<(&
     };
     let carries = limits.capacity().map_or_else(unknown, |most| {
         let more = if limits.at_least { " or more" } else { "" };
-        format!("{most}/s{more}, of which {} % are asked for", load.per_second() * 100 / most.max(1))
+        format!("{most}/s{more}, {} % of it needed", load.per_second() * 100 / most.max(1))
     });
     let rows = [
         ("requests in the busiest second", load.peak_per_second.to_string()),
         ("events in the busiest second", load.peak_events.to_string()),
-        ("what a sender carries here", carries),
-        ("how that is known", limits.source.clone()),
+        ("capacity of a sender here", carries),
+        ("source of this figure", limits.source.clone()),
         (
-            "a bare client's ceiling here",
+            "ceiling of a bare client here",
             limits.ceiling_per_second.map_or_else(unknown, |rate| format!("{rate}/s")),
         ),
         ("database, at its largest", room(load.database_bytes, limits.disk_bytes)),
@@ -255,7 +256,7 @@ fn curve(headroom: &Headroom) -> String {
         rows.push(vec![times(point.load), p95, drained, mark.to_owned()]);
     }
     format!(
-        "\nload against time, of the slowest subscriber with the scenario's own seed:\n{}\n",
+        "\ntime by load, of the slowest subscriber, with the scenario's own seed:\n{}\n",
         columns(&rows)
     )
 }
@@ -269,8 +270,8 @@ pub(super) fn raises(change: &Change) -> String {
 
 pub(super) fn tried(trial: &Trial) -> String {
     format!(
-        "Tried together, the first of each subscriber: these subscribers meet their objectives in {} of {} seeds. As settings, for \
-         --patch:",
+        "With the first change of each subscriber together, these subscribers meet their objectives with {} of \
+         {} seeds. As settings, for --patch:",
         trial.held, trial.seeds
     )
 }
@@ -289,7 +290,7 @@ fn changes(headroom: &Headroom) -> String {
         let _ = writeln!(text, "to carry {carry}: {line}");
     }
     if headroom.coarse {
-        text.push_str("recorded traffic was scaled in whole multiples\n");
+        text.push_str("a recording is scaled only in whole multiples\n");
     }
     text
 }
@@ -307,9 +308,9 @@ pub(super) fn advised(headroom: &Headroom) -> Vec<String> {
         }
     }
     match advice.tried {
-        0 if headroom.too_many => lines.push("so many events can't be simulated".to_owned()),
+        0 if headroom.too_many => lines.push("too many events to simulate".to_owned()),
         seeds if seeds > 0 && advice.failing == 0 => {
-            lines.push(format!("{NOTHING}: it holds with each of the seeds that were tried, {seeds}"));
+            lines.push(format!("{NOTHING}: it holds with all {seeds} tried seeds"));
         }
         _ => {}
     }

@@ -29,7 +29,7 @@ pub enum SimError {
         doing: &'static str,
         error: StoreError,
     },
-    #[error("the simulated database does not fit into {}: {error}; set TMPDIR to a folder with room", .folder.display())]
+    #[error("the simulated database does not fit into {}: {error}; set TMPDIR to a folder with more room", .folder.display())]
     Full {
         /// The folder that contains the run's own folder.
         folder: PathBuf,
@@ -37,10 +37,10 @@ pub enum SimError {
     },
     #[error("interrupted after {0} of virtual time")]
     Interrupted(Duration),
-    #[error("there is no folder for the simulated database: {0}")]
+    #[error("no folder for the simulated database: {0}")]
     Folder(std::io::Error),
     /// The simulator has a defect.
-    #[error("the simulator is at fault: {0}")]
+    #[error("defect of the simulator: {0}")]
     Defect(String),
 }
 

@@ -23,7 +23,7 @@ pub fn judged_disturbed(scenario: &Scenario, trace: &Trace) -> Judgement {
         if simulated(verdict) == Simulated::Figure && verdict.status != Status::NotApplicable {
             verdict.status = Status::NotApplicable;
             verdict.sentence =
-                format!("skipped: a figure that a disturbance may break: {}", verdict.sentence);
+                format!("not judged with --seeds, since a fault may break the figure: {}", verdict.sentence);
         }
     }
     (judgement.status, judgement.sentence) = conclude(&judgement.verdicts, trace);

@@ -37,11 +37,11 @@ impl Ledger {
         let Counts { accepted, delivered, dead, coalesced, waiting, .. } = self.counts;
         let (acknowledged, found) = (self.acknowledged, delivered + dead + coalesced + waiting);
         if acknowledged > accepted {
-            return Some(format!("{acknowledged} deliveries were acknowledged, {accepted} are recorded"));
+            return Some(format!("{acknowledged} deliveries were acknowledged, but {accepted} are recorded"));
         }
         (found != accepted).then(|| {
             format!(
-                "{accepted} deliveries were recorded, of which {found} are accounted for: {delivered} delivered, \
+                "{accepted} deliveries were recorded, but {found} are accounted for: {delivered} delivered, \
                  {dead} dead, {coalesced} coalesced, {waiting} waiting"
             )
         })

@@ -188,7 +188,7 @@ impl Liveness {
         if now.saturating_sub(since) > longest && self.found.is_none() {
             let seconds = |t: u64| format!("{}.{:03} s", t / SECOND, t % SECOND / 1_000_000);
             let sentence = format!(
-                "nothing was sent to {} from {} to {}, X is {}: {} deliveries wait, and {}",
+                "no request to {} from {} to {}, longer than the bound {}: {} deliveries wait; {}",
                 lane.name,
                 seconds(since),
                 seconds(now),
@@ -239,15 +239,15 @@ impl Lane {
 
 /// The answers that a lane waits for.
 fn waits_for(owner: Option<&Owner<'_>>) -> String {
-    let Some(owner) = owner else { return "nobody has the lane".to_owned() };
+    let Some(owner) = owner else { return "no process owns the lane".to_owned() };
     let view = owner.view.map_or_else(
-        || "does not know that it has the lane".to_owned(),
-        |view| format!("has {} claimed and {} under way", view.held, view.in_flight),
+        || "does not know that it owns the lane".to_owned(),
+        |view| format!("has {} claimed and {} in flight", view.held, view.in_flight),
     );
     let told = |order: &&Order| match order {
         Order::Claim { .. } => "the answer to a claim",
         Order::Settle(_) => "the confirmation of settlements",
-        Order::Persist { .. } => "the confirmation of a record",
+        Order::Persist { .. } => "the confirmation of a checkpoint",
         Order::Renew { .. } => "the answer to a renewal",
         Order::Retire => "the answer to its retirement",
         Order::Acquire { .. } => "the answer to a handover",
@@ -255,6 +255,6 @@ fn waits_for(owner: Option<&Owner<'_>>) -> String {
     let mut asked: Vec<&str> = owner.asked.iter().map(told).collect();
     asked.sort_unstable();
     asked.dedup();
-    let waits = if asked.is_empty() { "nothing that was asked".to_owned() } else { asked.join(", ") };
+    let waits = if asked.is_empty() { "no answer of the store".to_owned() } else { asked.join(", ") };
     format!("worker {} {view}; it waits for {waits}", owner.worker)
 }

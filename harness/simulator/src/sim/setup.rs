@@ -22,16 +22,16 @@ pub fn unmodelled(scenario: &Scenario) -> Vec<String> {
     }
     if scenario.sender.durability != Durability::PowerLoss {
         let name = scenario.sender.durability.name();
-        all.push(format!("durability = \"{name}\": no power is cut, and commits take as long with either"));
+        all.push(format!("durability = \"{name}\": the simulation cuts no power, and commits take equally long"));
     }
     let is_half_open = |fault: &FaultPlan| fault.action == FaultAction::Partition(Partition::HalfOpen);
     if scenario.faults.iter().any(is_half_open) {
-        all.push("how = \"half-open\": nothing passes either way, as with silence".to_owned());
+        all.push("how = \"half-open\": played as silence, nothing passes in either direction".to_owned());
     }
     let unaccepting = scenario.subscribers.iter().flat_map(|one| &one.behaviours);
     if { unaccepting }.any(|behaviour| behaviour.answer == Answer::NoAccept) {
         all.push(
-            "answer = \"no-accept\": a request that nobody accepts fails, and is not sent late".to_owned(),
+            "answer = \"no-accept\": an unaccepted request fails and is not sent late".to_owned(),
         );
     }
     all

@@ -112,7 +112,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
                 None if self.stopping => self.give_up_settling(number, &why),
                 None => {
                     self.unsettled.delay(number);
-                    let why = describe("what became of a delivery cannot be recorded", &why);
+                    let why = describe("the outcome of a delivery cannot be recorded", &why);
                     self.meet(lane, Cause::Settle(number), why);
                 }
             },
@@ -179,7 +179,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
         match failure {
             None => self.forget_record(lane, term),
             Some(Failure::Lasting(why)) if !self.stopping => {
-                self.meet(lane, Cause::Persist, describe("its state cannot be written down", &why));
+                self.meet(lane, Cause::Persist, describe("its state cannot be recorded", &why));
             }
             Some(Failure::Full) if !self.stopping => {
                 self.obstacles.put_off(self.now, lane, Cause::Persist);
@@ -189,7 +189,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
                 self.records.give_up();
                 self.report(News::GaveUp {
                     lane,
-                    why: describe("its lease is left to end", &failure.to_string()),
+                    why: describe("its lease will end by itself", &failure.to_string()),
                 });
             }
         }

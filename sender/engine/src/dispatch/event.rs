@@ -98,7 +98,7 @@ pub enum Order {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// The store has no room for it now.
-    #[error("the store has no room for it now")]
+    #[error("the queue of the store is full")]
     Full,
     /// The store cannot do it, and a retry is unlikely to succeed soon. Contains the reason.
     #[error("{0}")]

@@ -147,7 +147,7 @@ impl Contract {
     /// windows.
     pub fn new(bucket: Option<Bucket>, windows: Vec<Window>, in_flight: u32) -> Result<Self, OutOfRange> {
         let in_flight = within("limit.in_flight", in_flight, 1..=IN_FLIGHT_MAX)?;
-        within("limit.windows (how many)", windows.len(), 0..=WINDOWS_MAX)?;
+        within("limit.windows (count)", windows.len(), 0..=WINDOWS_MAX)?;
         Ok(Self { bucket: bucket.unwrap_or(Bucket::WIDEST), windows, in_flight, paced: false })
     }
 
@@ -328,7 +328,7 @@ mod tests {
             ),
             (Window::new(0, Nanos::SECOND).map(drop), "limit.windows.limit is 0: allowed is 1 to 1000000"),
             (contract(0, 0), "limit.in_flight is 0: allowed is 1 to 10000"),
-            (contract(9, 1), "limit.windows (how many) is 9: allowed is 0 to 8"),
+            (contract(9, 1), "limit.windows (count) is 9; expected 0 to 8"),
         ];
         for (result, message) in rows {
             assert_eq!(result.unwrap_err().to_string(), message);

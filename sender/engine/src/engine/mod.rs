@@ -81,7 +81,7 @@ mod shift;
 mod timers;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{field} is {value}: allowed is {allowed}")]
+#[error("{field} is {value}; expected {allowed}")]
 pub struct OutOfRange {
     /// The setting's name, as users write it: `limit.burst`.
     pub field: &'static str,

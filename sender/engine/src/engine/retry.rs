@@ -56,7 +56,7 @@ impl Backoff {
 
     /// The nth of `delays`, or the last. Fails unless there are 1 to 64 delays of 1 ms to 7 days.
     pub fn fixed(delays: Vec<Nanos>) -> Result<Self, OutOfRange> {
-        within("retry.schedule (how many)", delays.len(), 1..=SCHEDULE_MAX)?;
+        within("retry.schedule (count)", delays.len(), 1..=SCHEDULE_MAX)?;
         for &delay in &delays {
             within("retry.schedule", delay, BASE_MIN..=DELAY_MAX)?;
         }
@@ -294,7 +294,7 @@ mod tests {
                 Backoff::additive(SECOND, secs(9), secs(10)).map(drop),
                 "retry.jitter is 10s: allowed is 0ns to 9s",
             ),
-            (Backoff::fixed(vec![]).map(drop), "retry.schedule (how many) is 0: allowed is 1 to 64"),
+            (Backoff::fixed(vec![]).map(drop), "retry.schedule (count) is 0; expected 1 to 64"),
             (Backoff::fixed(vec![Nanos::ZERO]).map(drop), "retry.schedule is 0ns: allowed is 1ms to 7d"),
             (policy(0, SECOND, SECOND), "retry.attempts is 0: allowed is 1 to 1000"),
             (policy(1, Nanos::ZERO, SECOND), "retry.ttl is 0ns: allowed is 1ms to 31d"),

@@ -55,7 +55,7 @@ impl fmt::Display for Why {
             }
             Self::Failures { percent } => write!(f, "{percent} % of the last attempts failed"),
             Self::Refused => f.write_str("the endpoint answered 429"),
-            Self::Recovered => f.write_str("answers are good again"),
+            Self::Recovered => f.write_str("answers have recovered"),
         }
     }
 }

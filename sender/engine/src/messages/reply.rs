@@ -49,7 +49,8 @@ pub enum Reply {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error(
-        "subscribers of the event have changed: chosen from roster {known}, the present one is {current}; match the event again"
+        "the subscribers have changed: the event was matched with version {known}, the present one is \
+         {current}; match it again"
     )]
     StaleRoster {
         /// The version in the command.
@@ -58,11 +59,11 @@ pub enum Refusal {
         current: u64,
     },
     /// Lanes that refuse instead of shedding are full.
-    #[error("{} cannot take the event, the first being lane {}: {}", lanes(.0.len()), .0.first().map_or(0, |full| full.lane.0), .0.first().map_or("full", |full| full.bound.as_str()))]
+    #[error("{} lanes have no room for the event, lane {} first: {}", lanes(.0.len()), .0.first().map_or(0, |full| full.lane.0), .0.first().map_or("full", |full| full.bound.as_str()))]
     Full(Vec<FullLane>),
     /// A program's long read transaction keeps the log from being truncated.
     #[error(
-        "the database's log has grown to {} MiB, since some program has been reading the database for long; end its transaction",
+        "the database's log has grown to {} MiB: a program keeps a read transaction open; end it",
         .bytes >> 20
     )]
     LogFull {
@@ -70,20 +71,20 @@ pub enum Refusal {
         bytes: u64,
     },
     /// The remaining room is kept for deliveries.
-    #[error("the disk is full, and takes deliveries alone; free some space")]
+    #[error("the disk is full: events are refused, deliveries continue; free some space")]
     DiskFull,
     /// The outbox row is gone: another process emitted it.
     #[error("outbox row {} is gone: another process took it", .0.0)]
     OutboxTaken(OutboxId),
     /// The outbox row has another id: another process emitted it in part.
-    #[error("outbox row {} has another id: another process took it in part; read it again", .0.0)]
+    #[error("outbox row {} has another id: another process took a part of it; read it again", .0.0)]
     OutboxNamed(OutboxId),
     #[error("lane {} is unknown or removed", .0.0)]
     UnknownLane(LaneId),
     /// The node does not exist: it has retired, or it is dead.
     #[error("node {:x} is unknown, or gone", .0.0)]
     UnknownNode(OwnerId),
-    #[error("lane {} has changed hands: term {} ended, the present one is {}", .lane.0, .term.0, .current.0)]
+    #[error("lane {} has a new owner: term {} has ended, the present term is {}", .lane.0, .term.0, .current.0)]
     StaleTerm {
         lane: LaneId,
         /// The ownership in the command.
@@ -96,7 +97,7 @@ pub enum Refusal {
     #[error("the id {0:?} is taken by another subscriber")]
     IdTaken(Arc<str>),
     #[error(
-        "the subscriber was changed meanwhile: expected version {expected}, found {found}; read it again"
+        "the subscriber was changed in the meantime: expected version {expected}, found {found}; read it again"
     )]
     VersionConflict {
         /// The version in the command.
@@ -104,13 +105,13 @@ pub enum Refusal {
         /// The present version.
         found: u64,
     },
-    #[error("{live} secrets are live, at most {max} may be; wait until one retires, or set overlap to 0s")]
+    #[error("{live} secrets are valid; expected at most {max}: wait until one retires, or set overlap to 0s")]
     TooManySecrets {
         /// Live secrets now.
         live: u64,
         max: u64,
     },
-    #[error("the command makes no sense: {0}")]
+    #[error("the command is invalid: {0}")]
     Nonsense(&'static str),
 }
 
@@ -147,11 +148,11 @@ impl Bound {
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::LaneRows => "as many deliveries wait as may",
-            Self::LaneBytes => "as many bytes wait as may",
-            Self::BodyBytes => "the body is larger than all that may wait",
-            Self::TotalRows => "as many deliveries wait in total as may",
-            Self::TotalBytes => "as many bytes wait in total as may",
+            Self::LaneRows => "its queue has reached queue.rows",
+            Self::LaneBytes => "its queue has reached queue.bytes",
+            Self::BodyBytes => "the body is larger than queue.bytes",
+            Self::TotalRows => "the limit of deliveries waiting in total is reached",
+            Self::TotalBytes => "the limit of bytes waiting in total is reached",
         }
     }
 }

@@ -31,7 +31,7 @@ impl Refused {
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Full(full) => full.bound.as_str(),
-            Self::LongBody(_) => "the body is too long once it is shaped",
+            Self::LongBody(_) => "the body is too long after shaping",
         }
     }
 

@@ -62,10 +62,10 @@ impl FromStr for Address {
 
     fn from_str(text: &str) -> Result<Self, BadAddress> {
         if !Self::SCHEMES.iter().any(|scheme| text.starts_with(scheme)) {
-            return Err(BadAddress("it is no address of a database".to_owned()));
+            return Err(BadAddress("it is not an address of a database".to_owned()));
         }
         if text.contains("%00") {
-            return Err(BadAddress("it has a NUL (%00), which no server takes".to_owned()));
+            return Err(BadAddress("it has a NUL (%00), which no server accepts".to_owned()));
         }
         let asked = TlsRequest::of(text).map_err(BadAddress)?;
         let mut config: Config = asked.rest.parse().map_err(|error| BadAddress(describe_error(&error)))?;
@@ -100,7 +100,7 @@ impl FromStr for Address {
 fn describe_error(error: &tokio_postgres::Error) -> String {
     let source = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
     let of_known = source.starts_with("invalid value for option");
-    if of_known { source } else { "it has a setting that is not known, or not whole".to_owned() }
+    if of_known { source } else { "it has an unknown or incomplete setting".to_owned() }
 }
 
 /// Without the password.

@@ -258,7 +258,7 @@ impl Work<'_> {
             lane = lane.0,
             first = first.0,
             deliveries = unreadable.len(),
-            "deliveries lack their event or body, and are set aside as dead letters (unreadable)"
+            "deliveries without their event or body became dead letters (unreadable)"
         );
         let found = self.sql.query(SET_ASIDE, &[&unreadable])?;
         debug_assert!(found.len() == unreadable.len());

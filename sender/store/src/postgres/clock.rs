@@ -59,7 +59,7 @@ impl PostgresStore {
         let link = self.link.as_ref().ok_or_else(|| self.lost(doing))?;
         let start = read_clock(link, beginning).map_err(|error| failure(doing, &error))?;
         if let Some(Fault::Corrected(_)) = start.fault {
-            let doing = "bring the time of the store back";
+            let doing = "correct the time of the store";
             link.execute(BRING_BACK, &[&start.now]).map_err(|error| failure(doing, &error))?;
         }
         (self.by_server_clock, self.connected) = (true, Some(start.now));

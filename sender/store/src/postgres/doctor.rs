@@ -10,8 +10,8 @@ use crate::engine::Nanos;
 use crate::finding::Finding;
 use crate::units::rough;
 
-pub(crate) const NOTHING_TO_MEND: &str = "is on a server, which looks after its clock, its log and its files itself, and where \
-                                                    the leases of dead nodes end by themselves";
+pub(crate) const NOTHING_TO_MEND: &str =
+    "is on a server, which maintains clock, log and files itself; leases of dead nodes end by themselves";
 
 const OPEN_FOR: Nanos = Nanos::MINUTE;
 /// So are transactions that hold back the cleanup of more than this many newer ones.
@@ -38,19 +38,19 @@ pub(crate) fn examine_clock(start: Start) -> Finding {
     let off = |by, what| {
         Finding::off(
             "clock",
-            format!("the server's clock is {} behind what was committed by it, {what}", rough(by)),
+            format!("the server's clock is {} behind the time of its last commits {what}", rough(by)),
         )
     };
     match start.fault {
         Some(Fault::Corrected(by)) => off(
             by,
-            "and agrees with this machine's: it was ahead for a while; who begins counts by it, and the first that does so while no node \
-             lives mends what was committed",
+            "but agrees with this machine's clock: it was ahead for a while; the next process that starts while \
+             no node runs corrects the recorded times",
         ),
         Some(Fault::Kept(by)) => off(
             by,
-            "and does not agree with this machine's: one of them is wrong; who begins counts by what was committed, and nothing expires \
-             before the server's clock says so",
+            "and differs from this machine's clock: one of them is wrong; new processes use the time of the \
+             last commits, and deliveries expire by the server's clock",
         ),
         None => Finding::well("clock"),
     }
@@ -66,9 +66,9 @@ pub(crate) fn examine(address: &Address) -> Result<Vec<Finding>, StoreError> {
     let mut finding = Finding::of("transactions", &long, "transactions stay open");
     if !long.is_empty() {
         finding.detail.push_str(
-            "; what was changed or deleted meanwhile can't be cleared away, so tables and indexes grow and looking for work gets \
-             slower, and who needs what is locked waits: end it where it was begun, or with pg_terminate_backend(PID), and a \
-             prepared one with COMMIT PREPARED or ROLLBACK PREPARED",
+            "; the server cannot remove old rows meanwhile, so tables grow, polling slows down, and other \
+             sessions wait for their locks: end the transaction in its program or with \
+             pg_terminate_backend(PID), a prepared one with COMMIT PREPARED or ROLLBACK PREPARED",
         );
     }
     Ok(vec![finding])
@@ -98,13 +98,13 @@ impl OpenTransaction {
     fn description(&self) -> String {
         let whose = &self.whose;
         let length = self.open_for.map_or_else(
-            || "for a time that pg_read_all_stats would tell".to_owned(),
+            || "for an unknown time (grant pg_read_all_stats to see it)".to_owned(),
             |length| format!("for {}", rough(length)),
         );
         let idle = if self.is_idle { ", idle" } else { "" };
         match self.behind {
-            Some(behind) => format!("{whose} {length}{idle}, beside {behind} others"),
-            None => format!("{whose} {length}{idle}, with its locks alone"),
+            Some(behind) => format!("{whose} {length}{idle}, during {behind} other transactions"),
+            None => format!("{whose} {length}{idle}, holding locks"),
         }
     }
 }
@@ -138,6 +138,6 @@ mod tests {
             "psql (pid 7, user me) for 90min, idle, with its locks alone"
         );
         let told = open(None, Some(12_000)).description();
-        assert!(told.contains("for a time that pg_read_all_stats would tell"), "{told}");
+        assert!(told.contains("for an unknown time (grant pg_read_all_stats to see it)"), "{told}");
     }
 }

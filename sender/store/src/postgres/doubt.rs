@@ -75,7 +75,7 @@ impl Doubt {
     }
 }
 
-const FINDING_OUT: &str = "find out what came of a commit";
+const FINDING_OUT: &str = "find out the result of a commit";
 
 /// Extends all leases: processes may still trust leases that the database has lost.
 const SPARE: &str = concat!("UPDATE owners SET until = greatest(until, ", server_clock!(), " + $1)");
@@ -159,11 +159,10 @@ impl PostgresStore {
 
     fn gone_back(&self, link: &Link, found: Option<i64>) -> StoreError {
         if let Err(error) = link.execute(SPARE, &[&int(self.commits.lease.0)]) {
-            tracing::warn!(%error, "leases could not be extended in a database that has gone back");
+            tracing::warn!(%error, "leases could not be extended: the database lost commits");
         }
         let (known, found) = (self.commits.known, found.map_or("none".to_owned(), |found| found.to_string()));
-        let detail =
-            format!("the last commit that it was told of is its {known}th, and the database knows {found}");
+        let detail = format!("its last confirmed commit is number {known}, and the database has {found}");
         StoreError::WentBack { doing: FINDING_OUT, detail }
     }
 }

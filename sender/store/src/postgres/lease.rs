@@ -224,7 +224,7 @@ impl PostgresStore {
             (false, false) => Some(now),
         };
         if let Err(error) = sql.execute(FORGET_OWNERS, &[&over]) {
-            tracing::debug!(%error, "owners whose leases are over were not forgotten; the next sweep does it");
+            tracing::debug!(%error, "owners with expired leases were not deleted; the next sweep tries again");
         }
     }
 }

@@ -490,10 +490,7 @@ impl Writer {
                 return row.try_get(0).map(Self).map_err(|error| failure(doing, &error));
             }
         }
-        Err(StoreError::Broken {
-            doing,
-            detail: "every number that was drawn for a writer was taken".to_owned(),
-        })
+        Err(StoreError::Broken { doing, detail: "every random number for a writer was taken".to_owned() })
     }
 
     pub(super) const fn after(self, token: i64) -> Self {

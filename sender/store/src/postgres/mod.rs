@@ -172,7 +172,7 @@ impl PostgresStore {
                 }
             }
         }
-        let detail = "it needs more lanes each time that it is tried".to_owned();
+        let detail = "it needs more lanes at each attempt".to_owned();
         Err(StoreError::Busy { doing: "commit", detail })
     }
 

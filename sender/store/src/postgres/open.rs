@@ -35,7 +35,7 @@ pub(super) fn writer(address: &Address, options: &Options) -> Result<Link, Store
     let link = connect(address, Purpose::Hot)?;
     if !recognise(&link, address)? {
         if !options.create {
-            return Err(foreign(address, "there are no tables of ours in it; choose another database"));
+            return Err(foreign(address, "it has no Hookproof tables; choose another database"));
         }
         make(&link, options.identity)?;
         recognise(&link, address)?;
@@ -46,7 +46,7 @@ pub(super) fn writer(address: &Address, options: &Options) -> Result<Link, Store
 pub(super) fn reader(address: &Address) -> Result<Link, StoreError> {
     let link = connect(address, Purpose::Reading)?;
     if !recognise(&link, address)? {
-        let detail = "there are no tables of ours in it; `serve` or `subscriber add` makes them";
+        let detail = "it has no Hookproof tables; `serve` or `subscriber add` creates them";
         return Err(foreign(address, detail));
     }
     Ok(link)

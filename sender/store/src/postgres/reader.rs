@@ -100,7 +100,7 @@ impl PostgresReader {
 
 impl Notices for PostgresReader {
     fn glance(&self) -> Result<Glance, StoreError> {
-        self.query("glance at the store", |sql| {
+        self.query("poll the store", |sql| {
             sql.soon(|sql| outside::glance(sql, &mut self.arrivals.borrow_mut(), &self.late))
         })
     }
@@ -194,7 +194,7 @@ impl Reader for PostgresReader {
     }
 
     fn lanes_in_part(&self, event: &str) -> Result<Vec<LaneId>, StoreError> {
-        self.query("read who has an event", |sql| listing::lanes_in_part(sql, event))
+        self.query("read the subscribers of an event", |sql| listing::lanes_in_part(sql, event))
     }
 
     fn body(&self, delivery: DeliveryId) -> Result<Option<Body>, StoreError> {
@@ -239,7 +239,7 @@ impl Reader for PostgresReader {
         until: StoreTime,
         max: u32,
     ) -> Result<TimesPage, StoreError> {
-        self.query("read how long attempts took", |sql| figures::attempt_times(sql, lane, from, until, max))
+        self.query("read the times of attempts", |sql| figures::attempt_times(sql, lane, from, until, max))
     }
 
     fn look_at_clock(&self, beginning: Beginning<'_>) -> Result<Start, StoreError> {

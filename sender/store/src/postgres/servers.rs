@@ -50,10 +50,9 @@ impl Servers {
         let (hosts, addresses, ports) = (config.get_hosts(), config.get_hostaddrs(), config.get_ports());
         let count = hosts.len().max(addresses.len());
         if count == 0 {
-            return Err(
-                "it names no host; a local server's is the folder of its socket, %2Fvar%2Frun%2Fpostgresql"
-                    .to_owned(),
-            );
+            return Err("it names no host; for a local server give the folder of its socket, such as \
+                 %2Fvar%2Frun%2Fpostgresql"
+                .to_owned());
         }
         if !hosts.is_empty() && !addresses.is_empty() && hosts.len() != addresses.len() {
             return Err(format!("it names {} hosts and {} of hostaddr", hosts.len(), addresses.len()));
@@ -107,7 +106,7 @@ impl Servers {
                 }
                 Ok(Err(error)) => none.since(&server.host, error),
                 Err(_) => {
-                    let detail = "it accepts, and says nothing".to_owned();
+                    let detail = "it accepts the connection and does not answer".to_owned();
                     none.since(&server.host, StoreError::Lost { doing: CONNECTING, detail });
                 }
             }
@@ -134,7 +133,7 @@ impl Servers {
                 .iter()
                 .any(|told| matches!(told, SimpleQueryMessage::Row(row) if row.get(0) == Some("on")))
             {
-                let detail = "transaction_read_only is on there".to_owned();
+                let detail = "its transaction_read_only is on".to_owned();
                 return Err(StoreError::TakesNoWrites { doing: CONNECTING, detail });
             }
         }
@@ -289,7 +288,8 @@ impl PassFile {
         if about.mode() & 0o077 != 0 {
             let mode = about.mode() & 0o777;
             return Err(format!(
-                "passfile: {path} has mode {mode:04o}; expected 0600, so that nobody else can read it: chmod 600 {path}"
+                "passfile: {path} has mode {mode:04o}; expected 0600, readable only by its owner: chmod 600 \
+                 {path}"
             ));
         }
         let mut text = String::new();

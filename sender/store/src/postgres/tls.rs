@@ -35,7 +35,7 @@ impl TlsRequest {
         let credentials = address.find('@').map_or(0, |end| end + 1);
         let (credentials, place) = address.split_at(credentials);
         if place.contains('@') {
-            return Err("an @ in a user's name, a password or a setting is written %40".to_owned());
+            return Err("write an @ in a user name, password or setting as %40".to_owned());
         }
         let Some((place, query)) = place.split_once('?') else {
             return Ok(Self { rest: address.to_owned(), ..Self::default() });
@@ -54,12 +54,10 @@ impl TlsRequest {
             Some("require" | "verify-full") => Some(Tls::trusting(roots.as_deref())?),
             None | Some("disable") if roots.is_none() => None,
             None | Some("disable") => {
-                return Err("sslrootcert is of no use without sslmode=verify-full".to_owned());
+                return Err("sslrootcert needs sslmode=verify-full".to_owned());
             }
             Some(_) => {
-                return Err(
-                    "its sslmode does not say whom to trust: it is disable, or verify-full".to_owned()
-                );
+                return Err("its sslmode is not supported; expected disable or verify-full".to_owned());
             }
         };
         let settings = if rest.is_empty() { String::new() } else { format!("?{}", rest.join("&")) };

@@ -21,7 +21,7 @@ impl<'a> Work<'a> {
         if !is_read && run.first().is_some_and(is_named) {
             let named = Named::by(run, self.now, self.cache);
             let read = named.look_up(self.sql, self.cache, &mut self.rows);
-            read.map_err(|stop| stop.doing("read what a commit is about"))?;
+            read.map_err(|stop| stop.doing("read the rows for a commit"))?;
         }
         for command in run {
             replies.push(self.apply(command).map_err(|stop| stop.doing(command.name()))?);

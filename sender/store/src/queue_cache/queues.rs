@@ -312,8 +312,8 @@ impl Unreadable {
         if self.0.insert(delivery, StoreTime(now.0.saturating_add(Self::PAUSE.0))).is_none() {
             tracing::error!(
                 delivery = delivery.0,
-                "a delivery can neither be read nor set aside: check the disk; its subscriber's others go on, and it is \
-                 tried again each minute"
+                "a delivery can be neither read nor made a dead letter: check the disk; other deliveries \
+                 continue, and this one is retried each minute"
             );
         }
     }

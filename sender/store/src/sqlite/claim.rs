@@ -200,7 +200,7 @@ impl Work<'_> {
         }
         tracing::error!(
             lane = lane.0, first = first.delivery.0, why = %first.why, deliveries = unreadable.len(),
-            "deliveries cannot be read, and are set aside as dead letters (unreadable)"
+            "unreadable deliveries became dead letters"
         );
         Ok(())
     }

@@ -51,7 +51,7 @@ impl SqliteStore {
         let tx = self.sql.transaction_with_behavior(TransactionBehavior::Immediate).doing(DOING)?;
         let start = file_clock(&tx).doing(DOING)?.start(beginning);
         if is_corrected(&start) {
-            set_back(&tx, start.now).doing("bring the time of the store back")?;
+            set_back(&tx, start.now).doing("correct the time of the store")?;
         }
         if let Some(machine) = beginning.machine {
             tx.prepare_cached("UPDATE clock SET at = ?1, boot = ?2, uptime = ?3")
@@ -115,7 +115,7 @@ impl Work<'_> {
         let latest = self.ledger.totals.clock;
         if self.rules.follows_the_machine && latest.since(self.now) > TOLERANCE {
             let ahead = latest.since(self.now);
-            tracing::warn!(%ahead, "the database's time was left ahead of the wall clock, and is brought back");
+            tracing::warn!(%ahead, "the database's clock was ahead of the wall clock; correcting it");
             self.ledger.set_back(self.now);
             set_back_beside_totals(self.sql, self.now)?;
         }

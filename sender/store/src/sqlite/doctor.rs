@@ -34,18 +34,18 @@ pub(crate) fn examine_clock(
 ) -> std::result::Result<Finding, StoreError> {
     let check = "clock";
     if let Some(Fault::Corrected(by) | Fault::Kept(by)) = start.fault {
-        let detail = format!("the database's time is {} ahead of the wall clock", rough(by));
+        let detail = format!("the database's clock is {} ahead of the wall clock", rough(by));
         return Ok(Finding::off(check, detail));
     }
     if SqliteReader::open(path)?.clock()?.is_correcting {
-        return Ok(Finding::off(check, "deliveries still have times of a clock that was ahead"));
+        return Ok(Finding::off(check, "deliveries have times of a clock that was ahead"));
     }
     let mut finding = Finding::well(check);
     let behind = wall.since(start.now);
     // Durations are correct anyway, and following the clock at once would cut short the running ones.
     if behind > TOLERANCE {
         finding.detail = format!(
-            "the wall clock was set forward by {}; the database's time follows when the machine is started anew",
+            "the wall clock was set forward by {}; the database's clock follows after a restart of the machine",
             rough(behind)
         );
     }
@@ -71,7 +71,7 @@ fn deliveries(reader: &SqliteReader) -> std::result::Result<Finding, StoreError>
         missing += found.rows;
         after = found.next;
     }
-    let what = "deliveries wait of which a part is missing or makes no sense; they become dead letters when they are due";
+    let what = "waiting deliveries lack a part or are damaged; they become dead letters when they are due";
     Ok(if missing == 0 {
         Finding::well("deliveries")
     } else {
@@ -84,7 +84,7 @@ fn log(path: &Path, mend: bool) -> std::result::Result<Finding, StoreError> {
     if bytes < LogSize::PINNED_BYTES {
         return Ok(Finding::well("log"));
     }
-    let what = "some program has been reading the database for long, or the disk can't keep up";
+    let what = "a program keeps a read transaction open, or the disk is too slow";
     let finding = Finding::off("log", format!("the log is {} MiB long; {what}", bytes >> 20));
     let is_cut = mend && SqliteStore::open(path, &Options::default())?.cut_log()?;
     Ok(if is_cut { finding.mended() } else { finding })
@@ -118,7 +118,8 @@ fn file(reader: &SqliteReader) -> std::result::Result<Vec<Finding>, StoreError> 
     let mut findings: Vec<_> = checked.faults.into_iter().map(|fault| Finding::off(check, fault)).collect();
     if !checked.unchecked.is_empty() {
         let detail = format!(
-            "not checked wholly ({}), since the log grew by what was written meanwhile: try again when that is less",
+            "not checked completely ({}), since the log grew too much during the check: try again with fewer \
+             writes",
             checked.unchecked.join(", ")
         );
         findings.push(Finding { check, state: State::Unchecked, detail });
@@ -159,14 +160,15 @@ fn unreadable_rows(sql: &Connection, table: &str) -> Result<String> {
     }
     let first = read_rows(sql, table, &keys, "ASC")?;
     if first.is_all {
-        return Ok(format!("all its {} rows can be read, an index of it can't", first.rows));
+        return Ok(format!("all its {} rows are readable, but an index is damaged", first.rows));
     }
     let last = read_rows(sql, table, &keys, "DESC")?;
     let from = first.key.unwrap_or_else(|| "the beginning".to_owned());
     let to = last.key.unwrap_or_else(|| "the end".to_owned());
     let (before, after) = (first.rows, last.rows);
     Ok(format!(
-        "the rows between {from} and {to} cannot be read, {before} before them and {after} after them can"
+        "the rows between {from} and {to} are unreadable; {before} rows before and {after} rows after them are \
+         readable"
     ))
 }
 
@@ -203,20 +205,16 @@ fn read_rows(sql: &Connection, table: &str, keys: &[String], order: &str) -> Res
 
 fn consequence(table: &str) -> &'static str {
     match table {
-        "deliveries" | "expiring" | "swept" => "deliveries there may never be made, nor be given up",
+        "deliveries" | "expiring" | "swept" => "its deliveries may never be made or given up",
         "events" | "further_bodies" => {
-            "deliveries of events there become dead letters (unreadable) when they are due"
+            "deliveries of its events become dead letters (unreadable) when they are due"
         }
-        "subscribers" | "secrets" | "lanes" | "capped" => {
-            "subscribers there cannot be delivered to, nor be changed"
-        }
-        "attempts" | "latencies" | "marks" => {
-            "history and figures there are lost, and commits that write there fail"
-        }
-        "outbox" | "outbox_rejected" | "sqlite_sequence" => "rows of the outbox there become no events",
-        "file_place" => "a copy of the file that lacks its log is not refused",
-        "owners" | "nodes" | "membership" => "processes may fail to take subscribers over",
-        _ => "nothing may be taken or delivered",
+        "subscribers" | "secrets" | "lanes" | "capped" => "its subscribers cannot be delivered to or changed",
+        "attempts" | "latencies" | "marks" => "its history and figures are lost, and commits to it fail",
+        "outbox" | "outbox_rejected" | "sqlite_sequence" => "its outbox rows do not become events",
+        "file_place" => "a copy of the file without its log is not detected",
+        "owners" | "nodes" | "membership" => "processes may fail to take over subscribers",
+        _ => "events may not be accepted or delivered",
     }
 }
 
@@ -284,7 +282,7 @@ impl SqliteStore {
     /// Moves the log's content into the file and truncates the log. Returns false if another program reads or writes.
     pub fn cut_log(&mut self) -> std::result::Result<bool, StoreError> {
         let cut = self.sql.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0));
-        let busy: bool = ends_the_process(&self.sql, cut).doing("cut the log")?;
+        let busy: bool = ends_the_process(&self.sql, cut).doing("truncate the log")?;
         Ok(!busy)
     }
 }

@@ -120,19 +120,19 @@ fn run(beside: &Connection, asks: &Receiver<()>, size: &LogSize, reserve: &Reser
             Ok(()) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
-        let moved = || ends_the_process(beside, move_or_cut(beside, size)).doing("move the log");
+        let moved = || ends_the_process(beside, move_or_cut(beside, size)).doing("checkpoint the log");
         match reserve.lend(moved) {
             Ok(()) => failing = false,
             Err(error) if !failing => {
                 failing = true;
-                tracing::warn!(%error, "the store's log grows, since its content cannot be moved to the file");
+                tracing::warn!(%error, "the store's log grows, since the checkpoint fails");
             }
             Err(_) => {}
         }
         let is_pinned = size.bytes() / PAGE_BYTES >= PAGES_PINNED;
         let is_held = size.is_held();
         if is_pinned && (told.is_none() || (is_held && told == Some(false))) {
-            tracing::error!(bytes = size.bytes(), "the store's log grows, since {}", why_long(is_held));
+            tracing::error!(bytes = size.bytes(), "the store's log grows: {}", why_long(is_held));
             told = Some(is_held);
         } else if told.is_some() && !is_pinned {
             tracing::info!(bytes = size.bytes(), "the store's log is short again");

@@ -37,7 +37,7 @@ const READER_CACHE_KIB: u32 = 512;
 const STATEMENTS_CACHED: usize = 128;
 
 const OPENING: &str = "open the store";
-const MAKING: &str = "make the store";
+const MAKING: &str = "create the store";
 
 pub(super) fn writer(path: &Path, options: &Options) -> Result<Connection, StoreError> {
     let fill = |sql: &Connection| fill(sql, options.identity);
@@ -48,7 +48,7 @@ pub(super) fn writer(path: &Path, options: &Options) -> Result<Connection, Store
     let (sql, found) = connect(path, options.patience)?;
     let is_made = recognise(&sql, path)?;
     if sql.is_readonly("main").doing(OPENING)? {
-        let detail = format!("{} may not be written", path.display());
+        let detail = format!("{} is not writable", path.display());
         return Err(StoreError::ReadOnly { doing: OPENING, detail });
     }
     if !is_made {
@@ -84,7 +84,7 @@ pub(super) fn mover(path: &Path) -> Result<Connection, StoreError> {
 pub(super) fn reader(path: &Path) -> Result<Connection, StoreError> {
     let (sql, found) = connect(path, READER_PATIENCE)?;
     if !recognise(&sql, path)? {
-        let detail = "it is empty; `serve` or `subscriber add` makes a store of it".to_owned();
+        let detail = "it is empty; `serve` or `subscriber add` makes it a store".to_owned();
         return Err(StoreError::Foreign { path: path.to_owned(), detail });
     }
     found.accept(&sql).map_err(|fault| failure_of(path, OPENING, fault))?;
@@ -132,7 +132,7 @@ fn recognise(sql: &Connection, path: &Path) -> Result<bool, StoreError> {
     let ask = |pragma: &str| sql.query_row(pragma, [], |row| row.get::<_, i64>(0));
     let application = match ask("PRAGMA application_id") {
         Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::NotADatabase) => {
-            return Err(foreign("it is no SQLite database; choose another file".to_owned()));
+            return Err(foreign("it is not an SQLite database; choose another file".to_owned()));
         }
         other => other.doing(OPENING)?,
     };

@@ -132,7 +132,7 @@ impl SqliteReader {
 
 impl Notices for SqliteReader {
     fn glance(&self) -> Result<Glance, StoreError> {
-        self.moment("glance at the store", |sql| outside::glance(sql))
+        self.moment("poll the store", |sql| outside::glance(sql))
     }
 
     fn work_after(&self, after: DeliveryId, max: u32) -> Result<Work, StoreError> {
@@ -220,7 +220,7 @@ impl Reader for SqliteReader {
     }
 
     fn lanes_in_part(&self, event: &str) -> Result<Vec<LaneId>, StoreError> {
-        self.moment("read who has an event", |sql| listing::lanes_in_part(sql, event))
+        self.moment("read the subscribers of an event", |sql| listing::lanes_in_part(sql, event))
     }
 
     fn body(&self, delivery: DeliveryId) -> Result<Option<Body>, StoreError> {
@@ -265,7 +265,7 @@ impl Reader for SqliteReader {
         until: StoreTime,
         max: u32,
     ) -> Result<TimesPage, StoreError> {
-        self.moment("read how long attempts took", |sql| figures::attempt_times(sql, lane, from, until, max))
+        self.moment("read the times of attempts", |sql| figures::attempt_times(sql, lane, from, until, max))
     }
 
     fn look_at_clock(&self, beginning: Beginning<'_>) -> Result<Start, StoreError> {

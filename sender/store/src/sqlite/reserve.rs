@@ -94,7 +94,7 @@ impl Reserve {
         let is_whole = left >= BYTES;
         self.room.set_reserve_left((!is_whole).then_some(left));
         if is_whole && std::mem::take(&mut seen.is_told) {
-            tracing::info!("the disk has room again: events are taken");
+            tracing::info!("the disk has room again: events are accepted");
         }
     }
 
@@ -103,7 +103,7 @@ impl Reserve {
             let left_mib = left >> 20;
             tracing::error!(
                 left_mib,
-                "the disk is full: events are refused, and deliveries go on with the reserve; free some space"
+                "the disk is full: events are refused; deliveries continue with the reserve; free some space"
             );
         }
     }
@@ -135,7 +135,7 @@ impl Reserve {
             Ok(None) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
-                tracing::warn!(%error, "the reserve {} cannot be given back", self.path.display());
+                tracing::warn!(%error, "the reserve {} cannot be released", self.path.display());
             }
         }
         false

@@ -54,10 +54,10 @@ pub struct TurnedAway {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Why {
     /// The queue is full; try again a little later.
-    #[error("as much waits for it as may; try again a little later")]
+    #[error("its queue is full; try again later")]
     Full,
     /// The disk is full: events are refused.
-    #[error("the disk is full, and takes deliveries alone; free some space")]
+    #[error("the disk is full: events are refused, deliveries continue; free some space")]
     DiskFull,
     /// The thread has stopped.
     #[error("it has been stopped")]

@@ -26,7 +26,7 @@ pub enum MoveError {
     #[error("a store is moved between a file and a server; expected --from one and --to the other")]
     Alike,
     /// A process uses one of them.
-    #[error("{database} is in use ({by}); expected that every process on it has ended")]
+    #[error("{database} is in use ({by}); end all processes on it first")]
     InUse {
         /// The database in use.
         database: String,
@@ -34,7 +34,7 @@ pub enum MoveError {
         by: String,
     },
     /// The target is not empty.
-    #[error("{database} holds something already ({what}); expected a new file, or an empty database")]
+    #[error("{database} is not empty ({what}); expected a new file, or an empty database")]
     Occupied {
         /// The target.
         database: String,
@@ -42,7 +42,7 @@ pub enum MoveError {
         what: String,
     },
     /// The store was moved there before.
-    #[error("{database} holds this very store already: it was moved there before")]
+    #[error("{database} holds this store already, from an earlier move")]
     Moved {
         /// The target.
         database: String,
@@ -237,10 +237,10 @@ async fn locked(address: &postgres::Address, locked_max: Nanos) -> Result<MoveEr
     let rows = client.query(HOLDERS, &[&tables]).await?;
     let holders = rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<String>, _>>()?;
     let who = match &holders[..] {
-        [] => "nobody has locks on them any more".to_owned(),
-        holders => format!("locks on them have {}", holders.join(", ")),
+        [] => "the locks are gone by now".to_owned(),
+        holders => format!("they are locked by {}", holders.join(", ")),
     };
-    let by = format!("its tables were not free within {locked_max}; {who}");
+    let by = format!("its tables stayed locked for {locked_max}; {who}");
     Ok(MoveError::InUse { database: address.to_string(), by })
 }
 

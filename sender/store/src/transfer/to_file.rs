@@ -38,7 +38,7 @@ pub(super) async fn transfer(
     tell: &mut dyn FnMut(Moved),
 ) -> Result<(), MoveError> {
     if let Some(place) = Target::occupied(file) {
-        let what = "a file is there".to_owned();
+        let what = "a file exists".to_owned();
         return Err(MoveError::Occupied { database: place.display().to_string(), what });
     }
     is_a_store(address)?;

@@ -31,7 +31,7 @@ pub(super) async fn transfer(
     tell: &mut dyn FnMut(Moved),
 ) -> Result<(), MoveError> {
     if file.liveness().others_may_live(None) {
-        let by = "a process delivers from it, or can't be told to have ended".to_owned();
+        let by = "a process delivers from it, or may still run".to_owned();
         return Err(MoveError::InUse { database: file.path().display().to_string(), by });
     }
     let source = Source::open(file.path())?;
@@ -62,7 +62,7 @@ async fn analyze(client: &Client) {
     let each = TABLES.iter().map(|table| format!("ANALYZE {}", table.name));
     for statement in std::iter::once("SET lock_timeout = '1s'".to_owned()).chain(each) {
         if let Err(error) = client.batch_execute(&statement).await {
-            tracing::warn!(%error, statement, "all is moved, and the server was not told how much that is");
+            tracing::warn!(%error, statement, "all rows are moved, but the statistics of the tables are not updated");
             if client.is_closed() {
                 return;
             }

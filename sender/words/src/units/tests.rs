@@ -137,7 +137,7 @@ fn an_error_names_the_value_and_the_forms_that_would_do() {
     assert_eq!(
         error.to_string(),
         "cannot read \"5/fortnight\" as a rate: the unit \"fortnight\" is not known here; \
-         expected a whole number, a slash and a length of time, such as 20/s, 300/min or 100/10s"
+         expected a whole number, a slash and a duration, such as 20/s, 300/min or 100/10s"
     );
     assert_eq!(Rate::new(0, Nanos::SECOND).unwrap_err().problem(), &Problem::Zero);
     assert_eq!(WindowCap::new(1, Nanos::ZERO).unwrap_err().problem(), &Problem::Zero);

@@ -222,14 +222,17 @@ fn write(line: &mut String, value: ValueRef<'_>, zeros: Zeros) -> Result<(), Str
     match value {
         ValueRef::Null => line.push_str("\\N"),
         ValueRef::Integer(number) => line.push_str(&number.to_string()),
-        ValueRef::Real(number) => return Err(format!("{number} is no whole number")),
+        ValueRef::Real(number) => return Err(format!("{number} is not a whole number")),
         ValueRef::Text(text) => {
             let text = std::str::from_utf8(text).map_err(|_| "a text is not UTF-8".to_owned())?;
             for letter in text.chars() {
                 match letter {
                     '\0' if zeros == Zeros::Replaced => line.push('\u{fffd}'),
                     '\0' => {
-                        return Err(format!("{} has a NUL, which a server can't keep", Excerpt::of(text)));
+                        return Err(format!(
+                            "{} has a NUL, which a PostgreSQL server cannot store",
+                            Excerpt::of(text)
+                        ));
                     }
                     '\\' => line.push_str("\\\\"),
                     '\t' => line.push_str("\\t"),
@@ -255,7 +258,7 @@ fn read(column: &str, kind: Kind) -> Result<Value, String> {
         return Ok(Value::Null);
     }
     Ok(match kind {
-        Kind::Number => Value::Integer(column.parse().map_err(|_| format!("{column:?} is no number"))?),
+        Kind::Number => Value::Integer(column.parse().map_err(|_| format!("{column:?} is not a number"))?),
         Kind::Text => Value::Text(unescaped(column)?),
         Kind::Bytes => Value::Blob(bytes(column)?),
         Kind::EventId => EventId::new(&unescaped(column)?).into(),
@@ -278,14 +281,14 @@ fn unescaped(column: &str) -> Result<String, String> {
             Some('t') => '\t',
             Some('v') => '\u{b}',
             Some('\\') => '\\',
-            other => return Err(format!("a backslash before {other:?} means nothing")),
+            other => return Err(format!("a backslash before {other:?} is invalid")),
         });
     }
     Ok(text)
 }
 
 fn bytes(column: &str) -> Result<Vec<u8>, String> {
-    let wrong = || "bytes that are no hexadecimal digits".to_owned();
+    let wrong = || "bytes that are not hexadecimal digits".to_owned();
     let digits = column.strip_prefix("\\\\x").ok_or_else(wrong)?;
     let pair = |pair: &[u8]| {
         let pair = std::str::from_utf8(pair).map_err(|_| wrong())?;
