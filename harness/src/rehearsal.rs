@@ -111,7 +111,7 @@ pub async fn rehearse(
     };
     let broken_off = tokio::select! {
         () = stand.play(&mut processes) => None,
-        () = clock.pass(WITHIN_NS) => Some(("a minute is over", UNREACHABLE)),
+        () = clock.pass(WITHIN_NS) => Some(("time limit of a minute reached", UNREACHABLE)),
         Ok(_) = interrupt.wait_for(|wanted| *wanted) => Some(("interrupted", INTERRUPTED)),
     };
     drop(stand);
@@ -172,7 +172,7 @@ impl Stand<'_> {
             Ok(()) if is_ours => self.rehearsal.passed("start", "the sender is ready".to_owned()),
             Ok(()) => {
                 self.rehearsal
-                    .skipped("start", "the driver file has no [start]: the sender has to run already");
+                    .skipped("start", "the driver file has no [start], so the sender must already run");
             }
             Err(error) => {
                 // The folder is removed, so the error shows the end of the log.
@@ -180,7 +180,7 @@ impl Stand<'_> {
                 let log = self.api.hide(&log);
                 let lines: Vec<&str> = log.lines().collect();
                 let got = lines[lines.len().saturating_sub(LOG_LINES)..].join("\n");
-                let last = Exchange { sent: "(nothing; its log ends with)".to_owned(), got };
+                let last = Exchange { sent: "(no output; its log ends with)".to_owned(), got };
                 let error = RunError::from(error);
                 let why = self.api.hide(&error.to_string());
                 self.rehearsal.failed("start", why, Some(last), error.code());
@@ -253,7 +253,7 @@ impl Stand<'_> {
                 match result {
                     EmitResult::Accepted { .. } => accepted += 1,
                     EmitResult::Refused { status, why, .. } => {
-                        let why = format!("an event was answered {status}: {why}");
+                        let why = format!("an event was answered with {status}: {why}");
                         return self.not_emitted(why, UNREACHABLE);
                     }
                     EmitResult::Silent { why, .. } => return self.not_emitted(why, UNREACHABLE),
@@ -284,7 +284,7 @@ impl Stand<'_> {
             let mut what = format!("{came} of {wanted} events arrived within {within} s");
             if let Some(stranger) = self.arrivals.stranger() {
                 what.push_str(&format!(
-                    "; a request without the harness's token came: {}",
+                    "; a request without the harness's token arrived: {}",
                     self.api.hide(&stranger)
                 ));
             }
@@ -338,7 +338,7 @@ async fn take_back(api: &Api, processes: &mut Processes, rehearsal: &mut Rehears
     if !failed.is_empty() {
         rehearsal.failed("unsubscribe", failed.join("; "), api.last(), UNREACHABLE);
     } else if unsubscribes || tears_down {
-        rehearsal.passed("unsubscribe", "what was begun is taken back".to_owned());
+        rehearsal.passed("unsubscribe", "subscriptions and setup are removed".to_owned());
     } else {
         rehearsal.skipped("unsubscribe", "the driver file has neither [unsubscribe] nor [teardown]");
     }
@@ -352,7 +352,7 @@ async fn take_back(api: &Api, processes: &mut Processes, rehearsal: &mut Rehears
             let why: Vec<String> = left.into_iter().map(|undone| undone.why).collect();
             rehearsal.failed("stop", why.join("; "), None, FAILED);
         }
-        Ok(()) => rehearsal.passed("stop", "the sender is gone".to_owned()),
+        Ok(()) => rehearsal.passed("stop", "the sender has ended".to_owned()),
         Err(error) => rehearsal.failed("stop", error.to_string(), None, FAILED),
     }
 }
@@ -475,7 +475,7 @@ impl Arrivals {
     fn stray(&self) -> Option<String> {
         let stray = self.stray.as_ref()?;
         Some(match stray.kind {
-            StrayKind::Handshake => format!("a handshake of TLS came to nothing: {}", stray.said),
+            StrayKind::Handshake => format!("a TLS handshake failed: {}", stray.said),
             StrayKind::Request => format!("a request named no endpoint: {}", stray.said),
         })
     }
@@ -506,7 +506,9 @@ impl Arrivals {
         for arrival in self.all.iter().filter(|arrival| arrival.token.is_some()) {
             match &arrival.signed.verified {
                 Verified::Keys(keys) if !keys.is_empty() => {}
-                Verified::Keys(_) => return Err(Outcome::Failed("no known key made it".to_owned())),
+                Verified::Keys(_) => {
+                    return Err(Outcome::Failed("no known key made the signature".to_owned()));
+                }
                 Verified::Unchecked(why) => return Err(Outcome::Skipped(why.to_string())),
                 Verified::No(why) => {
                     let header = arrival.signed.signature.as_deref().unwrap_or("none");
@@ -520,7 +522,7 @@ impl Arrivals {
         }
         match self.came().len() {
             0 => Err(Outcome::Skipped("nothing arrived".to_owned())),
-            count => Ok(format!("{count} signatures are right")),
+            count => Ok(format!("{count} signatures are valid")),
         }
     }
 }

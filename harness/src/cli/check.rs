@@ -115,7 +115,7 @@ pub(super) fn repeat(path: &Path, by: Option<&Path>, gate: &Gate) -> String {
 
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
-Figures are compared beyond their noise, which several runs show:
+Several runs show the noise of figures; only larger differences count:
   hookproof run scenarios/viral-spike.toml --times 5 --json base.json")]
 pub(crate) struct Compare {
     /// The older report, as `--json` wrote it, or a list of them
@@ -142,7 +142,7 @@ pub(crate) fn compare(arguments: &Compare) -> ExitCode {
         Err(what) => return refuse("compare", what, USAGE),
     };
     if base.is_empty() || new.is_empty() {
-        return refuse("compare", "one of the two files has no report in it", USAGE);
+        return refuse("compare", "one of the two files has no report", USAGE);
     }
     let allowed = &arguments.allowances.allow;
     let gone = missing(&base, &new, allowed);
@@ -183,7 +183,7 @@ Examples:
   hookproof open reports/runs/viral-spike --html page.html
 
 The page is one file that needs no network. Its path is printed; on a terminal of a desktop a browser opens it too. The run is
-judged by all its checks, whatever they come to: `hookproof check` has the verdict in its exit code.")]
+judged by all its checks. The exit code does not show the verdict: use `hookproof check` for that.")]
 pub(super) struct Open {
     /// A trace, the folder of a run, or the name of a scenario that was run
     #[arg(value_name = "TRACE")]
@@ -222,7 +222,7 @@ fn found(asked: &Path) -> Result<PathBuf, String> {
     let mut traces = folders.iter().flat_map(|folder| TRACES.map(|name| folder.join(name)));
     traces.find(|trace| trace.is_file()).ok_or_else(|| {
         let asked = asked.display();
-        format!("{asked} is no trace, and there is none in it nor in {RUNS}/{asked}; expected a file, a run's folder or its name")
+        format!("found no trace at {asked}, in it, or in {RUNS}/{asked}; expected a trace, the folder of a run, or its name")
     })
 }
 

@@ -25,8 +25,8 @@ Examples:
   hookproof driver check scenarios/drivers/python/driver.toml
   ACME_TOKEN=… hookproof driver check acme.toml --json
 
-Exit codes: 0 it works, 1 deliveries or signatures are not right, 4 the sender could not be started or refused a call,
-64 the file has mistakes or needs a variable that is not set, 70 the harness itself failed, 130 somebody ended it.")]
+Exit codes: 0 the driver works, 1 deliveries or signatures are wrong, 4 the sender could not be started or refused a call,
+64 the file has mistakes or needs an unset variable, 70 the harness itself failed, 130 interrupted.")]
 pub(super) struct Check {
     /// The driver file
     #[arg(value_name = "FILE")]
@@ -82,7 +82,7 @@ fn played(check: &Check, file: &DriverFile) -> Result<Rehearsal, (u8, String)> {
 
 /// For a sender that is not on this machine, or demands HTTPS.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Endpoints that the world can reach")]
+#[command(next_help_heading = "Endpoints for senders on other machines")]
 pub(super) struct ReachArgs {
     /// Where endpoints listen, in place of loopback: an address of this machine, and with --public-url the port of
     /// all of them

@@ -35,7 +35,7 @@ impl Forms {
     pub(crate) fn fit(&self, runs: usize) -> Result<(), String> {
         for (option, is_given) in [("html", self.html.is_some()), ("picture", self.picture.is_some())] {
             if is_given && runs > 1 {
-                return Err(format!("--{option} is of one run, and there are {runs}"));
+                return Err(format!("--{option} is for one run; found {runs} runs"));
             }
         }
         Ok(())
@@ -131,7 +131,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Report>, String> {
     } else {
         serde_json::from_str(&text).map(|report| vec![report])
     };
-    reports.map_err(|error| format!("{} is no report: {error}", path.display()))
+    reports.map_err(|error| format!("{} is not a report: {error}", path.display()))
 }
 
 fn make_folder(path: &Path) -> io::Result<()> {
@@ -172,10 +172,7 @@ fn named(what: &str, path: &Path, error: &io::Error) -> io::Error {
 
 /// Removes an older run's picture, which must not stand for this run. Anything but a regular file stays.
 fn undrawn(path: &Path) -> io::Result<()> {
-    print_stderr(format_args!(
-        "hookproof: no picture in {}: nothing failed that could be drawn",
-        path.display()
-    ));
+    print_stderr(format_args!("hookproof: no picture in {}: no failure can be drawn", path.display()));
     let removed = match fs::canonicalize(path) {
         Ok(older) if older.is_file() => fs::remove_file(&older),
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

@@ -30,7 +30,7 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     let folder = &arguments.folder;
     let paths = FILES.map(|(name, text)| (folder.join(name), text));
     if let Some((path, _)) = paths.iter().find(|(path, _)| path.symlink_metadata().is_ok()) {
-        return refuse("init", format!("{} is there already: nothing was written", path.display()), USAGE);
+        return refuse("init", format!("{} exists: no file was written", path.display()), USAGE);
     }
     for (path, text) in &paths {
         if let Err(error) = write_new(path, text) {
@@ -43,7 +43,7 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     line("\nTry it on the sender that comes with Hookproof:");
     line(format_args!("  hookproof run {}", shown(SCENARIO)));
     line(format_args!(
-        "Then on yours, once the three values in {} are filled in; first try them, then run:",
+        "Then fill in the three values in {} and run your sender; check the driver first:",
         folder.join(DRIVER).display()
     ));
     line(format_args!("  hookproof driver check {}", shown(DRIVER)));

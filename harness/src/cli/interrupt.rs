@@ -88,7 +88,7 @@ pub(super) fn interrupts() -> io::Result<Interrupts> {
     tokio::spawn(async move {
         signals.next().await;
         tell.send_replace(true);
-        print_stderr("ending the run; once more to end it at once");
+        print_stderr("ending the run; interrupt again to stop at once");
         signals.next().await;
         // Without a receiver the run has ended already.
         let _ = tell_again.send(());
@@ -116,7 +116,7 @@ pub(super) fn interrupt_flag() -> Arc<AtomicBool> {
                     remove_folders();
                     std::process::abort();
                 }
-                print_stderr(format_args!("ending the simulation; once more to end it at once"));
+                print_stderr(format_args!("ending the simulation; interrupt again to stop at once"));
             }
         });
     });

@@ -15,7 +15,7 @@ use super::out::{HARNESS, INTERRUPTED, UNREACHABLE, USAGE, code, print_stderr};
 use super::receiver::{ReceiverTarget, Unusable, length, secret};
 use crate::load::{self, Bracket, Found, Limits, Load, Slo, Trial};
 
-const CUT_SHORT: &str = "interrupted: this is what was seen until then";
+const CUT_SHORT: &str = "interrupted: these are the figures until then";
 
 #[derive(Debug, Args)]
 pub(super) struct LoadArgs {
@@ -104,9 +104,7 @@ fn settings(asked: &LoadArgs) -> Result<Load, Unusable> {
     }
     let (requests, most) = (load.requests(), load::REQUESTS_MAX);
     if requests == 0 || requests > most {
-        return Err(Unusable(format!(
-            "that rate for that time is {requests} requests; expected 1 to {most}"
-        )));
+        return Err(Unusable(format!("--rate and --for make {requests} requests; expected 1 to {most}")));
     }
     if let Some(dir) = &asked.out {
         // Checked before a load is sent in vain.
@@ -158,10 +156,10 @@ async fn search(asked: &LoadArgs, load: &Load, slo: &Slo) -> Result<u8, Ended> {
             () if trial.is_open_limited() => ", open-limited",
             () => "",
         };
-        let p99 = trial.latency.value_at_quantile(0.99);
+        let p99 = load::millis(trial.latency.value_at_quantile(0.99));
         let (rate, failed, missed) = (trial.per_second, trial.failed(), trial.missed);
         print_stderr(format_args!(
-            "{rate:>8.0}/s  {word:<7} p99 {p99} µs, {failed} failed, {missed} missed{limited}"
+            "{rate:>8.0}/s  {word:<7} p99 {p99}, {failed} failed, {missed} missed{limited}"
         ));
     };
     let (mut found, stopped) = (Found::default(), AtomicBool::new(false));
@@ -211,19 +209,23 @@ async fn search(asked: &LoadArgs, load: &Load, slo: &Slo) -> Result<u8, Ended> {
 fn search_text(slo: &Slo, found: &Found) -> String {
     let Bracket { holds, breaks, generator_limited, confirmed } = found.bracket;
     let upper = match breaks {
-        Some(breaks) => format!("and not at {breaks}/s"),
-        None if confirmed => "and beyond".to_owned(),
-        None => "and nothing is known beyond it".to_owned(),
+        Some(breaks) => format!("fails at {breaks}/s"),
+        None if confirmed => "no higher rate was tried".to_owned(),
+        None => "higher rates are unknown".to_owned(),
     };
-    let limited = if generator_limited { "\ngenerator-limited: the receiver may carry more" } else { "" };
-    let sure = if confirmed { "three times in a row" } else { "but not three times in a row" };
+    let limited = if generator_limited {
+        "\ngenerator-limited: the load generator was too slow, so the receiver may carry more"
+    } else {
+        ""
+    };
+    let sure = if confirmed { "holds three times in a row" } else { "unstable" };
     match &found.best {
         Some(trial) if trial.accepted() == 0 => {
-            format!("{slo}: nothing was accepted at {:.0}/s\n{}", trial.per_second, trial.text())
+            format!("{slo}: no request was accepted at {:.0}/s\n{}", trial.per_second, trial.text())
         }
-        _ if holds == 0 && breaks.is_none() => format!("{slo}: no trial was over, so nothing is known\n"),
-        _ if holds == 0 => format!("{slo}: does not hold, {upper}{limited}\n"),
-        _ => format!("{slo}: holds at {holds}/s, {sure}, {upper}{limited}\n"),
+        _ if holds == 0 && breaks.is_none() => format!("{slo}: inconclusive, no trial was completed\n"),
+        _ if holds == 0 => format!("{slo}: {upper}{limited}\n"),
+        _ => format!("{slo}: {sure} at {holds}/s; {upper}{limited}\n"),
     }
 }
 

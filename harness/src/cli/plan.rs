@@ -32,21 +32,19 @@ Examples:
   hookproof plan launch.toml --with kill@peak --with 'partner-b down 10min' --with 'partner-a answers 2s'
   hookproof plan launch.toml --patch reports/plan/launch/patch.toml --machine 20000/s
 
-Objectives: p50, p95, p99 and drain (lengths of time), shed, expired, dead and backlog (counts), each for everybody or,
-as in partner.p95<60s, for one. Without any, nothing may be shed or expire, and the backlog has to drain in the
-scenario's time. Exits with 1 where the traffic as it stands does not meet them, with any of the seeds; with --no-headroom only the
-scenario's own is tried.
+Objectives: p50, p95, p99 and drain (durations), shed, expired, dead and backlog (counts), for all subscribers, or for one as in
+partner.p95<60s. Without objectives, no delivery may be shed or expire, and the backlog must drain within the scenario's time.
+Exits with 1 if today's traffic misses an objective with any of the seeds; --no-headroom tries only the scenario's own seed.
 
-The machine is a limit like any other: what a sender carries on it a second, room for the database, and memory. The
-headroom is told with the interval in which that of another seed lies in 19 of 20 cases (Student's t on the logarithms of
-what each seed carries); more seeds make it narrower.
+The machine is a limit like any other: its deliveries per second, disk space and memory. The headroom has a 95 % interval for
+another seed (Student's t on logarithms); more seeds make it narrower.
 
-Launch questions, --with: kill, restart, stop, disk-full and lock-database @peak or @ a moment, the last three with how long
-(stop@30s 10s); NAME down LENGTH, from the peak or, as in 'partner-b down 10min@1min', from a moment; NAME answers LENGTH.
+Launch questions, --with: kill and restart, @peak or @MOMENT; stop, disk-full and lock-database the same with a duration
+(stop@30s 10s); NAME down DURATION, from the peak or from a moment ('partner-b down 10min@1min'); NAME answers DURATION.
 Moments count from the beginning of the traffic.
 
-Into a folder of the scenario's name below --out go the page, plan.json, patch.toml (what to raise, for --patch), and
-partners/NAME.md, a sheet for each partner that says what they will see.")]
+Writes into a folder with the scenario's name below --out: the page, plan.json, patch.toml (limits to raise, for --patch), and
+partners/NAME.md, a sheet for each partner with the expected requests.")]
 pub(super) struct Asks {
     /// The launch, as a scenario
     #[arg(value_name = "SCENARIO")]
@@ -150,7 +148,7 @@ impl Asks {
     fn scenario(&self) -> Result<(Scenario, Vec<Condition>), String> {
         let mut scenario = super::sim::read(&self.scenario, &self.set)
             .map_err(|problems| problems.join("\nhookproof plan: "))?;
-        let set = |set: &String| Condition::of_all(format!("--set {set}"), format!("{set}, as it was set"));
+        let set = |set: &String| Condition::of_all(format!("--set {set}"), format!("{set} by --set"));
         let mut conditions: Vec<Condition> = self.set.iter().map(set).collect();
         let mut told = |option: &str, path: &Path, means: &str| {
             conditions.push(Condition::of_all(format!("{option} {}", path.display()), means));
@@ -195,13 +193,14 @@ impl Asks {
     fn fits(&self, scenario: &Scenario) -> Result<(), String> {
         let times = self.times.0 / AS_IT_STANDS;
         if times == 0 {
-            return Err("--times is 0; expected more".to_owned());
+            return Err("--times is 0; expected at least 1".to_owned());
         }
         if is_coarse(scenario) {
             for (name, factor) in [("times", Some(self.times)), ("carry", self.carry)] {
                 if let Some(factor) = factor.filter(|factor| factor.0 % Millionths::ONE.0 != 0) {
                     return Err(format!(
-                        "--{name} {factor} is no whole number; a recording is played whole, so often as that says"
+                        "--{name} {factor} is not a whole number; a recording is repeated a whole number of \
+                         times"
                     ));
                 }
             }
@@ -209,7 +208,7 @@ impl Asks {
         let known = |slo: &&Slo| scenario.subscribers.iter().any(|one| slo.concerns(&one.name, &one.group));
         if let Some(stray) = self.slo.iter().find(|slo| !known(slo)) {
             return Err(format!(
-                "the objective {stray} is about nobody; the subscribers are {}",
+                "the objective {stray} names an unknown subscriber; expected one of {}",
                 names(scenario)
             ));
         }
@@ -236,7 +235,7 @@ impl Asks {
         let whose = match all - written {
             0 => "a sheet for each partner".to_owned(),
             left => {
-                format!("sheets for {written} of {all} partners, without {left}; --sheets {all} writes all")
+                format!("sheets for {written} of {all} partners, without {left}; use --sheets {all} for all")
             }
         };
         Ok(format!("page: {path}\n{whose}: {partners}"))
@@ -300,7 +299,8 @@ impl MachineArgs {
         if self.nodes > 1 && scenario.sender.store == Store::Sqlite {
             return Err((
                 USAGE,
-                "--nodes needs [sender] store = \"postgres\"; a file is one machine's".to_owned(),
+                "--nodes needs [sender] store = \"postgres\", since several machines cannot share a file"
+                    .to_owned(),
             ));
         }
         let measures = !self.no_measure;
@@ -340,11 +340,11 @@ impl MachineArgs {
             );
             return Ok(());
         }
-        print_stderr("measuring how much the sender carries on this machine; --machine RATE says it");
+        print_stderr("measuring the capacity of this machine; --machine RATE sets it instead");
         let (carries, at_least) = runtime.block_on(sender(scenario, ceiling))?;
         (machine.carries_per_second, machine.at_least) = (Some(carries), at_least);
         let percent = carries.saturating_mul(100) / ceiling.max(1);
-        let more = if at_least { ", which is all that it was offered" } else { "" };
+        let more = if at_least { ", all of the offered rate" } else { "" };
         machine.source = format!("measured here: {percent} % of a bare client's {ceiling}/s{more}");
         Ok(())
     }
@@ -363,7 +363,7 @@ impl MachineArgs {
         match reached(last) {
             Ok(millionths) => Ok(Some((millionths, last.to_owned()))),
             Err(why) => {
-                print_stderr(format_args!("{THROUGHPUT} does not count: {why}; {expected}"));
+                print_stderr(format_args!("{THROUGHPUT} is not used: {why}; {expected}"));
                 Ok(None)
             }
         }
@@ -389,12 +389,12 @@ fn reached(path: &Path) -> Result<u64, String> {
     }
     match (report.speed.delivered_per_second, report.speed.ceiling_per_second) {
         (Some(delivered), Some(ceiling)) if ceiling > 0 => Ok(delivered.saturating_mul(1_000_000) / ceiling),
-        _ => Err("it says no efficiency".to_owned()),
+        _ => Err("it has no efficiency".to_owned()),
     }
 }
 
 fn unmeasured(why: &str) -> (u8, String) {
-    (HARNESS, format!("this machine can't be measured: {why}; try --machine RATE, or --no-measure"))
+    (HARNESS, format!("this machine can't be measured: {why}; use --machine RATE or --no-measure"))
 }
 
 /// The file need not exist.
@@ -406,7 +406,8 @@ fn free_bytes(path: &Path) -> Option<u64> {
 
 /// A bare client's rate, with bodies of the scenario's largest size and endpoints without latency.
 async fn bare(scenario: &Scenario) -> Result<u64, (u8, String)> {
-    let subscriber = scenario.subscribers.first().ok_or_else(|| unmeasured("nobody is subscribed"))?;
+    let subscriber =
+        scenario.subscribers.first().ok_or_else(|| unmeasured("the scenario has no subscribers"))?;
     let spec = Spec {
         name: subscriber.name.clone(),
         path: subscriber.path(),
@@ -490,7 +491,7 @@ async fn delivers(scenario: &Scenario, offered: u64) -> Result<(u64, bool), (u8,
     let trace = Trace::open(&played.trace).map_err(|error| unmeasured(&error.to_string()))?;
     let evidence = Evidence::new(&wide, &trace);
     let milli =
-        figures::delivered_per_second_milli(&evidence).ok_or_else(|| unmeasured("nothing was delivered"))?;
+        figures::delivered_per_second_milli(&evidence).ok_or_else(|| unmeasured("no delivery was made"))?;
     Ok((milli / 1_000, figures::keeps_up(&evidence)))
 }
 

@@ -168,7 +168,7 @@ fn print(statement: &mut Statement<'_>, arguments: &Arguments) -> Result<(), Unp
     while let Some(row) = rows.next()? {
         if printed == arguments.rows {
             print_stderr(format_args!(
-                "hookproof query: there are more rows; --rows shows more than {printed}"
+                "hookproof query: there are more rows; use --rows to print more than {printed}"
             ));
             break;
         }

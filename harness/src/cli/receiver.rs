@@ -216,7 +216,7 @@ impl ReceiverTarget {
             return Ok(target);
         }
         Err(Unusable(format!(
-            "{} is not on this machine; expected --i-own-this-endpoint, as this sends attacks",
+            "{} is not on this machine; add --i-own-this-endpoint if you may send attacks to it",
             target.url
         )))
     }
@@ -252,7 +252,7 @@ async fn watched(settings: &Settings) -> Result<Report, Stopped> {
     }
     let seen = std::cell::RefCell::new(Report::new(settings));
     let step = |step: Step<'_>| match step {
-        Step::Waits => bar.set_message("waits for the receiver"),
+        Step::Waits => bar.set_message("waiting for the receiver"),
         Step::Begins(count) => bar.set_length(count as u64),
         Step::Sends(id) => bar.set_message(id.to_owned()),
         Step::Came(row) => {

@@ -39,7 +39,7 @@ Examples:
   hookproof run scenarios/viral-spike.toml --driver theirs.toml --bind 0.0.0.0:8080 \
     --public-url 'https://hooks.example.org/{endpoint}'
 
-Ctrl-C ends the run, and what was seen until then is written. A second one ends it at once.")]
+Ctrl-C ends the run and writes its trace and report until then. A second Ctrl-C stops at once.")]
 pub(super) struct Run {
     /// Scenario files
     #[arg(required = true, value_name = "SCENARIO")]
@@ -222,7 +222,7 @@ impl Run {
             live: shared.server.clone().map(|server| self.live(server, shared, &out, &repeat)),
             out,
             program: std::env::current_exe()
-                .map_err(|error| ours("this program does not know where it is", error))?,
+                .map_err(|error| ours("the path of this program is unknown", error))?,
             folder: path.parent().map(Path::to_owned).unwrap_or_default(),
             show: true,
             reach: self.reach.reach(),
@@ -302,7 +302,7 @@ impl Run {
             found.regressions.insert(scenario, difference.regressions);
         }
         if code == out::INCONCLUSIVE {
-            let why = "nothing was compared with the baseline: it has no run of what was run".to_owned();
+            let why = "no run was compared: the baseline has none of these scenarios".to_owned();
             print_stderr(format_args!("hookproof run: {why}"));
             found.unjudged.push(Unjudged { subject: "baseline".to_owned(), why });
         }
@@ -325,11 +325,11 @@ impl Run {
 
 fn loopback(text: &str) -> Result<SocketAddr, String> {
     let address: SocketAddr =
-        text.parse().map_err(|error| format!("{error}; expected one such as 127.0.0.1:7000"))?;
+        text.parse().map_err(|error| format!("{error}; expected an address such as 127.0.0.1:7000"))?;
     if address.ip().is_loopback() {
         Ok(address)
     } else {
-        Err("expected a loopback address: anybody may read the page".to_owned())
+        Err("expected a loopback address, since the page has no access control".to_owned())
     }
 }
 
@@ -349,7 +349,8 @@ pub(super) fn allow(path: &Path, scenario: &Scenario, known: Option<Duration>) -
         return Ok(());
     }
     Err(format!(
-        "{} takes {lasts} of real time; play it in virtual time (hookproof sim {}), leave it out, or say --yes-it-takes {lasts}",
+        "{} takes {lasts} of real time; play it in virtual time (hookproof sim {}), leave it out, or add \
+         --yes-it-takes {lasts}",
         scenario.name,
         path.display()
     ))

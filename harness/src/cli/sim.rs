@@ -35,10 +35,9 @@ Examples:
   hookproof sim scenarios/viral-spike.toml --seed 7 --out reports/sim
   hookproof sim scenarios/viral-spike.toml --seeds 1000
 
-With --seeds every seed also moves the faults, leaves some out, adds others, and stretches latencies. It is judged by
-every rule; figures of the undisturbed scenario (how late, how much of a rate) are not held against it. A failure prints its seed,
-its witness, and the one command that repeats it. Reports (--json, --junit and the others) are of runs that are judged one by
-one: not with --seeds or --figures.")]
+With --seeds every seed also moves, removes and adds faults, and stretches latencies. Rules are judged then, performance figures
+are only listed. A failure prints its seed, its witness, and the command that repeats it. Reports (--json, --junit and the others)
+need runs that are judged one by one, so not --seeds or --figures.")]
 pub(super) struct Sim {
     /// Scenario files, or folders of them
     #[arg(required = true, value_name = "SCENARIO")]
@@ -113,18 +112,20 @@ impl Sim {
     fn files(&self) -> Result<Vec<Option<PathBuf>>, String> {
         if self.forms.is_asked() && (self.figures || self.seeds.is_some()) {
             return Err(
-                "reports are of runs that are judged one by one; leave out --figures and --seeds".to_owned()
+                "reports need runs that are judged one by one; leave out --figures and --seeds".to_owned()
             );
         }
         if self.forms.is_printed() {
-            return Err("--json needs a file here, since what is played is told on stdout".to_owned());
+            return Err(
+                "--json needs a file here, since stdout has the results of the simulations".to_owned()
+            );
         }
         let mut all = Vec::new();
         for path in &self.scenarios {
             let files = files(path)?;
             if files.is_empty() {
                 print_stderr(format_args!(
-                    "hookproof sim: {}: nothing to play; expected *.toml in it",
+                    "hookproof sim: {}: no scenarios; expected *.toml in it",
                     path.display()
                 ));
                 all.push(None);
@@ -228,12 +229,12 @@ impl Sim {
             return 0;
         }
         if figures.ledger.acknowledged == 0 {
-            line(format_args!("{}: not judged: nothing was accepted that is owed to anybody", scenario.name));
+            line(format_args!("{}: not judged: no accepted event is owed to a subscriber", scenario.name));
             return INCONCLUSIVE;
         }
         line(format_args!(
-            "{}: {} events are too many for a trace that nobody asked for; judged by its figures alone: all that was \
-             accepted is accounted for (--out DIR keeps the trace and runs the checks)",
+            "{}: {} events are too many for a trace without --out; judged by figures alone: all accepted \
+             deliveries are accounted for (--out DIR keeps the trace and runs the checks)",
             scenario.name, figures.offered
         ));
         0
@@ -274,7 +275,7 @@ impl Sim {
             swept.played, swept.judged
         ));
         line(format_args!(
-            "{name}: figures that a disturbance may break were not judged: {}",
+            "{name}: performance figures, listed and not judged: {}",
             not_judged_disturbed().join(", ")
         ));
         if let Some(failure) = swept.failure {
@@ -287,9 +288,7 @@ impl Sim {
         }
         if swept.is_thin() {
             let least = Swept::JUDGED_MIN;
-            line(format_args!(
-                "{name}: INCONCLUSIVE: fewer than {least} % of the seeds showed enough to judge"
-            ));
+            line(format_args!("{name}: INCONCLUSIVE: fewer than {least} % of the seeds could be judged"));
             return INCONCLUSIVE;
         }
         0
@@ -375,8 +374,9 @@ pub(super) fn summary(scenario: &Scenario, simulated: &Simulated, took: Duration
     let happened = u128::from(figures.offered + arrivals) * 1_000_000_000;
     let speed = happened / took.as_nanos().max(1);
     format!(
-        "{}: {} events, {owed} deliveries owed, {} delivered, {} dead, {} waiting, {arrivals} attempts; {:.1} s of \
-         virtual time in {:.2} s ({speed} events and attempts a second); {} commits, database {} MiB; sha256 {}",
+        "{}: {} events, {owed} deliveries owed, {} delivered, {} dead, {} waiting, {arrivals} attempts; {:.1} s \
+         of virtual time in {:.2} s ({speed} events and attempts per second); {} commits, database {} MiB; \
+         sha256 {}",
         scenario.name,
         figures.offered,
         figures.delivered(),

@@ -28,19 +28,20 @@ const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
 pub enum DatabaseError {
     /// There is neither a server nor PostgreSQL's programs.
     #[error(
-        "store = \"postgres\" needs a server, and PostgreSQL's programs (initdb, postgres) are neither on the PATH nor in \
-         /usr/lib/postgresql; expected them (Debian: apt-get install postgresql), or the address of a server in {VARIABLE}"
+        "store = \"postgres\" needs a PostgreSQL server, and initdb and postgres are neither on the PATH nor in \
+         /usr/lib/postgresql; install them (Debian: apt-get install postgresql), or put the address of a server \
+         into {VARIABLE}"
     )]
     Missing,
     /// The private server ended by itself.
-    #[error("the run's own PostgreSQL server ended by itself; its log is {}", .0.display())]
+    #[error("the run's own PostgreSQL server ended unexpectedly; its log is {}", .0.display())]
     Ended(PathBuf),
     /// The private server was stopped twice.
-    #[error("the run's own PostgreSQL server is stopped already")]
+    #[error("the run's own PostgreSQL server is already stopped")]
     Stopped,
     /// The private server did not stop, or did not come back.
     #[error(
-        "the run's own PostgreSQL server did not do as it was told, or did not come back once it was stopped; its log is {}",
+        "the run's own PostgreSQL server did not stop or restart in time; its log is {}",
         .0.display()
     )]
     Lost(PathBuf),
@@ -131,9 +132,7 @@ impl TemporaryDatabase {
     async fn create(server: &str) -> Result<Self, DatabaseError> {
         let unusable = |error: &dyn std::fmt::Display| DatabaseError::Given(error.to_string());
         if !is_on_a_server(server) {
-            return Err(DatabaseError::Given(
-                "it begins neither with postgres:// nor postgresql://".to_owned(),
-            ));
+            return Err(DatabaseError::Given("it must begin with postgres:// or postgresql://".to_owned()));
         }
         let mut config: Config = server.parse().map_err(|error| unusable(&error))?;
         config.connect_timeout(CONNECT_WITHIN);
@@ -175,7 +174,7 @@ fn named(server: &str, name: &str) -> Result<String, DatabaseError> {
     if address.query_pairs().any(|(key, _)| key == "dbname") {
         // It would override the path, and the sender would write into a foreign database.
         return Err(DatabaseError::Given(
-            "it names a database by dbname; a run makes one of its own".to_owned(),
+            "it names a database by dbname; leave it out, since a run creates its own".to_owned(),
         ));
     }
     address.set_path(name);

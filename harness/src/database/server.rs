@@ -137,7 +137,7 @@ impl Orders {
     /// The keeper's next line; none if it has ended.
     async fn answer(&mut self) -> Result<Option<String>, DatabaseError> {
         let line = timeout(WITHIN, self.answers.next_line()).await;
-        line.map_err(|_| DatabaseError::Server(format!("nothing was heard of it for {WITHIN:?}")))?
+        line.map_err(|_| DatabaseError::Server(format!("no line in its log for {WITHIN:?}")))?
             .map_err(DatabaseError::Io)
     }
 
@@ -161,7 +161,7 @@ impl Orders {
                     return Err(DatabaseError::Server(line));
                 }
             }
-            Err(DatabaseError::Server("its keeper is gone".to_owned()))
+            Err(DatabaseError::Server("the task that watches it has ended".to_owned()))
         };
         timeout(WITHIN, ready)
             .await
@@ -173,7 +173,7 @@ impl Orders {
         if code == Some(NO_PROGRAMS) {
             return DatabaseError::Missing;
         }
-        let mut last = "it said nothing".to_owned();
+        let mut last = "its log is empty".to_owned();
         while let Some(line) = self.log.recv().await {
             last = line;
         }

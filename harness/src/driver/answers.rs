@@ -149,13 +149,13 @@ pub(super) fn emit_results(emit: &Emit, reply: &Reply, events: usize, hidden: &R
 fn own_status(emit: &Emit, line: &Value, hidden: &Redactor) -> Result<Option<u16>, String> {
     let Some(pointer) = &emit.status else { return Ok(None) };
     if !line.is_object() {
-        return Err(format!("the answer's line is no JSON object: {}", beginning(line, hidden)));
+        return Err(format!("a line of the answer is not a JSON object: {}", beginning(line, hidden)));
     }
     let Some(value) = line.pointer(pointer) else { return Ok(None) };
     let status = value.as_u64().and_then(|status| u16::try_from(status).ok());
-    status
-        .map(Some)
-        .ok_or_else(|| format!("the answer's line has no status at {pointer:?}: {}", beginning(line, hidden)))
+    status.map(Some).ok_or_else(|| {
+        format!("a line of the answer has no status at {pointer:?}: {}", beginning(line, hidden))
+    })
 }
 
 fn beginning(line: &Value, hidden: &Redactor) -> String {
@@ -227,7 +227,7 @@ pub(super) fn oldest(kept: &RetainedCall, page: &[u8]) -> Result<Option<u64>, Ap
     let items = answer.pointer(&kept.list).and_then(Value::as_array);
     let items = items.ok_or_else(|| unreadable(format!("there is no list at {:?}", kept.list)))?;
     let delivered = |item: &Value| item.pointer(&kept.delivered).and_then(moment::latest);
-    let missing = || unreadable(format!("an item has no moment at {:?}", kept.delivered));
+    let missing = || unreadable(format!("an item has no time at {:?}", kept.delivered));
     let times: Vec<u64> =
         items.iter().map(|item| delivered(item).ok_or_else(missing)).collect::<Result<_, _>>()?;
     Ok(times.into_iter().min())

@@ -47,7 +47,7 @@ impl Strike {
         match self.0.try_recv() {
             Ok(outcome) => Some(outcome),
             Err(oneshot::error::TryRecvError::Empty) => None,
-            Err(oneshot::error::TryRecvError::Closed) => Some(Err("it was broken off".to_owned())),
+            Err(oneshot::error::TryRecvError::Closed) => Some(Err("it was cut off".to_owned())),
         }
     }
 }
@@ -64,7 +64,7 @@ async fn carry_out(launch: &Launch, api: &Api, clock: &Clock) -> Result<(), Stri
             Err(error) => Err(format!("`{shown}` could not be waited for: {error}")),
         },
         () = clock.pass(COMMAND_WITHIN_NS) => {
-            Err(format!("`{shown}` was not over within {} s", COMMAND_WITHIN_NS / SECOND))
+            Err(format!("`{shown}` did not end within {} s", COMMAND_WITHIN_NS / SECOND))
         }
     }
 }
@@ -74,7 +74,7 @@ async fn fall_silent(api: &Api, worker: usize, clock: &Clock, within: u64) -> Re
     while api.answers(worker).await {
         if clock.now() >= until {
             return Err(
-                "the sender still answers: what was struck is not the sender, but what started it".to_owned()
+                "the sender still answers: the command ended only the process that started it".to_owned()
             );
         }
         clock.pass(LOOK_NS).await;

@@ -560,7 +560,7 @@ impl Api {
             () = self.tear_all_down(&mut failed) => {}
             () = self.0.clock.pass(within_ns) => {
                 let within = scenario::Duration(within_ns);
-                failed.push(format!("not all was taken back within {within}"));
+                failed.push(format!("not all subscriptions were removed within {within}"));
             }
         }
         let left = self.0.subscribers.read().unwrap_or_else(PoisonError::into_inner).len();

@@ -67,7 +67,7 @@ pub struct Reply {
 
 /// A call without an answer.
 #[derive(Debug, thiserror::Error)]
-#[error("{method} {url} got no answer: {why}")]
+#[error("{method} {url} was not answered: {why}")]
 pub struct CallError {
     /// Its method.
     pub method: String,
@@ -143,7 +143,7 @@ impl Client {
             let body = body.map_err(|error| failed(format!("the answer broke off: {error}"), true))?;
             Ok(Reply { status, retry_after, date, body: body.to_bytes() })
         };
-        let late = |_| failed(format!("nothing within {within:?}"), true);
+        let late = |_| failed(format!("no data within {within:?}"), true);
         tokio::time::timeout(within, exchange).await.map_err(late)?
     }
 }
@@ -226,7 +226,7 @@ impl Connector {
         if let Some(proxy) = &proxy
             && proxy.uri().scheme_str() != Some("http")
         {
-            let what = format!("the proxy of the environment is {}; expected one by http://", proxy.uri());
+            let what = format!("the proxy in the environment is {}; expected http://", proxy.uri());
             return Err(what.into());
         }
         let is_tls = to.scheme_str() == Some("https");

@@ -54,7 +54,7 @@ impl<'de> Visitor<'de> for AnyDeadLetters {
     type Value = DeadLetters;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("true, false, or a table from the sender's reasons to the harness's")
+        f.write_str("true, false, or a table from the sender's reasons to those of the harness")
     }
 
     fn visit_bool<E>(self, kept: bool) -> Result<DeadLetters, E> {

@@ -36,7 +36,7 @@ pub enum ApiError {
     #[error(transparent)]
     Silent(#[from] CallError),
     /// The status was not accepted.
-    #[error("{what} was answered {status}, expected {expected}: {body}")]
+    #[error("{what} was answered with {status}; expected {expected}: {body}")]
     Status {
         /// The call.
         what: &'static str,
@@ -48,7 +48,7 @@ pub enum ApiError {
         body: String,
     },
     /// The driver saves this value.
-    #[error("{what}'s answer has nothing at {pointer:?}, which the driver saves as {variable:?}")]
+    #[error("the answer to {what} has no value at {pointer:?}, which the driver saves as {variable:?}")]
     Missing {
         /// The call.
         what: &'static str,
@@ -58,7 +58,7 @@ pub enum ApiError {
         variable: String,
     },
     /// The answer can't be read.
-    #[error("{what}'s answer can't be read: {why}")]
+    #[error("the answer to {what} can't be read: {why}")]
     Unreadable {
         /// The call.
         what: &'static str,
@@ -66,7 +66,7 @@ pub enum ApiError {
         why: String,
     },
     /// The list of dead letters repeats a page, or is longer than possible.
-    #[error("the list of dead letters comes to no end: {listed} were listed, where there can be {most}")]
+    #[error("the list of dead letters does not end: {listed} were listed; expected at most {most}")]
     Endless {
         /// Items until then.
         listed: usize,
@@ -74,7 +74,7 @@ pub enum ApiError {
         most: usize,
     },
     /// The expected values did not come in time.
-    #[error("{what} was not what the driver waits for after {within}: {last}")]
+    #[error("{what} did not reach the expected state within {within}: {last}")]
     NotYet {
         /// The call.
         what: &'static str,

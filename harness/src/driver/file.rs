@@ -278,7 +278,7 @@ impl Search<'_> {
             && file.stop.command.is_empty()
         {
             let what =
-                "missing; expected the program that stops it, as no signal reaches a sender that is detached";
+                "missing; expected the program that stops the sender, since a detached sender gets no signal";
             self.add(start.ready.at(), "stop.command", what.to_owned());
         }
         let connect = &file.connect;
@@ -286,7 +286,7 @@ impl Search<'_> {
             self.holes(template, &shared);
         }
         if let (Some(one), None) | (None, Some(one)) = (&connect.certificate, &connect.key) {
-            let what = "a certificate and its key need each other; expected both";
+            let what = "expected both a certificate and its key";
             self.add(one.at(), "connect", what.to_owned());
         }
         file.owner().iter().for_each(|owner| self.headers(&owner.headers));
@@ -307,7 +307,7 @@ impl Search<'_> {
             self.add(
                 poll.request.at(),
                 "poll.until",
-                "missing; expected what its answer has to say".to_owned(),
+                "missing; expected the values of its answer".to_owned(),
             );
         }
         let about = [("poll", &file.poll), ("change", &file.change), ("redrive", &file.redrive)];
@@ -336,7 +336,7 @@ impl Search<'_> {
         }
         if let Some(dead) = &file.dead {
             if dead.next.is_some() && dead.page.is_none() {
-                let what = "missing; expected the call that asks for the next page, as there is dead.next";
+                let what = "missing; expected the call for the next page, since dead.next is set";
                 self.add(dead.request.at(), "dead.page", what.to_owned());
             }
             self.headers(&dead.headers);
@@ -350,7 +350,7 @@ impl Search<'_> {
         sign.public_key.iter().for_each(|key| self.holes(key, own));
         let saved = file.subscribe.iter().any(|request| request.save.contains_key("secret"));
         if sign.needs_key() && !saved {
-            let what = "missing; expected the sender's public key, or subscribe.save.secret, which takes it out of an answer";
+            let what = "missing; expected the sender's public key, or subscribe.save.secret to read it from an answer";
             let at = self.text.find("[sign]").unwrap_or_default();
             self.add(at, "sign.public_key", what.to_owned());
         }
@@ -371,7 +371,7 @@ impl Search<'_> {
             _ => {}
         }
         if emit.batch && !emit.form.is_empty() {
-            let what = "a form is one event; expected a body, or no batch".to_owned();
+            let what = "a form holds one event; expected a body, or no batch".to_owned();
             self.add(emit.request.at(), "emit.form", what);
         }
         self.headers(&emit.headers);
@@ -388,7 +388,7 @@ impl Search<'_> {
             self.add(
                 request.request.at(),
                 &what,
-                "expected until too: it is how long that may take".to_owned(),
+                "expected `until` as well, since this is its time limit".to_owned(),
             );
         }
         self.headers(&request.headers);
@@ -400,7 +400,7 @@ impl Search<'_> {
         for (name, value) in headers {
             let opens = KEYS.iter().any(|key| name.eq_ignore_ascii_case(key));
             if opens && !value.is_hole_after_a_word() {
-                let what = "the value is in the file; expected it from the environment, such as \"Bearer {{ env.TOKEN }}\"";
+                let what = "a secret is written in the file; expected it from the environment, such as \"Bearer {{ env.TOKEN }}\"";
                 self.add(value.at(), &format!("headers.{name}"), what.to_owned());
             }
         }
@@ -415,12 +415,12 @@ impl Search<'_> {
                 Some(meant) => format!("did you mean {{{{ {meant} }}}}?"),
                 None => format!("known here: {}", names.iter().copied().collect::<Vec<_>>().join(", ")),
             };
-            self.add(template.at() + within, "", format!("{{{{ {hole} }}}} names nothing; {hint}"));
+            self.add(template.at() + within, "", format!("{{{{ {hole} }}}} is unknown; {hint}"));
         }
     }
 }
 
-const BOTH: &str = "there are a body and a form; expected one of them";
+const BOTH: &str = "both a body and a form are given; expected one of them";
 
 fn place(text: &str, hole: &str) -> Option<usize> {
     let mut from = 0;

@@ -55,7 +55,7 @@ impl Process {
             .kill_on_drop(true);
         let mut child = command.spawn()?;
         let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        let pid = pid.ok_or_else(|| io::Error::other("the process was gone before it had an id"))?;
+        let pid = pid.ok_or_else(|| io::Error::other("the process ended before it had an id"))?;
         let log = std::fs::OpenOptions::new().create(true).append(true).open(&launch.log)?;
         if let Some(stdout) = child.stdout.take() {
             tokio::spawn(copy_output(stdout, log.try_clone()?));
@@ -164,7 +164,7 @@ pub fn hold(parent: u32, command: &[OsString]) -> io::Error {
     use std::os::unix::process::CommandExt;
 
     let Some((program, arguments)) = command.split_first() else {
-        return io::Error::other("no program to hold; expected hold PARENT PROGRAM ARGUMENT…");
+        return io::Error::other("no program is named; expected hold PARENT PROGRAM ARGUMENT…");
     };
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::set_parent_process_death_signal(Some(Signal::KILL)) {
@@ -173,7 +173,7 @@ pub fn hold(parent: u32, command: &[OsString]) -> io::Error {
     // The parent may have died already.
     let alive = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get().unsigned_abs());
     if alive != Some(parent) {
-        return io::Error::other("the harness is gone already");
+        return io::Error::other("the harness has ended already");
     }
     // An ignored signal stays ignored after `exec`; without unsafe code only a shell can ignore it.
     let mut shell = std::process::Command::new("/bin/sh");

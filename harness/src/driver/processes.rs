@@ -274,7 +274,7 @@ impl Processes {
     /// Fails when the process is there already, or can't be started.
     pub fn join(&mut self, number: usize) -> io::Result<()> {
         if !std::mem::take(&mut self.workers[number].is_later) {
-            return Err(io::Error::other(format!("process {number} of the sender is there already")));
+            return Err(io::Error::other(format!("process {number} of the sender is already running")));
         }
         std::fs::File::create(&self.workers[number].launch.log)?;
         self.begin(number)
@@ -302,7 +302,7 @@ impl Drop for Processes {
 
 /// The last line of a log, which usually gives the reason.
 fn last_line(text: &str) -> String {
-    text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing").to_owned()
+    text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("its log is empty").to_owned()
 }
 
 fn record_process(recorder: &Recorder, t: u64, number: usize, event: ProcessEvent, status: Option<String>) {

@@ -82,10 +82,11 @@ impl TryFrom<Written> for Sign {
 
     fn try_from(written: Written) -> Result<Self, String> {
         match (&written.profile, &written.algorithm) {
-            (Some(_), Some(_)) => Err("sign has a profile and an algorithm; expected one of them".to_owned()),
+            (Some(_), Some(_)) => {
+                Err("sign has both a profile and an algorithm; expected one of them".to_owned())
+            }
             (None, None) => {
-                Err("sign has neither; expected a profile, or the algorithm of a signature of its own"
-                    .to_owned())
+                Err("sign has neither a profile nor an algorithm; expected one of them".to_owned())
             }
             (Some(_), None) => of_profile(&written),
             (None, Some(algorithm)) => {
@@ -93,7 +94,7 @@ impl TryFrom<Written> for Sign {
                 let own = own(&written, algorithm)?;
                 if written.public_key.is_some() && !own.algorithm.is_some_and(Algorithm::is_public) {
                     return Err(
-                        "sign.public_key: expected it with ed25519, ecdsa-p256 or rsa-sha256".to_owned()
+                        "sign.public_key: expected it only with ed25519, ecdsa-p256 or rsa-sha256".to_owned()
                     );
                 }
                 Ok(Self { scheme: Scheme::Own(Arc::new(own)), public_key: written.public_key })
@@ -121,13 +122,13 @@ fn of_profile(written: &Written) -> Result<Sign, String> {
     let more = own.into_iter().find(|(_, value)| value.is_some()).map(|(name, _)| name);
     let more = more.or(written.signed.as_ref().map(|_| "signed"));
     if let Some(name) = more.or(written.public_key.as_ref().map(|_| "public_key")) {
-        return Err(format!("sign.{name}: a profile has its own; expected it with an algorithm alone"));
+        return Err(format!("sign.{name}: the profile sets it; expected it only with an algorithm"));
     }
     if let Some(prefix) = &header_prefix {
         is_name("header_prefix", prefix)?;
         if profile != Profile::StandardWebhooks {
             return Err(
-                "sign.header_prefix: expected it with profile = \"standard-webhooks\" alone".to_owned()
+                "sign.header_prefix: expected it only with profile = \"standard-webhooks\"".to_owned()
             );
         }
     }
@@ -139,28 +140,28 @@ fn own(written: &Written, algorithm: Option<Algorithm>) -> Result<OwnScheme, Str
         name.as_deref().map(|name| is_name(key, name).map(|()| name.to_owned())).transpose()
     };
     if written.header_prefix.is_some() {
-        return Err("sign.header_prefix: expected it with profile = \"standard-webhooks\" alone".to_owned());
+        return Err("sign.header_prefix: expected it only with profile = \"standard-webhooks\"".to_owned());
     }
     let header = name("header", &written.header)?;
     let signed = written.signed.iter().flatten().map(|text| parts(text)).collect::<Result<Vec<_>, _>>()?;
     let signed = signed.concat();
     if algorithm.is_some() && (header.is_none() || signed.is_empty()) {
-        return Err("sign: a signature of its own needs header, the header that it stands in, and signed, what it is over, \
-                    such as [\"{timestamp}\", \".\", \"{body}\"]"
+        return Err("sign: an algorithm needs `header`, the header of the signature, and `signed`, the signed parts, such as [\"{timestamp}\", \".\", \"{body}\"]"
             .to_owned());
     }
     let stamp = match (name("timestamp", &written.timestamp)?, &written.timestamp_prefix) {
         (Some(_), Some(_)) => {
             return Err(
-                "sign: the timestamp has a header or stands in the signature's; expected timestamp or \
-                        timestamp_prefix"
+                "sign: the timestamp has its own header or is in the signature's; expected one of `timestamp` \
+                 and `timestamp_prefix`"
                     .to_owned(),
             );
         }
         (Some(header), None) => Some(Stamp::Header(header)),
         (None, Some(_)) if written.separator.is_none() => {
             return Err(
-                "sign.timestamp_prefix: expected separator too, between the header's values".to_owned()
+                "sign.timestamp_prefix: expected `separator` as well, between the values of the header"
+                    .to_owned(),
             );
         }
         (None, beside) => beside.clone().map(Stamp::Beside),
@@ -170,15 +171,12 @@ fn own(written: &Written, algorithm: Option<Algorithm>) -> Result<OwnScheme, Str
         [(Part::Timestamp, stamp.is_some(), "timestamp"), (Part::Id, id.is_some(), "id")]
     {
         if signed.contains(&part) && !there {
-            return Err(format!(
-                "sign.signed has {{{key}}}; expected sign.{key} too, the header that it stands in"
-            ));
+            return Err(format!("sign.signed has {{{key}}}; expected sign.{key} as well, its header"));
         }
     }
     if written.separator.as_deref() == Some("") {
-        return Err(
-            "sign.separator is empty; expected what separates the header's values, such as \",\"".to_owned()
-        );
+        return Err("sign.separator is empty; expected the separator of the header's values, such as \",\""
+            .to_owned());
     }
     let or = |given: &Option<String>, default: &str| given.clone().unwrap_or_else(|| default.to_owned());
     Ok(OwnScheme {
@@ -265,5 +263,5 @@ fn is_name(key: &str, text: &str) -> Result<(), String> {
     if !text.is_empty() && text.bytes().all(is_right) {
         return Ok(());
     }
-    Err(format!("sign.{key}: {text:?} is no name of a header; expected letters, digits and hyphens"))
+    Err(format!("sign.{key}: {text:?} is not a header name; expected letters, digits and hyphens"))
 }

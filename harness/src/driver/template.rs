@@ -80,7 +80,7 @@ pub struct Difference {
 impl std::fmt::Display for Difference {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { name, is, told, kind } = self;
-        write!(f, "its {name} is a {kind}: told {told}, not {is}")
+        write!(f, "its {name} is a {kind}: the sender gets {told} instead of {is}")
     }
 }
 
@@ -95,7 +95,8 @@ pub enum TemplateError {
     },
     /// The text of a hole is invalid.
     #[error(
-        "{{{{ {hole} }}}} is not understood; expected {{{{ name }}}}, {{{{ env.NAME }}}}, or a filter after it: {}",
+        "{{{{ {hole} }}}} cannot be read; expected {{{{ name }}}} or {{{{ env.NAME }}}}, with or without a \
+         filter: {}",
         FILTERS.map(|(word, _)| word).join(", ")
     )]
     Hole {
@@ -103,7 +104,7 @@ pub enum TemplateError {
         hole: String,
     },
     /// A hole names no variable.
-    #[error("{{{{ {name} }}}} names nothing; known here: {known}")]
+    #[error("{{{{ {name} }}}} is unknown; known here: {known}")]
     Unknown {
         /// The name.
         name: String,

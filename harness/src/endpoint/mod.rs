@@ -342,7 +342,7 @@ impl Strays {
         for kind in [StrayKind::Request, StrayKind::Handshake] {
             let count = self.count(kind).load(Ordering::Relaxed).saturating_sub(STRAYS_MAX);
             if count > 0 {
-                let said = "not recorded one by one".to_owned();
+                let said = "not recorded individually".to_owned();
                 self.record(Stray { t: self.clock.now(), kind, token: None, said, count });
             }
         }

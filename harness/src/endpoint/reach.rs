@@ -59,11 +59,12 @@ pub struct Bind {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReachError {
     /// The address is invalid.
-    #[error("{0:?} is no address to listen at; expected one such as 0.0.0.0:8443 or [::]:8443")]
+    #[error("{0:?} is not an address to listen on; expected one such as 0.0.0.0:8443 or [::]:8443")]
     Bind(String),
     /// The public URL is invalid.
     #[error(
-        "{url:?} is no public URL: {why}; expected one such as https://hooks.example.org/{HOLE} or https://{HOLE}.hooks.example.org/"
+        "{url:?} is not a public URL: {why}; expected one such as https://hooks.example.org/{HOLE} or \
+         https://{HOLE}.hooks.example.org/"
     )]
     Url {
         /// What was given.
@@ -73,23 +74,26 @@ pub enum ReachError {
     },
     /// A public URL needs a fixed port.
     #[error(
-        "with a public URL all endpoints share one port, which a tunnel or an ingress has to know; expected --bind ADDRESS:PORT"
+        "with --public-url all endpoints share one port, the target of your tunnel or ingress; expected --bind \
+         ADDRESS:PORT"
     )]
     NoPort,
     /// Several endpoints can't share a port without a public URL.
     #[error(
-        "without a public URL each endpoint has a port of its own; expected --bind with an address alone, or --public-url"
+        "without --public-url each endpoint has its own port; expected --bind with an address only, or \
+         --public-url"
     )]
     OnePort,
     /// The unspecified address can't be called.
-    #[error("nobody can call {0}; expected --public-url, or --bind with an address of this machine")]
+    #[error("no sender can call {0}; expected --public-url, or --bind with an address of this machine")]
     Unspecified(IpAddr),
     /// A public `http://` URL excludes TLS.
-    #[error("the public URL begins with http://, so nobody would speak TLS; expected https://, or no --tls")]
+    #[error("the public URL begins with http://, which excludes TLS; expected https://, or no --tls")]
     Plain,
     /// A subscriber's name can't be part of a host name.
     #[error(
-        "{name:?} cannot be a part of a host's name; expected small letters, digits and dashes, or {HOLE} in the path"
+        "{name:?} cannot be part of a host name; expected lower-case letters, digits and dashes, or {HOLE} in \
+         the path"
     )]
     Name {
         /// The name.
@@ -98,7 +102,7 @@ pub enum ReachError {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("nobody can listen at {bind}: {error}{expected}", expected = self.expected())]
+#[error("can't listen on {bind}: {error}{expected}", expected = self.expected())]
 pub(crate) struct ListenError {
     bind: Bind,
     /// Whether the command asked for this address.
@@ -116,9 +120,9 @@ impl ListenError {
     fn expected(&self) -> &'static str {
         match self.error.kind() {
             _ if !self.is_asked => "",
-            io::ErrorKind::AddrInUse => "; expected --bind with an address or a port that nobody listens at",
+            io::ErrorKind::AddrInUse => "; expected --bind with a free port",
             io::ErrorKind::AddrNotAvailable => "; expected --bind with an address of this machine",
-            io::ErrorKind::PermissionDenied => "; expected --bind with a port that this user may listen at",
+            io::ErrorKind::PermissionDenied => "; expected --bind with a port that this user may use",
             _ => "",
         }
     }
@@ -266,7 +270,7 @@ impl FromStr for PublicUrl {
 
         let wrong = |why| ReachError::Url { url: text.to_owned(), why };
         if text.matches(HOLE).count() != 1 {
-            return Err(wrong("it has not one place for the endpoint's name"));
+            return Err(wrong("it must contain {endpoint} exactly once"));
         }
         let url = url::Url::parse(&text.replace(HOLE, NAME)).map_err(|_| wrong("it cannot be read"))?;
         if !matches!(url.scheme(), "http" | "https") {
@@ -283,13 +287,13 @@ impl FromStr for PublicUrl {
         let is_plain = url.path() == path.replace(HOLE, NAME)
             && url.host_str().is_some_and(|known| known == host.replace(HOLE, NAME));
         if !is_plain {
-            return Err(wrong("its host or its path would be written otherwise in a request"));
+            return Err(wrong("a request would spell its host or path differently"));
         }
         let is_segment = path.split('/').any(|segment| segment == HOLE);
         let is_label = host.strip_prefix(HOLE).is_some_and(|rest| rest.starts_with('.'));
         if !is_segment && !is_label {
             return Err(wrong(
-                "the endpoint's name is neither a whole part of its path nor the first of its host",
+                "{endpoint} must be a whole segment of the path or the first label of the host",
             ));
         }
         Ok(Self { text: text.to_owned(), host, path: path.to_owned() })
@@ -379,7 +383,7 @@ impl Port {
                 self.strays.record_or_count(
                     StrayKind::Request,
                     token,
-                    "it ended before it said whom it was for",
+                    "the connection ended before the request named its endpoint",
                 );
             }
         }

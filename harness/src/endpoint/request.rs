@@ -86,7 +86,7 @@ pub(super) enum ReadError {
         /// The bytes of the incomplete request.
         read: usize,
     },
-    #[error("what was sent is not a request: {0}")]
+    #[error("this is not an HTTP request: {0}")]
     Malformed(&'static str),
     #[error("reading a request failed: {0}")]
     Io(#[from] io::Error),

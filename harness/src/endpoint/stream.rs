@@ -325,7 +325,7 @@ pub(super) async fn shake_hands(
             Err(error) => error.to_string(),
         },
         () = port.stage.clock.pass(HANDSHAKE_WITHIN_NS) => {
-            format!("it was not over within {} s", HANDSHAKE_WITHIN_NS / SECOND)
+            format!("it did not end within {} s", HANDSHAKE_WITHIN_NS / SECOND)
         }
     };
     port.strays.record_or_count(StrayKind::Handshake, None, &why);

@@ -54,7 +54,7 @@ impl WallClock {
         let skews =
             scenario.faults.iter().filter(|fault| matches!(fault.action, FaultAction::ClockSkew { .. }));
         for fault in skews {
-            let library = Self::library().ok_or_else(|| io::Error::other("libfaketime is not there"))?;
+            let library = Self::library().ok_or_else(|| io::Error::other("libfaketime is not installed"))?;
             let all = 0..usize::try_from(scenario.sender.workers).unwrap_or_default();
             let one = fault.worker.as_ref().and_then(FaultTarget::worker);
             for worker in one.map_or(all, |worker| worker..worker + 1) {

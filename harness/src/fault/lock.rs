@@ -51,7 +51,7 @@ pub enum LockError {
     #[error("{}", server_message(.0))]
     Server(#[from] tokio_postgres::Error),
     /// The locking thread is gone.
-    #[error("whoever was to hold it is gone")]
+    #[error("the process that holds the lock has ended")]
     Gone,
 }
 

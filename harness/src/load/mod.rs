@@ -33,7 +33,7 @@ impl Trial {
         let latency = match self.latency.len() {
             0 => "none".to_owned(),
             _ => {
-                format!("{} max {}, of what was answered", percentiles.join(" "), millis(self.latency.max()))
+                format!("{} max {}, of answered requests", percentiles.join(" "), millis(self.latency.max()))
             }
         };
         let mut text = format!(
@@ -49,13 +49,14 @@ impl Trial {
         );
         if self.is_generator_limited() {
             text.push_str(
-                "generator-limited: it released requests late, so these figures say little of the receiver\n",
+                "generator-limited: the load generator sent requests late, so these figures do not show the \
+                 limit of the receiver\n",
             );
         }
         if self.is_open_limited() {
             text.push_str(&format!(
-                "open-limited: {OPEN_MAX} requests were open at once, which is all that this sends, so these figures are \
-                 no limit of the receiver\n"
+                "open-limited: {OPEN_MAX} requests were open at once, the limit of the load generator, so these \
+                 figures do not show the limit of the receiver\n"
             ));
         }
         text
@@ -106,7 +107,7 @@ impl Trial {
         match () {
             () if self.is_generator_limited() => (
                 Verdict::Inconclusive,
-                format!("generator-limited, which says little of the receiver; {counts}"),
+                format!("generator-limited, so the limit of the receiver is unknown; {counts}"),
             ),
             () if self.accepted() == 0 && failed == 0 => {
                 (Verdict::Inconclusive, "no request was answered".to_owned())
@@ -116,7 +117,9 @@ impl Trial {
             }
             () if self.is_open_limited() => (
                 Verdict::Inconclusive,
-                format!("open-limited: {OPEN_MAX} requests were open at once, all that this sends; {counts}"),
+                format!(
+                    "open-limited: {OPEN_MAX} requests were open at once, the limit of the load generator; {counts}"
+                ),
             ),
             () if failed + missed > 0 => (Verdict::Fail, format!("{}{counts}", objective("broken"))),
             () => (Verdict::Pass, format!("{}{counts}", objective("holds"))),
@@ -129,7 +132,7 @@ impl Trial {
         let chart = Part::Chart(Box::new(self.chart()));
         page(&Document {
             title: format!("Load on {target}"),
-            about: "Latencies count from the moment that the schedule intended.".to_owned(),
+            about: "Latencies count from the scheduled time of each request.".to_owned(),
             verdict: Headline { status: Some(status), sentence, more: Vec::new() },
             parts: vec![chart, Part::Lines(vec![self.text()])],
         })
@@ -141,7 +144,7 @@ impl Trial {
             [("least", 0.0), ("50 %", 0.5), ("90 %", 0.9), ("99 %", 0.99), ("99.9 %", 0.999), ("max", 1.0)];
         let values = STEPS.map(|(_, at)| self.latency.value_at_quantile(at));
         let points = (0..).zip(values).collect();
-        let mut chart = Chart::over("Latency over percentiles", (0, STEPS.len() as u64 - 1), millis);
+        let mut chart = Chart::over("Latency by percentile", (0, STEPS.len() as u64 - 1), millis);
         chart.places = (0..).zip(STEPS.map(|(name, _)| name.to_owned())).collect();
         chart.shapes = vec![Shape::Line { class: "waiting", name: String::new(), points, holds: false }];
         chart
@@ -151,11 +154,11 @@ impl Trial {
 /// An older page must not stand for a load without figures.
 #[must_use]
 pub fn page_unjudged(target: &str, why: &str) -> String {
-    let more = ["Nothing is known of what this receiver carries."];
+    let more = ["The capacity of this receiver is unknown."];
     unjudged(&format!("Load on {target}"), "hookproof load", why, &more)
 }
 
-fn millis(micros: u64) -> String {
+pub(crate) fn millis(micros: u64) -> String {
     if micros < 10_000 {
         format!("{}.{:02} ms", micros / 1000, micros % 1000 / 10)
     } else {

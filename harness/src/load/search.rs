@@ -64,7 +64,7 @@ impl fmt::Display for Slo {
 
 /// An invalid objective.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{given:?} is no objective; expected a percentile and a time, such as \"p99<250ms\"")]
+#[error("{given:?} is not an objective; expected a percentile and a duration, such as \"p99<250ms\"")]
 pub struct SloError {
     given: String,
 }

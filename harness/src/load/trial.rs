@@ -261,7 +261,7 @@ impl Shared {
                 }
                 Progress::Partial if !ended => {}
                 Progress::Partial => return Err("closed without an answer".to_owned()),
-                Progress::Malformed(why) => return Err(format!("no HTTP: {why}")),
+                Progress::Malformed(why) => return Err(format!("not HTTP: {why}")),
             }
         }
     }

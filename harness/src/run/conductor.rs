@@ -300,7 +300,7 @@ impl Conductor<'_> {
         let over = self.clock.now() >= fault.at.0.saturating_add(fault.lasts.0);
         if over && fault::ends(&fault.action) {
             let name = fault.action.kind();
-            let why = "its time was over before its owner was known";
+            let why = "its time passed before the owner was known";
             return self.view.print(&format!("{name} was not applied: {why}"));
         }
         self.strike(fault, Some(worker));
@@ -348,7 +348,7 @@ impl Conductor<'_> {
             }
             FaultAction::Stop => self.each(worker, |processes, worker| processes.freeze(worker, place)),
             FaultAction::DiskFull if self.scenario.sender.store == Store::Postgres => {
-                Err(std::io::Error::other("the sender writes to a server, whose disk is not the sender's"))
+                Err(std::io::Error::other("the sender writes to a server, not to its own disk"))
             }
             FaultAction::DiskFull => {
                 self.ours().and_then(|processes| processes.fill_disk(worker, place, until))
@@ -397,7 +397,7 @@ impl Conductor<'_> {
     fn ours(&mut self) -> std::io::Result<&mut Processes> {
         if self.processes.is_empty() {
             return Err(std::io::Error::other(
-                "the driver doesn't start the sender, so it has no process of ours",
+                "the driver doesn't start the sender, so its process is unknown",
             ));
         }
         Ok(&mut *self.processes)
@@ -414,7 +414,7 @@ impl Conductor<'_> {
         }
         if !self.links_of(worker).any(Link::is_used) {
             return Err(std::io::Error::other(
-                "the sender has never come to the database by the address that it was given for this process",
+                "this process of the sender never connected to the database through the address given to it",
             ));
         }
         self.links_of(worker).for_each(|link| link.bar(place, how));

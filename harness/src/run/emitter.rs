@@ -205,7 +205,7 @@ impl Emission {
     }
 
     fn not_offered(&self, released: &Released) {
-        let why = "the sender had not answered enough earlier calls when the time was over".to_owned();
+        let why = "at the end of the run, too many earlier calls were still unanswered".to_owned();
         let (t, intended, token) = (self.clock.now(), released.intended, released.due.token);
         self.recorder.record(Record::Unoffered(Unoffered { t, intended, token, why }));
     }
@@ -226,7 +226,7 @@ impl Emission {
         tokio::select! {
             taken = self.api.emit(&events) => taken,
             Ok(_) = given_up.wait_for(|given_up| *given_up) => {
-                let why = "no answer until the run was over".to_owned();
+                let why = "no answer before the end of the run".to_owned();
                 vec![EmitResult::Silent { unknown: true, why }; events.len()]
             }
         }

@@ -27,8 +27,8 @@ pub enum RunError {
     Api(#[from] ApiError),
     /// The scenario excuses our own sender.
     #[error(
-        "subscriber {name} has burst_slack or window_slack, which our own sender needs none of; expected neither, or another \
-         sender's --driver"
+        "subscriber {name} has burst_slack or window_slack, which the built-in sender does not need; remove \
+         them, or use --driver with another sender"
     )]
     Slack {
         /// The subscriber.
@@ -36,7 +36,8 @@ pub enum RunError {
     },
     /// The driver has no call that finds a fault's target.
     #[error(
-        "a fault is done to the {target}, which the driver {driver} cannot tell; expected its [start.owner], or worker = a number"
+        "a fault targets the {target}, which the driver {driver} cannot find; expected [start.owner] in the \
+         driver, or worker = NUMBER in the fault"
     )]
     Owner {
         /// The target.
@@ -46,14 +47,14 @@ pub enum RunError {
     },
     /// A fault sets a process's clock, and libfaketime is missing.
     #[error(
-        "the scenario sets the clock of one process (clock-skew), which libfaketime does, and it is not installed; expected Debian's \
-         package faketime (apt-get install faketime), or the path of libfaketimeMT.so.1 in HOOKPROOF_FAKETIME"
+        "the fault clock-skew needs libfaketime, which is not installed; install it (Debian: apt-get install \
+         faketime), or put the path of libfaketimeMT.so.1 into HOOKPROOF_FAKETIME"
     )]
     Faketime,
     /// A fault sets a process's clock, and the harness starts none.
     #[error(
-        "the scenario sets the clock of one process (clock-skew), and the driver {driver} has no [start]; expected a driver by which \
-         the harness starts the sender"
+        "the fault clock-skew needs a sender that the harness starts, and the driver {driver} has no [start]; \
+         expected a driver with [start]"
     )]
     NoProcess {
         /// The driver.
@@ -64,8 +65,8 @@ pub enum RunError {
     Database(#[from] DatabaseError),
     /// The driver does not pass a database to the sender.
     #[error(
-        "the scenario has store = \"postgres\", and the [start] of the driver {driver} names no {{{{ database }}}} that it could be \
-         handed to; expected that, or store = \"sqlite\""
+        "the scenario has store = \"postgres\", and the [start] of the driver {driver} does not use {{{{ \
+         database }}}}; expected it there, or store = \"sqlite\""
     )]
     Store {
         /// The driver.
@@ -89,8 +90,8 @@ pub enum RunError {
     },
     /// The sender's folder holds foreign files.
     #[error(
-        "{path} is not a run's folder (it has files, and no {marker}), so it is not emptied; expected another --out, or a \
-         folder that is empty",
+        "{path} is not the folder of a run (it has files, and no {marker}), so it is not emptied; expected \
+         another --out, or an empty folder",
         path = path.display(), marker = super::folder::MARKER
     )]
     Foreign {
@@ -98,7 +99,7 @@ pub enum RunError {
         path: PathBuf,
     },
     /// Another run uses the folder.
-    #[error("another run is under way in {path}; expected another --out, or to wait for its end", path = path.display())]
+    #[error("another run uses {path}; expected another --out, or wait for its end", path = path.display())]
     Occupied {
         /// The folder.
         path: PathBuf,
@@ -113,13 +114,13 @@ pub enum RunError {
     #[error("the endpoints cannot be opened: {0}{more}", more = more_files(.0))]
     Endpoints(std::io::Error),
     /// The endpoints have no thread of their own.
-    #[error("the endpoints cannot have a thread of their own: {0}")]
+    #[error("no thread can be started for the endpoints: {0}")]
     Thread(std::io::Error),
     /// The machine's limit could not be measured.
-    #[error("what the machine can do cannot be measured: {0}{more}", more = more_files(.0))]
+    #[error("the ceiling of the machine cannot be measured: {0}{more}", more = more_files(.0))]
     Ceiling(std::io::Error),
     /// There is no port for the sender.
-    #[error("the sender cannot be given a port: {0}")]
+    #[error("no port is free for the sender: {0}")]
     Port(std::io::Error),
     /// The limit of open files is too low for the endpoints.
     #[error(
@@ -135,13 +136,13 @@ pub enum RunError {
         limit: u64,
     },
     /// The sender's processes can't be watched.
-    #[error("the sender's processes cannot be looked after: {0}")]
+    #[error("the sender's processes cannot be supervised: {0}")]
     Process(std::io::Error),
     /// The run was interrupted before it began.
     #[error("interrupted before the sender was ready")]
     Interrupted,
     /// The generator's thread failed.
-    #[error("the generator could not be started, or broke down")]
+    #[error("the generator could not be started, or failed")]
     Generator,
 }
 
@@ -245,7 +246,7 @@ mod tests {
             let error = opened_at(&bind).await;
             let said = error.to_string();
             assert!(error.is_askers() && !error.is_senders(), "{said}");
-            assert!(said.contains(&format!("nobody can listen at {bind}: ")), "{said}");
+            assert!(said.contains(&format!("can't listen on {bind}: ")), "{said}");
             assert!(said.ends_with(&format!("; expected --bind {expected}")), "{said}");
         }
     }

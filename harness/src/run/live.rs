@@ -275,7 +275,7 @@ impl Sketch {
     fn draw(&mut self) -> Sketched {
         self.recorder.flush();
         self.drawn().unwrap_or_else(|error| {
-            let why = format!("{error}; the run goes on, and is judged when it is over");
+            let why = format!("{error}; the run continues, and is judged at its end");
             let page = html_unjudged(&hookproof_judge::report::Unjudged {
                 subject: self.scenario.name.clone(),
                 why,

@@ -242,10 +242,16 @@ impl Staged<'_> {
         let identity = Identity::of(reach, &names, &self.options.out, &self.stage.clock)?;
         if self.options.show {
             if let Some(public) = &reach.public {
-                print_message(&format!("endpoints listen at {}, and are called {public}", reach.address()));
+                print_message(&format!(
+                    "endpoints listen on {} with the public URL {public}",
+                    reach.address()
+                ));
             }
             if let Some(identity) = &identity {
-                print_message(&format!("endpoints speak TLS; to be trusted: {}", identity.trust().display()));
+                print_message(&format!(
+                    "endpoints use TLS; let the sender trust {}",
+                    identity.trust().display()
+                ));
             }
         }
         Ok(identity)

@@ -134,7 +134,7 @@ impl Operator {
         }
         self.clock.pass(errand.plan.lasts.0).await;
         let begun = server.begin().await;
-        begun.map_err(|error| format!("the database server was stopped, and is not there again: {error}"))?;
+        begun.map_err(|error| format!("the database server was stopped and did not restart: {error}"))?;
         lasting.fault.iter_mut().for_each(|fault| fault.until = Some(self.clock.now()));
         Ok(ActionOutcome::All)
     }
@@ -149,7 +149,7 @@ impl Operator {
             }
             self.clock.pass(AGAIN_NS).await;
         }
-        Err(format!("a fault was not applied: no process says that it serves {name}"))
+        Err(format!("a fault was not applied: no process reports that it serves {name}"))
     }
 
     fn record_fault(&self, errand: &Errand, from: u64) {
@@ -183,7 +183,7 @@ impl Operator {
     /// Gives a subscriber a new secret, and its endpoint too.
     async fn rotate(&self, whom: &Concerned, overlap: Duration) -> Result<(), Undone> {
         let secret = match self.api.rotate(&whom.name, overlap).await {
-            Ok(secret) => secret.ok_or_else(|| "the sender does not say the new secret".to_owned()),
+            Ok(secret) => secret.ok_or_else(|| "the sender did not return the new secret".to_owned()),
             Err(ApiError::Silent(error)) if error.unknown => Err(error.to_string()),
             Err(error @ (ApiError::Missing { .. } | ApiError::Unreadable { .. })) => Err(error.to_string()),
             Err(error) => return Err(error.into()),

@@ -83,12 +83,12 @@ impl View {
 
 fn notable_facts(lately: &Lately, failed: &[String]) -> Vec<String> {
     let worst = lately.worst.as_ref().filter(|(.., waiting)| *waiting > 0);
-    let worst = worst.map(|(_, name, waiting)| format!("most wait for {name}: {waiting}"));
+    let worst = worst.map(|(_, name, waiting)| format!("longest queue: {name} with {waiting}"));
     let fault = lately.fault.as_ref().map(|fault| {
         let whom = fault.detail.as_ref().map_or(String::new(), |whom| format!(" ({whom})"));
-        format!("last done to the sender: {}{whom} at {}", fault.kind, moment(fault.t))
+        format!("last fault: {}{whom} at {}", fault.kind, moment(fault.t))
     });
-    let failed = (!failed.is_empty()).then(|| format!("already failed: {}", failed.join(", ")));
+    let failed = (!failed.is_empty()).then(|| format!("failed so far: {}", failed.join(", ")));
     worst.into_iter().chain(fault).chain(failed).collect()
 }
 
@@ -138,7 +138,7 @@ impl std::fmt::Display for Course {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let most = self.seconds.iter().copied().max().unwrap_or(0);
         write!(f, "{}", hookproof_judge::report::bars(&self.seconds, COLUMNS))?;
-        write!(f, " {}/s, {} in all, {most}/s at most", self.lately(), self.count)
+        write!(f, " {}/s, {} in total, {most}/s peak", self.lately(), self.count)
     }
 }
 

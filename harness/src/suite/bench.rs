@@ -214,7 +214,7 @@ impl<'a> Bench<'a> {
         for what in self.leaks_in(&told, request) {
             let mut leaks = self.leaks.borrow_mut();
             if leaks.len() < RECORDED_MAX {
-                leaks.push(format!("the {} answer to \"{label}\" holds {what}", answer.status));
+                leaks.push(format!("the {} answer to \"{label}\" contains {what}", answer.status));
             }
         }
     }

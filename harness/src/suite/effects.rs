@@ -52,7 +52,7 @@ impl Bench<'_> {
                 return if whole {
                     Ok(ids.len())
                 } else {
-                    Err("the list no longer holds what it held".to_owned())
+                    Err("the list lacks ids that it had before".to_owned())
                 };
             }
             if watch.passed() >= BACKLOG_MAX {
@@ -73,7 +73,7 @@ impl Bench<'_> {
         let fence = self.delivery();
         let exchange = self.send("a delivery to wait for", &self.signed(&fence), Want::Accept).await;
         if Want::Accept.is_met(&exchange.outcome) && self.wait_for(target, &fence.id).await? == 0 {
-            return Err("a delivery that was accepted afterwards never showed".to_owned());
+            return Err("a delivery accepted afterwards never appeared".to_owned());
         }
         self.count(target, id).await
     }

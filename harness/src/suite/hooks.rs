@@ -39,8 +39,7 @@ pub(super) async fn run(command: &str) -> Result<(), String> {
     let mut child = shell.spawn().map_err(unrun)?;
     let mut group = Group::of(child.id());
     let ended = timeout(COMMAND_LIMIT, child.wait()).await;
-    let ended =
-        ended.map_err(|_| format!("`{command}` was not over within {} s", COMMAND_LIMIT.as_secs()))?;
+    let ended = ended.map_err(|_| format!("`{command}` did not end within {} s", COMMAND_LIMIT.as_secs()))?;
     // Its descendants may live on, such as a restarted server.
     group.0 = None;
     match ended.map_err(unrun)? {

@@ -75,7 +75,7 @@ pub async fn run(settings: &Settings, mut step: impl FnMut(Step<'_>)) -> Result<
         step(Step::Came(&row));
         report.rows.push(row);
         if broken && serves.is_ok() && !recovers(&bench).await {
-            serves = Err(format!("the receiver no longer serves since {}", case.id));
+            serves = Err(format!("the receiver has not served since {}", case.id));
         }
     }
     report.find_stale(settings);
@@ -101,7 +101,9 @@ async fn first(bench: &Bench<'_>, step: &mut impl FnMut(Step<'_>)) -> Result<Res
     };
     if !Want::Accept.is_met(&exchange.outcome) {
         let came = words(&exchange.outcome);
-        return Ok(Err(format!("a correct delivery gets {came}, so nothing else says anything (sig.valid)")));
+        return Ok(Err(format!(
+            "a correct delivery gets {came}, so the other cases are inconclusive (sig.valid)"
+        )));
     }
     bench.try_effects(&delivery.id).await;
     Ok(Ok(()))

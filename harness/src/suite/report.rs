@@ -157,11 +157,9 @@ impl Report {
         let counts = self.counts();
         match self.exit_code() {
             0 => Outcome::Passed,
-            exit::INTERRUPTED => {
-                Outcome::Unproven("interrupted: the cases that are not here were not sent".to_owned())
-            }
+            exit::INTERRUPTED => Outcome::Unproven("interrupted: the missing cases were not sent".to_owned()),
             exit::FAILED => Outcome::Failed(format!(
-                "{} failed, {} expected to fail and did not",
+                "{} failed, {} passed though a failure was expected",
                 counts.fail,
                 self.stale.len()
             )),
@@ -169,7 +167,7 @@ impl Report {
             _ if counts.inconclusive > 0 => {
                 Outcome::Unproven(format!("{} inconclusive", counts.inconclusive))
             }
-            _ => Outcome::Unproven("nothing was judged".to_owned()),
+            _ => Outcome::Unproven("no case was judged".to_owned()),
         }
     }
 }
@@ -227,8 +225,8 @@ fn stale(id: &str) -> Case {
         took: Duration::ZERO,
         status: Verdict::Fail,
         decides: true,
-        seen: "expected to fail, and did not".to_owned(),
-        detail: "take it out of the expected failures".to_owned(),
+        seen: "passed, though a failure was expected".to_owned(),
+        detail: "remove it from the expected failures".to_owned(),
         excused: None,
     }
 }
@@ -244,7 +242,7 @@ impl Report {
         let failed: Vec<&Row> = self.rows.iter().filter(|row| is_failure(row)).collect();
         let mut parts = Vec::new();
         if !failed.is_empty() {
-            parts.push(Part::Title("What failed, and how to mend it".to_owned()));
+            parts.push(Part::Title("Failures and remedies".to_owned()));
             parts.extend(failed.into_iter().map(|row| self.card(row)));
         }
         parts.push(Part::Title("All cases".to_owned()));
@@ -297,9 +295,7 @@ impl Stopped {
     /// A run without a verdict gets a page too, in place of an older run's.
     #[must_use]
     pub fn page(&self, target: &str) -> String {
-        let more = [
-            "No case was sent. Nothing is proven of this receiver, neither that it passes nor that it fails.",
-        ];
+        let more = ["No case was sent, so there is no verdict on this receiver."];
         unjudged(target, "hookproof receiver", &self.to_string(), &more)
     }
 }
@@ -328,12 +324,12 @@ fn exchange(one: &Recorded) -> Part {
     let answer = if one.answer.is_empty() { "no answer".to_owned() } else { one.answer.clone() };
     let mut parts = vec![Part::Lines(vec![one.request.clone(), answer])];
     if let Some(line) = &one.curl {
-        parts.push(Part::Text("Once more, while its timestamp is fresh:".to_owned()));
+        parts.push(Part::Text("To repeat it while its timestamp is fresh:".to_owned()));
         parts.push(Part::Lines(vec![line.clone()]));
     }
     let (mark, millis) = (if one.met { "✓" } else { "✗" }, one.seconds * 1000.0);
     let summary =
-        format!("{mark} {}: wanted {}, came {} after {millis:.1} ms", one.label, one.wanted, one.came);
+        format!("{mark} {}: expected {}, got {} after {millis:.1} ms", one.label, one.wanted, one.came);
     fold(summary, !one.met, parts)
 }
 
@@ -392,20 +388,19 @@ impl Report {
             .map(|(count, name)| format!("{count} {name}"))
             .collect();
         match parts.is_empty() {
-            true => "no case was selected, so nothing was judged".to_owned(),
+            true => "no case was selected, so no case was judged".to_owned(),
             false => parts.join(" · "),
         }
     }
 
     pub(super) fn remarks(&self) -> Vec<String> {
-        let stale = self
-            .stale
-            .iter()
-            .map(|id| format!("{id} was expected to fail and did not: take it out of the expected failures"));
-        let wanting = self.wanting().into_iter().map(|(needs, ids)| {
-            format!("inconclusive without {needs}: give it, or leave these out with --skip {}", ids.join(","))
+        let stale = self.stale.iter().map(|id| {
+            format!("{id} passed, though a failure was expected: remove it from the expected failures")
         });
-        let interrupted = "interrupted: the cases that are not shown were not sent".to_owned();
+        let wanting = self.wanting().into_iter().map(|(needs, ids)| {
+            format!("inconclusive without {needs}: add it, or leave these out with --skip {}", ids.join(","))
+        });
+        let interrupted = "interrupted: the missing cases were not sent".to_owned();
         stale.chain(wanting).chain(self.interrupted.then_some(interrupted)).collect()
     }
 

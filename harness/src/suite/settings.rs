@@ -126,16 +126,18 @@ fn is_of_form(text: &str) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KnownError {
     /// Not TOML, or another form.
-    #[error("expected failures are tables like [\"raw.chunked\"] with why and, if they end, until: {0}")]
+    #[error(
+        "expected failures are tables such as [\"raw.chunked\"] with `why` and, for a limited time, `until`: {0}"
+    )]
     Form(String),
     /// An unknown id.
-    #[error("expected failure {0:?}: there is no such case; `hookproof list` shows them all")]
+    #[error("expected failure {0:?}: there is no such case; `hookproof list` lists all")]
     Unknown(String),
     /// A failure without a reason.
-    #[error("expected failure {0:?}: why is empty; expected a reason")]
+    #[error("expected failure {0:?}: `why` is empty; expected a reason")]
     NoReason(String),
     /// An invalid date.
-    #[error("expected failure {0:?}: until is no date; expected one such as \"2027-01-31\"")]
+    #[error("expected failure {0:?}: `until` is not a date; expected one such as \"2027-01-31\"")]
     Until(String),
 }
 

@@ -69,7 +69,7 @@ pub(super) fn words(outcome: &Outcome) -> String {
         Outcome::Closed => "closed without an answer".to_owned(),
         Outcome::Silent => "no answer in time".to_owned(),
         Outcome::Unreachable(why) => format!("no connection ({why})"),
-        Outcome::Malformed(why) => format!("no HTTP ({why})"),
+        Outcome::Malformed(why) => format!("not HTTP ({why})"),
     }
 }
 

@@ -57,9 +57,7 @@ pub fn read(bytes: &[u8], ended: bool) -> Progress {
             Next::Interim(length) => start += length,
             Next::Final(Progress::Whole(answer, length)) => return Progress::Whole(answer, start + length),
             Next::Final(Progress::Partial) if bytes.len() > BYTES_MAX => {
-                return Progress::Malformed(format!(
-                    "it is longer than {BYTES_MAX} bytes, and no end is in sight"
-                ));
+                return Progress::Malformed(format!("it is longer than {BYTES_MAX} bytes"));
             }
             Next::Final(other) => return other,
         }
@@ -114,7 +112,7 @@ fn read_plain(mut answer: Answer, bytes: &[u8], head: usize, ended: bool) -> Pro
             Progress::Whole(answer, head + length)
         }
         Some(Ok(_)) if after.len() < BODY_BYTES_MAX => Progress::Partial,
-        Some(Err(_)) => Progress::Malformed("its content length is no number".to_owned()),
+        Some(Err(_)) => Progress::Malformed("its content-length is not a number".to_owned()),
         None if !ended && after.len() < BODY_BYTES_MAX => Progress::Partial,
         Some(Ok(_)) | None => cut(answer, after.to_vec(), bytes.len()),
     }
@@ -135,7 +133,7 @@ fn read_chunked(answer: Answer, bytes: &[u8], head: usize) -> Progress {
         let (line, size) = match httparse::parse_chunk_size(&after[at..]) {
             Ok(httparse::Status::Complete(line)) => line,
             Ok(httparse::Status::Partial) => return Progress::Partial,
-            Err(_) => return Progress::Malformed("its chunks are not well formed".to_owned()),
+            Err(_) => return Progress::Malformed("its chunks are malformed".to_owned()),
         };
         let start = at + line;
         if size == 0 {

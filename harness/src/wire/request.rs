@@ -131,7 +131,7 @@ impl Target {
             return Err(wrong("expected http:// or https://"));
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(wrong("a user and a password in a URL are not sent by webhooks"));
+            return Err(wrong("it has a user or password, which webhooks do not send"));
         }
         let host = match url.host() {
             Some(Host::Domain(name)) => name.to_owned(),
@@ -158,7 +158,7 @@ impl Target {
 
 /// An invalid target URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{given:?} is no URL to send webhooks to: {why}")]
+#[error("{given:?} is not a URL for webhooks: {why}")]
 pub struct TargetError {
     given: String,
     why: String,

@@ -22,7 +22,7 @@ fn every_report_names_settings_that_the_sender_cannot_express() {
     std::fs::write(&driver, text).unwrap();
     let (code, said) = hookproof(&["run", &scenario, "--driver", &driver, "--out", &out], &[]);
     assert_eq!(code, Some(0), "{said}");
-    let told = "its rate_per_second is a u8: told 255, not 1000";
+    let told = "its rate_per_second is a u8: the sender gets 255 instead of 1000";
     assert!(said.contains(&format!("one: {told}")), "{said}");
     assert!(said.contains("after the run: teardown was answered 404"), "{said}");
     for report in ["report.json", "report.html", "trace.jsonl"] {

@@ -26,7 +26,7 @@ fn our_own_driver_works_step_by_step() {
         "passed   subscribe",
         "passed   emit         3 events accepted",
         "passed   deliver      3 events arrived",
-        "passed   verify       3 signatures are right",
+        "passed   verify       3 signatures are valid",
         "passed   depth",
         "passed   dead         0 dead letters",
         "skipped  unsubscribe  the driver file has neither",
@@ -62,7 +62,7 @@ fn a_signature_that_is_described_wrongly_fails_with_what_was_seen() {
          prefix = \"v1,\"\ntimestamp = \"webhook-timestamp\"\nid = \"webhook-id\"\nsigned = [\"{{id}}.{{timestamp}}.{{body}}\"]\n",
         ours()
     );
-    check(&text, 0, &["3 signatures are right"]);
+    check(&text, 0, &["3 signatures are valid"]);
     check(&text.replace("{id}.", ""), 1, &["failed   verify", "no signature was made", "v1,"]);
 }
 
@@ -183,7 +183,7 @@ fn somebody_who_ends_it_at_once_is_told_so_too() {
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     let mut said = String::new();
     stderr.read_line(&mut said).unwrap();
-    assert!(said.contains("once more to end it at once"), "{said}");
+    assert!(said.contains("interrupt again to stop at once"), "{said}");
     interrupt(&child);
     stderr.read_to_string(&mut said).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130), "{said}");

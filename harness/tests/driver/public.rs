@@ -139,7 +139,7 @@ fn a_driver_is_tried_over_tls_too() {
     assert!(code == Some(0) && said.contains("an endpoint at https://127.0.0.1:"), "{code:?}: {said}");
     std::fs::write(&file, ours().replace(TRUST, "")).unwrap();
     let (code, said) = hookproof(&["driver", "check", file.to_str().unwrap(), "--tls"], &[]);
-    let why = "0 of 3 events arrived within 20 s; a handshake of TLS came to nothing: received fatal alert: UnknownCA";
+    let why = "0 of 3 events arrived within 20 s; a TLS handshake failed: received fatal alert: UnknownCA";
     assert!(code == Some(1) && said.contains(why), "{code:?}: {said}");
 }
 
@@ -147,9 +147,9 @@ fn a_driver_is_tried_over_tls_too() {
 fn an_unreachable_endpoint_is_refused_before_the_run_begins() {
     let scenario = shipped("scenarios/viral-spike.toml").display().to_string();
     let rows: [(&[&str], &str); 4] = [
-        (&["--bind", "0.0.0.0"], "nobody can call 0.0.0.0"),
+        (&["--bind", "0.0.0.0"], "no sender can call 0.0.0.0"),
         (&["--public-url", "https://hooks.example.org/{endpoint}"], "expected --bind ADDRESS:PORT"),
-        (&["--public-url", "https://hooks.example.org/"], "not one place for the endpoint's name"),
+        (&["--public-url", "https://hooks.example.org/"], "it must contain {endpoint} exactly once"),
         (&["--tls-cert", "no-such.pem", "--tls-key", "no-such.key"], "no-such.pem cannot be used"),
     ];
     let out = tempfile::tempdir().unwrap();

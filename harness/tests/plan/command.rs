@@ -169,7 +169,11 @@ fn a_recording_is_played_whole() {
     let played = |more: &[&str]| plan(&[&["--recorded", "real.csv"], more].concat(), folder.path());
     for option in ["--times", "--carry"] {
         let (code, _, why) = played(&["--no-headroom", option, "1.5"]);
-        assert_eq!((code, why.contains("a recording is played whole")), (Some(64), true), "{why}");
+        assert_eq!(
+            (code, why.contains("a recording is repeated a whole number of times")),
+            (Some(64), true),
+            "{why}"
+        );
     }
     let (code, told, why) = played(&["--json", "--slo", "partner-c.p95<10s"]);
     assert_eq!(code, Some(0), "{why}");
@@ -258,7 +262,7 @@ fn the_machine_is_given_or_told_by_a_report_of_a_run() {
             "driver" => "it was played with the driver sim",
             "ended" => "the run was interrupted",
             "judgement" => "the run was not judged",
-            _ => "it says no efficiency",
+            _ => "it has no efficiency",
         };
         assert_eq!((code, why.contains(expected)), (Some(64), true), "{key}: {why}");
         run[key] = value;
@@ -286,7 +290,7 @@ fn a_report_of_the_last_run_that_does_not_count_is_told_and_left_alone() {
     let output = hookproof(&["plan", scenario.to_str().unwrap(), "--json", "--no-headroom"], folder.path());
     let why = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{why}");
-    assert!(why.contains("report.json does not count: it was played with the driver sim"), "{why}");
+    assert!(why.contains("report.json is not used: it was played with the driver sim"), "{why}");
     let limits = &value(&String::from_utf8(output.stdout).unwrap())["machine"]["limits"];
     assert!(limits["source"].as_str().unwrap().starts_with("measured here: "), "{limits}");
 }
@@ -298,7 +302,7 @@ fn the_machine_is_measured_with_the_sender_itself() {
     let output = hookproof(&["plan", scenario.to_str().unwrap(), "--json", "--no-headroom"], folder.path());
     let why = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{why}");
-    assert!(why.contains("measuring how much the sender carries"), "{why}");
+    assert!(why.contains("measuring the capacity of this machine"), "{why}");
     let limits = &value(&String::from_utf8(output.stdout).unwrap())["machine"]["limits"];
     let [ceiling, carries] =
         ["ceiling_per_second", "carries_per_second"].map(|key| limits[key].as_u64().unwrap());
@@ -313,7 +317,7 @@ fn every_form_of_the_plan_names_the_request() {
         ["--with", "kill@peak", "--with", "partner-b down 30s@20s", "--times", "2", "--set", "drain=4min"];
     let (_, told, why) = plan(&[&["--no-headroom", "--out", "plans"], &asked[..]].concat(), folder.path());
     let conditions = [
-        "--set drain=4min: drain=4min, as it was set",
+        "--set drain=4min: drain=4min by --set",
         "kill@peak: the sender is killed 30.5 s after the traffic begins",
         "partner-b down 30s@20s: partner-b is down from 20 s after the traffic begins, for 30s",
         "--times 2: 2 times the traffic",
@@ -369,7 +373,7 @@ fn sheets_are_those_of_this_plan_and_no_older_ones() {
     let count = || partners.read_dir().unwrap().count();
     let told = planned(202, &[]);
     assert_eq!(count(), 200);
-    assert!(told.contains("sheets for 200 of 202 partners, without 2; --sheets 202 writes all: "), "{told}");
+    assert!(told.contains("sheets for 200 of 202 partners, without 2; use --sheets 202 for all: "), "{told}");
     let told = planned(202, &["--sheets", "202"]);
     assert_eq!((count(), told.contains("a sheet for each partner: ")), (202, true), "{told}");
     // Files of other authors stay.

@@ -26,11 +26,7 @@ fn a_load_that_cannot_be_simulated_ends_the_search_and_not_the_plan() {
         headroom.carries.is_some() && headroom.too_many && headroom.advice.changes.is_empty(),
         "{headroom:?}"
     );
-    assert!(
-        table(&plan).contains("to carry 1000000×: too many events to simulate"),
-        "{}",
-        table(&plan)
-    );
+    assert!(table(&plan).contains("to carry 1000000×: too many events to simulate"), "{}", table(&plan));
 }
 
 #[test]

@@ -67,7 +67,11 @@ fn a_load_that_some_seed_fails_is_not_said_to_hold() {
     let plan = plan(&middle, &PlanRequest { headroom: true, seeds: 6, ..plan_request(&["p95<2s"]) }).unwrap();
     let short = plan.headroom.as_ref().unwrap().short;
     assert!((1..6).contains(&short) && !plan.holds(), "{short}");
-    assert!(answer(&plan).contains(&format!("today's traffic fails with {short} of 6 seeds")), "{}", answer(&plan));
+    assert!(
+        answer(&plan).contains(&format!("today's traffic fails with {short} of 6 seeds")),
+        "{}",
+        answer(&plan)
+    );
 }
 
 #[test]

@@ -32,9 +32,10 @@ fn a_trace_is_found_by_its_file_its_folder_and_its_name_and_its_page_stays() {
 fn an_invalid_trace_is_refused_and_its_page_gives_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let changed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/traces/after-the-end.jsonl");
-    for (named, expected) in
-        [("viral-spike", "there is none in it nor in reports/runs"), (changed.to_str().unwrap(), "line")]
-    {
+    for (named, expected) in [
+        ("viral-spike", "found no trace at viral-spike, in it, or in reports/runs"),
+        (changed.to_str().unwrap(), "line"),
+    ] {
         let (code, out, err) = open(folder.path(), &[named]);
         assert!(code == Some(64) && err.contains(expected), "{code:?}: {err}");
         let page = std::fs::read_to_string(out.trim_end()).unwrap();

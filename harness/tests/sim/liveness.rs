@@ -84,9 +84,8 @@ fn a_word_that_is_lost_once_is_found_by_the_lane_that_waits_for_it() {
         (Loss::Persisted, "the confirmation of a checkpoint"),
     ];
     let all = rows.map(|(loss, waits_for)| (loss, waits_for, found(loss).map(|(_, _, said)| said)));
-    let is_right = |said: &str, waits_for| {
-        said.starts_with("no request to quiet from ") && said.contains(waits_for)
-    };
+    let is_right =
+        |said: &str, waits_for| said.starts_with("no request to quiet from ") && said.contains(waits_for);
     let right =
         all.iter().all(|(_, waits_for, said)| said.as_ref().is_some_and(|said| is_right(said, *waits_for)));
     assert!(right, "{all:#?}");

@@ -27,9 +27,7 @@ impl Effects {
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         if !self.db.exists() {
             let path = self.db.display();
-            return Err(Failure::Usage(format!(
-                "there is no inbox {path}; expected one made by `serve`"
-            )));
+            return Err(Failure::Usage(format!("there is no inbox {path}; expected one made by `serve`")));
         }
         let effects = inbox::Effects::open(&self.db)?;
         let ids = effects.processed(self.last).map_err(|error| Failure::Ours(error.to_string()))?;

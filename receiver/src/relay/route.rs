@@ -94,7 +94,9 @@ impl Route {
                 }
                 // If the first request fails, a waiting repeat is next.
                 Entry::UnderWay(mut over) => drop(over.changed().await),
-                Entry::Full => return Forwarded::Ours(overloaded("too many requests at once", BUSY_RETRY_AFTER)),
+                Entry::Full => {
+                    return Forwarded::Ours(overloaded("too many requests at once", BUSY_RETRY_AFTER));
+                }
                 Entry::First(claim) => {
                     let Some(places) = self.places() else {
                         return Forwarded::Ours(overloaded("too many requests at once", BUSY_RETRY_AFTER));

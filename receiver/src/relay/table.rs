@@ -231,12 +231,14 @@ pub(super) enum Unrouted {
 impl Unrouted {
     pub(super) fn answer(self) -> Answer {
         let (status, line) = match self {
-            Self::Malformed => {
-                (StatusCode::BAD_REQUEST, "the header x-vvv-subscriber is not one name of visible ASCII characters")
-            }
-            Self::Incomplete => {
-                (StatusCode::BAD_REQUEST, "the header with the id or the signature of the delivery is missing")
-            }
+            Self::Malformed => (
+                StatusCode::BAD_REQUEST,
+                "the header x-vvv-subscriber is not one name of visible ASCII characters",
+            ),
+            Self::Incomplete => (
+                StatusCode::BAD_REQUEST,
+                "the header with the id or the signature of the delivery is missing",
+            ),
             Self::Unknown => (StatusCode::NOT_FOUND, "unknown subscriber"),
             Self::Elsewhere => (StatusCode::NOT_FOUND, "no route is configured for this path"),
         };

@@ -48,9 +48,7 @@ pub struct Schedule {
 pub enum ScheduleError {
     #[error(transparent)]
     Recording(#[from] RecordingError),
-    #[error(
-        "the traffic has more than {EVENTS_MAX} events; expected lower rates or shorter phases"
-    )]
+    #[error("the traffic has more than {EVENTS_MAX} events; expected lower rates or shorter phases")]
     TooMany,
 }
 

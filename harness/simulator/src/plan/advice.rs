@@ -63,7 +63,9 @@ impl Why {
                 "no change of its limits is enough: each limit alone, and all together, were raised up to 64 \
                  times"
             }
-            Self::HoldsAlone => "it fails only together with other subscribers; alone it needs no change of its limits",
+            Self::HoldsAlone => {
+                "it fails only together with other subscribers; alone it needs no change of its limits"
+            }
             Self::NotExamined => "not examined, since more than 8 subscribers fail",
         }
     }

@@ -132,7 +132,10 @@ impl With {
                 };
                 self.each(scenario, whom, |one| one.behaviours.insert(0, away.clone()))?;
                 let from = show(at.0);
-                (format!("{whom} is down from {from} after the traffic begins, for {lasts}"), Some(whom.clone()))
+                (
+                    format!("{whom} is down from {from} after the traffic begins, for {lasts}"),
+                    Some(whom.clone()),
+                )
             }
             ConditionKind::Answers { whom, range } => {
                 self.each(scenario, whom, |one| one.answers = *range)?;
@@ -173,10 +176,7 @@ impl With {
         if !scenario.subscribers.iter().any(concerned) {
             let names = scenario.subscribers.iter().map(|one| one.name.as_str());
             let hint = nearest(whom, names).map_or(String::new(), |meant| format!("; did you mean {meant}?"));
-            return Err(format!(
-                "--with '{}' names an unknown subscriber {whom:?}{hint}",
-                self.text
-            ));
+            return Err(format!("--with '{}' names an unknown subscriber {whom:?}{hint}", self.text));
         }
         scenario.subscribers.iter_mut().filter(|one| concerned(one)).for_each(change);
         Ok(())
@@ -221,9 +221,7 @@ impl FromStr for With {
             [_, "down"] => return Err(wrong("it needs a duration")),
             [_, "answers"] => return Err(wrong("it needs a duration")),
             _ => {
-                return Err(wrong(
-                    "it names neither a fault of the sender nor a subscriber",
-                ));
+                return Err(wrong("it names neither a fault of the sender nor a subscriber"));
             }
         };
         Ok(Self { text: text.to_owned(), what })

@@ -183,7 +183,9 @@ impl Knob {
             Self::Rate | Self::Windows => format!("{whom} must accept {to} instead of {from}"),
             Self::Burst => format!("{whom} must accept a burst of {to} instead of {from}"),
             Self::InFlight => format!("{whom} must serve {to} requests at once instead of {from}"),
-            Self::Queue => format!("no cost for {whom}: the queue of the sender holds {to} instead of {from}"),
+            Self::Queue => {
+                format!("no cost for {whom}: the queue of the sender holds {to} instead of {from}")
+            }
         }
     }
 

@@ -106,7 +106,11 @@ fn others(advice: &Advice, told: &str) -> String {
     let changed = advice.changes.iter().map(|change| &change.subscriber);
     let unchanged = advice.unchanged.iter().map(|one| &one.subscriber);
     let others: BTreeSet<&String> = changed.chain(unchanged).filter(|one| *one != told).collect();
-    if others.is_empty() { String::new() } else { format!(", plus the changes of {} other subscribers below", others.len()) }
+    if others.is_empty() {
+        String::new()
+    } else {
+        format!(", plus the changes of {} other subscribers below", others.len())
+    }
 }
 
 const NOTHING: &str = "no change is needed";
@@ -143,8 +147,7 @@ pub fn table(plan: &Plan) -> String {
     rows.extend(lanes.iter().take(LISTED_MAX).map(|lane| row(lane)));
     let mut text = columns(&rows);
     if lanes.len() > LISTED_MAX {
-        let _ =
-            writeln!(text, "The page and --json have {} more subscribers.", lanes.len() - LISTED_MAX);
+        let _ = writeln!(text, "The page and --json have {} more subscribers.", lanes.len() - LISTED_MAX);
     }
     for lane in lanes.iter().take(LISTED_MAX) {
         if let Err(why) = lane.bound {
@@ -255,10 +258,7 @@ fn curve(headroom: &Headroom) -> String {
         let [p95, drained] = [point.p95_ns, point.drain_ns].map(show_or_never);
         rows.push(vec![times(point.load), p95, drained, mark.to_owned()]);
     }
-    format!(
-        "\ntime by load, of the slowest subscriber, with the scenario's own seed:\n{}\n",
-        columns(&rows)
-    )
+    format!("\ntime by load, of the slowest subscriber, with the scenario's own seed:\n{}\n", columns(&rows))
 }
 
 pub(super) fn raises(change: &Change) -> String {

@@ -22,7 +22,9 @@ pub fn unmodelled(scenario: &Scenario) -> Vec<String> {
     }
     if scenario.sender.durability != Durability::PowerLoss {
         let name = scenario.sender.durability.name();
-        all.push(format!("durability = \"{name}\": the simulation cuts no power, and commits take equally long"));
+        all.push(format!(
+            "durability = \"{name}\": the simulation cuts no power, and commits take equally long"
+        ));
     }
     let is_half_open = |fault: &FaultPlan| fault.action == FaultAction::Partition(Partition::HalfOpen);
     if scenario.faults.iter().any(is_half_open) {
@@ -30,9 +32,7 @@ pub fn unmodelled(scenario: &Scenario) -> Vec<String> {
     }
     let unaccepting = scenario.subscribers.iter().flat_map(|one| &one.behaviours);
     if { unaccepting }.any(|behaviour| behaviour.answer == Answer::NoAccept) {
-        all.push(
-            "answer = \"no-accept\": an unaccepted request fails and is not sent late".to_owned(),
-        );
+        all.push("answer = \"no-accept\": an unaccepted request fails and is not sent late".to_owned());
     }
     all
 }

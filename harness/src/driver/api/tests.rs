@@ -164,7 +164,7 @@ async fn a_subscriber_is_made_in_steps_waited_for_and_taken_back() {
     };
     assert_eq!(api.subscribe(&one).await.unwrap(), "secret-of-the-sender");
     let told: Vec<String> = api.substitutions().into_iter().map(|told| told.what).collect();
-    assert_eq!(told, ["its rate_per_second is a u16: told 65535, not 100000"]);
+    assert_eq!(told, ["its rate_per_second is a u16: the sender gets 65535 instead of 100000"]);
     let failed = api.tear_down().await;
     assert_eq!(failed.len(), 1, "{failed:?}");
     assert!(failed[0].contains("500") && !failed[0].contains("secret-of-the-sender"), "{failed:?}");
@@ -190,7 +190,7 @@ async fn a_condition_that_never_holds_ends_with_its_last_state() {
     let error = api.subscribe(&one).await.unwrap_err();
     assert!(error.to_string().contains("\"/state\" was \"new\", expected \"active\""), "{error}");
     let failed = api.tear_down().await;
-    assert_eq!(failed, Vec::<String>::new(), "what was begun is taken back; nothing was set up");
+    assert_eq!(failed, Vec::<String>::new(), "subscriptions and setup are removed; nothing was set up");
 }
 
 #[tokio::test]

@@ -74,7 +74,7 @@ impl Processes {
             return Err(self.not_ours(number));
         }
         if worker.strike.is_some() {
-            return Err(io::Error::other("a command that was to end it has not ended itself yet"));
+            return Err(io::Error::other("a command that ends it is still running"));
         }
         if let Some(launch) = command {
             // Recorded first: until then the sender acts alive.
@@ -114,10 +114,10 @@ impl Processes {
 
     pub(super) fn not_ours(&self, number: usize) -> io::Error {
         if self.workers[number].apart {
-            let why = "the sender runs apart from the harness, and the driver file has no command for that";
+            let why = "the sender is detached, and the driver file has no command for that";
             return io::Error::other(why);
         }
-        io::Error::other(format!("process {number} of the sender is not there"))
+        io::Error::other(format!("process {number} of the sender is not running"))
     }
 
     fn is_detached(&self) -> bool {
@@ -246,7 +246,7 @@ impl Processes {
             return self.end(number, blow, None);
         }
         if let Err(error) = self.end(number, blow, None) {
-            let why = format!("{error}: it runs on");
+            let why = format!("{error}: it keeps running");
             self.undone.push(Undone { worker: number, blow, why });
             self.workers[number].apart = false;
         }

@@ -50,7 +50,7 @@ fn unknown_type(bench: &Bench<'_>) -> Shots {
     let mut delivery = bench.delivery();
     delivery.event_type = "hookproof.nobody-knows-this".to_owned();
     let delivery = delivery.with_data("{}");
-    Ok(vec![Shot::new("a type that nobody knows", bench.signed(&delivery), Accept)])
+    Ok(vec![Shot::new("an unknown event type", bench.signed(&delivery), Accept)])
 }
 
 async fn fast(bench: &Bench<'_>) -> Finding {
@@ -125,7 +125,7 @@ async fn overload(bench: &Bench<'_>) -> Finding {
         weigh(done);
     }
     let sum = accepted.len();
-    let came = format!("{sum} accepted, {later} told to come later, of {count}");
+    let came = format!("{sum} accepted, {later} refused for now, of {count}");
     if !broken.is_empty() {
         return Finding::fail(format!("{came}; {}", broken.join("; ")));
     }
@@ -135,7 +135,7 @@ async fn overload(bench: &Bench<'_>) -> Finding {
     match bench.lost(accepted).await {
         Ok(0) => Finding::pass(came),
         Ok(lost) => Finding::loss(format!("{lost} of {sum} that were accepted were never processed")),
-        Err(why) => Finding::unclear(format!("{came}; whether they were processed: {why}")),
+        Err(why) => Finding::unclear(format!("{came}; processing is unknown: {why}")),
     }
 }
 
@@ -193,8 +193,8 @@ async fn leak(bench: &Bench<'_>) -> Finding {
             Finding::fail(format!("{first}, and {} more like it", leaks.len() - 1))
         }
         Some(first) => Finding::fail(first.clone()),
-        None if errors == 0 => Finding::unclear("there was no error answer to look through"),
-        None => Finding::pass("nothing in any error answer of this run"),
+        None if errors == 0 => Finding::unclear("there was no error answer to examine"),
+        None => Finding::pass("no error answer of this run leaks details"),
     }
 }
 
@@ -221,7 +221,11 @@ async fn timing(bench: &Bench<'_>) -> Finding {
         "last byte wrong {:.0} µs, all wrong {:.0} µs, t = {t:.1} ({})",
         near.mean,
         far.mean,
-        if t.abs() > 4.5 { "they differ: see how signatures are compared" } else { "no difference seen" }
+        if t.abs() > 4.5 {
+            "the times differ: check that signatures are compared in constant time"
+        } else {
+            "no difference"
+        }
     ))
 }
 

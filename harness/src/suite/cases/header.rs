@@ -57,7 +57,7 @@ fn not_ascii(bench: &Bench<'_>) -> Shots {
         Shot::new(what, request.with(header, value), Refuse)
     };
     let mut shots = vec![
-        shot("a signature that is no text", |prefix, _| [prefix, b"\xff\xfe\x80"].concat()),
+        shot("a signature that is not text", |prefix, _| [prefix, b"\xff\xfe\x80"].concat()),
         shot("a signature with accents", |prefix, _| [prefix, "é".repeat(22).as_bytes()].concat()),
         shot("a byte behind the right signature", |_, good| [good.as_slice(), b"\xff"].concat()),
         shot("the right signature in full-width characters", full_width),
@@ -93,9 +93,8 @@ async fn large(bench: &Bench<'_>) -> Finding {
     let line = format!("X-Filler: {}\r\n", "f".repeat(4_000)).into_bytes();
     let feed = Feed::Endless(request.head(), line, ENDLESS_MAX);
     let exchange = bench.exchange(&feed, bench.settings.timeout).await;
-    bench.record_exchange("headers without end", &request, RejectOrClose, &exchange);
-    let came =
-        format!("headers without end: {} after {} kB", words(&exchange.outcome), exchange.written / 1024);
+    bench.record_exchange("endless headers", &request, RejectOrClose, &exchange);
+    let came = format!("endless headers: {} after {} kB", words(&exchange.outcome), exchange.written / 1024);
     let ended = match &exchange.outcome {
         // A later answer comes from a timeout, not a limit.
         _ if exchange.written >= ENDLESS_MAX => false,
@@ -109,9 +108,7 @@ pub(super) const RAW: [Case; 12] = [
     Case::shots("raw.whitespace", |bench| {
         data(bench, "blanks, tabs and line breaks", "{ \"a\" :\t1 ,\r\n  \"b\" : [ ] }  ")
     }),
-    Case::shots("raw.key-order", |bench| {
-        data(bench, "keys in no order", r#"{"z":1,"a":2,"10":3,"9":4,"m":5}"#)
-    }),
+    Case::shots("raw.key-order", |bench| data(bench, "unsorted keys", r#"{"z":1,"a":2,"10":3,"9":4,"m":5}"#)),
     Case::shots("raw.duplicate-keys", |bench| data(bench, "a key twice", r#"{"a":1,"b":2,"a":3}"#)),
     Case::shots("raw.escapes", |bench| {
         data(bench, "escapes", r#"{"a":"\u00e9 é \/ / \u003c < \ud83d\ude00 😀 \u0041"}"#)
@@ -124,7 +121,7 @@ pub(super) const RAW: [Case; 12] = [
     Case::shots("raw.not-utf8", not_utf8),
     Case::shots("raw.replacement", replacement),
     Case::shots("raw.empty", |bench| body(bench, "an empty body", b"")),
-    Case::shots("raw.not-json", |bench| body(bench, "a body that is no JSON", b"hello, world")),
+    Case::shots("raw.not-json", |bench| body(bench, "a body that is not JSON", b"hello, world")),
     Case::course("raw.verify-first", |bench| -> Running<'_> { Box::pin(verify_first(bench)) }),
     Case::shots("raw.chunked", chunked),
 ];
@@ -156,7 +153,7 @@ fn marked(bench: &Bench<'_>, bytes: &[u8]) -> (super::super::bench::Delivery, Ve
 
 fn not_utf8(bench: &Bench<'_>) -> Shots {
     let (delivery, body) = marked(bench, b"\xff\xc3(");
-    Ok(vec![Shot::new("bytes that are no UTF-8", bench.signed(&delivery.with_body(body)), NoBreak)])
+    Ok(vec![Shot::new("bytes that are not UTF-8", bench.signed(&delivery.with_body(body)), NoBreak)])
 }
 
 fn replacement(bench: &Bench<'_>) -> Shots {

@@ -45,7 +45,7 @@ async fn endless(bench: &Bench<'_>) -> Finding {
     let chunk = [format!("{:x}\r\n", block.len()).as_bytes(), &block, b"\r\n"].concat();
     let head = unframed(&request);
     let rows = [
-        ("chunks without end", "Transfer-Encoding: chunked\r\n\r\n", chunk),
+        ("endless chunks", "Transfer-Encoding: chunked\r\n\r\n", chunk),
         ("a Content-Length of 1 TB", "Content-Length: 1000000000000\r\n\r\n", block),
     ];
     let mut seen = Vec::new();
@@ -58,7 +58,7 @@ async fn endless(bench: &Bench<'_>) -> Finding {
             return Finding::fail(came);
         }
         if exchange.written >= ENDLESS_MAX {
-            return Finding::fail(format!("{came}: all of it was taken"));
+            return Finding::fail(format!("{came}: the whole body was accepted"));
         }
         seen.push(came);
     }
@@ -93,7 +93,10 @@ async fn slow(bench: &Bench<'_>) -> Finding {
             limit.as_secs()
         ));
     }
-    Finding::pass(format!("others were served; all closed after {} s", longest.as_secs()))
+    Finding::pass(format!(
+        "other requests were served; all slow connections were closed after {} s",
+        longest.as_secs()
+    ))
 }
 
 /// One byte at a time, for longer than the limit.
@@ -197,7 +200,7 @@ fn packed(bench: &Bench<'_>) -> Shots {
         let what = format!("{} bytes that unpack to {mib} MiB ({coding})", packed.len());
         shots.push(Shot::new(what, request, NoBreak));
         let request = bench.signed(&bench.delivery()).with("Content-Encoding", coding);
-        shots.push(Shot::new(format!("plain JSON that says it is {coding}"), request, NoBreak));
+        shots.push(Shot::new(format!("plain JSON declared as {coding}"), request, NoBreak));
     }
     Ok(shots)
 }
@@ -227,7 +230,8 @@ async fn inflate(bench: &Bench<'_>) -> Finding {
                 *least = took.min(*least);
             }
         }
-        let came = format!("{coding} {} ms, without the claim {} ms", claimed.as_millis(), plain.as_millis());
+        let came =
+            format!("{coding} {} ms, without that header {} ms", claimed.as_millis(), plain.as_millis());
         if is_too_long(claimed, plain) { slow.push(came) } else { seen.push(came) }
     }
     if slow.is_empty() {

@@ -123,7 +123,7 @@ pub(super) async fn fire(bench: &Bench<'_>, shots: &[Shot]) -> Finding {
         let came = words(&exchange.outcome);
         if limited(&exchange.outcome) && *want != Want::Report {
             return Finding::unclear(format!(
-                "{label}: {came}: the receiver limits the suite, so nothing was seen"
+                "{label}: {came}: the receiver throttles the suite, so the case is inconclusive"
             ));
         }
         if want.is_accident(&exchange.outcome) {

@@ -51,7 +51,7 @@ async fn one_effect(bench: &Bench<'_>, delivery: &Delivery) -> Finding {
         Ok(1) => Finding::pass("accepted, one effect"),
         Ok(0) => Finding::fail("accepted, and never processed"),
         Ok(count) => Finding::fail(format!("{count} effects")),
-        Err(why) => Finding::unclear(format!("accepted; whether it had one effect: {why}")),
+        Err(why) => Finding::unclear(format!("accepted; its effects are unknown: {why}")),
     }
 }
 
@@ -98,7 +98,7 @@ async fn at_once(bench: &Bench<'_>) -> Finding {
 async fn resigned(bench: &Bench<'_>) -> Finding {
     let profile = bench.settings.profile;
     if !profile.signs_timestamp() {
-        return Finding::new(Verdict::NotApplicable, format!("{profile} signs no timestamp"));
+        return Finding::new(Verdict::NotApplicable, format!("{profile} does not sign a timestamp"));
     }
     let delivery = bench.delivery();
     let again = delivery.clone().at(unix_seconds() + 1);
@@ -158,7 +158,7 @@ async fn after_restart(bench: &Bench<'_>) -> Finding {
     }
     if let Err(came) = serves_again(bench).await {
         let limit = bench.settings.timeout;
-        return Finding::fail(format!("it did not serve within {limit:?} of its restart: {came}"));
+        return Finding::fail(format!("it was not ready within {limit:?} of its restart: {came}"));
     }
     if let Err(finding) = step(bench, "the same after a restart", &delivery, Accept).await {
         return finding;
@@ -169,7 +169,7 @@ async fn after_restart(bench: &Bench<'_>) -> Finding {
     }
     match bench.effects_of(&kept.id).await {
         Ok(1) => finding,
-        Ok(0) => Finding::loss("a delivery just before the restart: acknowledged, and lost by it"),
+        Ok(0) => Finding::loss("a delivery just before the restart: acknowledged and then lost"),
         Ok(count) => Finding::fail(format!("a delivery just before the restart: {count} effects")),
         Err(why) => Finding::unclear(format!("a delivery just before the restart: {why}")),
     }
@@ -193,7 +193,7 @@ async fn after_failure(bench: &Bench<'_>) -> Finding {
     }
     let came = words(&failed.outcome);
     if let Err(why) = serves_again(bench).await {
-        return Finding::fail(format!("{came} while broken; it did not serve after it was mended: {why}"));
+        return Finding::fail(format!("{came} while broken; not ready after it was mended: {why}"));
     }
     let again = delivery.clone().at(unix_seconds());
     if let Err(finding) = step(bench, "the same after it was mended", &again, Accept).await {
@@ -202,7 +202,7 @@ async fn after_failure(bench: &Bench<'_>) -> Finding {
     let finding = one_effect(bench, &delivery).await;
     let accepted = Accept.is_met(&failed.outcome);
     if accepted && finding.verdict == Verdict::Pass {
-        return Finding::unclear("it accepted the delivery while it was broken, so nothing failed");
+        return Finding::unclear("it accepted the delivery while it was broken, so no failure was tested");
     }
     Finding { came: format!("{came} while broken; then {}", finding.came), ..finding }
 }
@@ -284,7 +284,7 @@ async fn on_one_connection(bench: &Bench<'_>) -> Finding {
             () if want.is_accident(outcome) => return Finding::accident(&came),
             // A connection may close at any time; its end says nothing about forgeries.
             () if *want == Reject && *outcome == Outcome::Closed => {
-                return Finding::pass("its connections are not kept");
+                return Finding::pass("it does not keep connections open");
             }
             () if !want.is_met(outcome) => return Finding::fail(came),
             () => {}
@@ -292,7 +292,7 @@ async fn on_one_connection(bench: &Bench<'_>) -> Finding {
     }
     match exchanges.len() {
         2.. => Finding::pass("a forgery on the same connection too"),
-        _ => Finding::pass("its connections are not kept"),
+        _ => Finding::pass("it does not keep connections open"),
     }
 }
 
@@ -316,7 +316,7 @@ async fn distinct(bench: &Bench<'_>) -> Finding {
                 Ok(0) => lost.push(what),
                 Ok(_) => {}
                 Err(why) => {
-                    return Finding::unclear(format!("accepted; whether both were processed: {why}"));
+                    return Finding::unclear(format!("accepted; processing of both is unknown: {why}"));
                 }
             }
         }

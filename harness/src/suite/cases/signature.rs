@@ -103,7 +103,7 @@ fn other_spellings(bench: &Bench<'_>) -> Vec<Shot> {
 fn id_swap(bench: &Bench<'_>) -> Shots {
     let profile = bench.settings.profile;
     let Some(header) = profile.id_header().filter(|_| profile.signs_id()) else {
-        return Err(format!("{profile} signs no id"));
+        return Err(format!("{profile} does not sign an id"));
     };
     let shot = |what: &str, change: &dyn Fn(&str) -> String| {
         let signed = bench.delivery();
@@ -120,7 +120,7 @@ fn id_swap(bench: &Bench<'_>) -> Shots {
 fn timestamp_swap(bench: &Bench<'_>) -> Shots {
     let profile = bench.settings.profile;
     if !profile.signs_timestamp() {
-        return Err(format!("{profile} signs no timestamp"));
+        return Err(format!("{profile} does not sign a timestamp"));
     }
     let shot = |what: &str, signed: Delivery, sent: String| {
         let signature = bench.signature(&signed);
@@ -157,7 +157,7 @@ fn truncated(bench: &Bench<'_>) -> Shots {
 fn body_only(bench: &Bench<'_>) -> Shots {
     let profile = bench.settings.profile;
     if !profile.signs_timestamp() {
-        return Err(format!("{profile} signs the body alone"));
+        return Err(format!("{profile} signs only the body"));
     }
     let delivery = bench.delivery();
     let signature = encode(profile, &bench.settings.secret.tag(&[&delivery.body]));
@@ -167,7 +167,7 @@ fn body_only(bench: &Bench<'_>) -> Shots {
 fn dot_shift(bench: &Bench<'_>) -> Shots {
     let profile = bench.settings.profile;
     if !profile.signs_timestamp() {
-        return Err(format!("{profile} signs the body alone"));
+        return Err(format!("{profile} signs only the body"));
     }
     let mut delivery = bench.delivery();
     if profile.signs_id() {
@@ -278,7 +278,7 @@ fn folded(bench: &Bench<'_>) -> Shots {
     let profile = bench.settings.profile;
     if !profile.is_base64() {
         return Err(format!(
-            "{profile} writes signatures in hexadecimal, where case says nothing (sig.encoding)"
+            "{profile} writes signatures in hexadecimal, where case is tested by sig.encoding"
         ));
     }
     let start = profile.signature_prefix().len();

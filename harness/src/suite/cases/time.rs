@@ -25,7 +25,7 @@ const MARGIN_SECONDS: i64 = 30;
 
 fn signs_timestamp(bench: &Bench<'_>) -> Result<(), String> {
     let profile = bench.settings.profile;
-    profile.signs_timestamp().then_some(()).ok_or_else(|| format!("{profile} signs no timestamp"))
+    profile.signs_timestamp().then_some(()).ok_or_else(|| format!("{profile} does not sign a timestamp"))
 }
 
 fn far(bench: &Bench<'_>, sign: i64) -> Shots {
