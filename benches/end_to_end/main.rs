@@ -223,11 +223,11 @@ fn paced(sink: &Sink, place: &Place, pace: Pace) -> Result<(), Failure> {
     let offered: Offer = offer::paced(sender.address(), sink.clock(), pace)?;
     sink.wait_for(before + offered.events)?;
     sender.stop()?;
-    tell_paced(pace, &sink.latencies(), &offered);
+    report_paced(pace, &sink.latencies(), &offered);
     Ok(())
 }
 
-fn tell_paced(pace: Pace, first_attempt: &Latencies, offered: &Offer) {
+fn report_paced(pace: Pace, first_attempt: &Latencies, offered: &Offer) {
     let per_second = u64::from(pace.requests_per_second) * pace.events_each;
     figures::latencies(&format!("emit to first attempt at {per_second}/s"), first_attempt);
     figures::latencies("  of which until the emit was acknowledged", &offered.acknowledged);

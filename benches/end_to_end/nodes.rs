@@ -100,7 +100,7 @@ fn elsewhere(server: &Server) -> Result<(), Failure> {
         let before = sink.arrivals();
         let offered = offer::paced(nodes[place].address(), sink.clock(), crate::PACE)?;
         sink.wait_for(before + offered.events)?;
-        crate::tell_paced(crate::PACE, &sink.latencies(), &offered);
+        crate::report_paced(crate::PACE, &sink.latencies(), &offered);
     }
     nodes.into_iter().try_for_each(Sender::end)
 }

@@ -195,8 +195,8 @@ impl Database {
         all.ok_or_else(|| Failure::Says(format!("the nodes are told of as '{}'", text.trim())))
     }
 
-    pub(crate) fn tell_tables(&self) -> Result<(), Failure> {
-        Server::at(&self.address.to_string_lossy()).tell_tables()
+    pub(crate) fn report_tables(&self) -> Result<(), Failure> {
+        Server::at(&self.address.to_string_lossy()).report_tables()
     }
 
     pub(crate) fn pause(&self) -> Result<(), Failure> {

@@ -90,7 +90,7 @@ impl Server {
         Ok(HeldConnection { _runtime: runtime, _client: client })
     }
 
-    pub(crate) fn tell_tables(&self) -> Result<(), Failure> {
+    pub(crate) fn report_tables(&self) -> Result<(), Failure> {
         let (mut dead_in_all, mut bytes_in_all) = (0, 0);
         for row in self.rows(TABLES)? {
             let figure = |column| row.get(column).and_then(|text| text.parse::<u64>().ok());

@@ -56,5 +56,5 @@ fn slices(sink: &Sink, place: &Place) -> Result<(), Failure> {
             );
         }
     }
-    sender.stop()?.tell_tables()
+    sender.stop()?.report_tables()
 }

@@ -69,7 +69,7 @@ fn ignores_hangups(status: &str) -> Option<bool> {
     Some(mask & 1 == 1)
 }
 
-pub(super) async fn asked_to_end() {
+pub(super) async fn interrupt_requested() {
     let Ok(mut signals) = EndSignals::listen() else {
         if tokio::signal::ctrl_c().await.is_err() {
             // Without a handler the signal ends the process itself.

@@ -10,7 +10,7 @@ use clap::Args;
 use hookproof_judge::catalogue::Verdict;
 use hookproof_judge::scenario::quantity::Rate;
 
-use super::interrupt::asked_to_end;
+use super::interrupt::interrupt_requested;
 use super::out::{HARNESS, INTERRUPTED, UNREACHABLE, USAGE, code, print_stderr};
 use super::receiver::{ReceiverTarget, Unusable, length, secret};
 use crate::load::{self, Bracket, Found, Limits, Load, Slo, Trial};
@@ -62,7 +62,7 @@ pub(super) fn main(asked: &LoadArgs) -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(Ended::Unreachable(error)) => {
             let why = format!("{} can't be reached: {error}; is it running?", load.target.url);
-            let kept = asked.out.as_deref().map(|dir| keep_nothing(dir, &load.target.url, &why));
+            let kept = asked.out.as_deref().map(|dir| write_unjudged_page(dir, &load.target.url, &why));
             if let Some(Err(Ended::Ours(what))) = kept {
                 print_stderr(format_args!("hookproof load: {what}"));
             }
@@ -115,7 +115,7 @@ fn settings(asked: &LoadArgs) -> Result<Load, Unusable> {
 }
 
 async fn interrupted(flag: &AtomicBool) {
-    asked_to_end().await;
+    interrupt_requested().await;
     flag.store(true, Ordering::Relaxed);
 }
 
@@ -200,7 +200,7 @@ async fn search(asked: &LoadArgs, load: &Load, slo: &Slo) -> Result<u8, Ended> {
         let told = search_text(slo, &found).lines().next().unwrap_or_default().to_owned();
         match best {
             Some(trial) => save_report(dir, trial, &load.target.url, (status, told))?,
-            None => keep_nothing(dir, &load.target.url, &told)?,
+            None => write_unjudged_page(dir, &load.target.url, &told)?,
         }
     }
     Ok(if interrupted { INTERRUPTED } else { code(status) })
@@ -239,7 +239,7 @@ fn save_report(dir: &Path, trial: &Trial, target: &str, told: (Verdict, String))
 }
 
 /// The page says why there are no figures. Removes an older load's log.
-fn keep_nothing(dir: &Path, target: &str, why: &str) -> Result<(), Ended> {
+fn write_unjudged_page(dir: &Path, target: &str, why: &str) -> Result<(), Ended> {
     let failed = |error: std::io::Error| Ended::Ours(format!("can't write to {}: {error}", dir.display()));
     std::fs::write(dir.join("load.html"), load::page_unjudged(target, why)).map_err(failed)?;
     match std::fs::remove_file(dir.join("load.hdr")) {

@@ -12,7 +12,7 @@ use hookproof_judge::signature::{Profile, Secret};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::forms::try_to_open;
-use super::interrupt::asked_to_end;
+use super::interrupt::interrupt_requested;
 use super::out::{HARNESS, UNREACHABLE, USAGE, print_stderr, refuse};
 use crate::suite::{self, Hooks, Known, Report, Selection, Settings, Step, Stopped};
 use crate::wire::clock::unix_seconds;
@@ -263,7 +263,7 @@ async fn watched(settings: &Settings) -> Result<Report, Stopped> {
     let report = tokio::select! {
         // Polled first, so that the handler exists before the first request.
         biased;
-        () = asked_to_end() => Ok(Report { interrupted: true, ..seen.replace(Report::new(settings)) }),
+        () = interrupt_requested() => Ok(Report { interrupted: true, ..seen.replace(Report::new(settings)) }),
         report = suite::run(settings, step) => report,
     };
     bar.finish_and_clear();

@@ -280,7 +280,7 @@ impl Sim {
         ));
         if let Some(failure) = swept.failure {
             self.show(scenario, path, &failure);
-            return self.keep_failure(scenario, options, &failure);
+            return self.save_failure(scenario, options, &failure);
         }
         if options.interrupt.load(Ordering::Relaxed) {
             line(format_args!("{name}: interrupted after {} of {count} seeds", swept.played));
@@ -316,7 +316,7 @@ impl Sim {
         format!("hookproof sim {path} --seed {seed}{swarm}{until}{stalls}{sets}{mutant}")
     }
 
-    fn keep_failure(&self, scenario: &Scenario, options: &Options, failure: &Failure) -> u8 {
+    fn save_failure(&self, scenario: &Scenario, options: &Options, failure: &Failure) -> u8 {
         if self.out.is_none() {
             return FAILED;
         }

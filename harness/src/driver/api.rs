@@ -466,7 +466,7 @@ impl Api {
         for request in &self.0.file.subscribe {
             let mut variables = self.any();
             variables.extend(own.clone());
-            self.note_told(name, request, &variables);
+            self.record_substitutions(name, request, &variables);
             own.extend(self.make("subscribe", request, &variables).await?);
             self.know(name, own.clone());
         }
@@ -497,7 +497,7 @@ impl Api {
         self.0.told.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn note_told(&self, name: &str, request: &Request, variables: &Variables) {
+    fn record_substitutions(&self, name: &str, request: &Request, variables: &Variables) {
         let differences = request.templates().flat_map(|template| template.differences(variables));
         let mut told = self.0.told.lock().unwrap_or_else(PoisonError::into_inner);
         for difference in differences {
@@ -545,7 +545,7 @@ impl Api {
             variables.extend(own.clone());
         }
         variables.extend(more);
-        self.note_told(name, request, &variables);
+        self.record_substitutions(name, request, &variables);
         self.make(what, request, &variables).await
     }
 

@@ -276,12 +276,12 @@ impl Act<'_> {
                 let half = b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf of what was prom";
                 // The exchange is over in any case.
                 let _ = wire.stream.write_all(half).await;
-                wire.stream.say_end().await;
+                wire.stream.send_close_notify().await;
                 self.cut(CutKind::HalfAnswer)
             }
             Deed::Close => {
                 let end = self.cut(CutKind::Close);
-                wire.stream.say_end().await;
+                wire.stream.send_close_notify().await;
                 end
             }
             Deed::Reset => {

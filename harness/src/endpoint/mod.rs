@@ -198,7 +198,7 @@ impl Keys {
     /// secret.
     pub fn learn(&self, at: usize, secrets: Vec<Key>) {
         if let Some(endpoint) = self.all.get(at) {
-            secrets.iter().for_each(|secret| self.tell_shared(endpoint, secret));
+            secrets.iter().for_each(|secret| self.share_secret(endpoint, secret));
             *endpoint.secrets.write().unwrap_or_else(PoisonError::into_inner) = secrets;
         }
     }
@@ -206,7 +206,7 @@ impl Keys {
     /// Adds a newer secret, unless the endpoint's secrets are unknown.
     pub fn add(&self, at: usize, secret: Key) {
         if let Some(endpoint) = self.all.get(at) {
-            self.tell_shared(endpoint, &secret);
+            self.share_secret(endpoint, &secret);
             let mut secrets = endpoint.secrets.write().unwrap_or_else(PoisonError::into_inner);
             if !secrets.is_empty() {
                 secrets.push(secret);
@@ -221,7 +221,7 @@ impl Keys {
         }
     }
 
-    fn tell_shared(&self, endpoint: &Endpoint, secret: &Key) {
+    fn share_secret(&self, endpoint: &Endpoint, secret: &Key) {
         let Some(mark) = secret.mark() else { return };
         let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
         let owner = owners.entry(mark).or_insert_with(|| endpoint.name.clone());

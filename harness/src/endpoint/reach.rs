@@ -378,7 +378,7 @@ impl Port {
     pub(super) fn broken_off(&self, how: CutKind, began: u64, bytes: &[u8]) {
         let token = self.stage.tokens.find(bytes);
         match &self.behind {
-            Behind::One(endpoint) => endpoint.keep_cut(None, how, Some(began), token),
+            Behind::One(endpoint) => endpoint.record_cut(None, how, Some(began), token),
             Behind::All { .. } => {
                 self.strays.record_or_count(
                     StrayKind::Request,

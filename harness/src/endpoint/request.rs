@@ -332,20 +332,20 @@ impl Endpoint {
     }
 
     pub(super) fn cut(&self, n: u64, how: CutKind) {
-        self.keep_cut(Some(n), how, None, None);
+        self.record_cut(Some(n), how, None, None);
     }
 
     pub(super) fn unread(&self, wire: &Wire, how: CutKind) {
-        self.keep_cut(None, how, wire.first_byte(), self.stage.tokens.find(wire.rest()));
+        self.record_cut(None, how, wire.first_byte(), self.stage.tokens.find(wire.rest()));
     }
 
     pub(super) fn broken_off(&self, wire: &mut Wire, began: u64, how: CutKind) {
-        self.keep_cut(None, how, Some(began), self.stage.tokens.find(wire.rest()));
+        self.record_cut(None, how, Some(began), self.stage.tokens.find(wire.rest()));
         // After an invalid request the next one's beginning is unknown.
         wire.forget();
     }
 
-    pub(super) fn keep_cut(&self, n: Option<u64>, how: CutKind, began: Option<u64>, token: Option<u64>) {
+    pub(super) fn record_cut(&self, n: Option<u64>, how: CutKind, began: Option<u64>, token: Option<u64>) {
         let (t, endpoint) = (self.stage.clock.now(), self.text.clone());
         self.stage.recorder.record(Record::Cut(Cut { t, endpoint, n, how, began, token }));
     }

@@ -99,7 +99,7 @@ impl Stream {
     }
 
     /// Sends close_notify over TLS; errors do not matter.
-    pub(super) async fn say_end(&mut self) {
+    pub(super) async fn send_close_notify(&mut self) {
         if let Self::Tls(tls) = self {
             let _ = tls.shutdown().await;
         }

@@ -186,7 +186,7 @@ impl Staged<'_> {
         } else {
             unless(&interrupt, listing).await.unwrap_or(false)
         };
-        tell_differences(&api, told);
+        print_substitutions(&api, told);
         tear_down(&api).await;
         let stopped = end(&mut processes, &emission, self.scenario.sender.stop_within.0).await;
         failure = failure.or(stopped.err());
@@ -215,7 +215,7 @@ impl Staged<'_> {
         if ready.is_err() {
             take_back(api, processes, &self.stage.clock, self.scenario.sender.stop_within.0).await;
         }
-        ready.map(|()| tell_differences(api, 0))
+        ready.map(|()| print_substitutions(api, 0))
     }
 
     /// Begins the trace, and a ledger for a sender without a depth call. The previous run's trace exists until here.
@@ -434,7 +434,7 @@ impl Options {
 }
 
 /// Skips the first `said`; returns the number of differences.
-fn tell_differences(api: &Api, said: usize) -> usize {
+fn print_substitutions(api: &Api, said: usize) -> usize {
     let told = api.substitutions();
     told.iter().skip(said).for_each(|told| print_message(&format!("{}: {}", told.subscriber, told.what)));
     told.len()
@@ -493,13 +493,13 @@ async fn list_dead(api: &Api, emission: &Emission, scenario: &Scenario) -> bool 
 /// Reports faults that were not injected: first those of the run, then those of this stop.
 async fn end(processes: &mut Processes, emission: &Emission, within: u64) -> Result<(), RunError> {
     let settled = processes.settle().await;
-    tell_undone(processes, emission);
+    print_undone(processes, emission);
     let stopped = processes.stop(within).await;
-    tell_undone(processes, emission);
+    print_undone(processes, emission);
     settled.and(stopped).map_err(RunError::Process)
 }
 
-fn tell_undone(processes: &mut Processes, emission: &Emission) {
+fn print_undone(processes: &mut Processes, emission: &Emission) {
     for undone in processes.take_undone() {
         print_message(&undone.to_string());
         emission.recorder.record(Record::Undone(undone.record(emission.clock.now())));

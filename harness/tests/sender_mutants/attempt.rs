@@ -156,7 +156,7 @@ fn framed(head: &str, body: &str, bug: &Bug) -> String {
 }
 
 /// The body once the endpoint asks for it; returns the bytes after the interim answer.
-async fn ask_first(stream: &mut TcpStream, request: &str) -> std::io::Result<Vec<u8>> {
+async fn send_first(stream: &mut TcpStream, request: &str) -> std::io::Result<Vec<u8>> {
     let (head, body) = request.split_once("\r\n\r\n").unwrap_or((request, ""));
     stream.write_all(format!("{head}\r\n\r\n").as_bytes()).await?;
     let mut answer = Vec::new();
@@ -195,7 +195,7 @@ async fn exchange(sender: &Sender, host: &str, request: &str, each: Duration) ->
         return Outcome::Refused;
     }
     let sent = if sender.bug.is("asks-before-it-sends-a-body") {
-        ask_first(&mut stream, request).await
+        send_first(&mut stream, request).await
     } else {
         stream.write_all(request.as_bytes()).await.map(|()| Vec::new())
     };

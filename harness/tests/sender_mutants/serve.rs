@@ -45,7 +45,7 @@ impl Node {
             std::fs::write(format!("{}/peer", node.dir), port.to_string()).unwrap();
             *node.sender.borrow_mut() = Some(Sender::open(node.bug.clone(), &home, None));
         } else {
-            tokio::task::spawn_local(Rc::clone(&node).keep_looking());
+            tokio::task::spawn_local(Rc::clone(&node).poll_lease());
         }
         node
     }
@@ -54,7 +54,7 @@ impl Node {
         self.sender.borrow().clone()
     }
 
-    async fn keep_looking(self: Rc<Self>) {
+    async fn poll_lease(self: Rc<Self>) {
         loop {
             self.lease.clock.pass(SAID_EVERY_NS).await;
             self.renew_or_take_lease();

@@ -225,7 +225,7 @@ fn a_changed_file_is_followed_and_ids_stay_known() {
     assert_eq!(post(&relay, &frozen("b", "1", OTHER)).status, 404);
     file.write(&(route("a", new, OTHER) + &route("b", new, OTHER)));
     relay.hang_up();
-    relay.says("the new routes are in use");
+    relay.find_log_line("the new routes are in use");
     assert_eq!(post(&relay, &frozen("a", "1", OTHER)).status, 202, "a repeat");
     assert_eq!(post(&relay, &frozen("a", "2", SECRET)).status, 401, "the old secret");
     assert_eq!(post(&relay, &frozen("a", "2", OTHER)).status, 202);
@@ -240,7 +240,7 @@ fn a_changed_file_is_noticed_without_a_signal() {
     let file = File::new(&route("a", address, SECRET));
     let relay = file.relay(&[]);
     file.write(&route("another", address, SECRET));
-    relay.says("the new routes are in use");
+    relay.find_log_line("the new routes are in use");
     assert_eq!(post(&relay, &frozen("a", "1", SECRET)).status, 404);
     assert_eq!(post(&relay, &frozen("another", "1", SECRET)).status, 202);
 }
@@ -252,17 +252,17 @@ fn a_broken_file_is_refused_while_the_old_routes_stay() {
     let relay = file.relay(&[]);
     file.write(&format!("{}tmeout = \"8s\"\n", route("a", address, SECRET)));
     relay.hang_up();
-    let told = relay.says("the old routes stay");
+    let told = relay.find_log_line("the old routes stay");
     assert!(told.contains("line 5") && told.contains("tmeout") && told.contains("routes.toml"), "{told}");
     assert_eq!(post(&relay, &frozen("a", "1", SECRET)).status, 202);
     std::fs::remove_file(file.path()).unwrap();
     relay.hang_up();
-    let told = relay.says("the old routes stay");
+    let told = relay.find_log_line("the old routes stay");
     assert!(told.contains("can't read the routes"), "{told}");
     assert_eq!(post(&relay, &frozen("a", "2", SECRET)).status, 202);
     file.write(&route("b", address, SECRET));
     relay.hang_up();
-    relay.says("the new routes are in use");
+    relay.find_log_line("the new routes are in use");
     assert_eq!(post(&relay, &frozen("b", "1", SECRET)).status, 202);
 }
 
@@ -324,7 +324,7 @@ fn a_file_with_secrets_that_others_may_read_is_told() {
         std::fs::set_permissions(file.path(), Permissions::from_mode(mode)).unwrap();
         let arguments = ["relay", "--routes", file.path().to_str().unwrap()].map(str::to_owned);
         let mut starting = Starting::with_routes("127.0.0.1:0", &arguments.each_ref().map(String::as_str));
-        starting.says("routes")
+        starting.find_log_line("routes")
     };
     assert!(logged_with(0o644).contains("chmod 600"));
     assert!(!logged_with(0o600).contains("chmod 600"));
@@ -368,7 +368,7 @@ fn no_request_is_lost_while_routes_change_under_load() {
             came.extend(ids(&next.1));
             file.write(&route("a", next.0, SECRET));
             relay.hang_up();
-            relay.says("the new routes are in use");
+            relay.find_log_line("the new routes are in use");
             came.push(next.1.recv_timeout(HANGS).unwrap().header("x-vvv-delivery-id").unwrap().to_owned());
         }
         drop(ending);

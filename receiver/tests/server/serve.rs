@@ -179,7 +179,7 @@ fn a_receiver_waits_for_the_one_before_it_to_end() {
     let arguments = ["serve", "--db", database.to_str().unwrap(), "--start-within", "10m"];
     assert_eq!(first.post("a", BODY).status, 204);
     let mut next = Starting::at(&first.address.to_string(), &arguments);
-    next.says("waiting for the previous receiver");
+    next.find_log_line("waiting for the previous receiver");
     first.kill();
     let next = next.listening();
     assert_eq!(next.address, first.address);

@@ -80,7 +80,7 @@ impl Receiver {
         assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
     }
 
-    pub(crate) fn says(&self, text: &str) -> String {
+    pub(crate) fn find_log_line(&self, text: &str) -> String {
         self.log.lock().unwrap().iter().find(|line| line.contains(text)).expect(text)
     }
 
@@ -120,12 +120,12 @@ impl Starting {
         Self { process: Process(child), log }
     }
 
-    pub(crate) fn says(&mut self, text: &str) -> String {
+    pub(crate) fn find_log_line(&mut self, text: &str) -> String {
         self.log.by_ref().map(Result::unwrap).find(|line| line.contains(text)).expect(text)
     }
 
     pub(crate) fn listening(mut self) -> Receiver {
-        let line = self.says(" listening ");
+        let line = self.find_log_line(" listening ");
         let address = line.split_once("address=").unwrap().1.split(' ').next().unwrap().parse().unwrap();
         let Self { process, log: lines } = self;
         let (logged, log) = mpsc::channel();

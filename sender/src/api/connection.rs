@@ -80,7 +80,7 @@ impl State {
         waits && self.looks.fetch_add(1, Ordering::Relaxed) + 1 >= looks_max
     }
 
-    pub(super) fn look_at_body(&self) {
+    pub(super) fn check_body(&self) {
         if self.coming.is_open.load(Ordering::Acquire) {
             let looks = self.coming.looks.fetch_add(1, Ordering::Relaxed) + 1;
             if looks > BODY_LOOKS_MAX || self.behind() > BEHIND_MAX {
@@ -102,15 +102,15 @@ impl State {
         self.behind() > SLOW
     }
 
-    pub(super) fn tell_to_close(&self, or_unread: bool) -> bool {
-        self.tell_to_close_if(|state| state.is_at_rest(or_unread))
+    pub(super) fn request_close(&self, or_unread: bool) -> bool {
+        self.request_close_if(|state| state.is_at_rest(or_unread))
     }
 
-    pub(super) fn tell_to_close_if_slow(&self) -> bool {
-        self.tell_to_close_if(Self::is_slow)
+    pub(super) fn request_close_if_slow(&self) -> bool {
+        self.request_close_if(Self::is_slow)
     }
 
-    fn tell_to_close_if(&self, closes: impl FnOnce(&Self) -> bool) -> bool {
+    fn request_close_if(&self, closes: impl FnOnce(&Self) -> bool) -> bool {
         // Later requests are then noticed before it closes.
         let begun = self.begun.load(Ordering::Acquire);
         let is_told = closes(self);

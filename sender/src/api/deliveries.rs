@@ -13,7 +13,7 @@ use crate::engine::contract::Contract;
 use crate::engine::{DeliveryId, Nanos, StoreTime};
 use crate::event::PublicId;
 use crate::excerpt::Excerpt;
-use crate::operate::shown::{self, Limit};
+use crate::operate::json_forms::{self, Limit};
 use crate::roster::Roster;
 use crate::store::StoreError;
 use crate::store::command::AttemptOutcome;
@@ -171,7 +171,7 @@ fn audited(app: &App, second: &AuditSecond) -> Value {
     let limit = subscriber.map(|subscriber| limit_of(subscriber.settings().contract()));
     let (begin, counted) = (StoreTime::from_secs(second.second), (second.attempts, second.limited));
     let allowed = limit.as_ref().map(|limit| limit.most_in(Nanos::SECOND));
-    let mut value = shown::audit(begin, subscriber.map(|known| &**known.id()), counted, allowed);
+    let mut value = json_forms::audit(begin, subscriber.map(|known| &**known.id()), counted, allowed);
     value["above_rate"] = json!(limit.map(|limit| second.attempts > limit.rate_per_second()));
     value
 }

@@ -39,7 +39,7 @@ async fn one(app: &App, request: Request) -> Result<Response, Problem> {
     let accepted = accepted.map_err(|error| explain(app, error))?;
     let shown = AcceptedJson::of(app, &accepted, None);
     let mut response = answer(shown.status(), &shown);
-    say_when(&mut response, shown.retry_after_secs());
+    set_retry_after(&mut response, shown.retry_after_secs());
     Ok(response)
 }
 
@@ -101,11 +101,11 @@ fn lines_shown(
     let status = if all { StatusCode::ACCEPTED } else { StatusCode::MULTI_STATUS };
     let mut response =
         (status, [(header::CONTENT_TYPE, HeaderValue::from_static(MANY))], text).into_response();
-    say_when(&mut response, retry_after_secs);
+    set_retry_after(&mut response, retry_after_secs);
     response
 }
 
-fn say_when(response: &mut Response, retry_after_secs: Option<u32>) {
+fn set_retry_after(response: &mut Response, retry_after_secs: Option<u32>) {
     if let Some(secs) = retry_after_secs {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(secs));
     }

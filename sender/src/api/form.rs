@@ -13,7 +13,7 @@ use super::problem::Problem;
 use crate::engine::{Nanos, StoreTime};
 use crate::event::{EventPatterns, PublicId};
 use crate::guard::{Guard, Target};
-use crate::operate::shown;
+use crate::operate::json_forms;
 use crate::roster::Roster;
 use crate::sign::{Keys, Retiring, Secret, Signer};
 use crate::store::read;
@@ -112,7 +112,7 @@ pub(super) fn length(
 /// Shows the fault as this process sees it.
 pub(super) fn subscriber(subscriber: &read::Subscriber, roster: &Roster) -> Value {
     let fault = roster.get(subscriber.lane).and_then(|known| known.ready().err().map(ToString::to_string));
-    shown::subscriber(subscriber, fault)
+    json_forms::subscriber(subscriber, fault)
 }
 
 pub(super) fn keys(secrets: &[read::LiveSecret]) -> Result<Keys, Problem> {

@@ -5,8 +5,8 @@ use serde_json::json;
 use super::App;
 use super::problem::{Problem, ok};
 use crate::engine::breaker::Standing;
+use crate::operate::json_forms::moment;
 use crate::operate::readiness::unready;
-use crate::operate::shown::moment;
 
 /// `GET /healthz`: the process answers.
 pub(super) async fn lives() -> Response {

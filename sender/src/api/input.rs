@@ -239,7 +239,7 @@ pub(super) fn nothing_left(object: &Map<String, Value>, known: &[&str]) -> Resul
 // Times in requests and answers: `2026-05-17T20:47:03.120Z`, or seconds since 1970.
 
 pub(super) fn time_text(at: StoreTime) -> Value {
-    Value::String(crate::operate::shown::moment(at))
+    Value::String(crate::operate::json_forms::moment(at))
 }
 
 pub(super) const TIME_FORM: &str = "a moment such as 2026-05-17T20:47:03Z, or whole seconds since 1970";

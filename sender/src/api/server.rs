@@ -82,7 +82,7 @@ async fn serve_bounded(
     let open = Arc::new(Open::default());
     tokio::select! {
         in_order = answer_all(listener, router, stop, within, connections_max, look_every, &open) => in_order,
-        () = open.look_around(look_every) => false,
+        () = open.watch_connections(look_every) => false,
     }
 }
 
@@ -228,19 +228,19 @@ impl Open {
         let open = self.lock();
         let mut states = open.1.values();
         let is_one_told = states.clone().any(|state| state.is_told())
-            || states.clone().any(|state| state.tell_to_close(false));
+            || states.clone().any(|state| state.request_close(false));
         if or_unread && !is_one_told {
             // `max_by_key` takes the last of equals: reversed, the oldest.
             let slowest =
                 states.clone().rev().filter(|state| state.is_slow()).max_by_key(|state| state.behind());
-            if !slowest.is_some_and(|state| state.tell_to_close_if_slow()) {
-                states.any(|state| state.tell_to_close(true));
+            if !slowest.is_some_and(|state| state.request_close_if_slow()) {
+                states.any(|state| state.request_close(true));
             }
         }
     }
 
     /// Slow bodies and unread answers would stay for ever and hold up a stop.
-    async fn look_around(&self, look_every: Duration) {
+    async fn watch_connections(&self, look_every: Duration) {
         let mut looks = interval(look_every);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -248,9 +248,9 @@ impl Open {
             let is_stopping = self.is_stopping.load(Ordering::Relaxed);
             let looks_max = if is_stopping { LOOKS_MAX_AT_STOP } else { LOOKS_MAX };
             for state in self.lock().1.values() {
-                state.look_at_body();
+                state.check_body();
                 if state.is_unread(looks_max) {
-                    state.tell_to_close(true);
+                    state.request_close(true);
                 }
             }
         }
@@ -349,7 +349,7 @@ mod tests {
         server.abort();
     }
 
-    async fn ask_again(stream: &mut TcpStream) -> bool {
+    async fn send_second_request(stream: &mut TcpStream) -> bool {
         let request = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
         stream.write_all(request).await.is_ok() && read_answer(stream).await
     }
@@ -393,13 +393,13 @@ mod tests {
         let goes_on = async {
             assert!(read_answer(&mut asks).await, "the slow answer is whole");
             for _ in 0..1_000 {
-                if !ask_again(&mut asks).await {
+                if !send_second_request(&mut asks).await {
                     return std::future::pending::<()>().await;
                 }
             }
         };
         tokio::select! {
-            is_answered = ask_again(&mut late) => assert!(is_answered),
+            is_answered = send_second_request(&mut late) => assert!(is_answered),
             () = goes_on => panic!("a thousand answers to one, and none to the other"),
         }
         server.abort();
@@ -425,7 +425,7 @@ mod tests {
             let mut answered = 0;
             while !is_over.load(Ordering::Relaxed) {
                 let mut stream = TcpStream::connect(address).await.unwrap();
-                while !is_over.load(Ordering::Relaxed) && ask_again(&mut stream).await {
+                while !is_over.load(Ordering::Relaxed) && send_second_request(&mut stream).await {
                     answered += 1;
                 }
             }
@@ -434,7 +434,8 @@ mod tests {
         let others = async {
             let mut answered = 0;
             for _ in 0..ROUNDS {
-                answered += u32::from(ask_again(&mut TcpStream::connect(address).await.unwrap()).await);
+                answered +=
+                    u32::from(send_second_request(&mut TcpStream::connect(address).await.unwrap()).await);
             }
             is_over.store(true, Ordering::Relaxed);
             answered
@@ -461,7 +462,7 @@ mod tests {
         }
     }
 
-    async fn ask_without_reading(address: SocketAddr) -> TcpStream {
+    async fn send_without_reading(address: SocketAddr) -> TcpStream {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
         stream.read_exact(&mut [0]).await.unwrap();
@@ -478,7 +479,7 @@ mod tests {
         let router = Router::new().route("/", get(long));
         let (never, often) = (std::future::pending(), Duration::from_millis(1));
         let server = tokio::spawn(serve_bounded(listener, router, never, Duration::ZERO, 2, often));
-        let unread = ask_without_reading(address).await;
+        let unread = send_without_reading(address).await;
         timeout(Duration::from_secs(60), told.recv()).await.unwrap().unwrap();
         drop(unread);
         server.abort();
@@ -494,7 +495,7 @@ mod tests {
         // Shorter than the limit for unread answers.
         let within = LOOK_EVERY * (LOOKS_MAX / 2);
         let server = tokio::spawn(serve_bounded(listener, router, stopped, within, 2, LOOK_EVERY));
-        let unread = ask_without_reading(address).await;
+        let unread = send_without_reading(address).await;
         stop.send(()).unwrap();
         assert!(server.await.unwrap(), "in order");
         drop(unread);
@@ -531,7 +532,7 @@ mod tests {
             slow.push(begin_body(address).await);
         }
         let mut late = TcpStream::connect(address).await.unwrap();
-        assert!(ask_again(&mut late).await);
+        assert!(send_second_request(&mut late).await);
         drop(late);
         let mut slowest = slow.remove(0);
         assert!(matches!(slowest.read(&mut [0; 100]).await, Ok(0) | Err(_)), "it is closed");

@@ -9,9 +9,9 @@ use super::input::{Query, Segment, nothing_left, object_or_nothing};
 use super::problem::{Problem, ok};
 use super::{App, input};
 use crate::engine::{LaneId, LaneView, Shift, StoreTime, UnderWay, Why};
+use crate::operate::json_forms;
 use crate::operate::nodes::{NodeStatus, WhichNode, find};
 use crate::operate::readiness::{BREAKERS_MAX, OpenBreaker, Unready, open_breakers, unready};
-use crate::operate::shown;
 use crate::runtime::clock::wall;
 use crate::store::Reply;
 use crate::store::command::{Command, Drain};
@@ -31,22 +31,22 @@ pub(super) async fn status(State(app): State<App>, uri: Uri) -> Result<Response,
     let views = app.sender().views().await;
     let roster = app.sender().roster();
     let breakers = open_breakers(&views, &roster, kept, now);
-    let here = shown::under_way(&UnderWay::of(&views));
+    let here = json_forms::under_way(&UnderWay::of(&views));
     let views: BTreeMap<LaneId, LaneView> = views.into_iter().map(|view| (view.lane, view)).collect();
     let lanes: Vec<_> = page
         .items
         .iter()
         .map(|lane| lane_shown(lane, views.get(&lane.lane), latencies.get(&lane.lane), hours.get(&lane.lane)))
         .collect();
-    let mut value = shown::totals(&status);
-    value["node"] = json!(shown::node_id(app.sender().owner()));
+    let mut value = json_forms::totals(&status);
+    value["node"] = json!(json_forms::node_id(app.sender().owner()));
     value["here"] = here;
-    value["nodes"] = shown::nodes(&nodes, now);
+    value["nodes"] = json_forms::nodes(&nodes, now);
     value["now"] = input::time_text(now);
-    value["broken"] = shown::broken(&roster);
+    value["broken"] = json_forms::broken(&roster);
     value["open_breakers"] = breakers.iter().map(OpenBreaker::to_json).collect();
     value["store"] = store(&app.sender().health());
-    value["clock"] = shown::clock(now, wall(), None);
+    value["clock"] = json_forms::clock(now, wall(), None);
     value["unready"] = unready(app.sender()).await.iter().map(Unready::to_json).collect();
     value["lanes"] = json!({ "items": lanes, "next": page.next.map(|next| next.to_string()) });
     Ok(ok(&value))
@@ -124,8 +124,8 @@ fn lane_shown(
     let mut shown = json!({
         "subscriber": &*lane.id,
         "name": &*lane.name,
-        "state": shown::state(lane.state),
-        "deliveries": shown::counts(&lane.counts),
+        "state": json_forms::state(lane.state),
+        "deliveries": json_forms::counts(&lane.counts),
         "rows_max": lane.bounds.rows_max,
         "bytes_max": lane.bounds.bytes_max,
         "next_due": lane.next.map(input::time_text),
@@ -145,7 +145,7 @@ fn lane_shown(
             "held": view.held,
         })),
     });
-    shown::measured(&mut shown, measured);
+    json_forms::measured(&mut shown, measured);
     shown
 }
 

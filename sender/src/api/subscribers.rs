@@ -15,7 +15,7 @@ use super::input::{Query, Segment, nothing_left, object, object_or_nothing, subs
 use super::problem::{Problem, answer, ok};
 use crate::engine::{LaneId, Nanos, StoreTime};
 use crate::event::{EventPatterns, EventType, Kind, PublicId};
-use crate::operate::shown;
+use crate::operate::json_forms;
 use crate::operate::trial::{self, Trial, TrialError, Tried};
 use crate::runtime::clock::{random, wall};
 use crate::sign::Keys;
@@ -84,7 +84,7 @@ pub(super) async fn show(
     let (lanes, over) = ([subscriber.lane], Over::Day { until: app.sender().clock().now() });
     let latencies = app.sender().read(move |reader| reader.latencies(&lanes, over)).await??;
     let mut value = form::subscriber(&subscriber, &app.sender().roster());
-    shown::measured(&mut value, latencies.first().map(|(_, measured)| measured));
+    json_forms::measured(&mut value, latencies.first().map(|(_, measured)| measured));
     Ok(ok(&value))
 }
 

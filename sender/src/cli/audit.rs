@@ -9,8 +9,8 @@ use super::options::Common;
 use super::print::{Printer, Table, moment};
 use super::session::{Look, PAGE_ROWS, each};
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
+use crate::operate::json_forms::{self, Limit};
 use crate::operate::sample::{Sample, TOO_HIGH_PERMILLE};
-use crate::operate::shown::{self, Limit};
 use crate::store::read::AuditSecond;
 use crate::subscriber::SettingsText;
 
@@ -91,7 +91,7 @@ impl Audit {
             }
             if printer.json {
                 let counted = (span.attempts, span.limited);
-                printer.object(&shown::audit(span.begin, Some(&name), counted, may))?;
+                printer.object(&json_forms::audit(span.begin, Some(&name), counted, may))?;
             } else {
                 table.row([
                     moment(span.begin),

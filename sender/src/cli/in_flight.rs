@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use super::failure::Failure;
 use super::session::runtime;
 use crate::engine::{StoreTime, UnderWay};
-use crate::operate::shown::node_id;
+use crate::operate::json_forms::node_id;
 use crate::store::liveness::{Life, Liveness};
 use crate::store::node::{Node, Nodes};
 

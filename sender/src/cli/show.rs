@@ -8,7 +8,7 @@ use super::options::{Common, Reach};
 use super::print::{self, Printer, Table, moment, relative_time, state};
 use super::session::{Look, PAGE_ROWS, each};
 use super::settings::read_id;
-use crate::operate::shown as form;
+use crate::operate::json_forms as form;
 use crate::runtime::clock::wall;
 use crate::store::latency::Measured;
 use crate::store::read::{LaneStatus, Over};

@@ -11,8 +11,8 @@ use super::print::{self, Printer, ago, rough};
 use super::session::{Look, PAGE_ROWS, each};
 use crate::api::Token;
 use crate::engine::{Nanos, StoreTime};
+use crate::operate::json_forms;
 use crate::operate::readiness::{BREAKERS_MAX, OpenBreaker, open_breakers};
-use crate::operate::shown;
 use crate::roster::{Roster, RosterKeeper};
 use crate::runtime::clock::wall;
 use crate::store::LogSize;
@@ -89,7 +89,7 @@ impl Found {
         let owners = look.reader.owners()?;
         let leases_over = nodes.lease_time(look.now);
         let senders = owners.iter().filter(|owner| owner.lanes > 0 && owner.until > leases_over).count();
-        let nodes = shown::count_nodes(nodes, look.now);
+        let nodes = json_forms::count_nodes(nodes, look.now);
         let overdue = figures.oldest_due.map_or(Nanos::ZERO, |due| look.now.since(due));
         let mut keeper = RosterKeeper::new(regions);
         let roster = Arc::clone(keeper.catch_up(&*look.reader, wall())?);
@@ -126,18 +126,18 @@ impl Found {
     }
 
     fn to_json(&self) -> Value {
-        let mut value = shown::totals(&self.figures);
+        let mut value = json_forms::totals(&self.figures);
         value["overdue_ms"] = json!(self.overdue.0 / 1_000_000);
         value["behind"] = json!(self.overdue > BEHIND_AFTER);
-        shown::measured(&mut value, Some(&self.measured));
+        json_forms::measured(&mut value, Some(&self.measured));
         value["slow_subscribers"] = json!(self.slow);
-        value["broken"] = shown::broken(&self.roster);
+        value["broken"] = json_forms::broken(&self.roster);
         value["open_breakers"] = self.breakers.iter().map(OpenBreaker::to_json).collect();
         value["delivering_processes"] = json!(self.senders);
         value["nodes"] = json!({ "living": self.nodes[0], "draining": self.nodes[1] });
         value["requests"] = self.in_flight.to_json();
         value["log_bytes"] = json!(self.log_bytes);
-        value["clock"] = shown::clock(self.now, wall(), self.fault);
+        value["clock"] = json_forms::clock(self.now, wall(), self.fault);
         value
     }
 

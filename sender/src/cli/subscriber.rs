@@ -11,7 +11,7 @@ use super::settings::{Changes, Setting, checked_name, checked_url, patterns, rea
 use super::{drain, probe, show};
 use crate::engine::{Nanos, Settings};
 use crate::event::{EventPatterns, Kind, Pattern, PublicId};
-use crate::operate::shown as form;
+use crate::operate::json_forms as form;
 use crate::runtime::clock::{random, wall};
 use crate::sign::{Keys, Profile, Secret, Signer};
 use crate::store::command::{Change, Command, Rotate, Subscribe};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::shown::{moment, reason};
+use super::json_forms::{moment, reason};
 use crate::engine::{LaneId, Nanos, StoreTime};
 use crate::store::command::Reason;
 use crate::store::read::DeadGroup;

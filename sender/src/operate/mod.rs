@@ -2,9 +2,9 @@
 
 pub(crate) mod backlog;
 pub(crate) mod dead;
+pub(crate) mod json_forms;
 pub(crate) mod nodes;
 pub(crate) mod readiness;
 pub(crate) mod sample;
 pub(crate) mod shed;
-pub(crate) mod shown;
 pub(crate) mod trial;

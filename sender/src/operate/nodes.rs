@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::shown::{moment, node_id};
+use super::json_forms::{moment, node_id};
 use crate::engine::{Nanos, StoreTime};
 use crate::store::lane::{LaneState, OwnerId};
 use crate::store::node::Homes;

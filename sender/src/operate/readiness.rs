@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::shown::moment;
+use super::json_forms::moment;
 use crate::dispatch::{Stuck, handover};
 use crate::engine::breaker::Standing;
 use crate::engine::{LaneId, LaneView, Nanos, StoreTime};

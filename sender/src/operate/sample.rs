@@ -4,7 +4,7 @@
 use hdrhistogram::Histogram;
 use serde_json::Value;
 
-use super::shown;
+use super::json_forms;
 use crate::engine::Nanos;
 use crate::store::latency::Percentiles;
 
@@ -77,7 +77,7 @@ impl Sample {
     pub(crate) fn percentiles_json(&mut self) -> Value {
         let is_exact = self.is_exact();
         self.percentiles().map_or(Value::Null, |found| {
-            let mut shown = shown::percentiles(found, if is_exact { 0 } else { TOO_HIGH_PERMILLE });
+            let mut shown = json_forms::percentiles(found, if is_exact { 0 } else { TOO_HIGH_PERMILLE });
             shown["exact"] = is_exact.into();
             shown
         })

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use super::shown;
+use super::json_forms;
 use crate::engine::{DeliveryId, LaneId};
 use crate::event::{EventType, Kind, Offer, Pattern, PublicId};
 use crate::fanout::{fan_out, left_out};
@@ -117,7 +117,7 @@ impl Tried {
         let attempt = self.attempted.as_ref().map(|attempted| &attempted.attempt);
         json!({
             "id": id.as_str(),
-            "place": shown::place(self.delivery.place),
+            "place": json_forms::place(self.delivery.place),
             "status": attempt.and_then(|attempt| attempt.status),
             "error": attempt.and_then(|attempt| attempt.error.as_deref()),
             "latency_us": attempt.map(|attempt| attempt.latency.0 / 1_000),

@@ -164,7 +164,7 @@ pub(crate) fn begin_within(
 /// Writes nothing.
 pub(crate) fn read_clock(reader: &dyn Reader, liveness: &dyn Liveness) -> Result<Start, StoreError> {
     let alone = !liveness.others_may_live(None);
-    reader.look_at_clock(Beginning { wall: wall(), machine: machine().as_ref(), alone, back_max: BACK_MAX })
+    reader.read_clock(Beginning { wall: wall(), machine: machine().as_ref(), alone, back_max: BACK_MAX })
 }
 
 fn machine() -> Option<MachineMoment> {

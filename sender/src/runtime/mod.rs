@@ -26,7 +26,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tracing::{debug, error, info, warn};
-use upkeep::keep_up;
+use upkeep::run_maintenance;
 pub use upkeep::{Retention, UPKEEP_ROWS, upkeep_due};
 pub use watcher::LastLook;
 use watcher::Watcher;
@@ -135,7 +135,7 @@ impl Sender {
         let reader = database.parts().reader().map_err(store)?;
         let glance = reader.glance().map_err(store)?;
         let (registration, clock) = join(&mut *writer, (&database, &*liveness), requests.clock)?;
-        options.delivers.then(|| writer.keep_reserve());
+        options.delivers.then(|| writer.maintain_reserve());
         let thread = StoreThread::start(writer, Arc::new(move || clock.now()), CAPACITY);
         let thread = thread.map_err(beside("start the store's thread"))?;
         let handle = thread.handle();
@@ -148,7 +148,7 @@ impl Sender {
         let emitter = Arc::new(emitter);
         let post = HttpPost::new(options.guard.clone(), DeliveryIds::new(glance.identity), requests);
         let post = Arc::new(post.map_err(beside("set up TLS"))?);
-        watcher::tell_of_broken(&Roster::default(), &roster);
+        watcher::log_broken(&Roster::default(), &roster);
         let announcement = owner::announcement(options.name, options.address);
         let dispatcher = dispatcher(registration.id(), announcement, options.lease, roster, clock);
         let shell = Shell::new(dispatcher, clock, handle.clone(), post, (events.clone(), messages));
@@ -175,7 +175,7 @@ impl Sender {
         info!(%database, owner = id.0, subscribers = emitter.roster().lanes().count(), "the sender runs");
         let shell = options.delivers.then(|| tokio::spawn(shell.run()));
         let (stop_upkeep, stop) = watch::channel(false);
-        let upkeep = keep_up(handle.clone(), clock, options.retention, Arc::clone(&work_done), stop);
+        let upkeep = run_maintenance(handle.clone(), clock, options.retention, Arc::clone(&work_done), stop);
         let upkeep = tokio::spawn(upkeep);
         let running = Running { shell, watcher, stop_watcher, upkeep, stop_upkeep, thread, owner, database };
         Ok(Self(Arc::new(Inner {

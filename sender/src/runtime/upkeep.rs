@@ -42,7 +42,7 @@ impl Default for Retention {
 }
 
 /// Sweeps and purges until told to stop. Adds given-up deliveries to `work_done`.
-pub(super) async fn keep_up(
+pub(super) async fn run_maintenance(
     store: Handle,
     clock: Clock,
     retention: Retention,
@@ -223,7 +223,7 @@ mod tests {
     }
 
     /// Returns for each command its steps, its rows, and whether it found nothing.
-    fn look_at(store: &mut dyn Store, now: StoreTime) -> [(u32, u64, bool); 2] {
+    fn count_steps(store: &mut dyn Store, now: StoreTime) -> [(u32, u64, bool); 2] {
         upkeep_due(&Retention::default(), now, UPKEEP_ROWS).map(|command| {
             let (mut steps, mut rows) = (Steps::default(), 0);
             while steps.go_on() {
@@ -241,11 +241,12 @@ mod tests {
         let mut store = with_letters(&folder.path().join("store.db").into());
         // All are checked, none is deleted.
         for tick in 0..100 {
-            let [_, (steps, rows, _)] = look_at(&mut *store, after(Nanos::DAY.times(2)));
+            let [_, (steps, rows, _)] = count_steps(&mut *store, after(Nanos::DAY.times(2)));
             assert_eq!(rows, 0);
             assert!(steps <= FRUITLESS_STEPS_MAX, "{steps} steps at look {tick}");
         }
-        let purges: Vec<_> = (0..100).map(|_| look_at(&mut *store, after(Nanos::DAY.times(31)))[1]).collect();
+        let purges: Vec<_> =
+            (0..100).map(|_| count_steps(&mut *store, after(Nanos::DAY.times(31)))[1]).collect();
         let gone: u64 = purges.iter().map(|(_, rows, _)| rows).sum();
         assert_eq!(gone, 2 * u64::from(LETTERS), "all letters and their events");
         let last = purges.iter().rposition(|(_, rows, _)| *rows > 0).unwrap();

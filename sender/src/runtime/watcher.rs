@@ -29,7 +29,7 @@ use crate::store::thread::Handle;
 /// Then the watcher reports a fault that the store's own thread has not.
 const LOOKS_IN_SILENCE: u64 = 250;
 
-pub(super) fn tell_of_broken(before: &Roster, now: &Roster) {
+pub(super) fn log_broken(before: &Roster, now: &Roster) {
     let fault_before = |known: &Subscriber| before.get(known.lane()).and_then(|old| old.ready().err());
     for (known, fault) in now.broken().filter(|(known, fault)| fault_before(known) != Some(*fault)) {
         error!(
@@ -111,7 +111,7 @@ impl Watcher {
         let recorded_here = |after, last| emitter.recorded_all_between(after, last);
         let glance = lookout.poll(&**reader, wall(), recorded_here, |event| {
             let Event::Roster(roster) = event else { return events.send(event) };
-            tell_of_broken(&before, &roster);
+            log_broken(&before, &roster);
             // The lanes get it first: an event matched with a version must be sent with that version's secrets.
             events.send(Event::Roster(Arc::clone(&roster)));
             emitter.use_roster(Arc::clone(&roster));

@@ -43,7 +43,7 @@ impl Default {
 impl std::fmt::Display for Default {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Value(value) => f.write_str(&shown(value)),
+            Self::Value(value) => f.write_str(&plain_text(value)),
             Self::Unset(what) => f.write_str(what),
             Self::Required => f.write_str("required"),
         }
@@ -68,7 +68,7 @@ impl Group {
 }
 
 /// Text without quotes; `none` for an empty list.
-pub(super) fn shown(value: &Value) -> String {
+pub(super) fn plain_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Array(items) if items.is_empty() => "none".to_owned(),

@@ -303,7 +303,7 @@ impl Drop for Place {
                     connection.cut_at(end, request.clock());
                 }
             }
-            None if is_last => connection.sockets.note_idle(),
+            None if is_last => connection.sockets.mark_idle(),
             None => {}
         }
         limit.freed.notify_one();

@@ -249,7 +249,7 @@ impl Lane {
             // A lane may never have more than one.
             kept.idle.reserve_exact(1);
             kept.idle.push(Idle { connection, since: now() });
-            self.sockets.note_idle();
+            self.sockets.mark_idle();
             drop(kept);
             self.limit.freed.notify_one();
         }

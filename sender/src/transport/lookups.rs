@@ -66,12 +66,12 @@ impl Asker {
     }
 
     async fn resolve(&self, name: &str, has_turn: &AtomicBool) -> Result<Addresses, NotFound> {
-        let found = self.ask_in_turn(name, has_turn).await;
+        let found = self.resolve_in_turn(name, has_turn).await;
         lock(&self.answered).record_answer(name, found.is_ok());
         found
     }
 
-    async fn ask_in_turn(&self, name: &str, has_turn: &AtomicBool) -> Result<Addresses, NotFound> {
+    async fn resolve_in_turn(&self, name: &str, has_turn: &AtomicBool) -> Result<Addresses, NotFound> {
         let is_known = lock(&self.answered).has(name);
         let part = if is_known { &self.known } else { &self.unknown };
         // First come, first served; each lane has at most one.
@@ -248,7 +248,7 @@ impl DnsResolver {
     }
 
     /// Rebuilt when the system's configuration has changed.
-    fn asks(&self) -> io::Result<Arc<TokioResolver>> {
+    fn current_resolver(&self) -> io::Result<Arc<TokioResolver>> {
         let changed = |file| fs::metadata(file).and_then(|file| file.modified()).ok();
         let stamps = ["/etc/resolv.conf", "/etc/hosts"].map(changed);
         let mut built = lock(&self.built);
@@ -311,7 +311,7 @@ impl Default for DnsResolver {
 impl Resolve for DnsResolver {
     fn resolve<'a>(&'a self, name: &'a str) -> Resolving<'a> {
         Box::pin(async move {
-            let found = self.asks()?.lookup_ip(name).await.map_err(io::Error::other)?;
+            let found = self.current_resolver()?.lookup_ip(name).await.map_err(io::Error::other)?;
             let valid_for = found.valid_until().saturating_duration_since(now().into_std());
             Ok(Addresses { all: found.iter().collect(), valid_for })
         })

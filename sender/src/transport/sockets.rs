@@ -66,7 +66,7 @@ impl Sockets {
     }
 
     /// Call it under the lock that the search takes, or sequentially consistent with the data that the search reads.
-    pub(super) fn note_idle(&self) {
+    pub(super) fn mark_idle(&self) {
         // Written only on change, so that lanes do not contend for its cache line.
         if !self.may_be_idle.load(Ordering::SeqCst) {
             self.may_be_idle.store(true, Ordering::SeqCst);
@@ -182,7 +182,7 @@ mod tests {
     async fn searches_for_1_000(found: usize) -> u32 {
         let sockets = Sockets::new(1);
         let held = sockets.enter().unwrap();
-        sockets.note_idle();
+        sockets.mark_idle();
         let searches = Arc::new(AtomicU32::new(0));
         let mut waiting = JoinSet::new();
         for _ in 0..1_000 {
@@ -220,7 +220,7 @@ mod tests {
         let becomes_idle = async {
             tokio::task::yield_now().await;
             assert!(idle.lock().unwrap().is_some(), "it was not idle yet");
-            sockets.note_idle();
+            sockets.mark_idle();
         };
         assert!(tokio::join!(room, becomes_idle).0.is_some());
     }

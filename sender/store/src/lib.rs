@@ -124,7 +124,7 @@ pub trait Store: Send {
     }
 
     /// Reserves disk space, so that deliveries go on when the disk is full. For processes that deliver.
-    fn keep_reserve(&mut self) {}
+    fn maintain_reserve(&mut self) {}
 
     /// A way to claim beside the commits, if the store has one.
     fn claimer(&self) -> Result<Option<Box<dyn Claimer>>, StoreError> {

@@ -123,7 +123,7 @@ pub trait Reader: Notices + Send {
     ) -> Result<TimesPage, StoreError>;
 
     /// The time from which a process that starts now would count. Writes nothing.
-    fn look_at_clock(&self, beginning: Beginning<'_>) -> Result<Start, StoreError>;
+    fn read_clock(&self, beginning: Beginning<'_>) -> Result<Start, StoreError>;
 
     /// All owners of lanes, including recent ones.
     fn owners(&self) -> Result<Vec<Owner>, StoreError>;

@@ -225,7 +225,7 @@ impl Serving {
         self.child.wait().unwrap();
     }
 
-    pub(crate) fn tell_to_stop(&self) {
+    pub(crate) fn request_stop(&self) {
         let told = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
         assert!(told.success());
     }
@@ -233,7 +233,7 @@ impl Serving {
     /// Sends SIGTERM. The process must exit with success.
     #[track_caller]
     pub(crate) fn stop_in_order(mut self) {
-        self.tell_to_stop();
+        self.request_stop();
         let code = self.child.wait().unwrap().code();
         assert_eq!(code, Some(0), "{:#?}", self.lines());
         assert!(!self.lines().iter().any(|line| line.contains("panicked")), "{:#?}", self.lines());

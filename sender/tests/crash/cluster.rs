@@ -199,7 +199,7 @@ impl Cluster {
         }
     }
 
-    fn note_confirmed(&mut self) {
+    fn record_confirmed(&mut self) {
         let delivered = self.server_says(
             "SELECT e.id || ' /' || split_part(s.url, '/', 4) FROM all_deliveries d JOIN events e USING (event)
              JOIN subscribers s USING (lane)
@@ -212,7 +212,7 @@ impl Cluster {
     }
 
     fn do_this(&mut self, deed: Deed, moments: &mut Moments) {
-        self.note_confirmed();
+        self.record_confirmed();
         let from = self.sink.now();
         let which = moments.next_below(NODES.len() as u64);
         match deed {
@@ -271,7 +271,7 @@ fn play(test: &str, plan: &Plan) {
     sink.wait_for_taken(owed.collect(), |arrival| format!("{} {}", arrival.event, arrival.path));
     std::mem::take(&mut cluster.serving).into_iter().for_each(Serving::stop_in_order);
     let arrivals = sink.arrivals();
-    let clocks = say_clocks(&arrivals);
+    let clocks = clocks_text(&arrivals);
     let counts = judge_all(&arrivals, &cluster);
     eprintln!(
         "{} nodes, {plan}; {clocks}; {} events acknowledged for {LANES} lanes each, 0 lost; {counts}; burst {BURST} and \
@@ -281,7 +281,7 @@ fn play(test: &str, plan: &Plan) {
     );
 }
 
-fn say_clocks(arrivals: &[Arrival]) -> String {
+fn clocks_text(arrivals: &[Arrival]) -> String {
     let ahead = |arrival: &Arrival| arrival.ahead;
     let (least, most) =
         (arrivals.iter().map(ahead).min().unwrap(), arrivals.iter().map(ahead).max().unwrap());

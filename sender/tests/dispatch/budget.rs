@@ -178,7 +178,7 @@ impl Model {
         self.answered.push(Answered { order, reply, moment: None });
     }
 
-    fn hear_answer(&mut self, which: usize) {
+    fn deliver_answer(&mut self, which: usize) {
         if self.answered.is_empty() {
             return;
         }
@@ -299,7 +299,7 @@ impl Model {
     fn settle_down(&mut self) {
         while !self.asked.is_empty() || !self.answered.is_empty() {
             self.answer(0);
-            self.hear_answer(0);
+            self.deliver_answer(0);
         }
     }
 
@@ -389,7 +389,7 @@ proptest! {
         for step in steps {
             match step {
                 Step::Answer(which) => model.answer(which),
-                Step::Hear(which) => model.hear_answer(which),
+                Step::Hear(which) => model.deliver_answer(which),
                 Step::End { which, taken } => model.end(which, answered(if taken { 204 } else { 500 })),
                 Step::Withhold(which) => model.end(which, Outcome::Withheld),
                 Step::Lose(lane) => model.lose(lane),
@@ -438,7 +438,7 @@ fn ten_thousand_lanes_of_short_bodies_claim_what_they_would_without_a_budget() {
         } else if model.answered.is_empty() {
             break;
         }
-        model.hear_answer(0);
+        model.deliver_answer(0);
     }
     assert_eq!(model.asked.len(), 10_000, "nobody waits for others");
     while !model.asked.is_empty() {

@@ -66,7 +66,7 @@ fn deliveries_recorded_during_a_takeover_are_not_forgotten() {
     world.handle(Event::Work(vec![(LaneId(1), later)]));
     // The next delivery is due in an hour.
     world.emit(&[1]);
-    world.hear_answers();
+    world.deliver_answers();
     assert_eq!(world.sent_to(), [1]);
 }
 

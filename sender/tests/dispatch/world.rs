@@ -218,7 +218,7 @@ impl World {
         }
     }
 
-    pub(crate) fn hear_answers(&mut self) {
+    pub(crate) fn deliver_answers(&mut self) {
         self.answers.are_late = false;
         self.settle_down();
     }
@@ -229,7 +229,7 @@ impl World {
             while let Some(effect) = self.dispatcher.poll() {
                 self.do_effect(effect);
             }
-            if self.answers.are_late || (self.answers.waiting.is_empty() && !self.look_at_nodes()) {
+            if self.answers.are_late || (self.answers.waiting.is_empty() && !self.poll_nodes()) {
                 return;
             }
             for answered in std::mem::take(&mut self.answers.waiting) {
@@ -238,7 +238,7 @@ impl World {
         }
     }
 
-    fn look_at_nodes(&mut self) -> bool {
+    fn poll_nodes(&mut self) -> bool {
         let nodes = self.reader.glance().unwrap().nodes;
         let is_new = std::mem::replace(&mut self.nodes_seen, nodes) != nodes;
         if is_new {

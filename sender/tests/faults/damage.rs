@@ -145,7 +145,7 @@ fn survives(serving: &mut Serving, sink: &Endpoint) {
     let complaints = serving.complaints();
     // One line for each kind of permanent failure.
     assert!(complaints.len() <= 10, "{} lines: {complaints:#?}", complaints.len());
-    serving.tell_to_stop();
+    serving.request_stop();
     let (code, _) = serving.wait();
     assert!(matches!(code, Some(0 | 1)), "{code:?}");
     assert!(!serving.lines().iter().any(|line| line.contains("panicked")), "{:#?}", serving.lines());

@@ -13,7 +13,7 @@ use hookproof_sender::store;
 use crate::binary::endpoint::Endpoint;
 use crate::binary::http::try_ask;
 use crate::binary::{Database, SERVE, event};
-use crate::{WIDE, acknowledged_after_all, holds_still, offer, said_once};
+use crate::{WIDE, acknowledged_after_all, assert_logged_once, holds_still, offer};
 
 /// Root may write everything, so the sender runs as nobody.
 const NOBODY: u32 = 65_534;
@@ -54,7 +54,7 @@ fn a_file_that_is_moved_away_while_serving_is_missed_until_it_is_back() {
     fs::rename(&away, database.path()).unwrap();
     let event = acknowledged_after_all(&serving, &offered);
     sink.wait_for_events(&[event]);
-    said_once(&serving, "was replaced by another file");
+    assert_logged_once(&serving, "was replaced by another file");
     serving.stop_in_order();
 }
 
@@ -69,7 +69,7 @@ fn a_file_that_is_deleted_while_serving_stops_acknowledgements_and_the_end_is_no
     let offered = offer(&serving, "during");
     holds_still(&mut serving, &offered, Duration::from_secs(2));
     assert_eq!(serving.complaints().len(), 1, "{:#?}", serving.complaints());
-    serving.tell_to_stop();
+    serving.request_stop();
     let (code, _) = serving.wait();
     assert!(matches!(code, Some(0 | 1)), "{code:?}: {:#?}", serving.lines());
     if let Ok(Some(answer)) = offered.recv() {

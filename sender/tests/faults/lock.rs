@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use crate::binary::endpoint::Endpoint;
 use crate::binary::{Database, SERVE, Serving};
-use crate::{WIDE, acknowledged_after_all, holds_still, offer, said_once};
+use crate::{WIDE, acknowledged_after_all, assert_logged_once, holds_still, offer};
 
 const LOCKED: Duration = Duration::from_secs(10);
 
@@ -22,7 +22,7 @@ fn a_lock_held_by_a_stranger_while_serving_holds_up_acknowledgements_and_nothing
     stranger.execute_batch("ROLLBACK").unwrap();
     let event = acknowledged_after_all(&serving, &offered);
     sink.wait_for_events(&[event]);
-    said_once(&serving, "another process locks the store");
+    assert_logged_once(&serving, "another process locks the store");
     serving.stop_in_order();
     assert_eq!(sink.count(), 2);
 }

@@ -52,7 +52,7 @@ fn holds_still(serving: &mut Serving, offered: &Receiver<Option<Answer>>, length
 }
 
 #[track_caller]
-fn said_once(serving: &Serving, what: &str) {
+fn assert_logged_once(serving: &Serving, what: &str) {
     let over = serving.wait_for_line("\"the store works again");
     let complaints = serving.complaints();
     assert_eq!(complaints.len(), 1, "{complaints:#?}");

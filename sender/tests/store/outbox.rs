@@ -48,10 +48,10 @@ fn a_row_that_commits_after_newer_ones_is_an_event_soon_though_others_wait() {
     execute(&address, &insert("full"));
     wait_until_left(&address, &[]);
     let early = Stranger::connect(&address);
-    early.says(&format!("BEGIN; {}", insert("good")));
+    early.run_sql(&format!("BEGIN; {}", insert("good")));
     execute(&address, &format!("{}; {}", insert("full"), insert("good")));
     wait_until_left(&address, &["full"]);
-    early.says("COMMIT");
+    early.run_sql("COMMIT");
     wait_until_left(&address, &["full"]);
     let numbers = query(&address, "SELECT count(*) FROM events WHERE kind = 'good'");
     assert_eq!(numbers, ["2"]);

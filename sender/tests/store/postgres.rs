@@ -338,7 +338,7 @@ fn a_renewal_waits_for_no_lane_though_an_event_had_to_begin_anew() {
     let event = world.event(&[other]);
     assert_eq!(world.try_emit(event).unwrap().shed, 1);
     let stranger = Stranger::connect(&address);
-    assert_eq!(stranger.says("BEGIN; SELECT FROM lanes FOR UPDATE"), 2);
+    assert_eq!(stranger.run_sql("BEGIN; SELECT FROM lanes FOR UPDATE"), 2);
     assert_eq!(world.renew(ME), []);
 }
 
@@ -351,24 +351,24 @@ fn a_number_is_missing_until_whoever_has_it_has_ended_though_none_did_that_began
     assert_eq!(world.reader.glance().unwrap().settled, model);
     let (early, late) = (Stranger::connect(&address), Stranger::connect(&address));
     for stranger in [&early, &late] {
-        stranger.says("BEGIN; SELECT pg_current_xact_id()");
+        stranger.run_sql("BEGIN; SELECT pg_current_xact_id()");
     }
     takes(&late, model, 1);
     takes(&early, model, 1);
     let there = DeliveryId(model.0 + 2);
-    early.says("COMMIT");
+    early.run_sql("COMMIT");
     for _ in 0..3 {
         let seen = world.reader.glance().unwrap();
         assert_eq!((seen.last, seen.settled, seen.late), (there, model, 0));
     }
-    late.says("COMMIT");
+    late.run_sql("COMMIT");
     let seen = world.reader.glance().unwrap();
     assert_eq!((seen.settled, seen.late), (there, 1));
 }
 
 fn takes(stranger: &Stranger, model: DeliveryId, count: usize) {
     let columns = "lane, event, bytes, state, attempts, at, expires, ttl";
-    let given = stranger.says(&format!(
+    let given = stranger.run_sql(&format!(
         "INSERT INTO deliveries (delivery, {columns}) SELECT nextval('delivery_numbers'), {columns}
          FROM deliveries, generate_series(1, {count}) WHERE delivery = {} RETURNING delivery",
         model.0
@@ -402,21 +402,21 @@ fn a_number_that_comes_late_is_told_of_though_one_before_it_never_comes() {
         };
         let strangers = [(); 4].map(|()| Stranger::connect(&address));
         for stranger in &strangers {
-            stranger.says("BEGIN; SELECT pg_current_xact_id()");
+            stranger.run_sql("BEGIN; SELECT pg_current_xact_id()");
         }
         let [never, many, late, last] = &strangers;
         for (stranger, count) in [(never, 1), (many, between), (late, 1), (last, 1)] {
             takes(stranger, model, count);
         }
         for stranger in [many, last] {
-            stranger.says("COMMIT");
+            stranger.run_sql("COMMIT");
         }
         assert!(told(), "there is a new last one");
         while told() {}
-        late.says("COMMIT");
+        late.run_sql("COMMIT");
         let mut is_told = told();
         assert!(is_told || between > 0, "nobody is told at once");
-        never.says("ROLLBACK");
+        never.run_sql("ROLLBACK");
         loop {
             let seen = world.reader.glance().unwrap();
             is_told |= told();
@@ -537,7 +537,7 @@ fn a_refusal_of_the_server_is_described_without_a_file_name() {
     fits(&empty, "choose another database", false);
 
     let stranger = Stranger::connect(&address);
-    stranger.says("BEGIN; SELECT 1 FROM lanes FOR UPDATE");
+    stranger.run_sql("BEGIN; SELECT 1 FROM lanes FOR UPDATE");
     let emit = Command::Emit(world.event(&[lane]));
     let locked = world.store.commit(world.now, std::slice::from_ref(&emit)).unwrap_err();
     assert!(matches!(locked, StoreError::Busy { .. }));
@@ -546,7 +546,7 @@ fn a_refusal_of_the_server_is_described_without_a_file_name() {
         let (now, store) = (world.now, &mut world.store);
         let ended = scope.spawn(move || store.commit(now, &[emit]).unwrap_err());
         stranger.wait_until_waited_for();
-        stranger.says(
+        stranger.run_sql(
             "SELECT pg_cancel_backend(pid) FROM pg_locks WHERE NOT granted
              AND pg_backend_pid() = ANY(pg_blocking_pids(pid))",
         );
@@ -581,7 +581,7 @@ pub(crate) struct Stranger {
 impl Stranger {
     fn begin(address: &str) -> Self {
         let stranger = Self::connect(address);
-        stranger.says("BEGIN; LOCK TABLE events IN SHARE MODE");
+        stranger.run_sql("BEGIN; LOCK TABLE events IN SHARE MODE");
         stranger
     }
 
@@ -594,7 +594,7 @@ impl Stranger {
         Self { runtime, client }
     }
 
-    pub(crate) fn says(&self, statements: &str) -> usize {
+    pub(crate) fn run_sql(&self, statements: &str) -> usize {
         let answers = self.runtime.block_on(self.client.simple_query(statements)).unwrap();
         answers.iter().filter(|answer| matches!(answer, tokio_postgres::SimpleQueryMessage::Row(_))).count()
     }
@@ -604,7 +604,7 @@ impl Stranger {
     }
 
     fn wait_until_some(&self, holds: &str) {
-        while self.says(&format!("SELECT 1 FROM pg_locks WHERE NOT granted AND {holds}")) == 0 {
+        while self.run_sql(&format!("SELECT 1 FROM pg_locks WHERE NOT granted AND {holds}")) == 0 {
             std::thread::yield_now();
         }
     }
@@ -636,14 +636,14 @@ fn emitted_while_another_marks_the_minute(commits: u64, happens: bool) {
     world.pass(Nanos::MINUTE);
     let commands = [Command::Emit(world.event(&[lane]))];
     let stranger = Stranger::connect(&address);
-    stranger.says("BEGIN; LOCK TABLE marks IN SHARE ROW EXCLUSIVE MODE");
+    stranger.run_sql("BEGIN; LOCK TABLE marks IN SHARE ROW EXCLUSIVE MODE");
     let error = store.commit(world.now, &commands).unwrap_err();
     assert!(matches!(error, StoreError::Lost { .. }), "{error}");
-    stranger.says(
+    stranger.run_sql(
         "CREATE TEMP TABLE first ON COMMIT DROP AS SELECT pid FROM pg_locks WHERE NOT granted
         AND pg_backend_pid() = ANY(pg_blocking_pids(pid))",
     );
-    assert_eq!(stranger.says("SELECT FROM first"), 1, "the commit that nobody was told of waits for this");
+    assert_eq!(stranger.run_sql("SELECT FROM first"), 1, "the commit that nobody was told of waits for this");
     std::thread::scope(|scope| {
         let (now, store) = (world.now, &mut store);
         let again = scope.spawn(move || {
@@ -660,7 +660,7 @@ fn emitted_while_another_marks_the_minute(commits: u64, happens: bool) {
         } else {
             "pg_backend_pid() = ANY(pg_blocking_pids(pid)) AND pid <> (SELECT pid FROM first)"
         });
-        stranger.says("COMMIT");
+        stranger.run_sql("COMMIT");
         let replies = again.join().unwrap();
         assert!(
             matches!(&replies[..], [Reply::Emitted(emitted)] if matches!(emitted.targets[..], [Placed::Waiting { .. }])),
@@ -712,10 +712,10 @@ fn a_writer_that_is_at_a_commit_is_not_taken_for_gone() {
     assert_eq!(writers(), ["2"]);
     world.pass(Nanos::DAY.times(8));
     let stranger = Stranger::connect(&address);
-    stranger.says("BEGIN; SELECT 1 FROM totals WHERE writer <> 0 AND accepted = 1 FOR NO KEY UPDATE");
+    stranger.run_sql("BEGIN; SELECT 1 FROM totals WHERE writer <> 0 AND accepted = 1 FOR NO KEY UPDATE");
     world.one(Command::Sweep(Sweep { max: 10 }));
     assert_eq!(writers(), ["2"]);
-    stranger.says("COMMIT");
+    stranger.run_sql("COMMIT");
     world.one(Command::Sweep(Sweep { max: 10 }));
     assert_eq!(writers(), ["1"], "only who swept is left");
 }
@@ -771,7 +771,7 @@ fn a_delivery_released_during_a_claim_is_claimed_again() {
         let claim = Claim { lane, term, max: 1, bytes_max: u64::MAX };
         let claimed = beside.claim(now, &[claim]).unwrap().unwrap();
         assert_eq!(claimed[0].rows[0].delivery, second, "the first is about to change");
-        stranger.says("ROLLBACK");
+        stranger.run_sql("ROLLBACK");
         committed.join().unwrap();
     });
     let claimed = world.claim(lane, term);
@@ -1074,7 +1074,7 @@ fn an_event_for_a_subscriber_that_is_being_changed_waits_and_is_matched_anew() {
     let (changing, other) = (world.new_lane(WIDE), world.new_lane(WIDE));
     let (event, of_another) = (world.event(&[changing]), world.event(&[other]));
     let stranger = Stranger::connect(&address);
-    stranger.says(&format!(
+    stranger.run_sql(&format!(
         "BEGIN; SELECT 1 FROM lanes WHERE lane = {0} FOR UPDATE; UPDATE state SET roster = roster + 1;
          UPDATE subscribers SET url = 'https://elsewhere.example/', patterns = '[\"order.*\"]',
              version = (SELECT roster FROM state) WHERE lane = {0}",
@@ -1086,7 +1086,7 @@ fn an_event_for_a_subscriber_that_is_being_changed_waits_and_is_matched_anew() {
         let (now, store) = (world.now, &mut world.store);
         let emitted = scope.spawn(move || store.commit(now, &[Command::Emit(event)]).unwrap());
         stranger.wait_until_waited_for();
-        stranger.says("COMMIT");
+        stranger.run_sql("COMMIT");
         let stale = Refusal::StaleRoster { known, current: known + 1 };
         assert_eq!(emitted.join().unwrap(), [Reply::Refused(stale)]);
     });
@@ -1104,7 +1104,7 @@ fn dead_rows_beside_a_foreign_transaction_slow_no_later_commit() {
     let World { store, reader, .. } = world;
     drop((store, reader));
     let stranger = Stranger::connect(&format!("{}_stranger", watched.schema.address));
-    stranger.says("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1 FROM state");
+    stranger.run_sql("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1 FROM state");
     let tables = ["lanes", "totals", "deliveries", "done"];
     let looked = |owner: OwnerId, commits: u32| {
         let before = tables.map(|table| watched.pages(table));
@@ -1126,7 +1126,7 @@ fn dead_rows_beside_a_foreign_transaction_slow_no_later_commit() {
             "{table}: {first} pages for each round at first, {last} after 800 of them"
         );
     }
-    stranger.says("COMMIT");
+    stranger.run_sql("COMMIT");
 }
 
 /// A node alone on the lane emits, claims, settles and polls for `rounds` rounds. It leaves no connection open.

@@ -144,7 +144,7 @@ fn hold_endpoint(events: u32) -> HeldEndpoint {
 #[test]
 fn told_to_stop_it_finishes_what_is_under_way_writes_it_down_and_ends() {
     let HeldEndpoint { endpoint: slow, database, mut serving, begin } = hold_endpoint(3);
-    serving.tell_to_stop();
+    serving.request_stop();
     serving.wait_for_line("stopping: finishing open requests");
     begin.send(()).unwrap();
     let (code, _) = serving.wait();
@@ -174,7 +174,7 @@ fn told_to_stop_it_records_an_event_that_is_half_here_but_starts_no_attempt() {
     let mut line = [0; 25];
     caller.read_exact(&mut line).unwrap();
     assert_eq!(line.as_slice(), b"HTTP/1.1 100 Continue\r\n\r\n");
-    serving.tell_to_stop();
+    serving.request_stop();
     serving.wait_for_line("stopping: finishing open requests");
     begin.send(()).unwrap();
     // A sender that starts another attempt would have done so by now.

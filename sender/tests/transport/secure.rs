@@ -33,7 +33,7 @@ impl Secure {
         let (connected, _) = mpsc::unbounded_channel();
         let (agree, agreed) = oneshot::channel();
         agree.send(()).unwrap();
-        Self::held(speaks, connected, agreed, script, || {}).await
+        Self::start_held(speaks, connected, agreed, script, || {}).await
     }
 
     /// Reports the number of requests of each ended connection.
@@ -58,7 +58,7 @@ impl Secure {
 
     /// The first connection begins TLS only after `agreed`. Reports it at once, and every connection once TLS
     /// completed or failed.
-    pub(crate) async fn held<F>(
+    pub(crate) async fn start_held<F>(
         speaks: &[&str],
         connected: mpsc::UnboundedSender<()>,
         agreed: oneshot::Receiver<()>,
@@ -111,7 +111,7 @@ impl Secure {
             }
         };
         let failed = move || tell_nothing.send(Vec::new()).unwrap();
-        (Self::held(speaks, connected, agreed, read, failed).await, told)
+        (Self::start_held(speaks, connected, agreed, read, failed).await, told)
     }
 
     pub(crate) fn url(&self) -> String {

@@ -51,7 +51,7 @@ pub(super) fn groundless<'e>(evidence: &'e Evidence<'_>) -> Vec<(&'e Delivery, S
         for delivery in deliveries.iter().filter(|delivery| !evidence.is_delivered(delivery)) {
             let why = match reason(evidence, delivery) {
                 Some("expired") => too_young(evidence, lane, delivery),
-                Some("gone") => (!said_gone(evidence, lane))
+                Some("gone") => (!reported_gone(evidence, lane))
                     .then(|| "given up as gone, but its endpoint never answered 410".to_owned()),
                 Some("overflow") => {
                     shed.push(delivery);
@@ -60,7 +60,7 @@ pub(super) fn groundless<'e>(evidence: &'e Evidence<'_>) -> Vec<(&'e Delivery, S
                 Some("exhausted") | None => None,
                 Some(_) => {
                     let explained = had_its_attempts(evidence, delivery)
-                        || said_gone(evidence, lane)
+                        || reported_gone(evidence, lane)
                         || too_young(evidence, lane, delivery).is_none();
                     shed.extend((!explained).then_some(delivery));
                     None
@@ -180,7 +180,7 @@ pub(super) fn longest_delay(lane: &Lane<'_>, attempt: u32) -> u64 {
     backoff.max(cooldown).max(if told { subscriber.retry.retry_after_cap.0 } else { 0 })
 }
 
-pub(super) fn said_gone(evidence: &Evidence<'_>, lane: &Lane<'_>) -> bool {
+pub(super) fn reported_gone(evidence: &Evidence<'_>, lane: &Lane<'_>) -> bool {
     let gone = |n: &u32| matches!(evidence.exchange(*n).outcome, Outcome::Answered { status: 410, .. });
     lane.arrivals.iter().any(gone)
 }

@@ -87,7 +87,7 @@ impl<'a> Evidence<'a> {
             trace,
             exchanges,
             unread,
-            asks: asks(trace),
+            asks: retry_after_answers(trace),
             lanes,
             events,
             deliveries,
@@ -304,7 +304,7 @@ fn lanes<'a>(scenario: &'a Scenario, trace: &Trace, exchanges: &[Exchange], end:
     lanes
 }
 
-fn asks(trace: &Trace) -> Vec<(u32, u32)> {
+fn retry_after_answers(trace: &Trace) -> Vec<(u32, u32)> {
     let asks = (0..).zip(&trace.answers).filter(|(_, answer)| answer.retry_after.is_some());
     let mut asks: Vec<(u32, u32)> =
         asks.filter_map(|(at, answer)| Some((u32::try_from(answer.n).ok()?, at))).collect();

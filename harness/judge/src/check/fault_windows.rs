@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use super::dead_letters::longest_delay;
 use super::evidence::{Delivery, Evidence, Lane};
 use super::retry::after::contract_wait;
-use super::retry::told_until;
+use super::retry::pause_until;
 use crate::scenario::{FaultKind, SECOND};
 use crate::trace::{Fault, Lack, Process, ProcessEvent};
 
@@ -198,7 +198,7 @@ fn find_resumption<'e>(evidence: &'e Evidence<'_>, at: u32, from: u64, despite: 
     let next = lane.arrivals.get(next).map(|n| evidence.exchange(*n).t);
     // A request may arrive before the harness has read the acknowledgement.
     let came = [first_try(first), next].into_iter().flatten().min();
-    let since = due.max(told_until(evidence, lane, came.unwrap_or(evidence.end)));
+    let since = due.max(pause_until(evidence, lane, came.unwrap_or(evidence.end)));
     let wait = evidence.scenario.sender.takeover_within.0.saturating_add(held_on_purpose(lane));
     let by = since.saturating_add(wait);
     if came.is_some_and(|t| t <= by) {

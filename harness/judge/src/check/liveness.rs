@@ -27,7 +27,7 @@ use super::dead_letters::longest_delay;
 use super::evidence::{Delivery, Evidence, Exchange, Lane};
 use super::outcomes::{Fate, fates_of};
 use super::rate::utilisation::busy;
-use super::retry::told_until;
+use super::retry::pause_until;
 use super::verdict::{Finding, Tally, Witness, show, show_beside};
 use crate::check::{Check, Picture};
 use crate::scenario::{Limit, SECOND};
@@ -148,7 +148,7 @@ fn held_back_until(evidence: &Evidence<'_>, lane: &Lane<'_>, from: u64, until: u
     let silent = before.iter().filter(|one| one.status().is_none() && one.end < until).map(|one| one.end);
     let in_doubt = silent.max().map_or(0, |end| end.saturating_add(doubt));
     let gone = if lane.gone.is_some_and(|gone| gone <= until) { until } else { 0 };
-    let asked = told_until(evidence, lane, until);
+    let asked = pause_until(evidence, lane, until);
     [
         from,
         in_doubt,

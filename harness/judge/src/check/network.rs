@@ -7,7 +7,7 @@
 //! `network.huge-answer`: the sender does not keep the answer's body: memory stays flat while endpoints send
 //! huge answers.
 
-use super::dead_letters::said_gone;
+use super::dead_letters::reported_gone;
 use super::evidence::{Delivery, Evidence, Outcome};
 use super::outcomes::{Fate, fates};
 use super::outcomes::{missing, not_settled_in_time, unless_late};
@@ -146,7 +146,7 @@ fn is_let_down(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
     reason.is_some_and(|reason| match reason {
         "overflow" | "gone" => false,
         "exhausted" | "expired" => true,
-        _ => !may_be_full && !said_gone(evidence, &evidence.lanes[delivery.lane as usize]),
+        _ => !may_be_full && !reported_gone(evidence, &evidence.lanes[delivery.lane as usize]),
     })
 }
 

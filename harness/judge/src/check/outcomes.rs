@@ -14,7 +14,7 @@ use super::dead_letters::unaccounted;
 use super::evidence::{Delivery, Evidence, Exchange, Lane, Outcome};
 use super::isolation::earliest;
 use super::retry::after::contract_wait;
-use super::retry::told_until;
+use super::retry::pause_until;
 use super::verdict::{Finding, Found};
 use crate::scenario::{Answer, Behaviour, FaultKind, SECOND, Subscriber};
 use crate::trace::{Ended, Lack};
@@ -328,7 +328,7 @@ fn may_still_come(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
     }
     let delay = delay(evidence, lane, delivery);
     let held = last.max(evidence.taken_over_by()).saturating_add(delay);
-    let held = held.max(told_until(evidence, lane, u64::MAX));
+    let held = held.max(pause_until(evidence, lane, u64::MAX));
     let slack = contract_wait(lane).saturating_add(evidence.scenario.linger.0);
     held.saturating_add(slack) > evidence.at_work_until()
 }

@@ -25,7 +25,7 @@
 //! lane, the delivery that was due first, and the length of the gap.
 
 use super::evidence::{Delivery, Evidence, Exchange, Lane, Outcome};
-use super::retry::told_until;
+use super::retry::pause_until;
 use super::verdict::{Finding, Tally, show, show_beside};
 use crate::check::{Check, Picture, Simulated, Stall};
 use crate::entry::Severity;
@@ -201,7 +201,7 @@ fn measure_gap<'e>(evidence: &'e Evidence<'_>, at: u32, lane: &Lane<'_>, restart
     if let Some(why) = excuse(evidence, lane, restart, until) {
         return Recovery::Excused(why);
     }
-    let since = due.max(restart.free).max(told_until(evidence, lane, until));
+    let since = due.max(restart.free).max(pause_until(evidence, lane, until));
     let (length, allowed) = (until.saturating_sub(since), allowed(evidence, lane));
     // It might have come in time without the next fault.
     if arrived.is_none() && length <= allowed {

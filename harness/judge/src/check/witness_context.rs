@@ -9,7 +9,7 @@ use super::evidence::{Delivery, Evidence, Lane, Outcome};
 use super::judge::Verdict;
 use super::outcomes::{fates_of, settled_at};
 use super::rate::Level;
-use super::retry::{RequestedPause, told_until};
+use super::retry::{RequestedPause, pause_until};
 use super::verdict::{Status, Witness, moment, show};
 use super::{CHECKS, Check, Picture};
 use crate::scenario::SECOND;
@@ -435,7 +435,7 @@ fn unexplained(evidence: &Evidence<'_>, at: usize, (from, until): (u64, u64)) ->
     let began = *waits.iter().min()?;
     let over = last.map_or(0, |one| if is_senders(one.outcome) { one.t } else { one.end });
     let since = from;
-    let mut from = from.max(began).max(over).max(told_until(evidence, lane, until));
+    let mut from = from.max(began).max(over).max(pause_until(evidence, lane, until));
     for behaviour in lane.subscriber.behaviours.iter().filter(|one| one.at.0 < until) {
         // An endpoint counts as ill during a behaviour, and until a sender can notice its end.
         let over = behaviour.until()?;

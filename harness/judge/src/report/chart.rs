@@ -93,7 +93,7 @@ impl Chart {
     }
 
     fn head(&self) -> u64 {
-        let told = self.told_height(&self.heights()).chars().count() as u64 * LETTER;
+        let told = self.height_text(&self.heights()).chars().count() as u64 * LETTER;
         let meets = self.rows() == 0 && self.letters().iter().any(|(.., x)| *x < told);
         if meets { 2 * HEAD - GAP } else { HEAD }
     }
@@ -244,11 +244,11 @@ impl Chart {
                     text x=(x) y=(self.head() + row * ROW + 17) text-anchor=(anchor) data-at=(t) { (what) }
                 }
             }
-            @if self.rows() == 0 { text.top x="0" y=(HEAD - GAP) { (self.told_height(heights)) } }
+            @if self.rows() == 0 { text.top x="0" y=(HEAD - GAP) { (self.height_text(heights)) } }
         }
     }
 
-    fn told_height(&self, heights: &Heights) -> String {
+    fn height_text(&self, heights: &Heights) -> String {
         let far = self.bound.as_ref().filter(|(bound, _)| *bound > heights.top);
         let far = far.map_or(String::new(), |(_, name)| format!(" · {name}"));
         let top = (self.show)(heights.top);

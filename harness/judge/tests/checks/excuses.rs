@@ -283,7 +283,7 @@ fn a_request_is_open_until_the_last_byte_of_its_answer() {
     }
 }
 
-fn told_and_again(status: u16, told: &'static str, again: u64) -> impl Fn(&mut Trace) {
+fn retry_after_then_again(status: u16, told: &'static str, again: u64) -> impl Fn(&mut Trace) {
     move |trace| {
         trace.answers[0].status = status;
         trace.answers[0].retry_after = Some(told.into());
@@ -298,7 +298,7 @@ fn only_a_429_and_a_503_tell_a_sender_when_to_come_back() {
     let answers = |status: u16, retries: &str| {
         format!("{retries}\n[[subscriber.behaviour]]\nanswer = {status}\nretry_after_date = \"29s\"")
     };
-    let soon = |status| told_and_again(status, dated, 4 * SECOND);
+    let soon = |status| retry_after_then_again(status, dated, 4 * SECOND);
     check("retry.after-date", &answers(503, ""), soon(503), Status::Fail);
     check("retry.after-date", &answers(500, ""), soon(500), Status::NotApplicable);
     let fixed = "retry = { backoff = \"equal-jitter\", base = \"10s\" }";
@@ -311,7 +311,7 @@ fn only_a_429_and_a_503_tell_a_sender_when_to_come_back() {
 fn a_retry_after_that_came_near_the_deadline_may_have_been_missed() {
     let near = |length: u64| {
         move |trace: &mut Trace| {
-            told_and_again(503, "20", 4 * SECOND)(trace);
+            retry_after_then_again(503, "20", 4 * SECOND)(trace);
             (trace.answers[0].t, trace.answers[0].end) = (SECOND + length, SECOND + length);
         }
     };
@@ -324,7 +324,7 @@ fn a_retry_after_that_came_near_the_deadline_may_have_been_missed() {
 fn a_rotation_disturbs_nothing_for_as_long_as_it_lasts() {
     let late = |trace: &mut Trace| {
         trace.faults.push(fault(0, FaultKind::Rotate, Some(100 * SECOND)));
-        told_and_again(429, "1", 30 * SECOND)(trace);
+        retry_after_then_again(429, "1", 30 * SECOND)(trace);
         (0..2).for_each(|_| build::without(trace, 1));
     };
     let rotates = "[[subscriber.behaviour]]\nanswer = 429\nretry_after = \"1s\"\n\
@@ -395,7 +395,7 @@ fn a_probe_that_is_answered_in_the_moment_in_which_it_comes_is_over() {
 /// again at 9 s with another one. `locked` locks the database.
 fn forgotten(killed: u64, locked: Option<(u64, u64)>) -> impl Fn(&mut Trace) {
     move |trace| {
-        told_and_again(429, "30", 9 * SECOND)(trace);
+        retry_after_then_again(429, "30", 9 * SECOND)(trace);
         (0..2).for_each(|_| build::without(trace, 1));
         exchange(trace, (1, 9 * SECOND + MS), 9 * SECOND + MS, 204, None);
         use ProcessEvent::{Exited, Killed, Ready, Started};

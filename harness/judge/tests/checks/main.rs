@@ -2,7 +2,7 @@
 
 mod again;
 mod alone;
-mod asked;
+mod applicability;
 mod backoff;
 mod begun;
 mod broken;

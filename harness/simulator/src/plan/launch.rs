@@ -68,7 +68,7 @@ impl Condition {
     }
 
     /// Its meaning for one partner, which does not reveal another's.
-    pub(super) fn told_to(&self, partner: &Subscriber) -> &str {
+    pub(super) fn meaning_for(&self, partner: &Subscriber) -> &str {
         match &self.whom {
             Some(whom) if *whom != partner.name && *whom != partner.group => {
                 "another partner is down or slow meanwhile"

@@ -68,7 +68,7 @@ fn sheet(
         let _ = writeln!(text, "| {name} | {} |", value.replace('|', "\\|"));
     }
     for condition in &plan.conditions {
-        let _ = writeln!(text, "\nThis assumes a condition: {}.", condition.told_to(subscriber));
+        let _ = writeln!(text, "\nThis assumes a condition: {}.", condition.meaning_for(subscriber));
     }
     text.push_str(
         "\nThese figures are from a simulation of the planned launch. Answer with a status from 200 to 299 as \

@@ -31,7 +31,7 @@ impl World<'_> {
             && self.play.open == 0
             && self.troubles.done == self.troubles.steps.len()
             && self.now >= self.figures.traffic_end;
-        let waiting = self.look_into_queue()?;
+        let waiting = self.sample_queue()?;
         let whole = self.troubles.errands.are_done()
             && self.troubles.starting == 0
             && self.slots.iter().all(|slot| !slot.is_frozen());
@@ -71,7 +71,7 @@ impl World<'_> {
             .saturating_add(ANSWER_NS)
     }
 
-    fn look_into_queue(&mut self) -> Result<Option<u64>, SimError> {
+    fn sample_queue(&mut self) -> Result<Option<u64>, SimError> {
         let Some(process) =
             self.slots.iter().filter(|slot| !slot.is_frozen()).find_map(|slot| slot.process.as_ref())
         else {
@@ -91,7 +91,7 @@ impl World<'_> {
             self.figures.database_bytes.max(size("sender.db") + size("sender.db-wal"));
         self.book.digest_words(&[now, whole.accepted, whole.delivered, whole.dead, whole.waiting]);
         if self.given.options.keep == Keep::Trace {
-            self.look_for_silence(&lanes, steady);
+            self.check_liveness(&lanes, steady);
             self.write_record(depth(now, None, &whole))?;
             for lane in lanes.iter().take(LISTED) {
                 self.write_record(depth(now, Some(lane.name.to_string()), &lane.counts))?;
@@ -101,7 +101,7 @@ impl World<'_> {
     }
 
     /// Whether every lane sends that may.
-    fn look_for_silence(&mut self, lanes: &[LaneStatus], steady: StoreTime) {
+    fn check_liveness(&mut self, lanes: &[LaneStatus], steady: StoreTime) {
         if self.is_disturbed() {
             return self.liveness.lasts(self.now);
         }
@@ -144,7 +144,7 @@ impl World<'_> {
 
     /// Reads the queues right after a commit of events if the run keeps only figures. With coarse commits or
     /// many queues, samples must do.
-    pub(super) fn look_after_emit(&mut self, worker: usize) -> Result<(), SimError> {
+    pub(super) fn sample_after_emit(&mut self, worker: usize) -> Result<(), SimError> {
         let SimInputs { scenario, options, model, .. } = self.given;
         let exact = model.commit_ns.1 <= Model::CLOSE.commit_ns.1 && scenario.subscribers.len() <= EXACT_MAX;
         let Some(process) = self.slots[worker].process.as_ref().filter(|_| exact) else { return Ok(()) };

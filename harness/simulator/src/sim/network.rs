@@ -95,7 +95,7 @@ impl World<'_> {
         };
         let (worker, generation) = (exchange.worker, exchange.generation);
         if self.is_frozen(worker, generation) {
-            return self.keep_for_later(worker, generation, ProcessEvent::LeaseOver(id));
+            return self.stash_event(worker, generation, ProcessEvent::LeaseOver(id));
         }
         let process =
             self.slots[worker].process.as_ref().filter(|_| self.slots[worker].generation == generation);
@@ -251,7 +251,7 @@ impl World<'_> {
         };
         let (worker, generation) = (exchange.worker, exchange.generation);
         if self.is_frozen(worker, generation) {
-            return self.keep_for_later(worker, generation, ProcessEvent::Heard(id, heard));
+            return self.stash_event(worker, generation, ProcessEvent::Heard(id, heard));
         }
         if self.slots[worker].generation != generation {
             return Ok(());
@@ -339,7 +339,7 @@ impl World<'_> {
             && self.given.options.keep == Keep::Trace
         {
             let endpoint = self.given.scenario.subscribers[at].name.as_str().into();
-            self.keep_later(Record::Cut(Cut { t: now, endpoint, n, how, began: None, token: None }));
+            self.defer_record(Record::Cut(Cut { t: now, endpoint, n, how, began: None, token: None }));
         }
     }
 

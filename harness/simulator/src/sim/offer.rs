@@ -39,7 +39,7 @@ impl World<'_> {
             Some(worker) if self.slots[worker].is_frozen() => {
                 let generation = self.slots[worker].generation;
                 self.play.open += places.len();
-                self.keep_for_later(worker, generation, ProcessEvent::Offered(places))
+                self.stash_event(worker, generation, ProcessEvent::Offered(places))
             }
             Some(worker) => {
                 self.play.open += places.len();
@@ -123,14 +123,14 @@ impl World<'_> {
                 Outcome::Stale => {
                     if let Some(place) = self.play.place_of(token) {
                         // The subscribers have changed: the process reads them and matches the event again.
-                        self.look_soon(worker);
+                        self.schedule_poll(worker);
                         let after = ns(LOOK_EVERY).saturating_add(self.delay(worker, 1)) + 1;
                         self.schedule_for(worker, after, ProcessEvent::Offered(vec![place]));
                     }
                 }
             }
         }
-        self.look_after_emit(worker)
+        self.sample_after_emit(worker)
     }
 
     /// The process died with the event before its answer.

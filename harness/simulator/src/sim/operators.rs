@@ -35,12 +35,12 @@ impl<'a> World<'a> {
         });
         let Some(worker) = able else { return Ok(()) };
         for plan in std::mem::take(&mut self.troubles.errands.waiting) {
-            self.ask_for(worker, plan)?;
+            self.submit_action(worker, plan)?;
         }
         Ok(())
     }
 
-    fn ask_for(&mut self, worker: usize, plan: &'a FaultPlan) -> Result<(), SimError> {
+    fn submit_action(&mut self, worker: usize, plan: &'a FaultPlan) -> Result<(), SimError> {
         let Some(mut process) = self.slots[worker].process.take() else { return Ok(()) };
         let made = self.commands(plan, &process);
         if let Ok((commands, secrets)) = made {

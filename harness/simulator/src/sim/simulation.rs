@@ -263,7 +263,7 @@ impl<'a> World<'a> {
                 Ok(())
             }
             SimEvent::Sample => self.sample(),
-            SimEvent::Upkeep => self.keep_up(),
+            SimEvent::Upkeep => self.run_maintenance(),
         }?;
         self.run_errands()?;
         self.write_later()

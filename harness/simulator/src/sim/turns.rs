@@ -145,7 +145,7 @@ impl World<'_> {
     }
 
     /// Maintenance of every process: expiry, and deletion of old rows.
-    pub(super) fn keep_up(&mut self) -> Result<(), SimError> {
+    pub(super) fn run_maintenance(&mut self) -> Result<(), SimError> {
         self.later(self.given.model.upkeep_ns, SimEvent::Upkeep);
         let now = self.now;
         let close = self.given.model.keep_ns >= Model::CLOSE.keep_ns;

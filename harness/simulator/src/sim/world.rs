@@ -145,7 +145,7 @@ impl World<'_> {
         self.slots[worker].is_frozen() && self.slots[worker].generation == generation
     }
 
-    pub(super) fn keep_for_later(
+    pub(super) fn stash_event(
         &mut self,
         worker: usize,
         generation: u64,
@@ -162,14 +162,14 @@ impl World<'_> {
         self.later(after, SimEvent::Process { worker, generation, event });
     }
 
-    pub(super) fn look_soon(&mut self, worker: usize) {
+    pub(super) fn schedule_poll(&mut self, worker: usize) {
         let after = ns(LOOK_EVERY).saturating_add(self.delay(worker, 1));
         self.schedule_for(worker, after, ProcessEvent::Look);
     }
 
     pub(super) fn others_look_soon(&mut self, but: Option<usize>) {
         let others = (0..self.slots.len()).filter(|other| Some(*other) != but);
-        others.for_each(|other| self.look_soon(other));
+        others.for_each(|other| self.schedule_poll(other));
     }
 
     pub(super) fn write_record(&mut self, record: Record) -> Result<(), SimError> {
@@ -177,7 +177,7 @@ impl World<'_> {
     }
 
     /// For callers that cannot fail.
-    pub(super) fn keep_later(&mut self, record: Record) {
+    pub(super) fn defer_record(&mut self, record: Record) {
         self.book.later.push(record);
     }
 

@@ -152,7 +152,7 @@ impl StreamContext<'_> {
             return self.not_found(streams, request, respond);
         };
         if !is_open {
-            endpoint.keep_cut(None, CutKind::Reset, Some(began), None);
+            endpoint.record_cut(None, CutKind::Reset, Some(began), None);
             return respond.send_reset(Reason::INTERNAL_ERROR);
         }
         let tether = self.tether.clone();

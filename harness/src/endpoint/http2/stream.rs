@@ -37,7 +37,7 @@ impl Stream {
         match self.endpoint.choices.before(clock.now(), self.luck) {
             Before::Read => {}
             Before::Reset => {
-                self.endpoint.keep_cut(None, CutKind::Reset, Some(self.began), None);
+                self.endpoint.record_cut(None, CutKind::Reset, Some(self.began), None);
                 return respond.send_reset(Reason::INTERNAL_ERROR);
             }
             Before::Wait(until) => tokio::select! {
@@ -68,7 +68,7 @@ impl Stream {
     }
 
     fn broken_off(&self, body: &[u8], how: CutKind) {
-        self.endpoint.keep_cut(None, how, Some(self.began), self.endpoint.stage.tokens.find(body));
+        self.endpoint.record_cut(None, how, Some(self.began), self.endpoint.stage.tokens.find(body));
     }
 
     async fn perform(&self, n: u64, mut respond: SendResponse<Bytes>, chosen: Option<(usize, &Behaviour)>) {

@@ -79,7 +79,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
             ended: HashMap::default(),
             fresh: true,
         };
-        dispatcher.say_what_cannot_be_served();
+        dispatcher.announce_unserved();
         dispatcher
     }
 

@@ -77,7 +77,7 @@ impl Membership {
         self.homes().map_or(StoreTime(u64::MAX), |_| self.next_end.max(again))
     }
 
-    pub(super) fn asks(&mut self, now: StoreTime) -> bool {
+    pub(super) fn begin_poll_if_due(&mut self, now: StoreTime) -> bool {
         let is_due = self.next_ask() <= now;
         if is_due {
             self.asked = now;
@@ -221,10 +221,10 @@ mod tests {
         let mut membership = Membership::new(OwnerId(US));
         membership.update_nodes(nodes(1, 2_000, &[(US, 30_000), (2, 3_000)]));
         membership.refresh_view(at(2_000));
-        assert!(!membership.asks(at(2_999)));
+        assert!(!membership.begin_poll_if_due(at(2_999)));
         assert_eq!(membership.next_step(), at(3_000));
-        assert!(membership.asks(at(3_000)));
-        assert!(!membership.asks(at(3_000)), "once");
+        assert!(membership.begin_poll_if_due(at(3_000)));
+        assert!(!membership.begin_poll_if_due(at(3_000)), "once");
         assert_eq!(membership.next_step(), at(3_250));
         assert!(!membership.refresh_view(at(3_100)));
         assert!(share(&membership, 2) > 0);
@@ -232,12 +232,12 @@ mod tests {
         membership.update_nodes(nodes(1, 3_100, &[(US, 30_000), (2, 4_000)]));
         assert!(!membership.refresh_view(at(3_100)));
         assert_eq!(membership.next_step(), at(4_000));
-        assert!(membership.asks(at(4_000)));
+        assert!(membership.begin_poll_if_due(at(4_000)));
         // The node did not renew.
         membership.update_nodes(nodes(1, 4_000, &[(US, 30_000), (2, 4_000)]));
         assert!(membership.refresh_view(at(4_000)));
         assert_eq!(share(&membership, 2), 0);
-        assert!(!membership.asks(at(20_000)), "nothing is asked of the dead");
+        assert!(!membership.begin_poll_if_due(at(20_000)), "nothing is asked of the dead");
     }
 
     #[test]
@@ -264,8 +264,11 @@ mod tests {
             assert!(share(&membership, US) > 0 && share(&membership, 2) > 0, "at {clock}");
             assert_eq!(share(&membership, 3), 0, "at {clock}");
             // At the end of the second node's lease: the others wait for a renewal's commit.
-            assert!(!membership.asks(at(20_000)) && !membership.asks(at(23_499)), "at {clock}");
-            assert!(membership.asks(at(23_500)), "at {clock}");
+            assert!(
+                !membership.begin_poll_if_due(at(20_000)) && !membership.begin_poll_if_due(at(23_499)),
+                "at {clock}"
+            );
+            assert!(membership.begin_poll_if_due(at(23_500)), "at {clock}");
         }
     }
 }

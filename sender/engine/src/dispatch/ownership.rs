@@ -92,11 +92,11 @@ impl<S: SubscriberSet> Dispatcher<S> {
         for waiting in self.lanes.take_waiting() {
             self.take(waiting);
         }
-        self.say_what_cannot_be_served();
+        self.announce_unserved();
     }
 
     /// Announces the lanes that other nodes must serve for this one.
-    pub(super) fn say_what_cannot_be_served(&mut self) {
+    pub(super) fn announce_unserved(&mut self) {
         let unable: BTreeSet<LaneId> =
             self.roster.subscribers().filter(|known| known.is_broken()).map(|known| known.lane()).collect();
         self.tenure.announce_change(|said| said.unable = Arc::new(unable));
@@ -119,7 +119,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
             self.tenure.go_by(self.membership.homes().cloned());
             self.membership.review(self.lanes.ours().into_iter().map(|(lane, _)| lane));
         }
-        if self.membership.asks(self.now) {
+        if self.membership.begin_poll_if_due(self.now) {
             self.tenure.renew_soon();
         }
         let (lanes, records) = (&self.lanes, &self.records);

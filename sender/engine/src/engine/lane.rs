@@ -138,7 +138,7 @@ impl Lane {
         self.work.claiming || !self.window.is_empty()
     }
 
-    pub(super) fn note_work(&mut self, due: StoreTime) {
+    pub(super) fn record_due(&mut self, due: StoreTime) {
         self.work.noted = self.work.noted.min(due);
     }
 
@@ -201,7 +201,7 @@ impl Lane {
                 match self.settings.retry().delay(attempt.attempts, rng) {
                     Some(backoff) => {
                         let due = (now + pause.unwrap_or(backoff)).min(attempt.expires);
-                        self.note_work(due);
+                        self.record_due(due);
                         Fate::Retry { due }
                     }
                     None => Fate::Dead(Reason::Exhausted),
@@ -216,7 +216,7 @@ impl Lane {
         let policy = self.settings.breaker();
         self.marks.unsaved |= self.breaker.end(policy, attempt.probe, Health::Busy, Nanos::ZERO, now);
         let due = (now + OWN_WAIT).min(attempt.expires);
-        self.note_work(due);
+        self.record_due(due);
         Fate::Retry { due }
     }
 

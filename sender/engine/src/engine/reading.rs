@@ -26,7 +26,7 @@ impl Reading {
             };
         };
         let meaning = Meaning::of(answer.status);
-        let pause = asked_pause(answer, retry_after_cap);
+        let pause = requested_pause(answer, retry_after_cap);
         let health = match meaning {
             Meaning::Success => Health::Well,
             Meaning::Failure if pause.is_some() => Health::Busy,
@@ -53,7 +53,7 @@ impl From<&Outcome> for End {
 }
 
 /// Only `Retry-After` on 429 and 503 counts. A value of 0 leaves the delay to the backoff.
-fn asked_pause(answer: &Answer, cap: Nanos) -> Option<Nanos> {
+fn requested_pause(answer: &Answer, cap: Nanos) -> Option<Nanos> {
     if !matches!(answer.status, 429 | 503) {
         return None;
     }

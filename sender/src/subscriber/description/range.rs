@@ -3,7 +3,7 @@ use std::ops::RangeInclusive;
 
 use serde_json::Value;
 
-use super::{shown, to_json};
+use super::{plain_text, to_json};
 use crate::engine::Nanos;
 use crate::units::{Bytes, Rate, WindowCap};
 
@@ -83,7 +83,7 @@ impl fmt::Display for Range {
 impl fmt::Display for Bound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Value(value) => f.write_str(&shown(value)),
+            Self::Value(value) => f.write_str(&plain_text(value)),
             Self::Setting(name) => write!(f, "`{name}`"),
         }
     }

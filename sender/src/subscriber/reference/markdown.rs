@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::examples::{EXAMPLES, Example};
 use super::settings;
-use crate::subscriber::description::{Default, Form, Setting, shown};
+use crate::subscriber::description::{Default, Form, Setting, plain_text};
 
 const HEAD: &str = "\
 # Settings of a subscriber
@@ -72,8 +72,8 @@ fn push_settings(page: &mut String, group: &str, settings: &[&Setting]) {
 fn row(group: &str, setting: &Setting) -> String {
     let Setting { name, about, form, range, default } = setting;
     let form = match form {
-        Form::Word(_) => format!("one word: `{}`", shown(&form.example())),
-        form => format!("{}: `{}`", form.name(), shown(&form.example())),
+        Form::Word(_) => format!("one word: `{}`", plain_text(&form.example())),
+        form => format!("{}: `{}`", form.name(), plain_text(&form.example())),
     };
     let default = match default {
         Default::Value(Value::Array(_)) | Default::Unset(_) | Default::Required => default.to_string(),

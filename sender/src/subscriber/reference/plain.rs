@@ -2,7 +2,7 @@ use std::fmt::Write as _;
 
 use super::examples::EXAMPLES;
 use super::settings;
-use crate::subscriber::description::{Default, Form, Range, Setting, shown};
+use crate::subscriber::description::{Default, Form, Range, Setting, plain_text};
 
 /// In characters.
 const WIDTH: usize = 100;
@@ -49,7 +49,7 @@ fn push_settings(text: &mut String, group: &str, settings: &[&Setting]) {
 
 fn heading(name: &str, default: &Default) -> String {
     match default {
-        Default::Value(value) => format!("{name}  (default: {})", shown(value)),
+        Default::Value(value) => format!("{name}  (default: {})", plain_text(value)),
         Default::Unset(what) => format!("{name}  (unset: {what})"),
         Default::Required => format!("{name}  (required)"),
     }
@@ -59,8 +59,10 @@ fn bounds(setting: &Setting) -> String {
     let form = setting.form.name();
     match (&setting.form, &setting.range) {
         (Form::Word(_) | Form::Flag, _) => format!("Form: {form}."),
-        (form_of, Range::Any) => format!("Form: {form}, such as {}.", shown(&form_of.example())),
-        (form_of, range) => format!("Form: {form}, such as {}. Range: {range}.", shown(&form_of.example())),
+        (form_of, Range::Any) => format!("Form: {form}, such as {}.", plain_text(&form_of.example())),
+        (form_of, range) => {
+            format!("Form: {form}, such as {}. Range: {range}.", plain_text(&form_of.example()))
+        }
     }
 }
 

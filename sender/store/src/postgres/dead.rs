@@ -150,7 +150,7 @@ impl Work<'_> {
             let most = self.rows.oldest.block(of, u64::from(self.ledger.locked().max(1)));
             let found = letters(&self.sql.query(OLDEST, &[&after, &int(most)])?)?;
             self.rows.oldest.add(of, rank(after), &ranked(&found), most);
-            self.rows.note_all();
+            self.rows.update_all_oldest();
             return Ok(());
         };
         let mut likely = self.lanes_of_many_letters();
@@ -171,7 +171,7 @@ impl Work<'_> {
             let found = ranked(&found.remove(&lane).unwrap_or_default());
             self.rows.oldest.add(Of::Letters(lane), rank(after), &found, most);
         }
-        self.rows.note_all();
+        self.rows.update_all_oldest();
         Ok(())
     }
 

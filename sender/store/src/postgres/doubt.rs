@@ -96,7 +96,7 @@ impl Commits {
         (self.known, self.at) = (token, now);
     }
 
-    pub(super) fn note_leases(&mut self, commands: &[Command]) {
+    pub(super) fn record_leases(&mut self, commands: &[Command]) {
         for command in commands {
             match command {
                 Command::Acquire(acquire) => self.lease = self.lease.max(acquire.lease),

@@ -208,7 +208,7 @@ impl PostgresStore {
         let mut cache = lock(&self.cache);
         cache.begin(now, None);
         cache.expiry_grace = ledger.grace(now);
-        self.commits.note_leases(commands);
+        self.commits.record_leases(commands);
         ledger.compare(&mut cache);
         named.recall(sql, &mut cache, &mut rows).map_err(|stop| stop.doing(BEGINNING))?;
         let mut work = Work {

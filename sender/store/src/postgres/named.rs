@@ -176,7 +176,7 @@ pub(super) fn begin<'a>(
 ) -> Result<(Ledger, Rows, Named<'a>)> {
     let (counted, lanes) = (Counted::of(commands), wanted.lanes.iter().copied().collect());
     let mut asks = vec![Query { text: "BEGIN", values: Vec::new() }];
-    asks.extend(wanted.asks(&lanes, &writer));
+    asks.extend(wanted.queries(&lanes, &writer));
     asks.extend(counted.asks());
     asks.extend(named.asks());
     let mut answers = sql.query_all(&asks)?.into_iter().skip(1);

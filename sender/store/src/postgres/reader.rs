@@ -242,7 +242,7 @@ impl Reader for PostgresReader {
         self.query("read the times of attempts", |sql| figures::attempt_times(sql, lane, from, until, max))
     }
 
-    fn look_at_clock(&self, beginning: Beginning<'_>) -> Result<Start, StoreError> {
+    fn read_clock(&self, beginning: Beginning<'_>) -> Result<Start, StoreError> {
         self.query("read the time of the store", |sql| clock::read_clock(sql, beginning))
     }
 

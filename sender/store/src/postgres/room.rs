@@ -94,7 +94,7 @@ impl Work<'_> {
             let found = found.remove(&lane).unwrap_or_default();
             self.rows.oldest.add(Of::Waiting(lane), after, &found, most);
         }
-        self.rows.note_all();
+        self.rows.update_all_oldest();
         Ok(())
     }
 
@@ -181,7 +181,7 @@ impl Rows {
         }
     }
 
-    pub(super) fn note_all(&mut self) {
+    pub(super) fn update_all_oldest(&mut self) {
         let mut oldest = std::mem::take(&mut self.oldest);
         for (delivery, new) in self.unwritten(self.numbers.len()) {
             oldest.insert(new.lane, new.place, (new.at, delivery));

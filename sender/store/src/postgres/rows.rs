@@ -185,7 +185,7 @@ impl Rows {
         records && self.deliveries.get(&delivery).is_none_or(Option::is_none)
     }
 
-    pub(super) fn look_again(&mut self, delivery: DeliveryId) {
+    pub(super) fn forget_delivery(&mut self, delivery: DeliveryId) {
         self.deliveries.remove(&delivery);
     }
 

@@ -14,7 +14,7 @@ impl AttemptRows for Work<'_> {
         let Settlement { lane, delivery, .. } = *settlement;
         if self.rows.may_record(delivery) {
             self.flush()?;
-            self.rows.look_again(delivery);
+            self.rows.forget_delivery(delivery);
         }
         Ok(self.rows.delivery(self.sql, lane, delivery)?.map(|row| Before {
             place: row.place,

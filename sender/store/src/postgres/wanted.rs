@@ -40,7 +40,7 @@ const TOTALS: &str = concat!(
 
 impl Wanted {
     /// The queries that lock these rows, in the common order.
-    pub(super) fn asks<'a>(&self, lanes: &'a Vec<LaneId>, writer: &'a Writer) -> Vec<Query<'a>> {
+    pub(super) fn queries<'a>(&self, lanes: &'a Vec<LaneId>, writer: &'a Writer) -> Vec<Query<'a>> {
         let mut asks = vec![Query { text: LANES, values: vec![lanes] }];
         asks.extend(self.owners.then(|| Query { text: OWNERS, values: Vec::new() }));
         asks.push(Query { text: if self.state { STATE_LOCKED } else { STATE }, values: Vec::new() });

@@ -201,7 +201,7 @@ impl Work<'_> {
             .prepare_cached("UPDATE deliveries SET at = ?2, expires = ?3 WHERE delivery = ?1")?
             .execute(params![delivery, at, expires])?;
         self.cache.arrive(row.place.lane, at);
-        self.note_new_expiry(delivery, expires)?;
+        self.index_expiry(delivery, expires)?;
         Ok(true)
     }
 }

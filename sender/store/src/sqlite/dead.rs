@@ -91,7 +91,7 @@ impl DeadRows for Work<'_> {
         )?;
         for (delivery, expires) in letters {
             update.execute(params![delivery, self.now, expires])?;
-            self.note_new_expiry(*delivery, *expires)?;
+            self.index_expiry(*delivery, *expires)?;
         }
         Ok(())
     }

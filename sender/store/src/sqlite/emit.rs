@@ -195,7 +195,7 @@ impl EventRows for Work<'_> {
             (!fits).then_some(Reason::Overflow),
         ])?;
         if fits {
-            self.note_if_short(delivery, target.expires)?;
+            self.index_if_short(delivery, target.expires)?;
         }
         Ok(delivery)
     }

@@ -96,7 +96,7 @@ impl LeaseRows for Work<'_> {
     }
 
     fn set_record(&mut self, lane: LaneId, record: Record) -> Result<()> {
-        self.ledger.keep_record(self.sql, lane, record)
+        self.ledger.set_record(self.sql, lane, record)
     }
 
     fn announcement(&mut self, owner: OwnerId) -> Result<Option<Announcement>> {
@@ -153,7 +153,7 @@ pub(super) const STILL_COUNTS: &str = "(a.capped IS NOT NULL AND a.at >= ?3 AND 
 
 impl Work<'_> {
     /// Marks a lane if its settings contain window caps or are unreadable.
-    pub(super) fn note_caps(&mut self, lane: LaneId) -> Result<()> {
+    pub(super) fn mark_caps(&mut self, lane: LaneId) -> Result<()> {
         self.sql
             .prepare_cached(
                 "INSERT OR IGNORE INTO capped SELECT lane FROM subscribers WHERE lane = ?1 AND

@@ -122,7 +122,7 @@ impl Ledger {
         })
     }
 
-    pub(super) fn keep_record(&mut self, sql: &Connection, lane: LaneId, record: Record) -> Result<()> {
+    pub(super) fn set_record(&mut self, sql: &Connection, lane: LaneId, record: Record) -> Result<()> {
         self.totals_changed = true;
         self.change_lane(sql, lane, |_, unwritten| unwritten.record = Some(record))
     }

@@ -39,7 +39,7 @@ const REST: Duration = Duration::from_secs(3_600);
 const PAGE_BYTES: u64 = 4_096;
 
 /// Notes the log's length. SQLite reports a negative number if it is unknown.
-fn note_pages(size: &LogSize, pages: i64) {
+fn record_pages(size: &LogSize, pages: i64) {
     if let Ok(pages) = u64::try_from(pages) {
         size.set_bytes(pages.saturating_mul(PAGE_BYTES));
     }
@@ -101,7 +101,7 @@ fn watch(
     ask: impl Fn() -> bool + Send + 'static,
 ) -> Result<()> {
     writer.wal_hook(Some(move |log: &mut Wal, pages: i32| {
-        note_pages(&size, i64::from(pages));
+        record_pages(&size, i64::from(pages));
         let asked = pages < before || ask();
         if pages >= max || !asked {
             // Another process may be moving or reading; then the next commit tries again. A failed sync makes the
@@ -145,14 +145,14 @@ fn run(beside: &Connection, asks: &Receiver<()>, size: &LogSize, reserve: &Reser
 fn move_or_cut(beside: &Connection, size: &LogSize) -> Result<()> {
     let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
     let (is_busy, pages, moved): (bool, i64, i64) = beside.query_row(MOVE, [], read)?;
-    note_pages(size, pages);
+    record_pages(size, pages);
     // This moves all pages that no reader needs. If another process is moving, the last result stays.
     let mut is_held = if is_busy { size.is_held() } else { moved < pages };
     if pages >= i64::from(PAGES_MAX) && moved >= pages {
         // If another process was faster or writes, the log keeps its length.
         let (is_busy, pages, _): (bool, i64, i64) = beside.query_row(CUT, [], read)?;
         if !is_busy {
-            note_pages(size, pages);
+            record_pages(size, pages);
         }
         is_held |= is_busy && size.is_held();
     }

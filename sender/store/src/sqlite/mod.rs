@@ -241,7 +241,7 @@ impl Store for SqliteStore {
         self.reserve.room().clone()
     }
 
-    fn keep_reserve(&mut self) {
+    fn maintain_reserve(&mut self) {
         self.reserve.maintain();
     }
 

@@ -268,7 +268,7 @@ impl Reader for SqliteReader {
         self.moment("read the times of attempts", |sql| figures::attempt_times(sql, lane, from, until, max))
     }
 
-    fn look_at_clock(&self, beginning: Beginning<'_>) -> Result<Start, StoreError> {
+    fn read_clock(&self, beginning: Beginning<'_>) -> Result<Start, StoreError> {
         Ok(self.clock()?.start(beginning))
     }
 

@@ -55,7 +55,7 @@ impl SubscriberRows for Work<'_> {
                 new.bounds.when_full
             ])?;
         self.ledger.forget(lane);
-        self.note_caps(lane)?;
+        self.mark_caps(lane)?;
         Ok(lane)
     }
 
@@ -67,7 +67,7 @@ impl SubscriberRows for Work<'_> {
                  patterns = coalesce(?4, patterns), settings = coalesce(?5, settings), version = ?6 WHERE lane = ?1",
             )?
             .execute(params![lane, change.name, change.url, change.patterns, change.settings, int(version)])?;
-        if change.settings.is_some() { self.note_caps(lane) } else { Ok(()) }
+        if change.settings.is_some() { self.mark_caps(lane) } else { Ok(()) }
     }
 
     fn live_version(&mut self, lane: LaneId) -> Result<Option<u64>> {

@@ -48,7 +48,7 @@ struct Event {
 impl SweepRows for Work<'_> {
     fn prepare_sweep(&mut self, max: u32) -> Result<(u64, bool)> {
         let (corrected, correcting) = self.correct_times(max)?;
-        Ok((corrected, self.note_expiring()? || correcting))
+        Ok((corrected, self.index_expiring()? || correcting))
     }
 
     /// The longest expired deliveries that are not handed out. Skips rows with an unreadable lane; a disk error fails
@@ -191,7 +191,7 @@ impl SweepRows for Work<'_> {
 
 impl Work<'_> {
     /// Notes the expiry of deliveries that may have waited for [`NOTED_AFTER`]. Returns whether more may remain.
-    fn note_expiring(&mut self) -> Result<bool> {
+    fn index_expiring(&mut self) -> Result<bool> {
         let newest = self.ledger.totals.next_delivery - 1;
         let old = self.cache.scans.expiry.old(self.now, newest);
         let kept: u64 =
@@ -200,7 +200,7 @@ impl Work<'_> {
         if after >= old {
             return Ok(false);
         }
-        let (noted, last) = self.note_some(after, old)?;
+        let (noted, last) = self.index_range(after, old)?;
         if self.cache.scans.expiry.reach(last, kept) || noted > 0 {
             self.sql.prepare_cached("UPDATE swept SET delivery = ?1")?.execute([int(last)])?;
         }
@@ -210,7 +210,7 @@ impl Work<'_> {
     /// Notes one range of deliveries. Returns the number noted, and the last one examined. After an unreadable row
     /// SQLite accepts no more writes in this transaction, so it fails, and the next sweeps skip the row. A claim
     /// decides its fate.
-    fn note_some(&mut self, after: u64, old: u64) -> Result<(usize, u64)> {
+    fn index_range(&mut self, after: u64, old: u64) -> Result<(usize, u64)> {
         let last = self.cache.scans.expiry.step(after).min(old);
         let noted = self
             .sql
@@ -226,11 +226,11 @@ impl Work<'_> {
     }
 
     /// Notes a new delivery that may expire before a sweep examines it.
-    pub(super) fn note_if_short(&self, delivery: DeliveryId, expires: StoreTime) -> Result<()> {
-        if expires.since(self.now) <= SHORT { self.note_new_expiry(delivery, expires) } else { Ok(()) }
+    pub(super) fn index_if_short(&self, delivery: DeliveryId, expires: StoreTime) -> Result<()> {
+        if expires.since(self.now) <= SHORT { self.index_expiry(delivery, expires) } else { Ok(()) }
     }
 
-    pub(super) fn note_new_expiry(&self, delivery: DeliveryId, expires: StoreTime) -> Result<()> {
+    pub(super) fn index_expiry(&self, delivery: DeliveryId, expires: StoreTime) -> Result<()> {
         self.sql
             .prepare_cached("INSERT OR IGNORE INTO expiring VALUES (?1, ?2)")?
             .execute(params![expires, delivery])?;

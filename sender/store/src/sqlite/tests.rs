@@ -537,14 +537,14 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// What the replies have told so far.
-struct Told {
+struct KnownState {
     now: StoreTime,
     emitted: u64,
     terms: BTreeMap<LaneId, Term>,
     claimed: Vec<(LaneId, Term, DeliveryId)>,
 }
 
-impl Told {
+impl KnownState {
     fn term(&self, lane: LaneId) -> Term {
         self.terms.get(&lane).copied().unwrap_or(Term(0))
     }
@@ -602,16 +602,16 @@ impl Told {
         }
     }
 
-    fn note_claimed(&mut self, claimed: &Claimed) {
+    fn add_claimed(&mut self, claimed: &Claimed) {
         self.claimed.extend(claimed.rows.iter().map(|row| (claimed.lane, claimed.term, row.delivery)));
     }
 
-    fn note(&mut self, replies: &[Reply]) {
+    fn add_replies(&mut self, replies: &[Reply]) {
         for reply in replies {
             match reply {
-                Reply::Claimed(claimed) => self.note_claimed(claimed),
+                Reply::Claimed(claimed) => self.add_claimed(claimed),
                 Reply::Acquired(taken) => {
-                    self.terms.extend(taken.iter().map(|taken| (taken.lane, taken.term)))
+                    self.terms.extend(taken.iter().map(|taken| (taken.lane, taken.term)));
                 }
                 _ => {}
             }
@@ -621,7 +621,7 @@ impl Told {
 
 fn answers_as_without_a_cache(steps: &[Step]) -> Result<(), TestCaseError> {
     let (mut cached, mut forgetful) = (Twin::new(false), Twin::new(true));
-    let mut told = Told { now: NOW, emitted: 0, terms: BTreeMap::new(), claimed: Vec::new() };
+    let mut told = KnownState { now: NOW, emitted: 0, terms: BTreeMap::new(), claimed: Vec::new() };
     let Command::Subscribe(second) = subscribe() else { panic!("it subscribes") };
     let second = Subscribe { id: "second".into(), name: "second".into(), ..second };
     let setup = [subscribe(), Command::Subscribe(second), told.command(&Wish::Acquire)];
@@ -630,15 +630,15 @@ fn answers_as_without_a_cache(steps: &[Step]) -> Result<(), TestCaseError> {
             None => {
                 let (replies, _) = cached.commit(NOW, &setup, None, false);
                 prop_assert_eq!(&forgetful.commit(NOW, &setup, None, false).0, &replies);
-                told.note(&replies.unwrap());
+                told.add_replies(&replies.unwrap());
             }
             Some(Step::Commit { wishes, beside, fails }) => {
                 let commands: Vec<_> = wishes.iter().map(|wish| told.command(wish)).collect();
                 let beside = beside.map(|(lane, max)| told.claim(lane, max));
                 let answers = cached.commit(told.now, &commands, beside.clone(), *fails);
                 prop_assert_eq!(&forgetful.commit(told.now, &commands, beside, *fails), &answers);
-                told.note(&answers.0.unwrap_or_default());
-                answers.1.iter().for_each(|claimed| told.note_claimed(claimed));
+                told.add_replies(&answers.0.unwrap_or_default());
+                answers.1.iter().for_each(|claimed| told.add_claimed(claimed));
             }
             Some(Step::Claim { lane, max }) => {
                 let claim = told.claim(*lane, *max);
@@ -651,7 +651,7 @@ fn answers_as_without_a_cache(steps: &[Step]) -> Result<(), TestCaseError> {
                     expected.next = claimed.next;
                 }
                 prop_assert_eq!(&claimed, &expected);
-                told.note_claimed(&claimed);
+                told.add_claimed(&claimed);
             }
             Some(Step::Other(wish)) => {
                 let commands = [match wish {

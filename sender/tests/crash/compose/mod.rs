@@ -46,7 +46,7 @@ fn the_compose_setup_delivers_and_a_failover_loses_nothing() {
     let emitter = Emitter::start_at(&addresses, Arc::clone(&sink), LANES);
     sink.wait_for(300);
     first.kill();
-    deployment.asks("second", "SELECT pg_promote()");
+    deployment.query("second", "SELECT pg_promote()");
     drop(pool);
     let _pool = deployment.pool("second");
     sink.wait_for(sink.count() + 300);
@@ -109,7 +109,7 @@ impl Deployment {
     }
 
     fn wait_until_second_is_waited_for(&self, second: &Container) {
-        second.wait_until(|| self.asks("first", "SELECT sync_state FROM pg_stat_replication") == ["sync"]);
+        second.wait_until(|| self.query("first", "SELECT sync_state FROM pg_stat_replication") == ["sync"]);
     }
 
     fn pool(&self, server: &str) -> Option<Container> {
@@ -135,7 +135,7 @@ impl Deployment {
         asked.status.success()
     }
 
-    fn asks(&self, server: &str, statement: &str) -> Vec<String> {
+    fn query(&self, server: &str, statement: &str) -> Vec<String> {
         let address = format!("postgresql://hookproof@{}/hookproof", self.machine.address(server));
         query(&address, statement)
     }

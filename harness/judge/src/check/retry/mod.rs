@@ -77,7 +77,7 @@ impl Evidence<'_> {
 
 /// Until when an endpoint requested a pause in an answer before that moment. Every status counts, as a sender
 /// may follow the header there too.
-pub(in crate::check) fn told_until(evidence: &Evidence<'_>, lane: &Lane<'_>, before: u64) -> u64 {
+pub(in crate::check) fn pause_until(evidence: &Evidence<'_>, lane: &Lane<'_>, before: u64) -> u64 {
     let cap = lane.subscriber.retry.retry_after_cap.0;
     let asked = lane.arrivals.iter().filter_map(|n| {
         let exchange = evidence.exchange(*n);

@@ -70,7 +70,7 @@ impl Arrivals {
         settled
     }
 
-    /// Whether [`Self::hear_next`] should be called for a new missing number.
+    /// Whether [`Self::set_next`] should be called for a new missing number.
     pub(super) fn wants_next(&self) -> bool {
         self.missing.is_some_and(|missing| missing.began_before.is_none())
     }
@@ -78,7 +78,7 @@ impl Arrivals {
     /// Sets the next transaction's number, read after the poll. Every transaction that took a delivery number has
     /// started before it, because it first locks a row. The highest ended transaction of a snapshot is no substitute:
     /// the missing number's transaction may be above it.
-    pub(super) fn hear_next(&mut self, next: u64) {
+    pub(super) fn set_next(&mut self, next: u64) {
         if let Some(missing) = &mut self.missing {
             missing.began_before.get_or_insert(next);
         }
@@ -101,7 +101,7 @@ mod tests {
     ) -> bool {
         let came = arrivals.advance(numbers, ended_before, now);
         if arrivals.wants_next() {
-            arrivals.hear_next(next);
+            arrivals.set_next(next);
         }
         came
     }

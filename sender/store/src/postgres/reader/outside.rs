@@ -57,7 +57,7 @@ fn poll_arrivals(sql: &Link, arrivals: &mut Arrivals, settled: u64, late: &Cell<
         late.set(late.get() + 1);
     }
     if arrivals.wants_next() {
-        arrivals.hear_next(sql.one(NEXT, &[])?.try_get::<_, Count>(0)?.0);
+        arrivals.set_next(sql.one(NEXT, &[])?.try_get::<_, Count>(0)?.0);
     }
     Ok(())
 }
