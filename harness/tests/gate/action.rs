@@ -148,7 +148,7 @@ fn the_first_run_comments_the_second_updates_and_a_regression_fails_with_its_wit
         .lines()
         .find(|line| line.starts_with('|') && line.contains("`rate.envelope`"))
         .unwrap();
-    assert!(row.starts_with("| fail | ") && row.contains(witness), "{row}");
+    assert!(row.starts_with("| FAIL | ") && row.contains(witness), "{row}");
     assert!(failed.summary.contains("rate.envelope: was PASS, is FAIL"), "{}", failed.summary);
     assert!(failed.summary.contains("arrivals █"), "a picture of the worst lane: {}", failed.summary);
     let error =

@@ -276,24 +276,17 @@ impl ObservedMoments {
             tally.see();
             let said = |what: &str, said: u64, (least, most): (u64, u64), old: u64| {
                 let fits = least <= said && said <= most.saturating_add(old);
-                (!fits).then(|| {
-                    format!("{said} {what}; the trace shows {least} to {}", most.saturating_add(old))
-                })
+                let most = most.saturating_add(old);
+                let seen = if least == most { least.to_string() } else { format!("{least} to {most}") };
+                (!fits).then(|| format!("the sender reports {said} {what}; the trace shows {seen}"))
             };
             let bytes = (0, bounds.waiting.1.saturating_add(old_waiting).saturating_mul(each));
             let wrong = [
-                depth
-                    .delivered
-                    .and_then(|n| said("delivered, says the sender", n, bounds.delivered, old_delivered)),
-                depth.waiting.and_then(|n| said("waiting, says the sender", n, bounds.waiting, old_waiting)),
-                depth
-                    .dead
-                    .filter(|_| lists)
-                    .and_then(|n| said("dead, says the sender", n, bounds.dead, old_dead)),
-                depth
-                    .coalesced
-                    .and_then(|n| said("coalesced, says the sender", n, bounds.coalesced, old_coalesced)),
-                depth.bytes.filter(|_| own).and_then(|n| said("bytes waiting, says the sender", n, bytes, 0)),
+                depth.delivered.and_then(|n| said("delivered", n, bounds.delivered, old_delivered)),
+                depth.waiting.and_then(|n| said("waiting", n, bounds.waiting, old_waiting)),
+                depth.dead.filter(|_| lists).and_then(|n| said("dead", n, bounds.dead, old_dead)),
+                depth.coalesced.and_then(|n| said("coalesced", n, bounds.coalesced, old_coalesced)),
+                depth.bytes.filter(|_| own).and_then(|n| said("bytes waiting", n, bytes, 0)),
             ];
             for what in wrong.into_iter().flatten() {
                 let (subscriber, from, until) = (depth.subscriber.clone(), depth.t, answered);
