@@ -109,7 +109,7 @@ fn text_of_a_scenario_is_escaped_for_terminal_and_markdown() {
     let (code, said) = hookproof(&["check", &good, "--scenario", &scenario, "--markdown", &markdown]);
     assert_eq!(code, Some(1), "{said}");
     is_harmless(&said);
-    let row = r"| fail | `` no ::error ::a\u{1b}[2J\|b`<img>@c `` | expect.known names a check";
+    let row = r"| FAIL | `` no ::error ::a\u{1b}[2J\|b`<img>@c `` | expect.known names an unknown check";
     let written = std::fs::read_to_string(&markdown).unwrap();
     assert!(written.contains(row), "{written}");
 }
