@@ -105,11 +105,10 @@ impl Shelf {
         let [mut damaged, mut missing] = [0; 2];
         for cut in cuts {
             let image = images.after(*cut, random.next());
-            let folder = tempfile::tempdir().unwrap();
-            image.write(folder.path()).unwrap();
+            self.disk.restart(&image).unwrap();
             let told = self.told.iter().filter(|(_, position)| recording.before(*position) <= *cut);
             let told: Vec<usize> = told.map(|(number, _)| *number).collect();
-            match lacks(&folder.path().join("inbox.db"), &told) {
+            match lacks(&self.disk.folder().join("inbox.db"), &told) {
                 Ok(0) => continue,
                 Ok(lacking) => missing += lacking,
                 Err(error) => {

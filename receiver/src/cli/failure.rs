@@ -29,9 +29,10 @@ impl Failure {
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
         match error {
-            OpenError::InUse { .. } | OpenError::Foreign { .. } | OpenError::OtherVersion { .. } => {
-                Self::Usage(error.to_string())
-            }
+            OpenError::InUse { .. }
+            | OpenError::Foreign { .. }
+            | OpenError::OtherVersion { .. }
+            | OpenError::InPart { .. } => Self::Usage(error.to_string()),
             OpenError::Failed { .. } => Self::Ours(error.to_string()),
         }
     }

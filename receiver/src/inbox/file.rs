@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
-use hookproof_failed_sync::{move_log, repair};
+use hookproof_failed_sync::{Fault, Found, create, leave, log_alone, log_lost, move_log, repair};
 use rusqlite::hooks::Wal;
 use rusqlite::{Connection, OpenFlags};
 use tracing::info;
@@ -54,6 +54,12 @@ pub enum OpenError {
         /// Its version.
         found: i64,
     },
+    /// A file without its log, or a log without its file.
+    #[error("{detail}")]
+    InPart {
+        /// The missing part, and the remedy.
+        detail: String,
+    },
     /// The file or the system failed.
     #[error("can't open the inbox {path}: {detail}")]
     Failed {
@@ -67,6 +73,18 @@ pub enum OpenError {
 impl OpenError {
     pub(super) fn sql(path: &Path) -> impl Fn(rusqlite::Error) -> Self {
         move |error| Self::Failed { path: path.to_owned(), detail: error.to_string() }
+    }
+
+    fn fault(path: &Path) -> impl Fn(Fault) -> Self {
+        move |fault| {
+            let copied = || log_lost(path, "`sqlite3` with VACUUM INTO, or after an orderly stop");
+            match fault {
+                Fault::LogLost => Self::InPart { detail: copied() },
+                Fault::LogAlone => Self::InPart { detail: log_alone(path) },
+                Fault::Io(error) => Self::io(path)(error),
+                Fault::Sql(error) => Self::sql(path)(error),
+            }
+        }
     }
 
     pub(super) fn io(path: &Path) -> impl Fn(std::io::Error) -> Self {
@@ -88,8 +106,10 @@ impl Drop for Lock {
 impl Lock {
     /// Waits up to `within` for another process.
     pub(super) fn take(path: &Path, within: Duration) -> Result<Self, OpenError> {
+        if !path.exists() {
+            create(path, fill).map_err(OpenError::fault(path))?;
+        }
         // All names of a file must share one lock.
-        drop(private().open(path).map_err(OpenError::io(path))?);
         let mut name = path.canonicalize().map_err(OpenError::io(path))?.into_os_string();
         name.push("-lock");
         let place = PathBuf::from(name);
@@ -163,13 +183,17 @@ fn identity(path: &Path) -> std::io::Result<Identity> {
 /// The only connection that writes, so that commits never wait for each other.
 pub(super) fn writer(path: &Path, durability: Durability) -> Result<Connection, OpenError> {
     let failed = OpenError::sql(path);
-    drop(private().open(path).map_err(OpenError::io(path))?);
-    let mut sql = connect(path)?;
+    if !path.exists() {
+        create(path, fill).map_err(OpenError::fault(path))?;
+    }
+    let (mut sql, found) = connect(path)?;
     let empty: bool =
         sql.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0)).map_err(&failed)?;
-    if !empty {
-        recognise(&sql, path)?;
+    if empty {
+        found.make(&sql, fill).map_err(OpenError::fault(path))?;
     }
+    recognise(&sql, path)?;
+    found.accept(&sql).map_err(OpenError::fault(path))?;
     let synchronous = match durability {
         Durability::PowerLoss => "FULL",
         Durability::Process => "NORMAL",
@@ -182,12 +206,19 @@ pub(super) fn writer(path: &Path, durability: Durability) -> Result<Connection, 
     // SQLite's own checkpoint would not report a failed sync.
     let moving = |log: &mut Wal, pages: i32| if pages < CHECKPOINT_PAGES { Ok(()) } else { move_log(log) };
     sql.wal_hook(Some(moving)).map_err(&failed)?;
-    if empty {
-        let schema = include_str!("schema.sql");
-        let marks = format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};");
-        sql.execute_batch(&format!("BEGIN IMMEDIATE; {schema} {marks} COMMIT;")).map_err(&failed)?;
-    }
     Ok(sql)
+}
+
+fn fill(sql: &Connection) -> rusqlite::Result<()> {
+    sql.execute_batch(include_str!("schema.sql"))?;
+    sql.execute_batch(&format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION}"))
+}
+
+/// Leaves all of an inbox in one file, which this process has closed: false, if another program has it open.
+pub(super) fn leave_whole(path: &Path) -> Result<bool, OpenError> {
+    let (sql, _) = connect(path)?;
+    recognise(&sql, path)?;
+    leave(&sql).map_err(OpenError::sql(path))
 }
 
 /// Rewrites the present version, to test whether writing works.
@@ -197,18 +228,20 @@ pub(super) fn write_nothing_new(sql: &Connection) -> rusqlite::Result<()> {
 
 pub(super) fn reader(path: &Path) -> Result<Connection, OpenError> {
     let failed = OpenError::sql(path);
-    let sql = connect(path)?;
+    let (sql, found) = connect(path)?;
     recognise(&sql, path)?;
+    found.accept(&sql).map_err(OpenError::fault(path))?;
     sql.execute_batch("PRAGMA query_only = ON; PRAGMA temp_store = MEMORY;").map_err(&failed)?;
     Ok(sql)
 }
 
-fn connect(path: &Path) -> Result<Connection, OpenError> {
+fn connect(path: &Path) -> Result<(Connection, Found), OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let sql = Connection::open_with_flags(path, flags).map_err(OpenError::sql(path))?;
+    let found = Found::beside(&sql).map_err(OpenError::fault(path))?;
     sql.busy_timeout(PATIENCE).map_err(OpenError::sql(path))?;
     repair(&sql).map_err(OpenError::sql(path))?;
-    Ok(sql)
+    Ok((sql, found))
 }
 
 fn recognise(sql: &Connection, path: &Path) -> Result<(), OpenError> {

@@ -272,7 +272,7 @@ mod tests {
     }
 
     struct World {
-        folders: Vec<TempDir>,
+        folder: TempDir,
         ledger: Ledger,
         now: Millis,
         bug: Bug,
@@ -299,11 +299,11 @@ mod tests {
             let ledger = open(&folder.path().join("inbox.db"));
             let now = Millis(1_700_000_000_000);
             let (waiting, finished) = (BTreeSet::new(), BTreeMap::new());
-            Self { folders: vec![folder], ledger, now, bug, waiting, finished }
+            Self { folder, ledger, now, bug, waiting, finished }
         }
 
         fn path(&self) -> PathBuf {
-            self.folders.last().unwrap().path().join("inbox.db")
+            self.folder.path().join("inbox.db")
         }
 
         fn take(&mut self, step: Step) -> TestCaseResult {
@@ -394,13 +394,16 @@ mod tests {
             self.ledger.settle_if_there(self.now, &settlements).unwrap();
         }
 
+        /// Puts back the files as they were before the inbox was closed, in their places.
         fn kill(&mut self) {
-            let path = self.path();
-            let folder = tempfile::tempdir().unwrap();
-            for name in ["inbox.db", "inbox.db-wal"] {
-                std::fs::copy(path.with_file_name(name), folder.path().join(name)).unwrap();
+            let files = ["inbox.db", "inbox.db-wal"].map(|name| {
+                let path = self.folder.path().join(name);
+                (std::fs::read(&path).unwrap(), path)
+            });
+            self.ledger = open(&self.folder.path().join("meanwhile.db"));
+            for (bytes, path) in files {
+                std::fs::write(path, bytes).unwrap();
             }
-            self.folders.push(folder);
             self.ledger = open(&self.path());
         }
 

@@ -219,5 +219,34 @@ impl Inbox {
         worker.stop();
         self.queue.close();
         let _ = writer.join();
+        if let Err(error) = file::leave_whole(&self.path) {
+            tracing::warn!(%error, "the log stays beside the inbox");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_orderly_stop_leaves_one_whole_file_and_a_copy_without_its_log_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, copy] = ["inbox.db", "copy.db"].map(|name| folder.path().join(name));
+        let open = |path: &Path| Inbox::open(Options::new(path), Clock::wall(), Arc::new(Counting));
+        for (stops, id) in ["a", "b", "c"].into_iter().enumerate() {
+            let inbox = open(&path).unwrap();
+            assert_eq!(inbox.accept(Arrival::new(id, "body")).await, Ok(Accepted::New));
+            std::fs::copy(&path, &copy).unwrap();
+            let refused = open(&copy).unwrap_err().to_string();
+            assert!(refused.contains("was copied while it was open, without its log"), "{refused}");
+            assert_eq!(Effects::open(&copy).unwrap_err().to_string(), refused);
+            inbox.close();
+            assert!(!folder.path().join("inbox.db-wal").exists(), "after {stops} stops");
+            std::fs::copy(&path, &copy).unwrap();
+            let standing = Effects::open(&copy).unwrap().standing().unwrap();
+            assert_eq!(standing.waiting + standing.processed, stops as u64 + 1);
+            std::fs::remove_file(&copy).unwrap();
+        }
     }
 }
