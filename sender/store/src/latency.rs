@@ -379,6 +379,14 @@ fn wait(slices: usize) -> Nanos {
     WAIT.times(times).min(WAIT_MAX)
 }
 
+/// The part of an hour's count that lies within the last sixty minutes, as if its attempts were evenly spread.
+/// `is_present`: whether it is the present hour, or the one before.
+pub(super) fn within_last_hour(count: u64, is_present: bool, now: StoreTime) -> u64 {
+    let left = if is_present { Nanos::HOUR.0 } else { Nanos::HOUR.0 - now.0 % Nanos::HOUR.0 };
+    let exact = u128::from(count) * u128::from(left) / u128::from(Nanos::HOUR.0);
+    u64::try_from(exact).unwrap_or(u64::MAX)
+}
+
 pub(super) fn hour(at: StoreTime) -> u64 {
     at.0 / Nanos::HOUR.0
 }

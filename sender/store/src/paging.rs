@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
+use crate::command::OutboxId;
 use crate::engine::DeliveryId;
 use hookproof_words::ids::size;
 
@@ -66,9 +67,22 @@ pub(super) fn letters_after(letters: &[DeliveryId], after: DeliveryId, max: u32)
     named.into_iter().take(usize::try_from(max).unwrap_or(usize::MAX)).collect()
 }
 
-/// The last letter of a step, if the step was full, so that more may remain.
-pub(super) fn last_if_full(letters: &[DeliveryId], max: u32) -> Option<DeliveryId> {
-    letters.last().copied().filter(|_| size(letters.len()) == u64::from(max))
+/// The place of the last row, if the page is full. The next page begins after it.
+pub(super) fn last_if_full<T, P>(rows: &[T], max: u32, place: impl Fn(&T) -> P) -> Option<P> {
+    rows.last().filter(|_| size(rows.len()) >= u64::from(max)).map(place)
+}
+
+const SIGN: u64 = 1 << 63;
+
+/// The place before an outbox row, in a listing from the newest. Programs may use any number as an id; places are
+/// unsigned, in the same order. `None`: nothing lies below the lowest number.
+pub(super) fn place_before(id: OutboxId) -> Option<[u64; 2]> {
+    id.0.checked_sub(1).map(|id| [id.cast_unsigned() ^ SIGN, 0])
+}
+
+/// The highest id of an outbox row from this place on.
+pub(super) fn outbox_id_at(place: Option<[u64; 2]>) -> i64 {
+    place.map_or(i64::MAX, |at| (at[0] ^ SIGN).cast_signed())
 }
 
 #[cfg(test)]

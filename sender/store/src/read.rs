@@ -144,6 +144,22 @@ pub struct OutboxRow {
     pub unreadable: Option<String>,
 }
 
+impl OutboxRow {
+    /// Longer rows are not read, because no event may be that long.
+    const BYTES_MAX: u64 = 4 << 20;
+    /// One read of the outbox ends after this many bytes.
+    pub(crate) const PAGE_BYTES_MAX: usize = 8 << 20;
+
+    /// The reason why a row with this id and length cannot become an event.
+    pub(crate) fn refusal(id: OutboxId, bytes: u64) -> Option<String> {
+        if !id.is_ordinary() {
+            return Some(format!("its id is {}; expected 1 to {}, or none given", id.0, OutboxId::END.0 - 1));
+        }
+        (bytes > Self::BYTES_MAX)
+            .then(|| format!("the row is {bytes} bytes long; expected at most {}", Self::BYTES_MAX))
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RejectedRow {
     pub row: OutboxRow,
@@ -191,7 +207,7 @@ pub struct LiveSecret {
     pub retires: Option<StoreTime>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
     /// All counts.
     pub counts: Counts,
@@ -212,6 +228,25 @@ pub struct Status {
     pub unreadable: u64,
     pub outbox: u64,
     pub outbox_rejected: u64,
+}
+
+impl Status {
+    /// The counts and the figures of the last hour. `before`: delivered, failed attempts, dead and latency at the first
+    /// mark of that hour. Without a mark, nothing happened since.
+    pub(crate) fn of_hour(counts: Counts, before: Option<[u64; 4]>) -> Self {
+        let now = [counts.delivered, counts.failed_attempts, counts.dead, counts.latency_us];
+        let before = before.unwrap_or(now);
+        let [delivered, failed, dead, latency_us] =
+            std::array::from_fn(|figure| now[figure].saturating_sub(before[figure]));
+        Self {
+            counts,
+            delivered_last_hour: delivered,
+            failed_last_hour: failed,
+            dead_last_hour: dead,
+            latency_last_hour: latency_us.checked_div(delivered).map(Nanos::from_micros),
+            ..Self::default()
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

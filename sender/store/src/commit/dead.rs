@@ -91,7 +91,7 @@ pub(crate) trait DeadRows: Rows {
     fn forget(&mut self, forget: &Forget) -> Result<Reply, Self::Error> {
         let letters = self.chosen(&forget.which, forget.after, forget.max)?;
         let rows = self.forget_letters(&letters)?;
-        Ok(Reply::Forgotten { rows, last: last_if_full(&letters, forget.max) })
+        Ok(Reply::Forgotten { rows, last: last_if_full(&letters, forget.max, |letter| *letter) })
     }
 
     /// The oldest of the selected deliveries. Deliveries selected by id may be no dead letters.

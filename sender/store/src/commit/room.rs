@@ -177,7 +177,7 @@ pub(crate) trait RoomRows: DeadRows {
             self.set_waiting(&waiting)?;
             self.stir()?;
         }
-        redriven.last = last_if_full(&chosen, redrive.max);
+        redriven.last = last_if_full(&chosen, redrive.max, |letter| *letter);
         Ok(Reply::Redriven(redriven))
     }
 

@@ -6,8 +6,8 @@ use tokio_postgres::Error;
 
 use super::link::Link;
 use super::values::int;
-use crate::engine::{LaneId, Nanos, StoreTime};
-use crate::latency::{Gathered, Histogram, Measure, Measured, Slice, hour};
+use crate::engine::{LaneId, StoreTime};
+use crate::latency::{Gathered, Histogram, Measure, Measured, Slice, hour, within_last_hour};
 use crate::read::{LastHour, Over};
 
 const EVER: u64 = 0;
@@ -95,11 +95,6 @@ pub(super) fn read(sql: &Link, lanes: &[LaneId], over: Over) -> Result<Vec<(Lane
 /// Attempts of the last sixty minutes. Exact for the present hour. The hour before counts in proportion, as if its
 /// attempts were evenly spread.
 pub(super) fn last_hour(sql: &Link, lanes: &[LaneId], now: StoreTime) -> Result<Vec<LastHour>, Error> {
-    let left = Nanos::HOUR.0 - now.0 % Nanos::HOUR.0;
-    let part = |count: u64| {
-        let exact = u128::from(count) * u128::from(left) / u128::from(Nanos::HOUR.0);
-        u64::try_from(exact).unwrap_or(u64::MAX)
-    };
     let (present, before) = (int(hour(now)), int(hour(now).saturating_sub(1).max(EVER + 1)));
     let query =
         "SELECT lane, hour, counted FROM latencies WHERE lane = ANY($1) AND measure = 0 AND hour IN ($2, $3)";
@@ -108,7 +103,7 @@ pub(super) fn last_hour(sql: &Link, lanes: &[LaneId], now: StoreTime) -> Result<
         let found = Histogram::from_bytes(row.try_get(2)?).unwrap_or_default();
         let counted = counts.entry(row.try_get(0)?).or_default();
         let is_present = row.try_get::<_, i64>(1)? == present;
-        let some = |count| if is_present { count } else { part(count) };
+        let some = |count| within_last_hour(count, is_present, now);
         counted.0 += some(found.delivered());
         counted.1 += some(found.failed());
     }

@@ -5,8 +5,8 @@ use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Result, params};
 
 use super::values::int;
-use crate::engine::{LaneId, Nanos, StoreTime};
-use crate::latency::{Gathered, Histogram, Measure, Measured, Slice, hour};
+use crate::engine::{LaneId, StoreTime};
+use crate::latency::{Gathered, Histogram, Measure, Measured, Slice, hour, within_last_hour};
 use crate::read::{LastHour, Over};
 
 const EVER: u64 = 0;
@@ -75,11 +75,7 @@ pub(super) fn read(sql: &Connection, lanes: &[LaneId], over: Over) -> Result<Vec
 /// Attempts of the last sixty minutes. Exact for the present hour. The hour before counts in proportion, as if its
 /// attempts were evenly spread.
 pub(super) fn last_hour(sql: &Connection, lanes: &[LaneId], now: StoreTime) -> Result<Vec<LastHour>> {
-    let left = Nanos::HOUR.0 - now.0 % Nanos::HOUR.0;
-    let part = |count: u64| {
-        let exact = u128::from(count) * u128::from(left) / u128::from(Nanos::HOUR.0);
-        u64::try_from(exact).unwrap_or(u64::MAX)
-    };
+    let part = |count| within_last_hour(count, false, now);
     let mut query =
         sql.prepare_cached("SELECT counted FROM latencies WHERE lane = ?1 AND measure = 0 AND hour = ?2")?;
     let mut of = |lane: LaneId, hour: u64| {

@@ -1,9 +1,9 @@
 use tokio_postgres::Row;
 
 use super::Read;
-use super::listing::last_if_full;
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use crate::lane::LaneState;
+use crate::paging::last_if_full;
 use crate::postgres::ledger::{counts, read_bounds, read_counts};
 use crate::postgres::link::Link;
 use crate::postgres::values::{Count, int};
@@ -14,29 +14,20 @@ use crate::reply::Record;
 pub(super) fn status(sql: &Link, now: StoreTime) -> Read<Status> {
     let counts = read_counts(&sql.one(concat!("SELECT ", summed!(), " FROM newest_totals"), &[])?)?;
     let hour_ago = int(now.0.saturating_sub(Nanos::HOUR.0) / Nanos::MINUTE.0);
-    // The first mark of the last hour holds the totals before it. Without one, nothing happened since.
     let query = "SELECT delivered, failed_attempts, dead, latency_us FROM marks WHERE minute >= $1 ORDER BY minute LIMIT 1";
-    let mut before = [counts.delivered, counts.failed_attempts, counts.dead, counts.latency_us];
-    if let Some(row) = sql.first(query, &[&hour_ago])? {
-        for (column, figure) in before.iter_mut().enumerate() {
-            *figure = row.try_get::<_, Count>(column)?.0;
-        }
-    }
-    let [delivered, failed, dead, latency_us] = before;
-    let delivered_last_hour = counts.delivered.saturating_sub(delivered);
-    let latency_us = counts.latency_us.saturating_sub(latency_us);
+    let mark = |row: Row| {
+        let count = |column| row.try_get::<_, Count>(column).map(|count| count.0);
+        Ok([count(0)?, count(1)?, count(2)?, count(3)?])
+    };
+    let before = sql.first(query, &[&hour_ago])?.map(mark).transpose()?;
     Ok(Status {
-        counts,
-        delivered_last_hour,
-        failed_last_hour: counts.failed_attempts.saturating_sub(failed),
-        dead_last_hour: counts.dead.saturating_sub(dead),
-        latency_last_hour: latency_us.checked_div(delivered_last_hour).map(Nanos::from_micros),
         oldest_due: oldest_due(sql)?,
         next_to_expire: next_to_expire(sql)?,
         subscribers: subscribers(sql)?,
         unreadable: count(sql, "SELECT count(*) FROM deliveries WHERE state = 2 AND reason = 4")?,
         outbox: count(sql, "SELECT count(*) FROM outbox")?,
         outbox_rejected: count(sql, "SELECT count(*) FROM outbox_rejected")?,
+        ..Status::of_hour(counts, before)
     })
 }
 

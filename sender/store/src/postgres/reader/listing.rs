@@ -5,6 +5,7 @@ use crate::command::SECRETS_MAX;
 use crate::command::{Attempt, Body};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::lane::Secret;
+use crate::paging::last_if_full;
 use crate::postgres::ledger::read_bounds;
 use crate::postgres::link::{Link, Value};
 use crate::postgres::values::{Bits, Count, int, is_storable, size};
@@ -13,12 +14,6 @@ use crate::read::{Attempted, DeadLetter, Delivery, Filter, LiveSecret, Subscribe
 type Rows<T> = (Vec<T>, Option<[u64; 2]>);
 
 const LOOKED_AT_MAX: i64 = 10_000;
-
-/// Where the next page begins, if this one is full.
-pub(super) fn last_if_full<T>(rows: &[T], max: u32, place: impl Fn(&T) -> [u64; 2]) -> Option<[u64; 2]> {
-    let full = rows.len() >= usize::try_from(max).unwrap_or(usize::MAX);
-    rows.last().filter(|_| full).map(place)
-}
 
 pub(super) fn status(row: &Row, column: usize) -> Read<Option<u16>> {
     Ok(row.try_get::<_, Option<i32>>(column)?.and_then(|status| u16::try_from(status).ok()))

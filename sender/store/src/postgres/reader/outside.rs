@@ -7,9 +7,9 @@ use tokio_postgres::Row;
 
 use super::Read;
 use super::arrivals::Arrivals;
-use super::listing::last_if_full;
 use crate::command::OutboxId;
 use crate::engine::{DeliveryId, LaneId, StoreTime};
+use crate::paging::{last_if_full, outbox_id_at, place_before};
 use crate::postgres::clock::server_clock;
 use crate::postgres::link::Link;
 use crate::postgres::values::{Bits, Count, size};
@@ -89,11 +89,6 @@ pub(super) fn heads(sql: &Link, lanes: &[LaneId]) -> Read<Vec<(LaneId, StoreTime
     sql.query(query, &[&lanes])?.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }
 
-/// Longer outbox rows are not read, because no event may be that long.
-const ROW_BYTES_MAX: i64 = 4 << 20;
-/// One read of the outbox ends after this many bytes.
-const PAGE_BYTES_MAX: usize = 8 << 20;
-
 /// The columns of a row, left empty in an oversized row: any program may write one.
 macro_rules! columns {
     ($table:literal) => {
@@ -123,7 +118,7 @@ pub(super) fn outbox(sql: &Link, after: Option<OutboxId>, max: u32) -> Read<Vec<
     };
     let (mut page, mut bytes) = (Vec::new(), 0);
     for row in sql.query(OUTBOX, &[&from, &i64::from(max)])? {
-        if bytes >= PAGE_BYTES_MAX {
+        if bytes >= OutboxRow::PAGE_BYTES_MAX {
             break;
         }
         let row = outbox_row(&row)?;
@@ -138,42 +133,24 @@ pub(super) fn rejected(
     place: Option<[u64; 2]>,
     max: u32,
 ) -> Read<(Vec<RejectedRow>, Option<[u64; 2]>)> {
-    let before = place.map_or(i64::MAX, |at| number_at(at[0]));
+    let before = outbox_id_at(place);
     let rows = sql.query(REJECTED, &[&before, &i64::from(max)])?;
     let rejected =
         |row: &Row| Ok(RejectedRow { row: outbox_row(row)?, why: row.try_get(6)?, at: row.try_get(7)? });
     let rows: Vec<RejectedRow> = rows.iter().map(rejected).collect::<Read<_>>()?;
-    let next = last_if_full(&rows, max, |row| [place_before(row.row.id), 0]);
-    // Nothing lies below the lowest number.
-    let next = next.filter(|_| rows.last().is_some_and(|row| row.row.id.0 > i64::MIN));
+    let next = last_if_full(&rows, max, |row| place_before(row.row.id)).flatten();
     Ok((rows, next))
 }
 
-/// Maps an id to an unsigned number for a cursor, in the same order.
-const fn place_before(id: OutboxId) -> u64 {
-    id.0.saturating_sub(1).cast_unsigned() ^ SIGN
-}
-
-const fn number_at(place: u64) -> i64 {
-    (place ^ SIGN).cast_signed()
-}
-
-const SIGN: u64 = 1 << 63;
-
 fn outbox_row(row: &Row) -> Read<OutboxRow> {
-    let bytes: i64 = row.try_get(5)?;
-    let too_long = (bytes > ROW_BYTES_MAX)
-        .then(|| format!("the row is {bytes} bytes long; expected at most {ROW_BYTES_MAX}"));
-    let id: OutboxId = row.try_get(0)?;
-    let out_of_range = (!id.is_ordinary())
-        .then(|| format!("its id is {}; expected 1 to {}, or none given", id.0, OutboxId::END.0 - 1));
+    let (id, Count(bytes)) = (row.try_get(0)?, row.try_get(5)?);
     Ok(OutboxRow {
         id,
         kind: row.try_get::<_, &str>(1)?.into(),
         key: row.try_get::<_, Option<&str>>(2)?.map(Into::into),
         data: row.try_get::<_, &str>(3)?.into(),
         event: row.try_get::<_, Option<&str>>(4)?.map(Into::into),
-        unreadable: out_of_range.or(too_long),
+        unreadable: OutboxRow::refusal(id, bytes),
     })
 }
 

@@ -6,6 +6,7 @@ use super::super::ledger::{counts, totals};
 use super::super::values::int;
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use crate::lane::{Bounds, LaneState};
+use crate::paging::last_if_full;
 use crate::read::{AttemptTimes, AuditSecond, Checkpoint, DeadGroup, LaneStatus, Limited, Status, TimesPage};
 use crate::reply::Record;
 
@@ -14,7 +15,6 @@ const NOT_SWEPT_MAX: u32 = 500_000;
 pub(super) fn status(sql: &Connection, now: StoreTime) -> Result<Status> {
     let counts = totals(sql)?.counts;
     let hour_ago = StoreTime(now.0.saturating_sub(Nanos::HOUR.0));
-    // The first mark of the last hour holds the totals before it. Without one, nothing happened since.
     let before: Option<[u64; 4]> = sql
         .prepare_cached(
             "SELECT delivered, failed_attempts, dead, latency_us FROM marks WHERE minute >= ?1
@@ -24,16 +24,7 @@ pub(super) fn status(sql: &Connection, now: StoreTime) -> Result<Status> {
             Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?])
         })
         .optional()?;
-    let [delivered, failed, dead, latency_us] =
-        before.unwrap_or([counts.delivered, counts.failed_attempts, counts.dead, counts.latency_us]);
-    let delivered_last_hour = counts.delivered.saturating_sub(delivered);
-    let latency_us = counts.latency_us.saturating_sub(latency_us);
     Ok(Status {
-        counts,
-        delivered_last_hour,
-        failed_last_hour: counts.failed_attempts.saturating_sub(failed),
-        dead_last_hour: counts.dead.saturating_sub(dead),
-        latency_last_hour: latency_us.checked_div(delivered_last_hour).map(Nanos::from_micros),
         oldest_due: oldest_due(sql)?,
         next_to_expire: next_to_expire(sql)?,
         subscribers: subscribers(sql)?,
@@ -43,6 +34,7 @@ pub(super) fn status(sql: &Connection, now: StoreTime) -> Result<Status> {
         )?,
         outbox: count(sql, "SELECT count(*) FROM outbox")?,
         outbox_rejected: count(sql, "SELECT count(*) FROM outbox_rejected")?,
+        ..Status::of_hour(counts, before)
     })
 }
 
@@ -123,7 +115,7 @@ pub(super) fn lanes(
             })
         })?
         .collect::<Result<_>>()?;
-    let next = super::listing::last_if_full(&lanes, max, |lane| [lane.lane.0, 0]);
+    let next = last_if_full(&lanes, max, |lane| [lane.lane.0, 0]);
     Ok((lanes, next))
 }
 

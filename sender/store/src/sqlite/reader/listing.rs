@@ -5,6 +5,7 @@ use super::super::values::{Bits, int, size};
 use crate::command::{Attempt, Body, SECRETS_MAX};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::lane::{Bounds, Secret};
+use crate::paging::last_if_full;
 use crate::read::{Attempted, DeadLetter, Delivery, Filter, LiveSecret, Subscriber, SubscriberRef};
 use crate::sqlite::failure::or_least;
 
@@ -13,12 +14,6 @@ type Rows<T> = (Vec<T>, Option<[u64; 2]>);
 const LOOKED_AT_MAX: u32 = 10_000;
 
 const ATTEMPTS_MAX: usize = 1_000;
-
-/// Where the next page begins, if this one is full.
-pub(super) fn last_if_full<T>(rows: &[T], max: u32, place: impl Fn(&T) -> [u64; 2]) -> Option<[u64; 2]> {
-    let full = rows.len() >= usize::try_from(max).unwrap_or(usize::MAX);
-    rows.last().filter(|_| full).map(place)
-}
 
 const SUBSCRIBER: &str =
     "SELECT s.lane, s.id, s.name, s.url, s.patterns, s.settings, l.rows_max, l.bytes_max,

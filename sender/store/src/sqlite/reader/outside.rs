@@ -10,6 +10,7 @@ use super::super::claim::QUEUE;
 use super::super::ledger::totals;
 use crate::command::OutboxId;
 use crate::engine::{DeliveryId, LaneId, StoreTime};
+use crate::paging::{last_if_full, outbox_id_at, place_before};
 use crate::read::{Glance, OutboxRow, Owner, Place, RejectedRow, Work};
 
 pub(super) fn glance(sql: &Connection) -> Result<Glance> {
@@ -57,11 +58,6 @@ pub(super) fn heads(sql: &Connection, lanes: &[LaneId]) -> Result<Vec<(LaneId, S
     Ok(heads)
 }
 
-/// Longer outbox rows are not read, because no event may be that long.
-const ROW_BYTES_MAX: u32 = 4 << 20;
-/// One read of the outbox ends after this many bytes.
-const PAGE_BYTES_MAX: usize = 8 << 20;
-
 /// The columns of a row, left empty in an oversized row: any program may write one.
 const COLUMNS: &str = "id, iif(bytes > 4194304, '', type), iif(bytes > 4194304, NULL, key),
     iif(bytes > 4194304, '', data), iif(bytes > 4194304, NULL, event), bytes";
@@ -79,7 +75,7 @@ pub(super) fn outbox(sql: &Connection, after: Option<OutboxId>, max: u32) -> Res
     ))?;
     let mut rows = query.query(params![from, max])?;
     let (mut page, mut bytes) = (Vec::new(), 0);
-    while bytes < PAGE_BYTES_MAX
+    while bytes < OutboxRow::PAGE_BYTES_MAX
         && let Some(row) = rows.next()?
     {
         let row = outbox_row(row)?;
@@ -94,7 +90,7 @@ pub(super) fn rejected(
     place: Option<[u64; 2]>,
     max: u32,
 ) -> Result<(Vec<RejectedRow>, Option<[u64; 2]>)> {
-    let before = place.map_or(i64::MAX, |at| number_at(at[0]));
+    let before = outbox_id_at(place);
     let rows: Vec<RejectedRow> = sql
         .prepare_cached(&format!(
             "SELECT {COLUMNS}, why, at FROM (SELECT *, {BYTES} FROM outbox_rejected
@@ -104,31 +100,13 @@ pub(super) fn rejected(
             Ok(RejectedRow { row: outbox_row(row)?, why: row.get(6)?, at: row.get(7)? })
         })?
         .collect::<Result<_>>()?;
-    let next = super::listing::last_if_full(&rows, max, |row| [place_before(row.row.id), 0]);
-    // Nothing lies below the lowest number.
-    let next = next.filter(|_| rows.last().is_some_and(|row| row.row.id.0 > i64::MIN));
+    let next = last_if_full(&rows, max, |row| place_before(row.row.id)).flatten();
     Ok((rows, next))
 }
 
-/// Maps an id to an unsigned number for a cursor, in the same order.
-const fn place_before(id: OutboxId) -> u64 {
-    id.0.saturating_sub(1).cast_unsigned() ^ SIGN
-}
-
-const fn number_at(place: u64) -> i64 {
-    (place ^ SIGN).cast_signed()
-}
-
-const SIGN: u64 = 1 << 63;
-
 fn outbox_row(row: &Row<'_>) -> Result<OutboxRow> {
-    let bytes: u32 = row.get(5)?;
-    let too_long = (bytes > ROW_BYTES_MAX)
-        .then(|| format!("the row is {bytes} bytes long; expected at most {ROW_BYTES_MAX}"));
-    let id: OutboxId = row.get(0)?;
-    let out_of_range = (!id.is_ordinary())
-        .then(|| format!("its id is {}; expected 1 to {}, or none given", id.0, OutboxId::END.0 - 1));
-    let mut unreadable = out_of_range.or(too_long);
+    let id = row.get(0)?;
+    let mut unreadable = OutboxRow::refusal(id, row.get(5)?);
     let mut text = |column: usize, name: &str| -> Result<Option<Arc<str>>> {
         // SQLite accepts any bytes as text.
         let (ValueRef::Text(bytes) | ValueRef::Blob(bytes)) = row.get_ref(column)? else { return Ok(None) };
