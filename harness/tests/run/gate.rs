@@ -43,7 +43,7 @@ fn only_the_selected_checks_decide() {
 #[test]
 fn a_pattern_that_no_check_matches_is_refused_with_the_nearest_id() {
     check("good.jsonl", &["--only", "rate.envlope"], 64, "the nearest id is rate.envelope");
-    check("good.jsonl", &["--skip", "sig.valid"], 64, "nothing matches \"sig.valid\"");
+    check("good.jsonl", &["--skip", "sig.valid"], 64, "no check or case matches \"sig.valid\"");
     let (code, said) = hookproof(&["run", "no-such-file.toml", "--only", "rat.envelope"]);
     assert!(code == Some(64) && said.contains("the nearest id is rate.envelope"), "{code:?}: {said}");
 }

@@ -14,7 +14,7 @@ use crate::strangers::excused;
 
 const AT_ONCE: usize = 5;
 
-const SOFTENED: &str = "; but the harness's own endpoints stood still";
+const SOFTENED: &str = "; but the harness's own endpoints stalled";
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stage {

@@ -247,7 +247,7 @@ fn accusations(judgement: &Judgement) -> Vec<String> {
 pub(crate) fn excused(judgement: &Judgement, thin: &[&str]) -> bool {
     let open = judgement.verdicts.iter().filter(|verdict| verdict.status == Status::Inconclusive);
     let named = |sentence: &str| {
-        ["stood still", "stall", "generator lagged"].iter().any(|word| sentence.contains(word))
+        ["stall", "generator was late"].iter().any(|word| sentence.contains(word))
     };
     let must = hookproof_judge::catalogue::Severity::Must;
     accusations(judgement).is_empty()
