@@ -142,7 +142,7 @@ fn hold_endpoint(events: u32) -> HeldEndpoint {
 }
 
 #[test]
-fn told_to_stop_it_finishes_what_is_under_way_writes_it_down_and_ends() {
+fn a_stopping_sender_finishes_and_records_open_attempts_and_ends() {
     let HeldEndpoint { endpoint: slow, database, mut serving, begin } = hold_endpoint(3);
     serving.request_stop();
     serving.wait_for_line("stopping: finishing open requests");
@@ -158,7 +158,7 @@ fn told_to_stop_it_finishes_what_is_under_way_writes_it_down_and_ends() {
 }
 
 #[test]
-fn told_to_stop_it_records_an_event_that_is_half_here_but_starts_no_attempt() {
+fn a_stopping_sender_records_a_half_received_event_and_starts_no_attempt() {
     let HeldEndpoint { endpoint: slow, database, mut serving, begin } = hold_endpoint(2);
     let event = r#"{"type":"a","data":{"half":true}}"#;
     let mut caller = TcpStream::connect(&serving.address).unwrap();

@@ -49,7 +49,7 @@ impl Counted {
         counted
     }
 
-    fn asks(&self) -> Vec<Query<'_>> {
+    fn queries(&self) -> Vec<Query<'_>> {
         let mut asks = Vec::new();
         if self.events > 0 {
             asks.push(Query { text: EVENT_NUMBERS, values: vec![&self.events] });
@@ -108,7 +108,7 @@ impl<'a> Named<'a> {
         named
     }
 
-    fn asks(&self) -> Vec<Query<'_>> {
+    fn queries(&self) -> Vec<Query<'_>> {
         let mut asks = Vec::new();
         if !self.deliveries.is_empty() {
             asks.push(Query { text: DELIVERIES, values: vec![&self.deliveries] });
@@ -158,7 +158,7 @@ impl<'a> Named<'a> {
     }
 
     pub(super) fn look_up(self, sql: &Link, cache: &mut QueueCache, rows: &mut Rows) -> Result<()> {
-        let asks = self.asks();
+        let asks = self.queries();
         if !asks.is_empty() {
             let mut answers = sql.query_all(&asks)?.into_iter();
             self.read(&mut answers, rows)?;
@@ -177,8 +177,8 @@ pub(super) fn begin<'a>(
     let (counted, lanes) = (Counted::of(commands), wanted.lanes.iter().copied().collect());
     let mut asks = vec![Query { text: "BEGIN", values: Vec::new() }];
     asks.extend(wanted.queries(&lanes, &writer));
-    asks.extend(counted.asks());
-    asks.extend(named.asks());
+    asks.extend(counted.queries());
+    asks.extend(named.queries());
     let mut answers = sql.query_all(&asks)?.into_iter().skip(1);
     let (ledger, mut rows) = (wanted.read(&mut answers, (writer, now))?, Rows::default());
     counted.read(&mut answers, &mut rows)?;
