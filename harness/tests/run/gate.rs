@@ -239,7 +239,7 @@ fn junit_says_what_the_exit_code_says() {
         ("good.jsonl", &["--only", "breaker"], 2, "<error message=\"inconclusive: no check could be judged"),
         ("good.jsonl", &["--only", "rate", "--skip", "rate"], 2, "no check was selected"),
         ("good.jsonl", &["--only", "retry.backoff-jitter"], 2, "no check could be judged"),
-        ("over-rate.jsonl", &[], 1, "<failure message=\"fail: 1 of 1 contracts"),
+        ("over-rate.jsonl", &[], 1, "<failure message=\"fail: 1 of 1 rate limits"),
         ("cut-short.jsonl", &[], 2, "<error message=\"the trace was cut short\""),
         ("empty.jsonl", &[], 64, "errors=\"1\""),
     ];
