@@ -82,7 +82,7 @@ fn the_table_is_shown_though_the_page_cannot_be_written() {
     let (out, junit) = (folder.path().display().to_string(), folder.path().join("junit.xml"));
     let secret = ["--secret-env", "HOOK_SECRET", "--timeout", "200ms"];
     let reports = ["--out", &out, "--junit", &junit.display().to_string()];
-    check(&[&["receiver", &url][..], &secret, &reports].concat(), 70, "inconclusive");
+    check(&[&["receiver", &url][..], &secret, &reports].concat(), 70, "INCONCLUSIVE");
     assert!(std::fs::read_to_string(&junit).unwrap().contains("name=\"sig.valid\""));
 }
 

@@ -133,7 +133,7 @@ fn the_reference_receiver_passes_every_case_strictly() {
     let table = String::from_utf8_lossy(&output.stdout);
     println!("{table}");
     assert_eq!(output.status.code(), Some(0), "{table}{}", String::from_utf8_lossy(&output.stderr));
-    let passed = table.lines().filter(|line| line.starts_with("  pass")).count();
+    let passed = table.lines().filter(|line| line.starts_with("  PASS")).count();
     assert_eq!(passed, hookproof_judge::catalogue::receiver().len(), "{table}");
     let page = std::fs::read_to_string(reference.file("out").join("receiver.html")).unwrap();
     assert!(page.contains("<h1>") && !page.contains(SECRET));

@@ -41,7 +41,7 @@ pub(in crate::check) const CHECK: Check = Check {
     id: "rate.envelope",
     severity: Severity::Must,
     source: "the contract",
-    requirement: "in every window of every length, at most burst + rate × length requests arrive",
+    requirement: "in every window of every length the arrivals fit the token bucket: at most burst + rate × length",
     why: "the endpoint was sized for the agreed rate, and sees when requests arrive, not when the sender \
         meant to send them",
     remedy: "charge the limiter when an attempt ends, count attempts in flight, and keep one limiter per \
