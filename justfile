@@ -26,6 +26,10 @@ bless:
     HOOKPROOF_BLESS=1 cargo test -p hookproof --test sender_mutants
     HOOKPROOF_GOLDEN=write cargo test -p hookproof --test page golden
 
+# Print every message of the programs with its place.
+messages:
+    HOOKPROOF_MESSAGES=print cargo test -p hookproof --test structure messages_are_plain -- --nocapture
+
 # Run the benches and write BENCHMARKS.md; some ten minutes on a quiet machine.
 bench-report:
     cargo run -p hookproof-benches --bin bench-report

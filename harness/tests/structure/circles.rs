@@ -170,7 +170,7 @@ impl Module {
     }
 }
 
-fn is_for_tests(attribute: &syn::Attribute) -> bool {
+pub(crate) fn is_for_tests(attribute: &syn::Attribute) -> bool {
     let mut tests = false;
     if attribute.path().is_ident("cfg") {
         let _ = attribute.parse_nested_meta(|meta| {

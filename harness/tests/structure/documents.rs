@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use crate::prose::{self, Figures};
+use crate::prose::{self, Figures, Sentence};
 use crate::source;
 
 const WORDS_MAX: [(&str, usize); 3] =
@@ -20,7 +20,7 @@ const OTHERS: &str = "reports/peers/";
 /// A name in backticks that ends so is a file, also where it begins in the middle of a path.
 const FILES: [&str; 4] = [".rs", ".md", ".sql", ".sh"];
 
-fn tracked() -> BTreeSet<String> {
+pub(crate) fn tracked() -> BTreeSet<String> {
     let listed =
         Command::new("git").args(["ls-files", "-z"]).current_dir(source::root()).output().expect("git");
     let listed = String::from_utf8(listed.stdout).expect("paths in UTF-8");
@@ -59,15 +59,22 @@ fn no_document_is_too_long() {
 fn the_english_is_plain() {
     let tracked = tracked();
     let measured = tracked.iter().filter(|path| MEASURED.iter().any(|kind| path.ends_with(kind)));
+    assert_plain(measured.flat_map(|path| {
+        let sentences = prose::sentences(path, &source::read(&source::root().join(path)));
+        sentences.into_iter().map(|sentence| (path.clone(), sentence))
+    }));
+}
+
+/// Each sentence with its place.
+#[track_caller]
+pub(crate) fn assert_plain(sentences: impl Iterator<Item = (String, Sentence)>) {
     let mut all = Figures::default();
     let mut worst = Vec::new();
-    for path in measured {
-        let sentences = prose::sentences(path, &source::read(&source::root().join(path)));
-        all += prose::figures(&sentences);
-        let bad = sentences.into_iter().filter(|one| one.figures.free + one.figures.long > 0);
-        worst.extend(
-            bad.map(|one| (one.figures.free * 10 + one.figures.words / 4, format!("{path}: {}", one.text))),
-        );
+    for (place, Sentence { text, figures }) in sentences {
+        all += figures;
+        if figures.free + figures.long > 0 {
+            worst.push((figures.free * 10 + figures.words / 4, format!("{place}: {text}")));
+        }
     }
     worst.sort_unstable_by(|one, other| other.cmp(one));
     let worst: Vec<String> = worst.into_iter().take(20).map(|(_, line)| line).collect();

@@ -7,6 +7,7 @@ mod circles;
 mod dependencies;
 mod documents;
 mod exceptions;
+mod messages;
 mod names;
 mod prose;
 mod purity;

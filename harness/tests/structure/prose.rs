@@ -104,19 +104,23 @@ fn measured(text: &str) -> Option<Sentence> {
     Some(Sentence { text: text.trim().to_owned(), figures })
 }
 
-pub(crate) fn figures(sentences: &[Sentence]) -> Figures {
-    let mut all = Figures::default();
-    sentences.iter().for_each(|sentence| all += sentence.figures);
-    all
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn figures(sentences: &[Sentence]) -> Figures {
+        let mut all = Figures::default();
+        sentences.iter().for_each(|sentence| all += sentence.figures);
+        all
+    }
+
     #[track_caller]
     fn check(path: &str, text: &str, words: usize, free: usize, sentences: usize, long: usize) {
-        assert_eq!(figures(&self::sentences(path, text)), Figures { words, free, sentences, long }, "{text}");
+        assert_eq!(
+            figures(&super::sentences(path, text)),
+            Figures { words, free, sentences, long },
+            "{text}"
+        );
     }
 
     #[test]
