@@ -6,10 +6,10 @@
 
 use super::Written;
 use super::command::{Claim, Command};
-use super::lane::{Bounds, Counts, LaneState, Limits, OwnerId};
-use super::queue_cache::QueueCache;
+use super::lane::{Counts, LaneState, Limits};
+use super::queue_cache::{Lane, QueueCache};
 use super::reply::{Claimed, Refusal, Reply};
-use crate::engine::{LaneId, Nanos, StoreTime, Term};
+use crate::engine::{LaneId, Nanos, StoreTime};
 
 pub(super) mod dead;
 pub(super) mod emit;
@@ -23,17 +23,6 @@ use emit::EventRows;
 use lease::LeaseRows;
 use settle::AttemptRows;
 use sweep::SweepRows;
-
-#[derive(Clone, Debug)]
-pub(super) struct Lane {
-    pub(super) state: LaneState,
-    pub(super) bounds: Bounds,
-    pub(super) owner: Option<OwnerId>,
-    pub(super) term: Term,
-    pub(super) counts: Counts,
-    /// Whether it has window caps, or once had them.
-    pub(super) capped: bool,
-}
 
 pub(super) trait Rows {
     type Error;

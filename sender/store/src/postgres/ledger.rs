@@ -9,10 +9,9 @@ use super::failure::{Result, Stop, Wanted, failure};
 use super::link::{Link, Query, Table};
 use super::values::{Count, int, listed};
 use crate::StoreError;
-use crate::commit::Lane;
 use crate::engine::{LaneId, Nanos, StoreTime, Term};
 use crate::lane::{Bounds, Counts, LaneState, OwnerId};
-use crate::queue_cache::{QueueCache, QueueVersion};
+use crate::queue_cache::{Lane, QueueCache, QueueVersion};
 use crate::reply::Record;
 
 #[derive(Clone, Debug)]

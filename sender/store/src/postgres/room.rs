@@ -8,11 +8,10 @@ use super::values::{int, size};
 use super::{Result, Work, columns};
 use crate::Command;
 use crate::command::Fate;
-use crate::commit::Lane;
 use crate::commit::room::{Room, RoomRows};
 use crate::engine::{DeliveryId, LaneId, StoreTime, Term};
 use crate::lane::{Bounds, WhenFull};
-use crate::queue_cache::Search;
+use crate::queue_cache::{Lane, Search};
 use crate::read::Place;
 
 const WAITING: &str = concat!(

@@ -2,10 +2,10 @@ use super::failure::Failed;
 use super::named::{Named, is_named};
 use super::{Result, Stop, Work, columns};
 use crate::command::Claim;
-use crate::commit::{Commands, Lane, Rows};
+use crate::commit::{Commands, Rows};
 use crate::engine::{LaneId, StoreTime};
 use crate::lane::{Counts, Limits};
-use crate::queue_cache::QueueCache;
+use crate::queue_cache::{Lane, QueueCache};
 use crate::reply::{Claimed, Reply};
 use crate::{Command, Written};
 

@@ -26,9 +26,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::Command;
 use crate::command::Claim;
-use crate::commit::Lane;
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
-use crate::lane::OwnerId;
+use crate::lane::{Bounds, Counts, LaneState, OwnerId};
 use crate::reply::{Claimed, ClaimedRow};
 use handoff::{Handoff, Recorded};
 pub(super) use queues::{Place, QueueVersion, Search, Standing, Unreadable, Waiting};
@@ -49,6 +48,18 @@ pub(super) struct FileVersion {
     pub(super) arrivals: u64,
     /// `PRAGMA data_version`: changes when another connection has committed, in any process.
     pub(super) data: i64,
+}
+
+/// The row of a lane.
+#[derive(Clone, Debug)]
+pub(super) struct Lane {
+    pub(super) state: LaneState,
+    pub(super) bounds: Bounds,
+    pub(super) owner: Option<OwnerId>,
+    pub(super) term: Term,
+    pub(super) counts: Counts,
+    /// Whether it has window caps, or once had them.
+    pub(super) capped: bool,
 }
 
 /// The rows of lanes, as a commit left them. `None`: there is no such lane.

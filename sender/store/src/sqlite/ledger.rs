@@ -8,10 +8,9 @@ use std::collections::{BTreeMap, btree_map};
 use rusqlite::{Connection, OptionalExtension, Result, Row, Statement, params};
 
 use super::values::{Bits, int};
-use crate::commit::Lane;
 use crate::engine::{LaneId, Nanos, StoreTime};
 use crate::lane::{Bounds, Counts};
-use crate::queue_cache::{FileVersion, LaneRows};
+use crate::queue_cache::{FileVersion, Lane, LaneRows};
 use crate::reply::Record;
 
 /// Changes to a lane that are not yet written.

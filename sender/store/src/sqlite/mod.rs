@@ -14,14 +14,14 @@ use rusqlite::{CachedStatement, Connection, TransactionBehavior};
 use super::clock::{Beginning, Start};
 use super::command::{Claim, Command};
 use super::commit::room::Room;
-use super::commit::{Commands, Lane, Rows};
+use super::commit::{Commands, Rows};
 use super::lane::{Counts, Limits};
 use super::reply::{Claimed, Reply};
 use super::{Claimer, DiskRoom, LogSize, QuickClaims, Store, StoreError, Written};
 use crate::commit::emit::Newer;
 use crate::engine::{LaneId, Nanos, StoreTime};
 use crate::latency::Gathered;
-use crate::queue_cache::{QueueCache, lock};
+use crate::queue_cache::{Lane, QueueCache, lock};
 
 mod backup;
 mod beside;
