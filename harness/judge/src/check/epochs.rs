@@ -1,38 +1,64 @@
 //! The contract in force at each moment, as a run may change limits; and the sender's clock.
 
-use crate::scenario::{FaultAction, FaultKind, FaultPlan, Limit, SECOND, Scenario, Subscriber};
+use crate::scenario::{FaultAction, FaultKind, FaultPlan, Limit, SECOND, Scenario, Slack, Subscriber};
 use crate::trace::{Arrival, Fault, Lack, OURS, Trace};
 
-/// A span with one contract.
+/// A span with one contract; both ends belong to it.
 #[derive(Clone, Debug)]
 pub(crate) struct Epoch {
     pub(crate) from: u64,
     pub(crate) until: u64,
     pub(crate) limit: Limit,
+    /// Whether no other contract may hold. Between a change and its delay `limit` is the looser of both.
+    pub(crate) is_sure: bool,
 }
 
-/// The epochs of a subscriber's contract. A change is done when the trace says so; from then, for its
-/// `within`, either contract may hold and neither is judged. A change that the trace lacks may have been made
-/// in part: from its moment on, nothing is judged until another change ([`unknown`]). A sender with fixed
-/// limits keeps the first contract.
+/// A contract that may hold from `from` on, and alone from `sure` on.
+struct Version {
+    from: u64,
+    sure: u64,
+    limit: Limit,
+}
+
+/// The epochs of a subscriber's contract, without a gap. A change may hold from its moment on, as the trace notes it
+/// after the sender's answer, and holds alone once its `within` is over. A change that the trace lacks may have been
+/// made in part, until another one holds ([`unknown`]). A change to the limit that holds is none. A sender with
+/// fixed limits keeps the first contract.
 pub(super) fn epochs(scenario: &Scenario, trace: &Trace, subscriber: &Subscriber, end: u64) -> Vec<Epoch> {
-    let mut epochs = vec![Epoch { from: 0, until: end, limit: forgiving(&subscriber.limit, trace) }];
+    let first = &subscriber.limit;
+    let mut versions = vec![Version { from: 0, sure: 0, limit: forgiving(first, first.slack, trace) }];
     for (plan, done) in limits(scenario, trace, subscriber) {
         let FaultAction::Limit { limit, within, .. } = &plan.action else { continue };
-        if let Some(last) = epochs.last_mut() {
-            // The trace notes the change after the sender's answer; the sender may have followed the new
-            // limit before.
-            last.until = last.until.min(plan.at.0).min(done.map_or(end, |done| done.t));
-        }
-        if let Some(done) = done {
-            epochs.push(Epoch {
-                from: done.t.saturating_add(within.0),
-                until: end,
-                limit: forgiving(limit, trace),
-            });
+        versions.push(Version {
+            from: done.map_or(plan.at.0, |done| plan.at.0.min(done.t)),
+            sure: done.map_or(u64::MAX, |done| done.t.saturating_add(within.0)),
+            limit: forgiving(limit, limit.slack.larger(first.slack), trace),
+        });
+    }
+    let mut bounds: Vec<u64> = versions.iter().flat_map(|one| [one.from, one.sure]).collect();
+    bounds.retain(|t| *t <= end);
+    bounds.sort_unstable();
+    bounds.dedup();
+    let mut epochs: Vec<Epoch> = Vec::new();
+    for (at, from) in bounds.iter().enumerate() {
+        let until = bounds.get(at + 1).map_or(end, |next| next - 1);
+        let (limit, is_sure) = in_force(&versions, *from);
+        match epochs.last_mut().filter(|last| last.is_sure == is_sure && last.limit.is_same_contract(&limit))
+        {
+            Some(last) => last.until = until,
+            None => epochs.push(Epoch { from: *from, until, limit, is_sure }),
         }
     }
     epochs
+}
+
+/// The looser of all contracts that may hold at `t`, and whether they are one.
+fn in_force(versions: &[Version], t: u64) -> (Limit, bool) {
+    let sure = versions.iter().rposition(|one| one.sure <= t).unwrap_or(0);
+    let held = &versions[sure].limit;
+    let later = versions[sure + 1..].iter().filter(|one| one.from <= t).map(|one| &one.limit);
+    let others: Vec<&Limit> = later.filter(|limit| !limit.is_same_contract(held)).collect();
+    (others.iter().fold(held.clone(), |looser, limit| looser.looser(limit)), others.is_empty())
 }
 
 /// The spans without a known contract, after a change that the sender did not confirm.
@@ -61,10 +87,9 @@ fn limits<'e>(
 }
 
 /// The limit with the leniency that the scenario grants to a foreign sender.
-fn forgiving(limit: &Limit, trace: &Trace) -> Limit {
+fn forgiving(limit: &Limit, slack: Slack, trace: &Trace) -> Limit {
     let mut limit = limit.clone();
     if trace.header.driver != OURS {
-        let slack = limit.slack;
         if let Some(bucket) = &mut limit.bucket {
             bucket.burst = bucket.burst.saturating_add(slack.burst);
         }

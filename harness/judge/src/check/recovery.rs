@@ -10,7 +10,7 @@ use super::dead_letters::{unaccounted, waiting_at_end};
 use super::evidence::{Evidence, Lane};
 use super::outcomes::{Fate, fates, is_broken_off, not_settled_in_time};
 use super::rate::envelope::limited;
-use super::rate::{fits, least_burst, peak};
+use super::rate::peak_of;
 use super::verdict::{Finding, Tally, show};
 use crate::check::{Check, Picture, Stall};
 use crate::entry::Severity;
@@ -45,24 +45,24 @@ pub(super) fn no_storm(evidence: &Evidence<'_>) -> Finding {
         return Finding::unasked("no endpoint with a rate limit recovers from an outage");
     }
     let mut tally = Tally::default();
-    for (at, lane, epoch, bucket) in limited(evidence) {
+    for (at, lane, stretch) in limited(evidence) {
         for recovery in recoveries(lane) {
             let until = recovery.saturating_add(evidence.scenario.expect.no_storm.0);
             let inside = |n: &&u32| {
                 let t = evidence.exchange(**n).t;
-                recovery <= t && t <= until && epoch.from <= t && t <= epoch.until
+                recovery <= t && t <= until && stretch.from <= t && t <= stretch.until
             };
             let arrivals: Vec<u32> = lane.begun.iter().filter(inside).copied().collect();
             let times: Vec<u64> = arrivals.iter().map(|n| evidence.exchange(*n).t).collect();
-            let Some(peak) = peak(&times, bucket.rate) else { continue };
+            let Some(peak) = peak_of(&times, &stretch.drain) else { continue };
             tally.see();
-            if !fits(peak.level, bucket) {
-                let needed = least_burst(peak.level, bucket.rate);
+            if !stretch.fits(peak.level) {
+                let needed = stretch.needs(peak.level);
                 let what = format!(
                     "{} arrivals in {} after its recovery need a burst of {needed}; the contract allows {}",
                     peak.to - peak.from + 1,
                     show(times[peak.to] - times[peak.from]),
-                    bucket.burst
+                    stretch.burst
                 );
                 tally.broke(|| evidence.witness(at, &arrivals[peak.from..=peak.to], what));
             }

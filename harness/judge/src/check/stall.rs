@@ -18,7 +18,7 @@
 
 use super::epochs::{Epoch, TIMESTAMP_TOLERANCE};
 use super::evidence::Evidence;
-use super::rate::Level;
+use super::rate::{Drain, Level};
 use super::verdict::{Finding, Found, Witness, moment, show};
 use super::{Check, Stall};
 use crate::entry::Severity;
@@ -157,7 +157,7 @@ fn placed(evidence: &Evidence<'_>, stalls: &[(u64, u64)]) -> Trace {
     let cuts: Vec<usize> = (0..trace.cuts.len()).filter(|at| partial(&trace.cuts[*at])).collect();
     for lane in &evidence.lanes {
         let mut times: Vec<u64> = Vec::with_capacity(lane.begun.len());
-        let mut room = Room { epoch: None, level: None };
+        let mut room = Room::of(&lane.epochs);
         for n in &lane.begun {
             let t = evidence.exchange(*n).t;
             let from = earliest(t).max(times.last().copied().unwrap_or(0));
@@ -175,18 +175,29 @@ fn placed(evidence: &Evidence<'_>, stalls: &[(u64, u64)]) -> Trace {
 /// The capacity that a contract has left, arrival by arrival.
 struct Room {
     epoch: Option<usize>,
-    level: Option<Level>,
+    level: Level,
+    /// The units of a request in `level`.
+    per: u128,
 }
 
 impl Room {
+    fn of(epochs: &[Epoch]) -> Self {
+        let rates = epochs.iter().filter_map(|epoch| Some((epoch.from, epoch.limit.bucket?.rate)));
+        let drain = Drain::new(&rates.collect::<Vec<_>>());
+        Self { epoch: None, per: drain.per, level: Level::new(drain) }
+    }
+
     /// The first moment from `from` to `t` at which one more request conforms; `t` if there is none.
     fn next(&mut self, epochs: &[Epoch], times: &[u64], from: u64, t: u64) -> u64 {
         let at = epochs.iter().position(|epoch| epoch.from <= t && t <= epoch.until);
         let limit = at.map(|at| &epochs[at].limit);
-        if at != self.epoch {
-            self.epoch = at;
-            self.level = limit.and_then(|limit| limit.bucket).map(|bucket| Level::new(bucket.rate));
+        let burst = |at: Option<usize>| at.and_then(|at| epochs[at].limit.bucket).map(|bucket| bucket.burst);
+        // A lower burst judges only the windows that begin after it.
+        let before = burst(self.epoch);
+        if at != self.epoch && (before.is_none() || burst(at) < before) {
+            self.level.level = 0;
         }
+        self.epoch = at;
         let mut place = from;
         for window in limit.iter().flat_map(|limit| &limit.windows) {
             let cap = usize::try_from(window.count).unwrap_or(usize::MAX);
@@ -194,15 +205,14 @@ impl Room {
             place = place.max(before.map_or(0, |first| first.saturating_add(window.length.0)));
         }
         let bucket = limit.and_then(|limit| limit.bucket);
-        if let Some((level, bucket)) = self.level.as_ref().zip(bucket) {
-            let room = u128::from(bucket.burst.saturating_sub(1)) * u128::from(bucket.rate.per.0);
-            let over = level.at(place).saturating_sub(room).div_ceil(u128::from(bucket.rate.count));
+        if let Some(bucket) = bucket {
+            let room = u128::from(bucket.burst.saturating_sub(1)) * self.per;
+            let units = (u128::from(bucket.rate.count) * self.per).div_ceil(u128::from(bucket.rate.per.0));
+            let over = self.level.at(place).saturating_sub(room).div_ceil(units);
             place = place.saturating_add(u64::try_from(over).unwrap_or(u64::MAX));
         }
         let place = place.min(t);
-        if let Some(level) = &mut self.level {
-            level.arrive(place);
-        }
+        self.level.arrive(place);
         place
     }
 }

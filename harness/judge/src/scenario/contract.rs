@@ -64,6 +64,13 @@ pub struct Slack {
     pub window: u64,
 }
 
+impl Slack {
+    #[must_use]
+    pub fn larger(self, other: Self) -> Self {
+        Self { burst: self.burst.max(other.burst), window: self.window.max(other.window) }
+    }
+}
+
 /// ρ and σ of a token bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bucket {
@@ -91,6 +98,35 @@ impl Limit {
     #[must_use]
     pub fn is_boundless(&self) -> bool {
         self.bucket.is_none() && self.windows.is_empty() && self.in_flight.is_none()
+    }
+
+    /// Whether both allow the same requests.
+    #[must_use]
+    pub fn is_same_contract(&self, other: &Self) -> bool {
+        let terms = |limit: &Self| (limit.bucket, limit.windows.clone(), limit.in_flight);
+        terms(self) == terms(other)
+    }
+
+    /// The contract that either of two keeps: part by part the larger one, without the parts that only one has.
+    #[must_use]
+    pub fn looser(&self, other: &Self) -> Self {
+        let bucket = self.bucket.zip(other.bucket).map(|(one, other)| Bucket {
+            rate: if one.rate.is_faster(other.rate) { one.rate } else { other.rate },
+            burst: one.burst.max(other.burst),
+        });
+        let both = |window: &Window| {
+            let same = other.windows.iter().filter(|one| one.length == window.length);
+            let count = same.map(|one| one.count).min()?.max(window.count);
+            Some(Window { count, ..*window })
+        };
+        Self {
+            bucket,
+            windows: self.windows.iter().filter_map(both).collect(),
+            in_flight: self.in_flight.zip(other.in_flight).map(|(one, other)| one.max(other)),
+            quarantine: self.quarantine.max(other.quarantine),
+            doubt: self.doubt.max(other.doubt),
+            ..self.clone()
+        }
     }
 
     pub(super) fn read(reader: &Reader<'_>) -> Self {

@@ -73,6 +73,13 @@ pub struct Rate {
     pub per: Duration,
 }
 
+impl Rate {
+    #[must_use]
+    pub(super) fn is_faster(self, other: Self) -> bool {
+        u128::from(self.count) * u128::from(other.per.0) > u128::from(other.count) * u128::from(self.per.0)
+    }
+}
+
 impl FromStr for Rate {
     type Err = String;
 

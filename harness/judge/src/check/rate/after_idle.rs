@@ -4,19 +4,13 @@
 //! A rest is at least `burst ÷ rate` without arrivals, so the level starts at 0. The level alone judges the
 //! requests until the next rest. Witness: the flood.
 
+use super::Level;
 use super::envelope::limited;
-use super::{Level, fits, least_burst};
 use crate::check::evidence::Evidence;
 use crate::check::verdict::{Finding, Tally, show};
 use crate::check::{Check, Picture, Stall};
 use crate::entry::Severity;
-use crate::scenario::{Bucket, Shape};
-
-/// The time in which an empty bucket fills, rounded up.
-fn refill(bucket: Bucket) -> u64 {
-    let whole = u128::from(bucket.burst) * u128::from(bucket.rate.per.0);
-    u64::try_from(whole.div_ceil(u128::from(bucket.rate.count))).unwrap_or(u64::MAX)
-}
+use crate::scenario::Shape;
 
 pub(in crate::check) const CHECK: Check = Check {
     id: "rate.after-idle",
@@ -38,29 +32,28 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     }
     let mut tally = Tally::default();
     let mut longest = 0;
-    for (at, lane, epoch, bucket) in limited(evidence) {
-        let (arrivals, times) = super::envelope::arrivals(evidence, lane, epoch);
-        let rest = refill(bucket);
-        let mut level = Level::new(bucket.rate);
+    for (at, lane, stretch) in limited(evidence) {
+        let (arrivals, times) = super::envelope::arrivals(evidence, lane, (stretch.from, stretch.until));
+        let filled = u128::from(stretch.burst) * stretch.drain.per;
+        let mut level = Level::new(stretch.drain.clone());
         let mut from = None;
         let mut told = false;
         for (to, t) in times.iter().enumerate() {
-            let idle = if to == 0 { 0 } else { t - times[to - 1] };
-            if idle >= rest {
+            if to > 0 && stretch.drain.between(times[to - 1], *t) >= filled {
                 tally.see();
-                longest = longest.max(idle);
+                longest = longest.max(t - times[to - 1]);
                 (from, told) = (Some(to), false);
             }
             level.arrive(*t);
-            let Some(from) = from.filter(|_| !told && !fits(level.level, bucket)) else { continue };
+            let Some(from) = from.filter(|_| !told && !stretch.fits(level.level)) else { continue };
             told = true;
             let what = format!(
                 "{} arrivals in {} after a pause of {} need a burst of {}; the contract allows {}",
                 to - from + 1,
                 show(t - times[from]),
                 show(times[from] - times[from - 1]),
-                least_burst(level.level, bucket.rate),
-                bucket.burst
+                stretch.needs(level.level),
+                stretch.burst
             );
             tally.broke(|| evidence.witness(at, &arrivals[from..=to], what));
         }

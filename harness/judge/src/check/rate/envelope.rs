@@ -2,40 +2,45 @@
 //! proves that one pass sees all windows. No tolerance: a request counts from its first byte at the endpoint,
 //! even if the rest of it never arrived.
 //!
+//! An excess of less than one request is *marginal*: a limiter that charges when it sends has it as soon as one request
+//! takes longer on its way than the next. It breaks the contract all the same.
+//!
 //! Witness: the window with the highest level, which needs the largest burst.
 
-use super::{fits, least_burst, peak};
-use crate::check::epochs::Epoch;
+use super::{Stretch, peak_of};
 use crate::check::evidence::{Evidence, Lane};
 use crate::check::verdict::{Finding, Tally, show};
 use crate::check::{Check, Picture, Stall};
 use crate::entry::Severity;
-use crate::scenario::Bucket;
 
-/// The requests that began to arrive at a lane inside an epoch, with their times, including truncated and
+/// The requests that began to arrive at a lane from `from` to `until`, with their times, including truncated and
 /// malformed ones.
 pub(in crate::check) fn arrivals(
     evidence: &Evidence<'_>,
     lane: &Lane<'_>,
-    epoch: &Epoch,
+    (from, until): (u64, u64),
 ) -> (Vec<u32>, Vec<u64>) {
     let inside = |n: &u32| {
         let t = evidence.exchange(*n).t;
-        epoch.from <= t && t <= epoch.until
+        from <= t && t <= until
     };
     let arrivals: Vec<u32> = lane.begun.iter().copied().filter(inside).collect();
     let times = arrivals.iter().map(|n| evidence.exchange(*n).t).collect();
     (arrivals, times)
 }
 
-/// Every lane and epoch with a bucket.
+/// Every lane and stretch with a rate.
 pub(in crate::check) fn limited<'e, 'a>(
     evidence: &'e Evidence<'a>,
-) -> impl Iterator<Item = (u32, &'e Lane<'a>, &'e Epoch, Bucket)> {
-    (0..).zip(&evidence.lanes).flat_map(|(at, lane)| {
-        lane.epochs.iter().filter_map(move |epoch| epoch.limit.bucket.map(|bucket| (at, lane, epoch, bucket)))
-    })
+) -> impl Iterator<Item = (u32, &'e Lane<'a>, Stretch)> {
+    (0..)
+        .zip(&evidence.lanes)
+        .flat_map(|(at, lane)| Stretch::all(&lane.epochs).into_iter().map(move |stretch| (at, lane, stretch)))
 }
+
+/// The cause of a marginal excess, and its two remedies.
+const MARGINAL: &str = "requests that take unequal times on their way do this to a limiter that charges when it sends; charge \
+    when an attempt ends, or agree on limit.burst_slack";
 
 pub(in crate::check) const CHECK: Check = Check {
     id: "rate.envelope",
@@ -57,30 +62,39 @@ pub(in crate::check) const CHECK: Check = Check {
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     let mut tally = Tally::default();
     let mut figures = Vec::new();
-    for (at, lane, epoch, bucket) in limited(evidence) {
-        let (arrivals, times) = arrivals(evidence, lane, epoch);
-        let Some(peak) = peak(&times, bucket.rate) else { continue };
+    let mut marginal: Vec<String> = Vec::new();
+    for (at, lane, stretch) in limited(evidence) {
+        let (arrivals, times) = arrivals(evidence, lane, (stretch.from, stretch.until));
+        let Some(peak) = peak_of(&times, &stretch.drain) else { continue };
         tally.see();
-        let (needed, allowed) = (least_burst(peak.level, bucket.rate), u128::from(bucket.burst));
+        let (needed, allowed) = (stretch.needs(peak.level), u128::from(stretch.burst));
         figures.push((needed > allowed, format!("{} burst needed", lane.subscriber.name), needed, allowed));
-        if !fits(peak.level, bucket) {
+        if !stretch.fits(peak.level) {
             let (from, to) = (times[peak.from], times[peak.to]);
             let count = peak.to - peak.from + 1;
+            let over = stretch.over(peak.level);
+            let is_marginal = stretch.is_marginal(peak.level);
             let what = format!(
-                "{count} arrivals in {}; {} with burst {allowed} allows {}; they need a burst of {needed}",
+                "{count} arrivals in {}; {} with burst {allowed} allows {}; they need a burst of {needed}{}",
                 show(to - from),
-                bucket.rate,
-                allowed
-                    + u128::from(bucket.rate.count) * u128::from(to - from) / u128::from(bucket.rate.per.0),
+                stretch.rate(),
+                stretch.allows(from, to),
+                if is_marginal { format!(": {over} (marginal)") } else { String::new() },
             );
+            marginal.extend(is_marginal.then_some(over));
             tally.broke(|| evidence.witness(at, &arrivals[peak.from..=peak.to], what));
         }
     }
     if limited(evidence).next().is_none() {
         return Finding::unasked("no subscriber has a rate limit");
     }
-    let finding =
-        tally.finding("rate limits", "each held in every window of every length", "exceeded in some window");
+    let mut bad = "exceeded in some window".to_owned();
+    if marginal.len() as u64 == tally.broken
+        && let Some(over) = marginal.first()
+    {
+        bad = format!("marginal, {over}: {MARGINAL}");
+    }
+    let finding = tally.finding("rate limits", "each held in every window of every length", &bad);
     figures.sort_by_key(|(broken, ..)| !broken);
     let shown = figures.into_iter().take(12);
     shown.fold(finding, |finding, (_, name, needed, allowed)| {

@@ -32,10 +32,14 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     if !evidence.scenario.faults.iter().any(|fault| changes(&fault.action)) {
         return Finding::unasked("the scenario changes no limit");
     }
+    let is_fixed = evidence.trace.declared.lacks(Lack::Change);
+    if !is_fixed && evidence.lanes.iter().all(|lane| lane.epochs.len() == 1) {
+        return Finding::unasked("each change is to the limit that holds");
+    }
     let mut tally = Tally::default();
     for (at, lane) in (0..).zip(&evidence.lanes) {
-        for epoch in lane.epochs.iter().skip(1) {
-            let (arrivals, times) = arrivals(evidence, lane, epoch);
+        for epoch in lane.epochs.iter().skip(1).filter(|epoch| epoch.is_sure) {
+            let (arrivals, times) = arrivals(evidence, lane, (epoch.from, epoch.until));
             if times.is_empty() {
                 continue;
             }

@@ -5,8 +5,9 @@
 //! after it. That level drains below 0, since such a window can't begin later. Window caps: L + 1 consecutive
 //! arrivals inside W, with an end of a process among them.
 
+use super::Drain;
 use super::envelope::{arrivals, limited};
-use super::least_burst;
+use super::window::capped;
 use crate::check::evidence::Evidence;
 use crate::check::verdict::{Finding, Tally, show};
 use crate::check::{Check, Picture, Stall};
@@ -17,12 +18,16 @@ use crate::trace::{Lack, ProcessEvent};
 /// The highest level of a window with a restart inside, and the index of its last arrival.
 #[must_use]
 pub fn peak_across(times: &[u64], restarts: &[u64], bucket: Bucket) -> Option<(u128, usize)> {
-    let per = i128::from(bucket.rate.per.0);
+    across(times, restarts, &bucket.rate.into())
+}
+
+fn across(times: &[u64], restarts: &[u64], drain: &Drain) -> Option<(u128, usize)> {
+    let per = i128::try_from(drain.per).unwrap_or(i128::MAX);
     let (mut any, mut across): (i128, Option<i128>) = (0, None);
     let mut peak: Option<(i128, usize)> = None;
     for (at, t) in times.iter().enumerate() {
         let earlier = at.checked_sub(1).map_or(0, |before| times[before]);
-        let drained = i128::from(bucket.rate.count) * i128::from(t - earlier);
+        let drained = i128::try_from(drain.between(earlier, *t)).unwrap_or(i128::MAX);
         let next = restarts.partition_point(|restart| *restart <= earlier);
         let between = at > 0 && restarts.get(next).is_some_and(|restart| restart <= t);
         let fresh = between.then_some(any - drained + per);
@@ -65,21 +70,23 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     let mut restarts: Vec<u64> = gone.map(|process| process.t).collect();
     restarts.sort_unstable();
     let mut tally = Tally::default();
-    for (at, lane, epoch, bucket) in limited(evidence) {
-        let (arrivals, times) = arrivals(evidence, lane, epoch);
-        if let Some((level, to)) = peak_across(&times, &restarts, bucket) {
-            tally.see();
-            let needed = least_burst(level, bucket.rate);
-            if needed > u128::from(bucket.burst) {
-                let from = to.saturating_sub(usize::try_from(needed).unwrap_or(usize::MAX));
-                let what = format!(
-                    "arrivals across the end of a process need a burst of {needed}; the contract allows {}",
-                    bucket.burst
-                );
-                tally.broke(|| evidence.witness(at, &arrivals[from..=to], what));
-            }
+    for (at, lane, stretch) in limited(evidence) {
+        let (arrivals, times) = arrivals(evidence, lane, (stretch.from, stretch.until));
+        let Some((level, to)) = across(&times, &restarts, &stretch.drain) else { continue };
+        tally.see();
+        let needed = stretch.needs(level);
+        if needed > u128::from(stretch.burst) {
+            let from = to.saturating_sub(usize::try_from(needed).unwrap_or(usize::MAX));
+            let what = format!(
+                "arrivals across the end of a process need a burst of {needed}; the contract allows {}",
+                stretch.burst
+            );
+            tally.broke(|| evidence.witness(at, &arrivals[from..=to], what));
         }
-        for window in &epoch.limit.windows {
+    }
+    for (at, lane) in (0..).zip(&evidence.lanes) {
+        for (span, window) in capped(&lane.epochs) {
+            let (arrivals, times) = arrivals(evidence, lane, span);
             let cap = usize::try_from(window.count).unwrap_or(usize::MAX);
             let later = times.get(cap..).unwrap_or_default();
             let across = |first: u64, last: u64| {

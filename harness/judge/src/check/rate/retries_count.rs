@@ -1,10 +1,16 @@
 //! `rate.retries-count`: retries, redrives and probes cost as much as first attempts.
 //!
-//! If all arrivals together need more than the burst, but the first attempts alone do not, the sender did not
-//! charge the others. Witness: the fullest window of all arrivals.
+//! The check fires where retries, and not first attempts, go past the limiter: all arrivals together need at least one
+//! request more than the burst, the first attempts alone conform, and either
+//!
+//! - the first attempts in the fullest window use the whole burst, so that each retry came on top of it, or
+//! - the retries alone do not conform.
+//!
+//! Otherwise the excess says nothing of retries, and `rate.envelope` has it alone. Witness: the fullest window of all
+//! arrivals.
 
 use super::envelope::{arrivals, limited};
-use super::{fits, least_burst, peak};
+use super::peak_of;
 use crate::check::evidence::Evidence;
 use crate::check::retry::expects_retries;
 use crate::check::verdict::{Finding, Tally};
@@ -37,16 +43,30 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     }
     let mut tally = Tally::default();
     let mut retries = 0;
-    for (at, lane, epoch, bucket) in limited(evidence) {
-        let (arrivals, times) = arrivals(evidence, lane, epoch);
+    for (at, lane, stretch) in limited(evidence) {
+        let (arrivals, times) = arrivals(evidence, lane, (stretch.from, stretch.until));
         let first = |(n, t): (&u32, &u64)| is_first[*n as usize].then_some(*t);
         let firsts: Vec<u64> = arrivals.iter().zip(&times).filter_map(first).collect();
-        let Some(all) = peak(&times, bucket.rate).filter(|_| firsts.len() < times.len()) else { continue };
+        let Some(all) = peak_of(&times, &stretch.drain).filter(|_| firsts.len() < times.len()) else {
+            continue;
+        };
         tally.see();
         retries += times.len() - firsts.len();
-        let alone = peak(&firsts, bucket.rate).map_or(0, |peak| peak.level);
-        if !fits(all.level, bucket) && fits(alone, bucket) {
-            let needed = least_burst(all.level, bucket.rate);
+        let window = times[all.from]..=times[all.to];
+        let (inside, again): (Vec<_>, Vec<_>) = arrivals
+            .iter()
+            .zip(&times)
+            .filter(|(_, t)| window.contains(t))
+            .partition(|(n, _)| is_first[**n as usize]);
+        let level = |some: Vec<(&u32, &u64)>| {
+            let times: Vec<u64> = some.into_iter().map(|(_, t)| *t).collect();
+            peak_of(&times, &stretch.drain).map_or(0, |peak| peak.level)
+        };
+        let goes_past = |level: u128| !stretch.fits(level) && !stretch.is_marginal(level);
+        let alone = peak_of(&firsts, &stretch.drain).map_or(0, |peak| peak.level);
+        let used_up = level(inside) > u128::from(stretch.burst - 1) * stretch.drain.per;
+        if goes_past(all.level) && stretch.fits(alone) && (used_up || goes_past(level(again))) {
+            let needed = stretch.needs(all.level);
             let what = format!(
                 "first attempts alone keep the limit; with retries the arrivals need a \
                 burst of {needed}"

@@ -8,7 +8,6 @@
 //! a`, `in_flight ÷ a`, and `L ÷ (W + a)`. The least of these and the rate is due. Witness: the interval with
 //! the lowest use.
 
-use super::envelope::limited;
 use crate::check::epochs::Epoch;
 use crate::check::evidence::{Evidence, Lane};
 use crate::check::verdict::{Finding, Tally, show};
@@ -44,6 +43,16 @@ fn is_fast(epoch: &Epoch, bucket: Bucket, answer: u64) -> bool {
     let in_flight = epoch.limit.in_flight.is_none_or(|cap| carries(u64::from(cap), answer));
     // Half of the burst: a busy machine may oversleep the other half.
     windows && in_flight && carries(u64::from(bucket.burst.saturating_sub(1) / 2), answer + SECOND / 50)
+}
+
+/// Every lane and epoch with a bucket, where one contract alone holds.
+fn limited<'e, 'a>(
+    evidence: &'e Evidence<'a>,
+) -> impl Iterator<Item = (u32, &'e Lane<'a>, &'e Epoch, Bucket)> {
+    (0..).zip(&evidence.lanes).flat_map(|(at, lane)| {
+        let sure = lane.epochs.iter().filter(|epoch| epoch.is_sure);
+        sure.filter_map(move |epoch| epoch.limit.bucket.map(|bucket| (at, lane, epoch, bucket)))
+    })
 }
 
 /// The span in which each delivery of a lane waited for its first attempt.

@@ -6,6 +6,7 @@
 //! reports the fullest calendar second, for comparison with a counter per second of the clock.
 
 use super::envelope::arrivals;
+use crate::check::epochs::Epoch;
 use crate::check::evidence::{Evidence, Lane};
 use crate::check::verdict::{Finding, Tally, show};
 use crate::check::{Check, Picture, Stall};
@@ -39,6 +40,25 @@ fn fullest_calendar_second(times: &[u64], began_unix_ns: u64) -> usize {
     times.chunk_by(|a, b| second(a) == second(b)).map(<[u64]>::len).max().unwrap_or(0)
 }
 
+/// Each cap, with each longest span whose contracts have it or a lower one for the same length.
+pub(super) fn capped(epochs: &[Epoch]) -> Vec<((u64, u64), Window)> {
+    let mut caps: Vec<Window> = Vec::new();
+    for window in epochs.iter().flat_map(|epoch| &epoch.limit.windows) {
+        if !caps.contains(window) {
+            caps.push(*window);
+        }
+    }
+    let spans = |cap: Window| {
+        let within = move |one: &Epoch| {
+            one.limit.windows.iter().any(|own| own.length == cap.length && own.count <= cap.count)
+        };
+        let spans = epochs.chunk_by(move |one, next| within(one) && within(next));
+        let has = move |span: &&[Epoch]| span.iter().any(|one| one.limit.windows.contains(&cap));
+        spans.filter(has).filter_map(move |span| Some(((span.first()?.from, span.last()?.until), cap)))
+    };
+    caps.into_iter().flat_map(spans).collect()
+}
+
 pub(in crate::check) const CHECK: Check = Check {
     id: "rate.window",
     severity: Severity::Must,
@@ -58,31 +78,29 @@ pub(in crate::check) const CHECK: Check = Check {
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     let mut tally = Tally::default();
     let mut figures = Vec::new();
-    let capped = |lane: &Lane<'_>| lane.epochs.iter().any(|epoch| !epoch.limit.windows.is_empty());
-    for (at, lane) in (0..).zip(&evidence.lanes).filter(|(_, lane)| capped(lane)) {
-        for epoch in &lane.epochs {
-            let (arrivals, times) = arrivals(evidence, lane, epoch);
-            for window in epoch.limit.windows.iter().filter(|_| !times.is_empty()) {
-                tally.see();
-                let most = fullest(&times, window.length.0);
-                figures.push((
-                    format!("{} fullest window of {}", lane.subscriber.name, window.length),
-                    most,
-                    window.count,
-                ));
-                if let Some((from, to)) = first_excess(&times, *window) {
-                    let length = show(times[to] - times[from]);
-                    let what = format!("{} arrivals in {length}; the cap is {window}", to - from + 1);
-                    tally.broke(|| evidence.witness(at, &arrivals[from..=to], what));
-                }
+    let has_caps = |lane: &Lane<'_>| lane.epochs.iter().any(|epoch| !epoch.limit.windows.is_empty());
+    for (at, lane) in (0..).zip(&evidence.lanes).filter(|(_, lane)| has_caps(lane)) {
+        for (span, window) in capped(&lane.epochs) {
+            let (arrivals, times) = arrivals(evidence, lane, span);
+            if times.is_empty() {
+                continue;
             }
-            if !epoch.limit.windows.is_empty() && !times.is_empty() {
-                let most = fullest_calendar_second(&times, evidence.trace.header.began_unix_ns);
-                figures.push((format!("{} fullest calendar second", lane.subscriber.name), most, 0));
+            tally.see();
+            let most = fullest(&times, window.length.0);
+            figures.push((format!("{} fullest window of {}", lane.subscriber.name, window.length), most, window.count));
+            if let Some((from, to)) = first_excess(&times, window) {
+                let length = show(times[to] - times[from]);
+                let what = format!("{} arrivals in {length}; the cap is {window}", to - from + 1);
+                tally.broke(|| evidence.witness(at, &arrivals[from..=to], what));
             }
         }
+        let (_, times) = arrivals(evidence, lane, (0, u64::MAX));
+        if !times.is_empty() {
+            let most = fullest_calendar_second(&times, evidence.trace.header.began_unix_ns);
+            figures.push((format!("{} fullest calendar second", lane.subscriber.name), most, 0));
+        }
     }
-    if !evidence.lanes.iter().any(capped) {
+    if !evidence.lanes.iter().any(has_caps) {
         return Finding::unasked("no subscriber has a window cap");
     }
     let finding = tally.finding("window caps", "never exceeded", "exceeded");

@@ -75,15 +75,15 @@ pub(super) const IMPLIED: [Implied; 8] = [
     Implied {
         row: Row {
             check: "rate.retries-count",
-            broken: "a retry comes 50 ms after five first attempts at once",
+            broken: "two retries come 50 ms after five first attempts at once",
             good: || {
                 let mut run = crowded("[[subscriber.behaviour]]\nattempts = \"1\"\nanswer = 500", 5);
-                run.trace.answers[0].status = 500;
-                run.request(0, 5_110, 204);
+                (run.trace.answers[0].status, run.trace.answers[1].status) = (500, 500);
+                run.request(0, 5_110, 204).request(1, 5_210, 204);
                 run
             },
             breaks: |run| {
-                run.moved(5, 5_060);
+                run.moved(5, 5_060).moved(6, 5_060);
             },
         },
         other: "rate.envelope",
