@@ -25,15 +25,6 @@ pub enum RunError {
     /// A call before the run failed.
     #[error(transparent)]
     Api(#[from] ApiError),
-    /// The scenario excuses our own sender.
-    #[error(
-        "subscriber {name} has burst_slack or window_slack, which the built-in sender does not need; remove \
-         them, or use --driver with another sender"
-    )]
-    Slack {
-        /// The subscriber.
-        name: String,
-    },
     /// The driver has no call that finds a fault's target.
     #[error(
         "a fault targets the {target}, which the driver {driver} cannot find; expected [start.owner] in the \
@@ -179,7 +170,6 @@ impl RunError {
             | Self::Files { .. }
             | Self::Foreign { .. }
             | Self::Occupied { .. }
-            | Self::Slack { .. }
             | Self::Owner { .. }
             | Self::Faketime
             | Self::NoProcess { .. }

@@ -25,11 +25,11 @@ pub use error::RunError;
 pub use folder::Home;
 use folder::raise_files;
 use heartbeat::EndpointThread;
-use hookproof_judge::scenario::{FaultAction, FaultPlan, Scenario, Slack, Store};
+use hookproof_judge::scenario::{FaultAction, FaultPlan, Scenario, Store};
 use hookproof_judge::signature::{Scheme, sha256_hex};
 use hookproof_judge::trace::ledger::Ledger;
 use hookproof_judge::trace::{
-    Ceiling, ClockKind, Dead, Declared, End, Ended, FORMAT, Header, OURS, Public, Record, Recorder, TraceFile,
+    Ceiling, ClockKind, Dead, Declared, End, Ended, FORMAT, Header, Public, Record, Recorder, TraceFile,
 };
 use hookproof_play::traffic::{Chance, Schedule, Tokens};
 use live::Following;
@@ -384,10 +384,6 @@ fn cannot_write(path: &Path, error: std::io::Error) -> RunError {
 }
 
 fn is_fit(scenario: &Scenario, file: &DriverFile) -> Result<(), RunError> {
-    let slack = |one: &&hookproof_judge::scenario::Subscriber| one.limit.slack != Slack::default();
-    if let Some(one) = scenario.subscribers.iter().find(slack).filter(|_| file.name == OURS) {
-        return Err(RunError::Slack { name: one.name.clone() });
-    }
     if scenario.sender.store == Store::Postgres && !file.names_database() {
         return Err(RunError::Store { driver: file.name.clone() });
     }
