@@ -25,7 +25,7 @@ const TABLES: [(&str, &str); 24] = [
     ),
     ("offer", "t, intended, held, token, type, key, owed"),
     ("accepted", "t, token, status, matched"),
-    ("refused", "t, token, status, retry_after, unknown, why"),
+    ("refused", "t, token, status, retry_after, unknown, cut_off, why"),
     (
         "arrival",
         "t, read, n, endpoint, connection, token, more, id, attempt, method, path, content_type, bytes, sha256, \
@@ -44,7 +44,10 @@ const TABLES: [(&str, &str); 24] = [
     ("ceiling", "t, per_second"),
     ("machine", "processor, cores, memory_bytes, system"),
     ("clock-set", "from, until, ns"),
-    ("declared", "lacks, schedule, jitter, confirmed_within, content_type, signs, told"),
+    (
+        "declared",
+        "lacks, schedule, jitter, confirmed_within, content_type, signs, told, partial_acceptance, stale, final_statuses",
+    ),
     ("stall", "thread, from, until"),
     ("unoffered", "t, intended, token, why"),
     ("offset", "t, ns, error"),
@@ -237,6 +240,7 @@ mod tests {
                 status: Some(503),
                 retry_after: text(),
                 unknown: true,
+                cut_off: true,
                 why: "x".to_owned(),
             }),
             Record::Arrival(Arrival {
@@ -308,6 +312,9 @@ mod tests {
                 content_type: Some(endpoint.clone()),
                 signs: Some(Signs::Profile(endpoint.clone())),
                 told: vec![Substitution { subscriber: endpoint.clone(), what: endpoint.clone() }],
+                partial_acceptance: true,
+                stale: 1,
+                final_statuses: vec![422],
             }),
         ]
     }

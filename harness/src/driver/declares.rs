@@ -31,6 +31,15 @@ pub struct Declares {
     /// How long after an answer it has committed the outcome, so that a crash does not repeat the delivery.
     #[serde(default, deserialize_with = "length")]
     pub confirmed_within: Option<Duration>,
+    /// A refused event may still reach some of its subscribers; false by default.
+    #[serde(default)]
+    pub partial_acceptance: bool,
+    /// Its figures about itself may be this old.
+    #[serde(default, deserialize_with = "length")]
+    pub stale: Option<Duration>,
+    /// Failing statuses, beside 410, after which it gives a delivery up.
+    #[serde(default, rename = "final", deserialize_with = "failing")]
+    pub final_statuses: Vec<u16>,
 }
 
 /// The way a sender reports dead letters.
@@ -106,6 +115,16 @@ fn length<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Duration>, D::E
     read(&String::deserialize(source)?).map(Some)
 }
 
+fn failing<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<u16>, D::Error> {
+    let statuses = Vec::<u16>::deserialize(source)?;
+    match statuses.iter().find(|status| !(300..=599).contains(*status)) {
+        Some(wrong) => {
+            Err(serde::de::Error::custom(format_args!("{wrong}: expected statuses from 300 to 599")))
+        }
+        None => Ok(statuses),
+    }
+}
+
 fn lengths<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Vec<Duration>>, D::Error> {
     let texts = Vec::<String>::deserialize(source)?;
     if texts.is_empty() {
@@ -137,7 +156,7 @@ mod tests {
     fn the_trace_records_missing_calls_and_declarations_of_the_driver_file() {
         let text = format!(
             "{CALLS}[declares]\nbreaker = false\nordered = false\nschedule = [\"5s\", \"5min\"]\njitter = 0.2\nconfirmed_within = \"1s\"\n\
-             dead_letter = {{ MaxAttempts = \"exhausted\" }}\n"
+             partial_acceptance = true\nstale = \"2s\"\nfinal = [400, 422]\ndead_letter = {{ MaxAttempts = \"exhausted\" }}\n"
         );
         let file = DriverFile::parse(&text, "x.toml").unwrap();
         let declared = file.declared();
@@ -147,6 +166,8 @@ mod tests {
         }
         assert_eq!(declared.schedule, Some(vec![5_000_000_000, 300_000_000_000]));
         assert_eq!((declared.jitter, declared.confirmed_within), (200_000, Some(1_000_000_000)));
+        assert_eq!((declared.partial_acceptance, declared.stale), (true, 2_000_000_000));
+        assert_eq!(declared.final_statuses, [400, 422]);
         assert_eq!(file.declares.reason("MaxAttempts"), "exhausted");
         assert_eq!(file.declares.reason("Other"), "Other");
         let ours = DriverFile::hookproof().unwrap().declared();
@@ -158,6 +179,7 @@ mod tests {
         for (line, part) in [
             ("jitter = 1.5", "0 to 1"),
             ("schedule = []", "at least one"),
+            ("final = [204]", "from 300 to 599"),
             ("schedule = [\"5\"]", "\"5\""),
             ("braker = false", "did you mean \"breaker\"?"),
             ("dead_letter = { Max = \"exhasted\" }", "did you mean \"exhausted\"?"),

@@ -201,6 +201,9 @@ impl DriverFile {
             content_type: declares.content_type.clone(),
             signs: self.sign.as_ref().map(Sign::declared),
             told: Vec::new(),
+            partial_acceptance: declares.partial_acceptance,
+            stale: declares.stale.map_or(0, |length| length.0),
+            final_statuses: declares.final_statuses.clone(),
         }
     }
 }

@@ -210,13 +210,14 @@ impl Emission {
         self.recorder.record(Record::Unoffered(Unoffered { t, intended, token, why }));
     }
 
+    /// The outcome of each event, and whether the harness cut its call off.
     async fn emit(
         &self,
         batch: &[Released],
         free: u64,
         owed: &[Shared<[Text]>],
         given_up: &mut watch::Receiver<bool>,
-    ) -> Vec<EmitResult> {
+    ) -> Vec<(EmitResult, bool)> {
         let now = self.clock.unix_ns(self.clock.now());
         let events: Vec<Event> = batch.iter().map(|released| self.event(&released.due, now)).collect();
         let t = self.clock.now();
@@ -224,10 +225,10 @@ impl Emission {
             self.recorder.record(Record::Offer(self.offer(released, t, free, owed)));
         }
         tokio::select! {
-            taken = self.api.emit(&events) => taken,
+            taken = self.api.emit(&events) => taken.into_iter().map(|taken| (taken, false)).collect(),
             Ok(_) = given_up.wait_for(|given_up| *given_up) => {
                 let why = "no answer before the end of the run".to_owned();
-                vec![EmitResult::Silent { unknown: true, why }; events.len()]
+                vec![(EmitResult::Silent { unknown: true, why }, true); events.len()]
             }
         }
     }
@@ -245,16 +246,22 @@ impl Emission {
     }
 }
 
-fn record(t: u64, released: &Released, taken: EmitResult) -> Record {
+fn record(t: u64, released: &Released, (taken, cut_off): (EmitResult, bool)) -> Record {
     let (token, intended) = (released.due.token, released.intended);
     match taken {
         EmitResult::Unoffered { why, .. } => Record::Unoffered(Unoffered { t, intended, token, why }),
         EmitResult::Accepted { status, matched } => Record::Accepted(Accepted { t, token, status, matched }),
-        EmitResult::Refused { status, retry_after, why } => {
-            Record::Refused(Refused { t, token, status: Some(status), retry_after, unknown: false, why })
-        }
+        EmitResult::Refused { status, retry_after, why } => Record::Refused(Refused {
+            t,
+            token,
+            status: Some(status),
+            retry_after,
+            unknown: false,
+            cut_off: false,
+            why,
+        }),
         EmitResult::Silent { unknown, why } => {
-            Record::Refused(Refused { t, token, status: None, retry_after: None, unknown, why })
+            Record::Refused(Refused { t, token, status: None, retry_after: None, unknown, cut_off, why })
         }
     }
 }

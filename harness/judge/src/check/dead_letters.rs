@@ -8,7 +8,9 @@
 //!   ([`dead_from`]).
 //! - `gone`, though its endpoint never answered 410.
 //! - `overflow`, though its lane cannot have been full that often. A queue that holds `room` of `taken`
-//!   deliveries sheds at most `taken − room`, as the last shedding left it full. A lane with an unknown bound
+//!   deliveries sheds at most `taken − room`, as the last shedding left it full. It sheds only when an event finds it
+//!   full: the judge plays the queue with each event as early as it was offered, and each delivery in it until the
+//!   sender certainly recorded its success ([`most_shed`]). A lane with an unknown bound
 //!   has room for the largest backlog that was ever reported.
 //!
 //! If a bound on all lanes exists (`queue_rows_max`, or the sender's arguments), a lane may also shed because
@@ -20,7 +22,7 @@
 //! and such shedding counts as explained.
 //!
 //! A reason in the sender's own words proves nothing. Such a dead letter has a cause only if it can have expired, if
-//! its endpoint answered 410, if its queue can have been full, if the delivery had all its attempts, or if the endpoint
+//! its endpoint answered 410 or a status that the driver declares final, if its queue can have been full, if the delivery had all its attempts, or if the endpoint
 //! hid some of them (a closed port, a reset before the request was read). `retry.attempts` judges `exhausted`. A lane
 //! without a declared bound may have a bound of the sender's own ([`UNDECLARED_ROWS`], [`UNDECLARED_BYTES`]).
 
@@ -28,6 +30,7 @@ use std::collections::BTreeMap;
 
 use super::evidence::{Delivery, ENVELOPE_BYTES, Evidence, Lane, Outcome, concerns};
 use super::retry::after::contract_wait;
+use super::truth::surely_heard;
 use super::verdict::{show, show_beside};
 use crate::scenario::{Answer, FaultAction, SECOND};
 use crate::trace::{Depth, Ended};
@@ -59,7 +62,10 @@ pub(super) fn groundless<'e>(evidence: &'e Evidence<'_>) -> Vec<(&'e Delivery, S
                 }
                 Some("exhausted") | None => None,
                 Some(_) => {
+                    let finals = &evidence.trace.declared.final_statuses;
+                    let last = last_status(evidence, delivery);
                     let explained = had_its_attempts(evidence, delivery)
+                        || last.is_some_and(|status| finals.contains(&status))
                         || reported_gone(evidence, lane)
                         || too_young(evidence, lane, delivery).is_none();
                     shed.extend((!explained).then_some(delivery));
@@ -68,7 +74,8 @@ pub(super) fn groundless<'e>(evidence: &'e Evidence<'_>) -> Vec<(&'e Delivery, S
             };
             found.extend(why.map(|why| (delivery, why)));
         }
-        lanes.push(Shed { lane, deliveries: shed, taken: accepted_max(evidence, deliveries) });
+        let most = most_shed(evidence, at, room(evidence, lane));
+        lanes.push(Shed { lane, deliveries: shed, taken: accepted_max(evidence, deliveries), most });
     }
     found.extend(overflowed(evidence, lanes));
     found
@@ -79,6 +86,37 @@ struct Shed<'e> {
     deliveries: Vec<&'e Delivery>,
     /// Deliveries that it accepted.
     taken: u64,
+    /// Those that can have found it full.
+    most: u64,
+}
+
+/// How many deliveries a queue with that room can have shed, at most.
+fn most_shed(evidence: &Evidence<'_>, at: u32, room: u64) -> u64 {
+    let mut steps: Vec<(u64, bool, u64)> = Vec::new();
+    for delivery in evidence.deliveries_of(at).iter().filter(|one| one.owed) {
+        let Some(event) = evidence.event(delivery) else { continue };
+        let count = u64::from(event.offers.saturating_sub(event.refused));
+        steps.push((evidence.trace.offers[event.offer as usize].t, false, count));
+        let heard = evidence.attempts(delivery).iter().filter(|n| surely_heard(evidence, **n));
+        let settled = heard.map(|n| evidence.noted_by(evidence.exchange(*n).end)).min();
+        steps.extend(settled.filter(|_| count == 1).map(|t| (t, true, 1)));
+    }
+    steps.sort_unstable();
+    let (mut waiting, mut shed) = (0_u64, 0_u64);
+    for (_, leaves, count) in steps {
+        if leaves {
+            waiting = waiting.saturating_sub(1);
+            continue;
+        }
+        let full = waiting.saturating_add(count).saturating_sub(room).min(count);
+        shed += full;
+        waiting += count - full;
+    }
+    shed
+}
+
+fn last_status(evidence: &Evidence<'_>, delivery: &Delivery) -> Option<u16> {
+    evidence.exchange(*evidence.attempts(delivery).last()?).status()
 }
 
 /// Deliveries that were shed beyond the bounds of their lanes and a possible bound on all lanes.
@@ -91,10 +129,10 @@ fn overflowed<'e>(evidence: &'e Evidence<'_>, lanes: Vec<Shed<'e>>) -> Vec<(&'e 
     let for_all = if rows_tell(evidence) { taken.saturating_sub(held_in_all) } else { taken };
     let mut beyond_all = shed.saturating_sub(for_all);
     let mut found = Vec::new();
-    for Shed { lane, mut deliveries, taken: own } in lanes {
+    for Shed { lane, mut deliveries, taken: own, most } in lanes {
         let for_others = sheds_for_others(evidence, lane);
         let seen = if for_others && rows_tell(evidence) { backlog_max(evidence, Some(lane)) } else { 0 };
-        let most = own.saturating_sub(room(evidence, lane).max(seen));
+        let most = own.saturating_sub(room(evidence, lane).max(seen)).min(most);
         let mut surplus =
             deliveries.split_off(usize::try_from(most).unwrap_or(usize::MAX).min(deliveries.len()));
         if for_others {
@@ -105,6 +143,12 @@ fn overflowed<'e>(evidence: &'e Evidence<'_>, lanes: Vec<Shed<'e>>) -> Vec<(&'e 
             let tried = evidence.attempts(delivery).len();
             let reason = reason(evidence, delivery).unwrap_or_default();
             let own = format!("its queue took {own} deliveries and can have shed at most {most}");
+            let own = match last_status(evidence, delivery).filter(|status| !matches!(status, 200..=299)) {
+                Some(status) => {
+                    format!("the last answer was {status}, which the driver does not declare final; {own}")
+                }
+                None => own,
+            };
             let all = format!("all queues took {taken} and shed {shed}, and can have shed at most {for_all}");
             format!("given up as {reason:?} after {tried} attempts; {own}; {all}")
         };

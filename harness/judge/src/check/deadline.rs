@@ -1,6 +1,9 @@
 //! `network.timeout`: every exchange ends at its subscriber's declared *total* deadline, whatever its
 //! endpoint does. The sender closes it at most `timeout` after its request arrived, and the time to notice
-//! that. If the deadline restarts with every byte, one endpoint can hold a worker for hours.
+//! that. If the deadline restarts with every byte, one endpoint can hold a worker for hours. Nor does the sender
+//! give an attempt up before its deadline: it ends no request without an answer, and tries none again whose answer
+//! had begun with 2xx, unless its process ended, a fault was near, or the endpoint was gone. A request may have been
+//! sent before it was read, so the last quarter of a second, or of a short deadline, is not judged.
 //!
 //! `network.deadline`: an answer after the deadline is no success: the sender tries again, or gives up. The
 //! deadline began before the request arrived, so an answer that begins more than `timeout` and [`LATE`] after
@@ -13,7 +16,7 @@ use super::retry::after::contract_wait;
 use super::verdict::{Finding, Tally, show, show_beside};
 use crate::check::{Check, Stall};
 use crate::entry::Severity;
-use crate::scenario::{Answer, SECOND, Subscriber};
+use crate::scenario::{Answer, Behaviour, SECOND, Subscriber};
 use crate::trace::CutKind;
 
 /// Time in which a run notices that the peer closed the connection.
@@ -39,6 +42,27 @@ fn reached(evidence: &Evidence<'_>, exchange: &Exchange, timeout: u64) -> bool {
         && !evidence.is_disturbed(exchange.t, exchange.end)
 }
 
+/// Whether the sender ended the attempt before its deadline, with nothing that explains it.
+fn is_given_up_early(evidence: &Evidence<'_>, lane: &Lane<'_>, n: u32, is_last: bool) -> bool {
+    let exchange = evidence.exchange(n);
+    let is_huge = |one: &Behaviour| matches!(one.answer, Answer::HugeAnswer { .. }) && one.covers(exchange.t);
+    let gave_up = match exchange.outcome {
+        Outcome::Cut(CutKind::Blackhole | CutKind::PeerGone) => true,
+        // A sender may read as much of an answer as it needs.
+        Outcome::Answered { status: 200..=299, whole: false } => {
+            !is_last && !lane.subscriber.behaviours.iter().any(is_huge)
+        }
+        _ => false,
+    };
+    let (sent, end) = (evidence.sent_from(n), exchange.end);
+    gave_up
+        && end < evidence.end
+        && evidence.is_in_time(n, end)
+        && !evidence.was_killed(sent, end)
+        && !evidence.is_disturbed(sent, end)
+        && lane.gone.is_none_or(|gone| end < gone)
+}
+
 fn finding(evidence: &Evidence<'_>, tally: Tally, good: &str, bad: &str) -> Finding {
     if tally.seen == 0 && !evidence.lanes.iter().any(|lane| outlasts(lane.subscriber)) {
         return Finding::unasked("no request stayed open until its deadline");
@@ -50,8 +74,8 @@ pub(super) const TIMEOUT: Check = Check {
     id: "network.timeout",
     severity: Severity::Must,
     source: "Standard Webhooks 1.0",
-    requirement: "the sender ends a request at the declared timeout, even if the answer is silent, \
-        dripping or half sent",
+    requirement: "the sender ends a request at the declared timeout and not before, even if the answer is \
+        silent, dripping or half sent",
     why: "if each read has its own deadline, an endpoint that sends a byte now and then holds a \
         connection and an in-flight slot for ever",
     remedy: "set one deadline for connecting, sending and reading together, instead of one per read",
@@ -78,7 +102,20 @@ pub(super) fn timeout(evidence: &Evidence<'_>) -> Finding {
             }
         }
     }
-    finding(evidence, tally, "each ended in time", "still open after it")
+    for delivery in &evidence.deliveries {
+        let lane = &evidence.lanes[delivery.lane as usize];
+        let attempts = evidence.attempts(delivery);
+        for (place, n) in attempts.iter().enumerate() {
+            if is_given_up_early(evidence, lane, *n, place + 1 == attempts.len()) {
+                tally.see();
+                let (exchange, timeout) = (evidence.exchange(*n), lane.subscriber.timeout.0);
+                let open = show_beside(exchange.end - exchange.t, timeout);
+                let what = format!("given up after {open}; the deadline is {}", show(timeout));
+                tally.broke(|| evidence.witness(delivery.lane, &[*n], what));
+            }
+        }
+    }
+    finding(evidence, tally, "each ended in time", "still open after it, or given up before it")
 }
 
 pub(super) const DEADLINE: Check = Check {

@@ -5,11 +5,15 @@
 //! offer, do not count. `accepted_min` is 0.99 by default, unless the scenario explains refusals: a queue
 //! that refuses, a bound on the whole, or arguments of the sender. Nothing explains an offer without an
 //! answer.
+//!
+//! An answer takes at most `ack_max`, less the time in which the harness stood still. A call that the harness cut off
+//! sooner, as the run was over, says nothing.
 
 use super::evidence::Evidence;
 use super::fault_windows::Outages;
+use super::liveness::stood_still;
 use super::queue::may_refuse;
-use super::verdict::{Finding, Tally, Witness};
+use super::verdict::{Finding, Tally, Witness, show, show_beside};
 use crate::check::Check;
 use crate::entry::Severity;
 use crate::scenario::Millionths;
@@ -22,8 +26,8 @@ pub(super) const CHECK: Check = Check {
     id: "emit.accepted",
     severity: Severity::Must,
     source: "derived: an event that the sender refuses is lost to the emitter",
-    requirement: "the sender answers every emit and accepts at least accepted_min of them (default 0.99, \
-        unless a declared bound explains less)",
+    requirement: "the sender answers every emit within ack_max (default 10 s) and accepts at least accepted_min \
+        of them (default 0.99, unless a declared bound explains less)",
     why: "the emitter loses an event that the sender refuses without need or never answers",
     remedy: "accept into a durable queue in every state of the endpoints, and refuse only beyond a \
         declared bound",
@@ -42,8 +46,29 @@ pub(super) fn accepted(evidence: &Evidence<'_>) -> Finding {
     let refused = evidence.trace.refused.iter().filter(|one| counts(one.token, one.t));
     let mut tally = Tally::default();
     (0..accepted).for_each(|_| tally.see());
-    let (mut turned_away, mut unanswered) = (0_u64, 0_u64);
+    let took = |token: u64, t: u64| {
+        let since = offered(token).unwrap_or(t);
+        t.saturating_sub(since).saturating_sub(stood_still(evidence, since, t))
+    };
+    let most = evidence.scenario.expect.ack_max.0;
+    let (mut late, mut longest) = (0_u64, 0_u64);
+    let answered = evidence.trace.refused.iter().filter(|one| one.status.is_some());
+    let answered = answered.map(|one| (one.token, one.t));
+    let answered = answered.chain(evidence.trace.accepted.iter().map(|one| (one.token, one.t)));
+    for (token, t) in answered.filter(|(token, t)| counts(*token, *t) && is_single(evidence, *token)) {
+        let took = took(token, t);
+        longest = longest.max(took);
+        if took > most {
+            late += 1;
+            tally.broke(|| answered_late(token, t, took, most));
+        }
+    }
+    let (mut turned_away, mut unanswered, mut cut_off) = (0_u64, 0_u64, 0_u64);
     for refusal in refused {
+        if refusal.cut_off && took(refusal.token, refusal.t) <= most {
+            cut_off += 1;
+            continue;
+        }
         tally.see();
         if refusal.status.is_some() {
             turned_away += 1;
@@ -61,13 +86,33 @@ pub(super) fn accepted(evidence: &Evidence<'_>) -> Finding {
     let few = least.filter(|least| share < least.0);
     let seen = tally.seen;
     let finding = match few {
-        Some(least) if unanswered == 0 => Finding::broken(
+        _ if cut_off > 0 && tally.broken == 0 => Finding::unseen(format!(
+            "{cut_off} calls had no answer yet when the run was over; {seen} events were answered"
+        )),
+        Some(least) if tally.broken == 0 => Finding::broken(
             format!("{accepted} of {seen} events were accepted; expected a share of at least {least}"),
             Vec::new(),
         ),
-        _ => tally.finding("events", "each was answered, and enough were accepted", "not answered"),
+        _ => tally.finding(
+            "events",
+            "each was answered, and enough were accepted",
+            if late == 0 { "not answered" } else { "not answered, or too late" },
+        ),
     };
-    finding.with("accepted", accepted).with("turned away", turned_away).with("unanswered", unanswered)
+    let finding = finding.with("accepted", accepted).with("turned away", turned_away);
+    finding.with("unanswered", unanswered).with("slowest answer", show(longest))
+}
+
+/// Whether an event was offered once, so that its answer belongs to that offer.
+fn is_single(evidence: &Evidence<'_>, token: u64) -> bool {
+    let at = evidence.events.binary_search_by_key(&token, |event| event.token);
+    at.is_ok_and(|at| evidence.events[at].offers == 1)
+}
+
+fn answered_late(token: u64, t: u64, took: u64, most: u64) -> Witness {
+    let what =
+        format!("event {token} was answered after {}; ack_max is {}", show_beside(took, most), show(most));
+    Witness { subscriber: None, from: t.saturating_sub(took), until: t, what, arrivals: Vec::new() }
 }
 
 /// Whether the scenario explains refusals.

@@ -158,6 +158,18 @@ impl<'a> Evidence<'a> {
         &self.deliveries[from..until]
     }
 
+    /// The owed delivery of a listed dead letter, as far as the list tells.
+    pub(super) fn dead_letter(&self, at: u32) -> Option<&Delivery> {
+        let letter = self.trace.dead.get(at as usize)?;
+        let lane = self.lanes.iter().position(|lane| lane.subscriber.name == letter.subscriber)?;
+        let own = self.deliveries_of(small(lane));
+        let place = match letter.token {
+            Some(token) => own.binary_search_by_key(&token, |delivery| delivery.token).ok(),
+            None => own.iter().position(|delivery| delivery.dead == Some(at)),
+        };
+        place.map(|place| &own[place]).filter(|delivery| delivery.owed)
+    }
+
     /// Every failed attempt with a successor: the delivery, the attempt's number from 1, and both attempts.
     pub(crate) fn retries(&self) -> impl Iterator<Item = (&Delivery, u32, u32, u32)> {
         self.deliveries.iter().flat_map(|delivery| {

@@ -28,6 +28,23 @@ impl Evidence<'_> {
         upset || stands_still || self.trace.faults.iter().any(faulty)
     }
 
+    /// From when a lane's wait from `since` to `until` is timed: once it was served again after a fault. None if it was
+    /// not, or if requests in doubt may have used its contract up.
+    pub(super) fn timed_from(&self, lane: &Lane<'_>, since: u64, until: u64) -> Option<u64> {
+        if !self.is_disturbed(since, until) {
+            return Some(since);
+        }
+        let over = self.befallen_until(until)?;
+        let next = lane.begun.partition_point(|n| self.exchange(*n).t < over);
+        let served = lane.begun.get(next).map(|n| self.exchange(*n).t)?;
+        (served < until && !lane.lacks_room()).then_some(served.max(since))
+    }
+
+    /// Whether a fault excuses that a lane received nothing from `since` to `until`.
+    pub(super) fn is_excused(&self, lane: &Lane<'_>, since: u64, until: u64) -> bool {
+        self.timed_from(lane, since, until) != Some(since)
+    }
+
     /// Until when something befell the sender that began by `until`: a process is back, a fault over; none if nothing did.
     pub(super) fn befallen_until(&self, until: u64) -> Option<u64> {
         use ProcessEvent::{Asked, Continued, Exited, Killed, Ready, Stopped};
@@ -79,6 +96,18 @@ fn over(fault: &Fault) -> Option<u64> {
     }
 }
 
+impl Lane<'_> {
+    /// Whether the requests that a new owner has to count as in doubt, twice the cap in flight, may use up the contract.
+    pub(super) fn lacks_room(&self) -> bool {
+        self.epochs.iter().map(|epoch| &epoch.limit).any(|limit| {
+            let cap = limit.in_flight.map_or(u64::MAX, |cap| u64::from(cap).saturating_mul(2));
+            let bucket = limit.bucket.map(|bucket| u64::from(bucket.burst));
+            let mut rooms = bucket.into_iter().chain(limit.windows.iter().map(|window| window.count));
+            rooms.any(|room| room < cap)
+        })
+    }
+}
+
 /// For this long after it is ready, a sender may still refuse events.
 const GRACE: u64 = 2 * SECOND;
 
@@ -107,6 +136,13 @@ impl Outages {
             }
         }
         Self(merged)
+    }
+
+    /// How much of the span from `from` to `until` they cover.
+    pub(super) fn within(&self, from: u64, until: u64) -> u64 {
+        let first = self.0.partition_point(|(_, end)| *end < from);
+        let inside = self.0[first..].iter().take_while(|(begin, _)| *begin <= until);
+        inside.map(|(begin, end)| (*end).min(until).saturating_sub((*begin).max(from))).sum()
     }
 
     /// Whether one of them overlaps `from` to `until`.

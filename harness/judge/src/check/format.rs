@@ -171,8 +171,8 @@ pub(super) const TIMESTAMP: Check = Check {
     id: "format.timestamp",
     severity: Severity::Must,
     source: "Standard Webhooks 1.0, metadata",
-    requirement: "the timestamp of an attempt is within 5 s of its arrival, if the profile signs each \
-        attempt",
+    requirement: "the timestamp of an attempt is within 5 s of its arrival, and later than that of an attempt \
+        2 s before, if the profile signs each attempt",
     why: "receivers refuse timestamps older than a few minutes, so they would refuse every late retry \
         with the emit's timestamp",
     remedy: "take the timestamp when the attempt starts, not when the event was emitted or queued",
@@ -210,16 +210,43 @@ pub(super) fn fresh(evidence: &Evidence<'_>) -> Finding {
             tally.broke(|| evidence.witness(lane, &[n], what));
         }
     }
+    let is_set = !steps.is_empty() || !skews.is_empty() || !evidence.trace.host.clock_sets.is_empty();
+    if !is_set && !evidence.trace.declared.lacks(Lack::Start) {
+        stamped_anew(evidence, &mut tally);
+    }
     let finding = tally.finding(
         "timestamps",
         "within 5 s of their arrival",
-        "more than 5 s from their \
-        arrival",
+        "more than 5 s from their arrival, or those of an earlier attempt",
     );
     let sign = if ahead < 0 { "-" } else { "" };
     match ahead {
         0 => finding,
         _ => finding.with("the sender's clock is ahead by", format!("{sign}{}", show(ahead.unsigned_abs()))),
+    }
+}
+
+/// Timestamps count seconds, and a sender stamps shortly before it sends.
+const STAMPED_ANEW: u64 = 2 * SECOND;
+
+/// Judges each retry that was sent [`STAMPED_ANEW`] after the attempt before it had arrived: its timestamp is a later
+/// one.
+fn stamped_anew(evidence: &Evidence<'_>, tally: &mut Tally) {
+    let arrival = |n: u32| &evidence.trace.arrivals[n as usize];
+    let stamp = |n: u32| timestamp(arrival(n)).and_then(|text| text.parse::<u64>().ok());
+    for (delivery, _, before, after) in evidence.retries() {
+        let apart = evidence.sent_from(after) >= evidence.exchange(before).t.saturating_add(STAMPED_ANEW);
+        if !apart || !is_fresh(evidence, delivery.lane) {
+            continue;
+        }
+        // Others break the rule of their arrival already.
+        let is_near = is_stamped(evidence.trace, arrival(after), evidence.ahead.likely);
+        let reused = |(earlier, later): &(u64, u64)| is_near && later <= earlier;
+        if let Some((earlier, later)) = stamp(before).zip(stamp(after)).filter(reused) {
+            let gap = show(evidence.exchange(after).t - evidence.exchange(before).t);
+            let what = format!("the timestamp is {later}; {gap} before it was {earlier}");
+            tally.broke(|| evidence.witness(delivery.lane, &[before, after], what));
+        }
     }
 }
 

@@ -190,14 +190,8 @@ fn behaviours_until(lane: &Lane<'_>, until: u64, doubt: u64) -> u64 {
 
 fn taken_over_by(evidence: &Evidence<'_>, lane: &Lane<'_>, until: u64) -> u64 {
     let Some(over) = evidence.befallen_until(until) else { return 0 };
-    let cap = |limit: &Limit| limit.in_flight.map_or(u64::MAX, |cap| u64::from(cap).saturating_mul(2));
-    let lacks_room = limits(lane).any(|limit| {
-        let bucket = limit.bucket.map(|bucket| u64::from(bucket.burst));
-        let mut rooms = bucket.into_iter().chain(limit.windows.iter().map(|window| window.count));
-        rooms.any(|room| room < cap(limit))
-    });
     let doubt = lane.subscriber.timeout.0.saturating_add(lane.subscriber.limit.doubt.0);
-    over.saturating_add(evidence.scenario.sender.takeover_within.0).saturating_add(if lacks_room {
+    over.saturating_add(evidence.scenario.sender.takeover_within.0).saturating_add(if lane.lacks_room() {
         doubt
     } else {
         0
@@ -223,7 +217,7 @@ fn window_until(lane: &Lane<'_>, before: &[&Exchange], from: u64) -> u64 {
 }
 
 /// For how long the harness itself stood still from `since` to `until`.
-fn stood_still(evidence: &Evidence<'_>, since: u64, until: u64) -> u64 {
+pub(super) fn stood_still(evidence: &Evidence<'_>, since: u64, until: u64) -> u64 {
     let clip = |stall: &crate::trace::Stall| (stall.from.max(since), stall.until.min(until));
     let stalls = evidence.trace.stalls.iter().map(clip).filter(|(from, until)| from < until).collect();
     busy(stalls).into_iter().map(|(from, until)| until - from).sum()

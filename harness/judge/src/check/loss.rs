@@ -10,7 +10,8 @@
 //! A dead letter without a true cause is lost (`dead_letters`).
 //!
 //! `loss.unexpected`: nothing arrives that was not offered, at a subscriber that the event doesn't concern,
-//! or before its offer.
+//! before its offer, or though the sender refused each of its offers. A driver may declare that a refused event
+//! reaches some subscribers. An answer of 500 or more, or none, says nothing.
 
 use super::dead_letters::groundless;
 use super::evidence::Evidence;
@@ -74,7 +75,7 @@ pub(super) const UNEXPECTED: Check = Check {
     id: "loss.unexpected",
     severity: Severity::Must,
     source: "derived",
-    requirement: "only offered events arrive, and only at subscribers that they match",
+    requirement: "only offered events arrive, none that was refused, and only at subscribers that they match",
     why: "a subscriber that receives another's events is a data breach",
     remedy: "match patterns by whole segments, and keep the subscribers' bodies apart",
     find: unexpected,
@@ -106,10 +107,15 @@ fn unexpected(evidence: &Evidence<'_>) -> Finding {
     for delivery in &evidence.deliveries {
         let Some(first) = evidence.attempts(delivery).first() else { continue };
         let offered = evidence.event(delivery).map(|event| evidence.trace.offers[event.offer as usize].t);
+        let refused = evidence.event(delivery).is_some_and(|event| {
+            let always = event.accepted.is_none() && event.refused >= event.offers;
+            always && !evidence.trace.declared.partial_acceptance
+        });
         let what = match offered {
             None => "was never offered",
             Some(_) if !delivery.owed => "does not match this subscriber",
             Some(t) if evidence.exchange(*first).t < t => "arrived before it was offered",
+            Some(_) if refused => "was refused, and arrived all the same",
             Some(_) => continue,
         };
         let what = format!("event {} {what}", delivery.token);
@@ -118,6 +124,6 @@ fn unexpected(evidence: &Evidence<'_>) -> Finding {
     tally.finding(
         "arrivals",
         "each was offered and matches its subscriber",
-        "not offered, or at a wrong subscriber",
+        "not offered, refused, or at a wrong subscriber",
     )
 }

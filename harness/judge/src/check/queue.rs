@@ -1,7 +1,7 @@
 //! `queue.bounded`: the backlog never exceeds its bound. A sample of the whole counts for a lane that is the
 //! only one. At every sample of the whole, the reported delivered, dead, coalesced and waiting deliveries add
-//! up to the acknowledged ones: at least those acknowledged at the previous sample (the query came later),
-//! and at most those offered before the next sample (the answer came earlier). Deliveries accepted after an
+//! up to the acknowledged ones: at least those acknowledged at the previous sample (the query came later), or before
+//! the age that the driver declares (`stale`), and at most those offered before the next sample (the answer came earlier). Deliveries accepted after an
 //! endpoint was gone (410) may count or not. If no sample of the whole reaches `queue_rows_min`, the run
 //! missed its purpose and says nothing.
 //!
@@ -174,6 +174,7 @@ fn conserved(evidence: &Evidence<'_>, tally: &mut Tally) -> u64 {
         let sum = waiting + delivered + dead + coalesced;
         let answered = samples.get(place + 1).map_or(evidence.end, |next| next.t);
         let asked = place.checked_sub(1).map_or(0, |before| samples[before].t);
+        let asked = asked.min(depth.t.saturating_sub(evidence.trace.declared.stale));
         let (least, most) = (until(&accepted, asked), until(&offered, answered));
         if sum < least || sum > most {
             let what = format!(

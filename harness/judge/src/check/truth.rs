@@ -9,25 +9,31 @@
 //! - *Dead*: at most the listed dead letters that can have been given up by then (`dead_letters`). At the
 //!   last sample, dead and waiting together are at least the listed ones.
 //! - *Coalesced*: at most the offers by then to coalescing lanes that were neither delivered nor given up.
-//! - *Bytes*: at most the size of that many deliveries.
+//! - *Bytes*: at most the size of that many deliveries, and a byte of each delivery that certainly waits.
+//! - *Dead letters*, each in the list: it concerns an event that was offered for its subscriber; it is there once; the
+//!   sender does not certainly know its delivery to be made; and its `attempts` are those that arrived. Attempts that
+//!   the endpoint can't see, and those that a kill made the sender forget, may count or not.
 //! - *Matched*, in the answer to an event: the number of subscribers that it concerns; one that is gone (410)
 //!   may count.
-//! - Samples come: the check reports [`SILENCE`] without any, though no fault was near.
+//! - Samples come: the check reports [`SILENCE`] without any, beyond the length of the faults in it.
+//!
+//! Each figure is one comparison; a sample of memory alone is none. The driver may declare that figures are `stale`:
+//! then a sample is true at some moment since that long before it.
 //!
 //! The deliveries that a foreign sender had before the run are subtracted. The lower bounds do not apply
 //! where events are coalesced, dead letters are redriven or not listed, an endpoint is gone, or a fault was
 //! near.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::dead_letters::dead_from;
 use super::evidence::ENVELOPE_BYTES;
-use super::evidence::{Evidence, Outcome};
+use super::evidence::{Delivery, Evidence, Outcome};
 use super::fault_windows::Outages;
 use super::verdict::{Finding, Found, Tally, Witness, moment, show};
 use crate::check::{Check, Picture};
 use crate::entry::Severity;
-use crate::scenario::SECOND;
+use crate::scenario::{Answer, SECOND};
 use crate::trace::Lack;
 use crate::trace::{Accepted, ClockKind, Depth, ProcessEvent};
 
@@ -53,14 +59,19 @@ pub(super) const CHECK: Check = Check {
 
 pub(super) fn truth(evidence: &Evidence<'_>) -> Finding {
     let trace = evidence.trace;
-    if trace.depths.is_empty() && trace.accepted.iter().all(|one| one.matched.is_none()) {
+    let reports = |one: &Depth| {
+        [one.waiting, one.delivered, one.dead, one.coalesced, one.bytes].iter().any(Option::is_some)
+    };
+    let matches = trace.accepted.iter().any(|one| one.matched.is_some());
+    if !trace.depths.iter().any(reports) && !matches && trace.dead.is_empty() {
         return Finding::unasked("the sender reports nothing about its queue");
     }
     let outages = Outages::of(evidence);
     let mut tally = Tally::default();
     matched(evidence, &mut tally);
     let mut series: BTreeMap<Option<&str>, Vec<&Depth>> = BTreeMap::new();
-    for depth in &trace.depths {
+    let unnamed = listed(evidence, &mut tally);
+    for depth in trace.depths.iter().filter(|depth| reports(depth)) {
         series.entry(depth.subscriber.as_deref()).or_default().push(depth);
     }
     let mut all = ObservedMoments::default();
@@ -73,12 +84,16 @@ pub(super) fn truth(evidence: &Evidence<'_>) -> Finding {
         }
         all.add(seen);
     }
+    let finished = |tally: Tally| match unnamed {
+        0 => finding(tally),
+        unnamed => finding(tally).with("dead letters that name no event, not compared", unnamed),
+    };
     let Some(whole) = series.get_mut(&None) else {
-        return finding(tally);
+        return finished(tally);
     };
     all.sort();
     all.compare(evidence, &outages, whole, &mut tally);
-    let finding = finding(tally);
+    let finding = finished(tally);
     match silence(evidence, &outages, whole).filter(|_| finding.found == Found::Held) {
         Some((from, until)) => Finding::unseen(format!(
             "the sender reported nothing about its queue for {}, from {} on",
@@ -108,8 +123,10 @@ fn silence(evidence: &Evidence<'_>, outages: &Outages, samples: &[&Depth]) -> Op
     let times = std::iter::once(0).chain(samples.iter().map(|depth| depth.t)).chain(busy);
     let times: Vec<u64> = times.collect();
     let gaps = times.windows(2).map(|pair| (pair[0], pair[1]));
-    gaps.filter(|(from, until)| until.saturating_sub(*from) > SILENCE && !outages.overlap(*from, *until))
-        .max_by_key(|(from, until)| until - from)
+    let unexplained = |(from, until): &(u64, u64)| {
+        until.saturating_sub(*from).saturating_sub(outages.within(*from, *until))
+    };
+    gaps.filter(|gap| unexplained(gap) > SILENCE).max_by_key(unexplained)
 }
 
 /// Judges every acceptance that reports the number of matched subscribers.
@@ -139,6 +156,62 @@ fn matched(evidence: &Evidence<'_>, tally: &mut Tally) {
             tally.broke(|| Witness { subscriber: None, from: *t, until: *t, what, arrivals: Vec::new() });
         }
     }
+}
+
+/// Judges every listed dead letter. Returns the number of those that name no event.
+fn listed(evidence: &Evidence<'_>, tally: &mut Tally) -> u64 {
+    let mut unnamed = 0;
+    let mut known: BTreeSet<(&str, u64)> = BTreeSet::new();
+    for (at, letter) in (0_u32..).zip(&evidence.trace.dead) {
+        let delivery = evidence.dead_letter(at);
+        let Some(token) = letter.token.or(delivery.map(|one| one.token)) else {
+            unnamed += 1;
+            continue;
+        };
+        let is_again = !known.insert((&letter.subscriber, token));
+        let what = match delivery {
+            // Another sender may have kept those of an earlier run.
+            None if evidence.trace.declared.lacks(Lack::Start) => continue,
+            None => Some("which concerns nobody: no such event was offered for it".to_owned()),
+            Some(delivery) if !comes_once(evidence, delivery) => None,
+            Some(_) if is_again => Some("and is there twice".to_owned()),
+            Some(delivery) => contradiction(evidence, delivery, letter.attempts),
+        };
+        tally.see();
+        if let Some(what) = what {
+            let (subscriber, t) = (Some(letter.subscriber.clone()), letter.t);
+            let what = format!("event {token} is listed as a dead letter, {what}");
+            tally.broke(|| Witness { subscriber, from: t, until: t, what, arrivals: Vec::new() });
+        }
+    }
+    unnamed
+}
+
+/// Whether a delivery can be a dead letter once: its event was offered once, and nothing was redriven.
+fn comes_once(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
+    evidence.event(delivery).is_some_and(|event| event.offers == 1) && !evidence.has_redrives()
+}
+
+/// How a dead letter contradicts the attempts of its delivery.
+fn contradiction(evidence: &Evidence<'_>, delivery: &Delivery, said: Option<u32>) -> Option<String> {
+    let attempts = evidence.attempts(delivery);
+    if let Some(n) = attempts.iter().find(|n| surely_heard(evidence, **n)) {
+        return Some(format!("and was delivered at {}", moment(evidence.exchange(*n).end)));
+    }
+    let lane = &evidence.lanes[delivery.lane as usize];
+    let heard = attempts.iter().filter(|n| {
+        let exchange = evidence.exchange(**n);
+        let in_time = evidence.is_in_time(**n, exchange.end);
+        exchange.status().is_some() && in_time && !evidence.may_be_forgotten(**n)
+    });
+    let is_seen = |answer: &Answer| {
+        matches!(answer, Answer::Status(_) | Answer::Blackhole | Answer::Drip { .. } | Answer::Enforce { .. })
+    };
+    let sees_all = lane.begun.len() == lane.arrivals.len()
+        && lane.subscriber.behaviours.iter().all(|one| is_seen(&one.answer));
+    let (least, most) = (heard.count(), if sees_all { attempts.len() } else { usize::MAX });
+    let said = usize::try_from(said?).unwrap_or(usize::MAX);
+    (said < least || said > most).then(|| format!("after {said} attempts; {} arrived", attempts.len()))
 }
 
 /// Observed moments of a lane, or of all; each list is sorted at the end.
@@ -227,7 +300,7 @@ impl ObservedMoments {
 
 /// Whether the sender certainly learnt of a delivery: the answer came well before its deadline, counted from
 /// when the request may have been sent, and no process was killed before it can have recorded that.
-fn surely_heard(evidence: &Evidence<'_>, n: u32) -> bool {
+pub(super) fn surely_heard(evidence: &Evidence<'_>, n: u32) -> bool {
     let exchange = evidence.exchange(n);
     exchange.is_delivered()
         && evidence.is_in_time(n, exchange.end)
@@ -267,26 +340,28 @@ impl ObservedMoments {
         let each =
             evidence.scenario.events.data_bytes.most.0.saturating_add(ENVELOPE_BYTES).saturating_mul(2);
         for (at, depth) in samples.iter().enumerate() {
-            let earlier = at.checked_sub(1).map_or(0, |before| samples[before].t);
+            let asked = depth.t.saturating_sub(evidence.trace.declared.stale);
+            let earlier = at.checked_sub(1).map_or(0, |before| samples[before].t).min(asked);
             let answered = samples.get(at + 1).map_or(evidence.end, |next| next.t);
-            let mut bounds = self.bounds(outages, earlier, depth.t, answered);
+            let mut bounds = self.bounds(outages, earlier, asked, answered);
             if at + 1 == samples.len() && until(&self.offered, earlier) == self.offered.len() as u64 {
                 bounds.dead.0 = (self.dead.len() as u64).saturating_sub(depth.waiting.unwrap_or(u64::MAX));
             }
-            tally.see();
-            let said = |what: &str, said: u64, (least, most): (u64, u64), old: u64| {
+            let mut said = |what: &str, said: u64, (least, most): (u64, u64), old: u64| {
+                tally.see();
                 let fits = least <= said && said <= most.saturating_add(old);
                 let most = most.saturating_add(old);
                 let seen = if least == most { least.to_string() } else { format!("{least} to {most}") };
                 (!fits).then(|| format!("the sender reports {said} {what}; the trace shows {seen}"))
             };
-            let bytes = (0, bounds.waiting.1.saturating_add(old_waiting).saturating_mul(each));
+            let bytes_max = bounds.waiting.1.saturating_add(old_waiting).saturating_mul(each);
+            let bytes = (bounds.waiting.0, if own { bytes_max } else { u64::MAX });
             let wrong = [
                 depth.delivered.and_then(|n| said("delivered", n, bounds.delivered, old_delivered)),
                 depth.waiting.and_then(|n| said("waiting", n, bounds.waiting, old_waiting)),
                 depth.dead.filter(|_| lists).and_then(|n| said("dead", n, bounds.dead, old_dead)),
                 depth.coalesced.and_then(|n| said("coalesced", n, bounds.coalesced, old_coalesced)),
-                depth.bytes.filter(|_| own).and_then(|n| said("bytes waiting", n, bytes, 0)),
+                depth.bytes.and_then(|n| said("bytes waiting", n, bytes, 0)),
             ];
             for what in wrong.into_iter().flatten() {
                 let (subscriber, from, until) = (depth.subscriber.clone(), depth.t, answered);

@@ -32,6 +32,7 @@ pub(super) const EXPECT: Section = Section {
             Form::Decimal,
             "the share of the offered events that the sender must accept (default 0.99, unless a bound explains less)",
         ),
+        may("ack_max", Form::Duration, "the longest time until the sender answers an emit (default 10s)"),
         may("efficiency_min", Form::Decimal, "the least ratio of the sender's rate to the machine's ceiling"),
         may("rss_growth_max", Form::Size, "how much the sender's resident memory may grow"),
         may("kept", Form::Table(&KEPT), "the age and size of the past deliveries that the sender may keep"),
@@ -128,6 +129,8 @@ pub struct Expect {
     pub utilisation_min: Millionths,
     /// The share of offered events that the sender must accept; none for 0.99, unless a bound explains less.
     pub accepted_min: Option<Millionths>,
+    /// The longest time until the sender answers an emit.
+    pub ack_max: Duration,
     /// The sender's rate over the machine's ceiling.
     pub efficiency_min: Option<Millionths>,
     pub holds: Holds,
@@ -268,6 +271,7 @@ impl Default for Expect {
             retry_after_late: Duration::from_millis(250),
             utilisation_min: Millionths(980_000),
             accepted_min: None,
+            ack_max: Duration::from_secs(10),
             efficiency_min: None,
             holds: Holds::default(),
             speeds: Speeds::default(),
@@ -300,6 +304,7 @@ impl Expect {
             retry_after_late: reader.or("retry_after_late", default.retry_after_late),
             utilisation_min,
             accepted_min,
+            ack_max: reader.or("ack_max", default.ack_max),
             efficiency_min: reader.get("efficiency_min"),
             holds: Holds { rss_growth_max: reader.get("rss_growth_max"), kept: kept_bound(reader) },
             speeds: Speeds { latency: latency(reader), pressure: pressure(reader) },

@@ -125,6 +125,20 @@ pub struct Declared {
     /// Values of subscribers that differ from the scenario, since the sender cannot express them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub told: Vec<Substitution>,
+    /// Whether a refused event may still reach some of its subscribers.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub partial_acceptance: bool,
+    /// The greatest age of its figures about itself, in nanoseconds.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub stale: u64,
+    /// Failing statuses, beside 410, after which it gives a delivery up.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub final_statuses: Vec<u16>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(value: &u64) -> bool {
+    *value == 0
 }
 
 /// The way a sender signs, by its driver file.

@@ -115,6 +115,9 @@ pub struct Refused {
     /// Whether the outcome is in doubt: the answer was lost.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unknown: bool,
+    /// Whether the harness stopped waiting, as the run was over.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cut_off: bool,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
 }

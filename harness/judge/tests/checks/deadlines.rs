@@ -1,7 +1,7 @@
 use hookproof_judge::check::Status;
-use hookproof_judge::trace::{Cut, CutKind, Trace};
+use hookproof_judge::trace::{Answer, Cut, CutKind, Process, ProcessEvent, Trace};
 
-use crate::build::check;
+use crate::build::{self, check};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -48,4 +48,60 @@ fn an_answer_that_comes_after_the_deadline_is_not_taken_for_one() {
         trace.arrivals[2].token = Some(0);
     };
     check("network.deadline", "timeout = \"1s\"", tried_again, Status::Pass);
+}
+
+/// The sender ends the first request after `length`, before or during its answer, and sends it again or not.
+fn gave_up_after(length: u64, begun: bool, again: bool) -> impl Fn(&mut Trace) {
+    move |trace| {
+        hung_up_after(length)(trace);
+        if begun {
+            let t = SECOND + SECOND / 10;
+            trace.answers.push(Answer {
+                t,
+                end: SECOND + length,
+                n: 0,
+                status: 200,
+                retry_after: None,
+                whole: false,
+            });
+            trace.cuts.clear();
+        }
+        if !again {
+            build::without(trace, 1);
+            trace.answers.retain(|answer| answer.n != 2);
+            trace.arrivals.truncate(1);
+        }
+    }
+}
+
+#[test]
+fn no_attempt_is_given_up_before_its_deadline() {
+    let timeout = "timeout = \"4s\"";
+    let drips = "timeout = \"4s\"\n[[subscriber.behaviour]]\nanswer = \"drip\"\npace = \"1s\"";
+    for more in [timeout, drips] {
+        for (length, begun, expected) in [
+            (1, false, Status::Fail),
+            (1, true, Status::Fail),
+            (4, false, Status::Pass),
+            (4, true, Status::Pass),
+        ] {
+            check("network.timeout", more, gave_up_after(length * SECOND, begun, true), expected);
+        }
+    }
+    // Near its deadline a request may have been sent before it was read.
+    check("network.timeout", timeout, gave_up_after(4 * SECOND - SECOND / 5, false, true), Status::Pass);
+    // A sender that has read enough of a 200 need not read the rest.
+    check("network.timeout", timeout, gave_up_after(SECOND, true, false), Status::NotApplicable);
+}
+
+#[test]
+fn the_end_of_a_process_ends_its_requests() {
+    let killed = |trace: &mut Trace| {
+        gave_up_after(SECOND, false, true)(trace);
+        let killed = |t, event| Process { t, worker: 0, event, status: None };
+        trace
+            .processes
+            .extend([killed(2 * SECOND, ProcessEvent::Killed), killed(2 * SECOND + 1, ProcessEvent::Ready)]);
+    };
+    check("network.timeout", "timeout = \"4s\"", killed, Status::NotApplicable);
 }

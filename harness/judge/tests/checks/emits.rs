@@ -13,7 +13,15 @@ fn refused(count: u64, status: Option<u16>, unknown: bool) -> impl Fn(&mut Trace
             if token - 10 < count {
                 trace.accepted.pop();
                 let (why, retry_after) = ("connection refused".to_owned(), Some("1".to_owned()));
-                trace.refused.push(Refused { t: SECOND, token, status, retry_after, unknown, why });
+                trace.refused.push(Refused {
+                    t: SECOND,
+                    token,
+                    status,
+                    retry_after,
+                    unknown,
+                    cut_off: false,
+                    why,
+                });
             }
         }
         build::end(trace, 10 * SECOND);

@@ -22,6 +22,7 @@ fn a_reason_that_cannot_be_true_is_a_loss() {
         ("overflow", "queue = { rows = 2 }", Status::Pass),
         ("overflow", "queue = { bytes = \"1KB\" }", Status::Pass),
         ("a word of its own", "", Status::Fail),
+        ("a word of its own", "queue = { rows = 2 }", Status::Pass),
     ];
     for (reason, more, expected) in rows {
         let given_up = |trace: &mut Trace| {
@@ -43,7 +44,15 @@ fn an_event_whose_offer_failed_may_have_been_accepted() {
             trace.accepted.remove(0);
             let (t, token, why) = (SECOND, 0, String::new());
             let (status, retry_after) = (Some(status), Some("1".to_owned()));
-            trace.refused.push(Refused { t, token, status, retry_after, unknown: false, why });
+            trace.refused.push(Refused {
+                t,
+                token,
+                status,
+                retry_after,
+                unknown: false,
+                cut_off: false,
+                why,
+            });
         };
         check("loss.none", "queue = { rows = 2 }", shed, expected);
     }
@@ -98,7 +107,7 @@ fn a_refusal_fails_unless_a_queue_may_be_full() {
         let (t, token, why) = (SECOND, 2, String::new());
         trace.accepted.pop();
         let (status, retry_after) = (Some(503), Some("1".to_owned()));
-        trace.refused.push(Refused { t, token, status, retry_after, unknown: false, why });
+        trace.refused.push(Refused { t, token, status, retry_after, unknown: false, cut_off: false, why });
     };
     check("queue.visible", "", refused, Status::Fail);
     check("queue.visible", "queue = { rows = 1, when_full = \"refuse\" }", refused, Status::Pass);

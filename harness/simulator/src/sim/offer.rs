@@ -149,7 +149,15 @@ impl World<'_> {
         self.figures.refused += 1;
         let retry_after = status.map(|_| "5".to_owned());
         let why = why.to_owned();
-        self.write_record(Record::Refused(Refused { t: self.now, token, status, retry_after, unknown, why }))
+        self.write_record(Record::Refused(Refused {
+            t: self.now,
+            token,
+            status,
+            retry_after,
+            unknown,
+            cut_off: false,
+            why,
+        }))
     }
 }
 

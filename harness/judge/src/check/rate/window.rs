@@ -87,7 +87,11 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
             }
             tally.see();
             let most = fullest(&times, window.length.0);
-            figures.push((format!("{} fullest window of {}", lane.subscriber.name, window.length), most, window.count));
+            figures.push((
+                format!("{} fullest window of {}", lane.subscriber.name, window.length),
+                most,
+                window.count,
+            ));
             if let Some((from, to)) = first_excess(&times, window) {
                 let length = show(times[to] - times[from]);
                 let what = format!("{} arrivals in {length}; the cap is {window}", to - from + 1);

@@ -5,7 +5,8 @@
 //!   it could record the success, or the delivery was redriven or offered again. An answer in the last
 //!   quarter of a second before the deadline may have missed it.
 //! - A request for another path than the endpoint's own followed a redirect.
-//! - Of each failing status that was answered while attempts were left, at least one was retried, given time.
+//! - After a status that the driver declares final, a delivery does not come again; the same exceptions hold.
+//! - Of each other failing status that was answered while attempts were left, at least one was retried, given time.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +20,8 @@ pub(in crate::check) const CHECK: Check = Check {
     id: "retry.status",
     severity: Severity::Must,
     source: "Standard Webhooks 1.0",
-    requirement: "every 2xx is a success; redirects are not followed; every other status is retried",
+    requirement: "every 2xx is a success; redirects are not followed; every other status is retried, unless \
+        the driver declares it final",
     why: "a followed redirect carries a signed body to a stranger; a retried success is a duplicate",
     remedy: "treat 200 to 299 as success, and switch off redirects in the client",
     stall: Stall::MissesDeadlines,
@@ -34,6 +36,7 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
         redirects(evidence, at, lane, &mut tally);
     }
     failures(evidence, &mut tally);
+    final_failures(evidence, &mut tally);
     tally.finding("answers", "each had the right consequence", "with a wrong consequence")
 }
 
@@ -62,6 +65,24 @@ fn final_success(evidence: &Evidence<'_>, tally: &mut Tally) {
     }
 }
 
+fn final_failures(evidence: &Evidence<'_>, tally: &mut Tally) {
+    let finals = &evidence.trace.declared.final_statuses;
+    for (delivery, _, before, after) in evidence.retries() {
+        let (done, again) = (evidence.exchange(before), evidence.exchange(after));
+        let Some(status) = done.status().filter(|status| finals.contains(status)) else { continue };
+        tally.see();
+        let excused = evidence.event(delivery).is_none_or(|event| event.offers != 1)
+            || again.t <= done.end
+            || !evidence.is_in_time(before, done.end)
+            || evidence.was_killed(evidence.sent_from(before), again.t)
+            || evidence.is_redriven(delivery, again.t);
+        if !excused {
+            let what = format!("{status} is declared final, and was tried again");
+            tally.broke(|| evidence.witness(delivery.lane, &[before, after], what));
+        }
+    }
+}
+
 fn redirects(evidence: &Evidence<'_>, at: u32, lane: &Lane<'_>, tally: &mut Tally) {
     let path = |n: &u32| evidence.trace.arrivals[*n as usize].head.path.as_str();
     let Some(own) = lane.arrivals.first().map(path) else { return };
@@ -84,9 +105,9 @@ fn failures(evidence: &Evidence<'_>, tally: &mut Tally) {
         let retry = &evidence.subscriber(delivery).retry;
         for (number, n) in (1..).zip(attempts) {
             let exchange = evidence.exchange(*n);
-            let Some(status) = exchange.status().filter(|status| !matches!(status, 200..=299 | 410)) else {
-                continue;
-            };
+            let finals = &evidence.trace.declared.final_statuses;
+            let is_retried = |status: &u16| !matches!(status, 200..=299 | 410) && !finals.contains(status);
+            let Some(status) = exchange.status().filter(is_retried) else { continue };
             let entry = statuses.entry((delivery.lane, status)).or_default();
             if attempts.len() > number as usize {
                 entry.0 += 1;

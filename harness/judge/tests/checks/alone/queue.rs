@@ -83,6 +83,7 @@ fn turned_away() -> Run {
         status: Some(429),
         retry_after: Some("1".to_owned()),
         unknown: false,
+        cut_off: false,
         why: String::new(),
     });
     run
