@@ -28,9 +28,8 @@
 
 use std::collections::BTreeMap;
 
-use super::evidence::{Delivery, ENVELOPE_BYTES, Evidence, Lane, Outcome, concerns};
+use super::evidence::{Delivery, ENVELOPE_BYTES, Evidence, Lane, Outcome, concerns, surely_heard};
 use super::retry::after::contract_wait;
-use super::truth::surely_heard;
 use super::verdict::{show, show_beside};
 use crate::scenario::{Answer, FaultAction, SECOND};
 use crate::trace::{Depth, Ended};

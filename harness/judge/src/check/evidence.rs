@@ -14,6 +14,8 @@ use crate::trace::{Cut, CutKind, Depth, Fault, Handshake, ProcessEvent, Refused,
 
 /// Bytes of a body beside its data, at most: ids, types, times.
 pub(super) const ENVELOPE_BYTES: u64 = 2_048;
+/// Time in which a sender records an outcome.
+pub(super) const NOTED: u64 = 5 * SECOND;
 /// An endpoint that resumes reads the waiting requests within this time.
 const READ_WITHIN: u64 = SECOND / 4;
 /// Time in which most sent requests are read.
@@ -273,6 +275,18 @@ impl<'a> Evidence<'a> {
             ..self.witness(delivery.lane, arrivals, format!("event {}: {what}", delivery.token))
         }
     }
+}
+
+/// Whether the sender certainly learnt of a delivery: the answer came well before its deadline, counted from
+/// when the request may have been sent, and no process was killed before it can have recorded that.
+pub(super) fn surely_heard(evidence: &Evidence<'_>, n: u32) -> bool {
+    let exchange = evidence.exchange(n);
+    exchange.is_delivered()
+        && evidence.is_in_time(n, exchange.end)
+        && !evidence.was_killed(
+            evidence.sent_from(n),
+            exchange.end.saturating_add(NOTED).max(evidence.noted_by(exchange.end)),
+        )
 }
 
 fn ending(trace: &Trace) -> u64 {

@@ -27,8 +27,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::dead_letters::dead_from;
-use super::evidence::ENVELOPE_BYTES;
 use super::evidence::{Delivery, Evidence, Outcome};
+use super::evidence::{ENVELOPE_BYTES, NOTED, surely_heard};
 use super::fault_windows::Outages;
 use super::verdict::{Finding, Found, Tally, Witness, moment, show};
 use crate::check::{Check, Picture};
@@ -37,8 +37,6 @@ use crate::scenario::{Answer, SECOND};
 use crate::trace::Lack;
 use crate::trace::{Accepted, ClockKind, Depth, ProcessEvent};
 
-/// Time in which a sender records an outcome.
-const NOTED: u64 = 5 * SECOND;
 /// Time in which a sender must answer a query for its queue.
 const SILENCE: u64 = 5 * SECOND;
 
@@ -296,18 +294,6 @@ impl ObservedMoments {
             times.sort_unstable();
         }
     }
-}
-
-/// Whether the sender certainly learnt of a delivery: the answer came well before its deadline, counted from
-/// when the request may have been sent, and no process was killed before it can have recorded that.
-pub(super) fn surely_heard(evidence: &Evidence<'_>, n: u32) -> bool {
-    let exchange = evidence.exchange(n);
-    exchange.is_delivered()
-        && evidence.is_in_time(n, exchange.end)
-        && !evidence.was_killed(
-            evidence.sent_from(n),
-            exchange.end.saturating_add(NOTED).max(evidence.noted_by(exchange.end)),
-        )
 }
 
 /// Moments up to `t`.
