@@ -228,7 +228,7 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let taken = listener.local_addr().unwrap().to_string();
         let rows = [
-            (taken, "with an address or a port that nobody listens at"),
+            (taken, "with a free port"),
             // An address for documentation (RFC 5737).
             ("192.0.2.1:8080".to_owned(), "with an address of this machine"),
         ];

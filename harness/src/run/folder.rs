@@ -90,7 +90,7 @@ mod tests {
         let precious = folder.path().join("src.rs");
         std::fs::write(&precious, "precious").unwrap();
         let refused = Home::take(folder.path()).unwrap_err();
-        assert!(refused.is_askers() && refused.to_string().contains("not a run's folder"), "{refused}");
+        assert!(refused.is_askers() && refused.to_string().contains("not the folder of a run"), "{refused}");
         assert_eq!(std::fs::read_to_string(precious).unwrap(), "precious");
     }
 

@@ -152,7 +152,7 @@ mod tests {
         for (second, count) in [(0, 2), (0, 10), (1, 80), (2, 100), (3, 101)] {
             course.record_second(second, count);
         }
-        assert_eq!(course.to_string(), "▂█▃▁ 20/s, 101 in all, 70/s at most");
+        assert_eq!(course.to_string(), "▂█▃▁ 20/s, 101 in total, 70/s peak");
     }
 
     #[test]
@@ -171,8 +171,8 @@ mod tests {
         );
         let told = notable_facts(&recorder.lately(), &["rate.envelope".to_owned()]);
         let expected = [
-            "most wait for c: 8",
-            "last done to the sender: kill (worker 0) at 2 s",
+            "longest queue: c with 8",
+            "last fault: kill (worker 0) at 2 s",
             "already failed: rate.envelope",
         ];
         assert_eq!(told, expected);

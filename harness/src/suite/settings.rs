@@ -159,11 +159,11 @@ mod tests {
         let error = |text: &str| Known::parse(text, "2026-05-01").unwrap_err().to_string();
         assert!(error("['raw.chunkd']\nwhy = 'x'").contains("no such case"));
         assert!(error("['raw.chunked']\nwhy = ' '").contains("expected a reason"));
-        assert!(error("['raw.chunked']\nwhy = 'x'\nuntil = 'soon'").contains("no date"));
+        assert!(error("['raw.chunked']\nwhy = 'x'\nuntil = 'soon'").contains("not a date"));
         assert!(error("['raw.chunked']\nwhi = 'x'").contains("whi"));
         for day in ["2027-13-99", "2027-02-29", "2027-00-10", "2027-01-00", "2027-1-1", "2027-04-31"] {
             assert!(
-                error(&format!("['raw.chunked']\nwhy = 'x'\nuntil = '{day}'")).contains("no date"),
+                error(&format!("['raw.chunked']\nwhy = 'x'\nuntil = '{day}'")).contains("not a date"),
                 "{day}"
             );
         }

@@ -46,10 +46,7 @@ fn nothing_is_written_over() {
     fs::create_dir_all(workflow.parent().unwrap()).unwrap();
     fs::write(&workflow, "mine").unwrap();
     let output = init(folder.path());
-    assert!(
-        output.status.code() == Some(64)
-            && combined_output(&output).contains("hookproof.yml is there already")
-    );
+    assert!(output.status.code() == Some(64) && combined_output(&output).contains("hookproof.yml exists"));
     assert_eq!(fs::read_to_string(&workflow).unwrap(), "mine");
     assert!(!folder.path().join("hookproof").exists(), "half of it was written");
 }

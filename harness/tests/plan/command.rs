@@ -127,9 +127,9 @@ fn subscribers_are_taken_from_a_live_senders_database() {
 fn an_invalid_objective_is_refused_with_the_valid_ones() {
     let folder = tempfile::tempdir().unwrap();
     let (code, _, why) = plan(&["--slo", "p90<1s"], folder.path());
-    assert_eq!((code, why.contains("none of p50, p95")), (Some(64), true), "{why}");
+    assert_eq!((code, why.contains("not one of p50, p95")), (Some(64), true), "{why}");
     let (code, _, why) = plan(&["--slo", "nobody.shed=0"], folder.path());
-    assert_eq!((code, why.contains("about nobody")), (Some(64), true), "{why}");
+    assert_eq!((code, why.contains("names an unknown subscriber")), (Some(64), true), "{why}");
 }
 
 fn sender(arguments: &[&str], folder: &Path) {

@@ -68,6 +68,6 @@ fn without_the_library_the_scenario_is_refused_and_nothing_is_played() {
     command.arg("run").arg(&file).arg("--out").arg(folder.path());
     let output = command.env("HOOKPROOF_FAKETIME", "/nowhere/libfaketimeMT.so.1").output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.code() == Some(64) && said.contains("package faketime"), "{output:?}");
+    assert!(output.status.code() == Some(64) && said.contains("install faketime"), "{output:?}");
     assert!(!Path::exists(&folder.path().join("skewed/trace.jsonl")), "{said}");
 }

@@ -279,7 +279,7 @@ fn a_baseline_gates_by_what_was_compared() {
         verdicts.push(one);
     };
     expect(&added, 3, "<failure message=\"worse than before: loss.of-old");
-    expect(&|report| report["scenario"] = "another".into(), 2, "nothing was compared");
+    expect(&|report| report["scenario"] = "another".into(), 2, "no run was compared");
 }
 
 #[test]

@@ -246,9 +246,7 @@ fn accusations(judgement: &Judgement) -> Vec<String> {
 
 pub(crate) fn excused(judgement: &Judgement, thin: &[&str]) -> bool {
     let open = judgement.verdicts.iter().filter(|verdict| verdict.status == Status::Inconclusive);
-    let named = |sentence: &str| {
-        ["stall", "generator was late"].iter().any(|word| sentence.contains(word))
-    };
+    let named = |sentence: &str| ["stall", "generator was late"].iter().any(|word| sentence.contains(word));
     let must = hookproof_judge::catalogue::Severity::Must;
     accusations(judgement).is_empty()
         && open

@@ -120,7 +120,7 @@ fn an_unjudged_run_has_not_passed() {
         "[[traffic]]\nshape = \"burst\"\nevents = 400_001\n[events]\ntypes = { a = 1 }\n[[subscriber]]\nname = \"a\"\nevents = [\"b\"]\n",
     );
     let cases: [(&[&str], i32, &str); 6] = [
-        (&["sim", empty.path().to_str().unwrap()], 2, "nothing to play"),
+        (&["sim", empty.path().to_str().unwrap()], 2, "no scenarios"),
         (&["sim", &unwanted], 2, "INCONCLUSIVE"),
         (&["sim", &unwanted, "--seeds", "3"], 2, "INCONCLUSIVE"),
         (&["sim", &unwanted, "--seeds", "0"], 64, "0 is not in"),

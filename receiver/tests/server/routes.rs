@@ -283,14 +283,14 @@ fn a_file_that_cannot_be_used_is_told_with_its_mistake_and_without_its_secrets()
         (route(&format!("{to}\nsecrets = [\"{}\"]", &SECRET[6..])), "the secret is plain text"),
         (route(&format!("{to}\nsecret_env = [\"NOT_SET\"]")), "NOT_SET is not set"),
         (route(&format!("{to}\n{secrets}\nsecret_env = [\"HOOK_SECRET\"]")), "expected secrets = ["),
-        (route(&format!("{to}\n{secrets}\nprofile = \"md5\"")), "no signing profile"),
+        (route(&format!("{to}\n{secrets}\nprofile = \"md5\"")), "not a signing profile"),
         (route(&format!("{to}\n{secrets}\ntimeout = \"8\"")), "timeout: expected a number"),
         (route(&format!("{to}\n{secrets}\npath = \"a\"")), "path: expected a path that begins with /"),
         (route(&format!("to = \"ftp://a/\"\n{secrets}")), "can't forward to"),
-        (format!("[routes.\"a b\"]\n{to}\n{secrets}"), "is no subscriber's"),
+        (format!("[routes.\"a b\"]\n{to}\n{secrets}"), "is not a subscriber name"),
         (
             format!("[routes.a]\n{to}\n{secrets}\npath = \"/x\"\n[routes.b]\n{to}\n{secrets}\npath = \"/x\""),
-            "that of another route",
+            "belongs to another route",
         ),
         (format!("{}{to}\n{secrets}", route(&format!("{to}\n{secrets}"))), "duplicate key"),
         (

@@ -142,7 +142,7 @@ fn bad_command_lines_say_what_is_wrong() {
     check(&with(&["--profile", "none"]), "expected one of standard-webhooks");
     check(&with(&["--secret-env", "HOOK_MISSING"]), "HOOK_MISSING is not set");
     check(&with(&["--secret-env", "PATH"]), "needs whsec_");
-    check(&with(&["--effects-listen", "0.0.0.0:1"]), "open to others");
+    check(&with(&["--effects-listen", "0.0.0.0:1"]), "reachable from other machines");
     check(&with(&["--bodies-max", "1MiB"]), "at least --body-max");
     check(&with(&["--tolerance", "5"]), "expected a number and its unit");
     check(&["effects", "--db", "/nowhere/inbox.db"], "there is no inbox");

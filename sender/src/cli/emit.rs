@@ -370,8 +370,8 @@ mod tests {
                 names.map(|refused| (refused.lane().0.to_string(), refused.as_str())).collect();
             let text = summary(&accepted, &names);
             let text = text.strip_prefix("mine: recorded for 0 subscribers, 2 had it already").unwrap();
-            let text = text.replace("; refused by 0: as many deliveries wait as may", "");
-            assert_eq!(text.replace("; emit it again with the id mine once there is room", ""), expected);
+            let text = text.replace("; refused by 0: its queue has reached queue.rows", "");
+            assert_eq!(text.replace("; emit it again with id mine once there is room", ""), expected);
             let others = to_json(&accepted, names)["refused_others"].as_u64();
             assert_eq!(others, Some(count - 1).filter(|others| *others > 0));
         };

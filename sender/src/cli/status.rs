@@ -264,15 +264,15 @@ mod tests {
         assert_eq!(dead_letters(&counts, 2), "5, 2 in the last hour");
         assert_eq!(
             dead_letters(&Counts { dead: 12, ..counts }, 2),
-            "5, 2 in the last hour; 7 more are kept no more: beyond the bounds, purged, or too old"
+            "5, 2 in the last hour; 7 more were deleted: over the limit, purged, or too old"
         );
     }
 
     #[test]
     fn one_process_is_no_processes() {
-        assert_eq!(delivered_by(0), "0 processes that hold subscribers now");
+        assert_eq!(delivered_by(0), "0 processes with subscribers");
         assert_eq!(delivered_by(1), "1 process with subscribers");
-        assert_eq!(delivered_by(2), "2 processes that hold subscribers now");
+        assert_eq!(delivered_by(2), "2 processes with subscribers");
         assert_eq!(nodes([1, 0]), "1 node");
         assert_eq!(nodes([3, 2]), "3 nodes, 2 of them draining");
     }

@@ -140,7 +140,7 @@ mod tests {
     fn impossible_rules_are_refused() {
         let window = |window: &str| read(&format!(r#"[{{"events":"*","window":"{window}"}}]"#));
         assert!(window("1h").is_ok());
-        assert!(window("0s").unwrap_err().contains("is 0ns; expected more than nothing and at most 1h"));
+        assert!(window("0s").unwrap_err().contains("is 0ns; expected more than 0 and at most 1h"));
         assert!(window("61min").unwrap_err().contains("is 61min"));
         let many = vec![r#"{"events":"*","window":"1s"}"#; 17].join(",");
         assert!(read(&format!("[{many}]")).unwrap_err().contains("there are 17"));

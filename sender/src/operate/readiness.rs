@@ -205,7 +205,7 @@ mod tests {
         let stuck = |lane| Stuck { lane: LaneId(lane), why: "the disk is gone".into() };
         assert_eq!(of_the_lanes(&[]), None);
         let reason = of_the_lanes(&[stuck(4), stuck(7)]).unwrap();
-        assert_eq!(reason.detail, "2 lanes can't move, lane 4 because the disk is gone");
+        assert_eq!(reason.detail, "2 lanes are blocked, lane 4 first: the disk is gone");
     }
 
     #[test]

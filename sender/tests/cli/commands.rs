@@ -122,7 +122,7 @@ fn events_are_emitted_from_an_argument_a_file_and_stdin_and_counted_by_status() 
     assert_eq!(world.feed(&[&emit[..], &["-"]].concat(), "[2]").code, 0);
     assert_eq!(world.feed(&[&emit[..], &["--data-file", "-"]].concat(), "3").code, 0);
     let unwanted = world.ok(&["emit", "--type", "other", "--data", "1"]);
-    assert!(unwanted.contains("nobody wants it"), "{unwanted}");
+    assert!(unwanted.contains("no subscriber wants it"), "{unwanted}");
 
     let status = world.json(&["status"]);
     assert_eq!(status["deliveries"]["waiting"], 3);
@@ -228,13 +228,13 @@ fn an_event_that_a_broken_subscriber_wants_is_refused_rather_than_lost() {
     let refused = world.run(&emit);
     assert_eq!(refused.code, 1);
     assert!(refused.stderr.contains("shop") && refused.stderr.contains("region"), "{}", refused.stderr);
-    assert!(world.ok(&["emit", "--type", "video.new", "--data", "1"]).contains("nobody wants it"));
+    assert!(world.ok(&["emit", "--type", "video.new", "--data", "1"]).contains("no subscriber wants it"));
     let status = world.json(&["status"]);
     assert_eq!(
         (&status["deliveries"]["accepted"], &status["broken"][0]["name"]),
         (&0.into(), &"shop".into())
     );
-    assert!(world.ok(&["status"]).contains("given their region's secret"));
+    assert!(world.ok(&["status"]).contains("give their region's secret"));
 
     run(&[&emit[..], &eu].concat());
     let status: serde_json::Value =

@@ -105,7 +105,7 @@ fn a_file_that_is_no_database_of_ours_is_refused() {
     let world = World::new();
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "not a database, and long enough to be seen as none".repeat(100)).unwrap();
-    check(&world, &["status", "--db", file.path().to_str().unwrap()], 64, "no SQLite database");
+    check(&world, &["status", "--db", file.path().to_str().unwrap()], 64, "not an SQLite database");
 }
 
 #[test]

@@ -122,7 +122,7 @@ fn rows_that_cannot_be_read_are_told_by_their_keys_from_both_ends() {
     let told = String::from_utf8_lossy(&output.stdout);
     let detail = told.lines().find(|line| line.contains("table outbox ")).unwrap();
     assert!(detail.contains("the rows between id ") && detail.contains(" and id "), "{detail}");
-    assert!(detail.contains("become no events"), "{detail}");
+    assert!(detail.contains("do not become events"), "{detail}");
 }
 
 /// Each acknowledged event is delivered, dead, or reported as blocked.

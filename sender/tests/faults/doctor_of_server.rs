@@ -111,6 +111,6 @@ fn there_is_nothing_to_mend_on_a_server() {
     let output = sender(&address, &["doctor", "--mend"]);
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(64), "{complaint}");
-    assert!(complaint.contains("nothing to --mend") && complaint.contains("on a server"), "{complaint}");
+    assert!(complaint.contains("--mend is for files") && complaint.contains("on a server"), "{complaint}");
     assert!(output.stdout.is_empty(), "{output:?}");
 }

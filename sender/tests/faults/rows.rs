@@ -25,7 +25,7 @@ fn a_delivery_whose_body_or_event_is_gone_is_set_aside_and_its_lane_goes_on() {
     assert!(serving.figure("hookproof_unreadable_rows") > 2.5);
     assert_eq!(serving.get("/readyz").status, 200);
     assert!(
-        serving.complaints().iter().all(|line| line.contains("set aside")),
+        serving.complaints().iter().all(|line| line.contains("became dead letters")),
         "{:#?}",
         serving.complaints()
     );

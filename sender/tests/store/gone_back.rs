@@ -87,7 +87,7 @@ fn only_the_processes_whose_commits_are_lost_are_told() {
     past.go_back();
     let error = commit(&mut one, &world, &Command::Emit(after.clone())).unwrap_err();
     assert!(
-        matches!(error, StoreError::WentBack { .. }) && error.to_string().contains("gone back"),
+        matches!(error, StoreError::WentBack { .. }) && error.to_string().contains("lost commits"),
         "{error}"
     );
     let again = commit(&mut one, &world, &Command::Emit(after)).unwrap_err();
@@ -142,7 +142,7 @@ fn a_process_that_begins_while_the_server_takes_no_writes_waits_for_it() {
     let mut process = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(process.stderr.take().unwrap()).lines().map(Result::unwrap);
     let waits = lines.find(|line| line.contains("waiting for the database")).expect("it waits");
-    assert!(waits.contains("takes no writes") && !waits.contains("file"), "{waits}");
+    assert!(waits.contains("is read-only") && !waits.contains("file"), "{waits}");
     past.order("ALTER DATABASE here RESET default_transaction_read_only");
     assert!(lines.any(|line| line.contains("the sender runs")), "it ended");
     process.kill().unwrap();

@@ -513,13 +513,13 @@ fn a_refusal_of_the_server_is_described_without_a_file_name() {
     };
     let read_only = open(&format!("{address}%20-cdefault_transaction_read_only%3Don"), true);
     assert!(matches!(read_only, StoreError::TakesNoWrites { .. }) && read_only.may_pass());
-    fits(&read_only, "takes no writes", true);
+    fits(&read_only, "is read-only", true);
 
     let schema = query(&address, "SELECT current_schema()").remove(0);
     execute(&address, &format!("CREATE ROLE {schema} LOGIN; GRANT USAGE ON SCHEMA {schema} TO {schema}"));
     let powerless = open(&address.replacen("//hookproof@", &format!("//{schema}@"), 1), true);
     assert!(matches!(powerless, StoreError::Forbidden { .. }) && powerless.may_pass());
-    fits(&powerless, "grant what is missing", false);
+    fits(&powerless, "lacks a privilege", false);
     execute(&address, &format!("DROP OWNED BY {schema}; DROP ROLE {schema}"));
 
     for (role, words) in [
@@ -552,7 +552,7 @@ fn a_refusal_of_the_server_is_described_without_a_file_name() {
         );
         let ended = ended.join().unwrap();
         assert!(matches!(ended, StoreError::Cancelled { .. }) && ended.may_pass());
-        fits(&ended, "ended the statement", true);
+        fits(&ended, "cancelled the statement", true);
     });
 }
 

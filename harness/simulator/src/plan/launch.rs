@@ -291,22 +291,22 @@ mod tests {
         let rows = [
             ("kill", "no moment"),
             ("krill@peak", "none of kill, restart"),
-            ("kill@noon", "neither peak nor a moment"),
-            ("stop@peak", "needs its end"),
-            ("partner-b down", "needs its end"),
+            ("kill@noon", "neither `peak` nor a moment"),
+            ("stop@peak", "needs a duration"),
+            ("partner-b down", "needs a duration"),
             ("partner-b down 10", "no unit"),
-            ("partner-b down 0s", "no time at all"),
+            ("partner-b down 0s", "its duration is 0"),
             ("partner-b answers fast", "\"fast\""),
             (
                 "partner-d down 1s",
                 "about nobody: there is no subscriber \"partner-d\"; did you mean partner-b?",
             ),
-            ("", "neither something done"),
+            ("", "neither a fault of the sender"),
             (
                 "kill@63s",
-                "after the end of the run, 63 s after the traffic begins: that goes on for 3 s, with 60 s",
+                "63 s after the traffic begins, past the end of the run: the traffic lasts 3 s, the drain 60 s",
             ),
-            ("partner-b down 1s@2h", "after the end of the run"),
+            ("partner-b down 1s@2h", "past the end of the run"),
         ];
         for (text, part) in rows {
             let why = scenario_with(text).unwrap_err();

@@ -234,7 +234,7 @@ mod tests {
         assert_eq!((nodes(true), nodes(false)), (vec![Some(3), None], vec![None, None]));
         let told: Vec<String> = machine.needs(&LOAD, false).iter().map(Need::phrase).collect();
         assert!(
-            told[0].starts_with("120 a second are asked for, 1.2× what is carried: a machine"),
+            told[0].starts_with("120 per second are needed, 1.2× the capacity: use a faster machine"),
             "{told:?}"
         );
         assert_eq!(told[1], "database of 3 MiB instead of 2 MiB");

@@ -308,7 +308,7 @@ mod tests {
         let said = beyond(lane, &tight, &figures);
         assert_eq!(said.len(), 3, "{said:?}");
         let backlog =
-            format!("partner: a backlog of {} is beyond its bound of {}", lane.peak.rows, tight.backlog);
+            format!("partner: a backlog of {} exceeds its bound of {}", lane.peak.rows, tight.backlog);
         assert!(said[0].starts_with(&backlog), "{said:?}");
         // A figure at its bound is valid.
         let exact = Bounds { backlog: lane.peak.rows, ..bounds };

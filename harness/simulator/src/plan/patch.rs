@@ -120,8 +120,8 @@ mod tests {
     fn a_patch_for_somebody_else_is_refused_with_who_there_is() {
         let scenario = Scenario::from_text(TEXT, "s.toml").unwrap();
         let refused = |patch: &str| with_patch(&scenario, patch).unwrap_err().to_string();
-        assert!(refused("[[subscriber]]\nname = \"c\"\n").contains("\"c\"; there are a, b"));
+        assert!(refused("[[subscriber]]\nname = \"c\"\n").contains("\"c\"; expected one of a, b"));
         assert!(refused("[[subscriber]]\nname = \"a\"\nlimit.rat = \"6/s\"\n").contains("rat"));
-        assert!(refused("[[subscriber").contains("the scenario is none"));
+        assert!(refused("[[subscriber").contains("the scenario with the data of the sender is invalid"));
     }
 }

@@ -247,7 +247,7 @@ async fn an_undo_call_that_is_late_is_reported() {
     let api = Api::new(file, &[port], Variables::new()).unwrap();
     api.0.begun.store(true, Ordering::Relaxed);
     let failed = api.tear_down_within(0).await;
-    assert!(failed.iter().any(|why| why.contains("not all was taken back")), "{failed:?}");
+    assert!(failed.iter().any(|why| why.contains("not all subscriptions were removed")), "{failed:?}");
 }
 
 const KEY: &str = "secret-of-the-sender";

@@ -100,14 +100,14 @@ fn a_signature_that_is_not_described_whole_is_refused_with_what_is_missing() {
         ("profile = \"github\"\nheader = \"S\"", "sign.header"),
         ("profile = \"github\"\nheader_prefix = \"x-\"", "sign.header_prefix"),
         ("algorithm = \"hmac-sha265\"", "did you mean \"hmac-sha256\"?"),
-        ("algorithm = \"hmac-sha256\"", "needs header"),
+        ("algorithm = \"hmac-sha256\"", "needs `header`"),
         ("algorithm = \"hmac-sha256\"\nheader = \"S\"\nsigned = [\"{bdy}\"]", "did you mean {body}?"),
         (
             "algorithm = \"hmac-sha256\"\nheader = \"S\"\nsigned = [\"{timestamp}\"]",
             "expected sign.timestamp too",
         ),
         ("algorithm = \"hmac-sha256\"\nheader = \"S\"\nsigned = [\"{body}\"]\nkey = \"pem\"", "sign.key"),
-        ("algorithm = \"hmac-sha256\"\nheader = \"S T\"\nsigned = [\"{body}\"]", "no name of a header"),
+        ("algorithm = \"hmac-sha256\"\nheader = \"S T\"\nsigned = [\"{body}\"]", "not a header name"),
         (
             "algorithm = \"hmac-sha256\"\nheader = \"S\"\nsigned = [\"{body}\"]\ntimestamp_prefix = \"t=\"",
             "separator",

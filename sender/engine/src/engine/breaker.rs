@@ -390,10 +390,10 @@ mod tests {
             BreakerPolicy::new(failures, slow, LATE, cooldown, most).map(drop)
         };
         let rows = [
-            (policy(0, 1, QUICK, QUICK), "breaker.failures is 0: allowed is 1 to 1000000"),
-            (policy(5, 6, QUICK, QUICK), "breaker.failures_when_slow is 6: allowed is 1 to 5"),
-            (policy(5, 5, Nanos::ZERO, QUICK), "breaker.cooldown is 0ns: allowed is 1ms to 50ms"),
-            (policy(5, 5, QUICK, Nanos::DAY.times(2)), "breaker.cooldown_max is 2d: allowed is 1ms to 1d"),
+            (policy(0, 1, QUICK, QUICK), "breaker.failures is 0; expected 1 to 1000000"),
+            (policy(5, 6, QUICK, QUICK), "breaker.failures_when_slow is 6; expected 1 to 5"),
+            (policy(5, 5, Nanos::ZERO, QUICK), "breaker.cooldown is 0ns; expected 1ms to 50ms"),
+            (policy(5, 5, QUICK, Nanos::DAY.times(2)), "breaker.cooldown_max is 2d; expected 1ms to 1d"),
         ];
         for (result, message) in rows {
             assert_eq!(result.unwrap_err().to_string(), message);

@@ -306,28 +306,25 @@ mod tests {
             Contract::new(None, vec![window; windows], in_flight).map(drop)
         };
         let rows = [
-            (Rate::per_second(0).map(drop), "limit.rate is 0 per 1s: allowed is 1 per 1d to 1000000 per 1s"),
-            (
-                Rate::new(1, Nanos::ZERO).map(drop),
-                "limit.rate is 1 per 0ns: allowed is a period of 1ns to 1d",
-            ),
+            (Rate::per_second(0).map(drop), "limit.rate is 0 per 1s; expected 1 per 1d to 1000000 per 1s"),
+            (Rate::new(1, Nanos::ZERO).map(drop), "limit.rate is 1 per 0ns; expected a period of 1ns to 1d"),
             (
                 Rate::per_second(1_000_001).map(drop),
-                "limit.rate is 1000001 per 1s: allowed is 1 per 1d to 1000000 per 1s",
+                "limit.rate is 1000001 per 1s; expected 1 per 1d to 1000000 per 1s",
             ),
             (
                 Rate::new(u64::MAX, Nanos::DAY).map(drop),
-                "limit.rate is 18446744073709551615 per 1d: allowed is 1 per 1d to 1000000 per 1s",
+                "limit.rate is 18446744073709551615 per 1d; expected 1 per 1d to 1000000 per 1s",
             ),
-            (bucket(0), "limit.burst is 0: allowed is 1 to 1000000"),
-            (bucket(1_000_001), "limit.burst is 1000001: allowed is 1 to 1000000"),
-            (Window::new(1, Nanos::ZERO).map(drop), "limit.windows.length is 0ns: allowed is 1ns to 31d"),
+            (bucket(0), "limit.burst is 0; expected 1 to 1000000"),
+            (bucket(1_000_001), "limit.burst is 1000001; expected 1 to 1000000"),
+            (Window::new(1, Nanos::ZERO).map(drop), "limit.windows.length is 0ns; expected 1ns to 31d"),
             (
                 Window::new(1, Nanos::DAY.times(32)).map(drop),
-                "limit.windows.length is 32d: allowed is 1ns to 31d",
+                "limit.windows.length is 32d; expected 1ns to 31d",
             ),
-            (Window::new(0, Nanos::SECOND).map(drop), "limit.windows.limit is 0: allowed is 1 to 1000000"),
-            (contract(0, 0), "limit.in_flight is 0: allowed is 1 to 10000"),
+            (Window::new(0, Nanos::SECOND).map(drop), "limit.windows.limit is 0; expected 1 to 1000000"),
+            (contract(0, 0), "limit.in_flight is 0; expected 1 to 10000"),
             (contract(9, 1), "limit.windows (count) is 9; expected 0 to 8"),
         ];
         for (result, message) in rows {

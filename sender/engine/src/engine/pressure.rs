@@ -636,13 +636,13 @@ mod tests {
             PressurePolicy::new(slowest, streak, QUICK, factor, percent).map(drop)
         };
         let rows = [
-            (policy(Nanos::ZERO, 1, 2, 1), "pressure.slowest is 0ns: allowed is 1ms to 1d"),
-            (policy(QUICK, 0, 2, 1), "pressure.streak is 0: allowed is 1 to 1000000"),
-            (policy(QUICK, 1, 1, 1), "pressure.latency_factor is 1: allowed is 2 to 1000"),
-            (policy(QUICK, 1, 2, 101), "pressure.failures_percent is 101: allowed is 1 to 100"),
+            (policy(Nanos::ZERO, 1, 2, 1), "pressure.slowest is 0ns; expected 1ms to 1d"),
+            (policy(QUICK, 0, 2, 1), "pressure.streak is 0; expected 1 to 1000000"),
+            (policy(QUICK, 1, 1, 1), "pressure.latency_factor is 1; expected 2 to 1000"),
+            (policy(QUICK, 1, 2, 101), "pressure.failures_percent is 101; expected 1 to 100"),
         ];
         let least = PressurePolicy::default().with_latency_least(0).unwrap_err();
-        assert_eq!(least.to_string(), "pressure.latency_least is 0: allowed is 1 to 100");
+        assert_eq!(least.to_string(), "pressure.latency_least is 0; expected 1 to 100");
         for (result, message) in rows {
             assert_eq!(result.unwrap_err().to_string(), message);
         }

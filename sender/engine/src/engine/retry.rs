@@ -288,17 +288,17 @@ mod tests {
             RetryPolicy::new(backoff, attempts, ttl, cap).map(drop)
         };
         let rows = [
-            (Backoff::full_jitter(Nanos::ZERO, SECOND).map(drop), "retry.base is 0ns: allowed is 1ms to 7d"),
-            (Backoff::equal_jitter(secs(2), SECOND).map(drop), "retry.cap is 1s: allowed is 2s to 7d"),
+            (Backoff::full_jitter(Nanos::ZERO, SECOND).map(drop), "retry.base is 0ns; expected 1ms to 7d"),
+            (Backoff::equal_jitter(secs(2), SECOND).map(drop), "retry.cap is 1s; expected 2s to 7d"),
             (
                 Backoff::additive(SECOND, secs(9), secs(10)).map(drop),
-                "retry.jitter is 10s: allowed is 0ns to 9s",
+                "retry.jitter is 10s; expected 0ns to 9s",
             ),
             (Backoff::fixed(vec![]).map(drop), "retry.schedule (count) is 0; expected 1 to 64"),
-            (Backoff::fixed(vec![Nanos::ZERO]).map(drop), "retry.schedule is 0ns: allowed is 1ms to 7d"),
-            (policy(0, SECOND, SECOND), "retry.attempts is 0: allowed is 1 to 1000"),
-            (policy(1, Nanos::ZERO, SECOND), "retry.ttl is 0ns: allowed is 1ms to 31d"),
-            (policy(1, SECOND, Nanos::ZERO), "retry.retry_after_cap is 0ns: allowed is 1s to 7d"),
+            (Backoff::fixed(vec![Nanos::ZERO]).map(drop), "retry.schedule is 0ns; expected 1ms to 7d"),
+            (policy(0, SECOND, SECOND), "retry.attempts is 0; expected 1 to 1000"),
+            (policy(1, Nanos::ZERO, SECOND), "retry.ttl is 0ns; expected 1ms to 31d"),
+            (policy(1, SECOND, Nanos::ZERO), "retry.retry_after_cap is 0ns; expected 1s to 7d"),
         ];
         for (result, message) in rows {
             assert_eq!(result.unwrap_err().to_string(), message);

@@ -277,7 +277,7 @@ fn formatted_text_of_the_schema_is_read_unless_too_large_or_empty() {
             };
             let error = SettingsText::read(only(&name, value)).err().map(|error| error.to_string());
             let is_its_figure = |error: &String| {
-                ["is too large", "more than nothing", "1 to 32 letters"].iter().any(|it| error.contains(it))
+                ["is too large", "more than 0", "1 to 32 letters"].iter().any(|it| error.contains(it))
             };
             assert!(error.as_ref().is_none_or(is_its_figure), "{name} = {text}: {error:?}");
         }

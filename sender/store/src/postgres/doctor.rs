@@ -135,7 +135,7 @@ mod tests {
         );
         assert_eq!(
             open(Some(Nanos::MINUTE.times(90)), None).description(),
-            "psql (pid 7, user me) for 90min, idle, with its locks alone"
+            "psql (pid 7, user me) for 90min, idle, holding locks"
         );
         let told = open(None, Some(12_000)).description();
         assert!(told.contains("for an unknown time (grant pg_read_all_stats to see it)"), "{told}");

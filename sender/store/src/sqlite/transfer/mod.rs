@@ -330,7 +330,7 @@ mod tests {
             write(&mut line, value, zeros).map(|()| line)
         };
         let zero = ValueRef::Text(b"a\0b");
-        let why = r#""a\0b" has a NUL, which a server can't keep"#;
+        let why = r#""a\0b" has a NUL, which a PostgreSQL server cannot store"#;
         assert_eq!(written(zero, Zeros::Refused), Err(why.to_owned()));
         assert_eq!(written(zero, Zeros::Replaced), Ok("a\u{fffd}b".to_owned()));
         assert!(written(ValueRef::Text(b"\xff"), Zeros::Replaced).is_err());
