@@ -6,10 +6,9 @@
 //! while. A silence counts from the latest moment until which something may have held the lane back:
 //!
 //! - a request that ended without an answer is in doubt: its end and `doubt`;
-//! - the last attempt that failed may have opened the breaker: its end and `cooldown_max`. Without a declared breaker a lane
-//!   whose endpoint failed last is not judged, unless the sender is declared to have none;
+//! - the last attempt that failed may have opened the breaker: its end and `cooldown_max`;
 //! - the endpoint asked for a pause: the longest that it asked for;
-//! - a behaviour of the endpoint: its end; where it hides attempts, also the longest delay, `cooldown_max` and `doubt`;
+//! - a behaviour of the endpoint that hides attempts: its end, the longest delay, `cooldown_max` and `doubt`;
 //! - a fault, or a process that was killed, stopped or asked to end: `takeover_within` after that is over, and as long as a
 //!   request may be under way and in doubt where the contract has no room for twice the cap in flight;
 //! - a window of the contract may be full: the end of the last request and the window's length.
@@ -18,7 +17,9 @@
 //! process that lives serves a lane no later than one that takes it over), and, at an endpoint that has misbehaved,
 //! the longest pause of a sender that gives way to it ([`SLOWEST`]). The harness's own stalls come on top, each by
 //! its measured length. Lanes that coalesce or keep an order hold deliveries back on purpose, and are not judged.
-//! Neither are retries in a run with a redrive.
+//! Neither are retries in a run with a redrive. A lane is not judged either if it is silent for too long while nothing
+//! bounds the excuse: a behaviour that hides attempts to the end of the run, or a failure last and no declared
+//! breaker, unless the sender is declared to have none.
 //!
 //! `recovery.drains` and `crash.takeover` judge the end of a run and the time after a kill; this one judges every
 //! moment.
@@ -33,6 +34,8 @@ use crate::check::{Check, Picture};
 use crate::scenario::{Limit, SECOND};
 use crate::trace::Lack;
 
+/// An excuse without an end.
+const UNBOUNDED: u64 = u64::MAX;
 /// For how long a sender leaves an endpoint alone, between two requests, that has shown strain.
 const SLOWEST: u64 = 60 * SECOND;
 
@@ -55,18 +58,22 @@ pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
         return Finding::unasked("every subscriber coalesces or keeps an order");
     }
     let mut tally = Tally::default();
-    let mut longest = 0;
+    let (mut longest, mut unjudged) = (0, 0);
     for (at, lane) in (0..).zip(&evidence.lanes).filter(|(_, lane)| lane.is_judged_by_its_speed()) {
         // A sender that acknowledges after the delivery lets none wait.
         if fates_of(evidence, at).is_empty() {
             continue;
         }
         let spans = busy(due(evidence, at, lane));
-        tally.see();
         let most = longest_silence(evidence, lane);
+        let mut is_judged = true;
         for (from, until) in silences(evidence, lane, &spans) {
             // Nothing but excuses comes on top of the least that X can be.
             let since = if until - from > most { held_back_until(evidence, lane, from, until) } else { from };
+            if since == UNBOUNDED {
+                is_judged = false;
+                continue;
+            }
             let silent = until.saturating_sub(since).saturating_sub(stood_still(evidence, since, until));
             longest = longest.max(silent);
             if silent > most {
@@ -79,10 +86,19 @@ pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
                 tally.broke(|| Witness { from: since, until, ..evidence.witness(at, &[], what) });
             }
         }
+        if is_judged {
+            tally.see();
+        } else {
+            unjudged += 1;
+        }
+    }
+    if tally.is_empty() && unjudged > 0 {
+        return Finding::unasked("each subscriber with deliveries has an excuse without end");
     }
     tally
         .finding("subscribers with deliveries", "each received requests in time", "no request for too long")
         .with("longest silence", show(longest))
+        .with("silent with an excuse without end", unjudged)
 }
 
 /// X.
@@ -140,7 +156,7 @@ fn silences(evidence: &Evidence<'_>, lane: &Lane<'_>, spans: &[(u64, u64)]) -> V
     found
 }
 
-/// Until when something may have held a lane back that was silent from `from` to `until`.
+/// Until when something may have held a lane back that was silent from `from` to `until`; [`UNBOUNDED`] if nothing says.
 fn held_back_until(evidence: &Evidence<'_>, lane: &Lane<'_>, from: u64, until: u64) -> u64 {
     let before: Vec<&Exchange> =
         lane.begun.iter().map(|n| evidence.exchange(*n)).filter(|one| one.t < until).collect();
@@ -160,8 +176,8 @@ fn held_back_until(evidence: &Evidence<'_>, lane: &Lane<'_>, from: u64, until: u
         window_until(lane, &before, from),
     ]
     .into_iter()
-    .fold(0, u64::max)
-    .min(until)
+    .max()
+    .map_or(from, |held| if held == UNBOUNDED { held } else { held.min(until) })
 }
 
 fn breaker_until(evidence: &Evidence<'_>, lane: &Lane<'_>, before: &[&Exchange], until: u64) -> u64 {
@@ -170,22 +186,20 @@ fn breaker_until(evidence: &Evidence<'_>, lane: &Lane<'_>, before: &[&Exchange],
     match &lane.subscriber.breaker {
         Some(breaker) => last.end.saturating_add(breaker.cooldown_max.0),
         None if evidence.trace.declared.lacks(Lack::Breaker) => 0,
-        None => until,
+        None => UNBOUNDED,
     }
 }
 
+/// A behaviour that answers excuses nothing: the longest delay, the breaker and a pause follow from its answers.
 fn behaviours_until(lane: &Lane<'_>, until: u64, doubt: u64) -> u64 {
-    let cooldown = lane.subscriber.breaker.as_ref().map_or(u64::MAX, |breaker| breaker.cooldown_max.0);
-    let hidden = longest_delay(lane, lane.subscriber.retry.attempts)
+    let cooldown = lane.subscriber.breaker.as_ref().map_or(UNBOUNDED, |breaker| breaker.cooldown_max.0);
+    let noticed = longest_delay(lane, lane.subscriber.retry.attempts)
         .saturating_add(cooldown)
         .saturating_add(doubt)
         .saturating_add(lane.subscriber.timeout.0);
-    let begun = lane.subscriber.behaviours.iter().filter(|one| one.at.0 < until);
-    let ends = begun.map(|one| {
-        let noticed = if one.answer.hides_attempts() { hidden } else { 0 };
-        one.until().unwrap_or(u64::MAX).saturating_add(noticed)
-    });
-    ends.max().unwrap_or(0)
+    let behaviours = lane.subscriber.behaviours.iter();
+    let hiding = behaviours.filter(|one| one.at.0 < until && one.answer.hides_attempts());
+    hiding.map(|one| one.until().unwrap_or(UNBOUNDED).saturating_add(noticed)).max().unwrap_or(0)
 }
 
 fn taken_over_by(evidence: &Evidence<'_>, lane: &Lane<'_>, until: u64) -> u64 {

@@ -99,6 +99,10 @@ impl Tally {
         }
     }
 
+    pub(super) const fn is_empty(&self) -> bool {
+        self.seen == 0 && self.broken == 0
+    }
+
     /// `noun` names the observations; `good` and `bad` follow it in a sentence.
     pub(super) fn finding(self, noun: &str, good: &str, bad: &str) -> Finding {
         let Self { seen, broken, witness } = self;

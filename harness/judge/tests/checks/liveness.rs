@@ -110,11 +110,19 @@ fn a_request_without_an_answer_excuses_while_it_is_in_doubt() {
 }
 
 #[test]
-fn an_endpoint_that_misbehaves_excuses_and_a_sender_may_give_way_to_it_for_a_minute() {
-    let behaviour = "[[subscriber.behaviour]]\nanswer = 500\nlasts = \"8s\"\nshare = 0.000001";
-    until(ROOMY, behaviour, 71_100, &as_it_is);
-    let forever = "[[subscriber.behaviour]]\nanswer = 500\nshare = 0.000001";
-    check(ROOMY, forever, 500_000, &as_it_is, Status::Pass);
+fn a_sender_may_give_way_to_an_endpoint_that_misbehaves_for_a_minute() {
+    let answers = "[[subscriber.behaviour]]\nanswer = 500\nshare = 0.000001";
+    until(ROOMY, answers, 65_100, &as_it_is);
+}
+
+#[test]
+fn a_behaviour_that_hides_attempts_excuses_to_its_end() {
+    let hides = "[[subscriber.behaviour]]\nanswer = \"refuse\"\nlasts = \"8s\"\nshare = 0.000001";
+    check(ROOMY, hides, 71_050, &as_it_is, Status::Pass);
+    let forever = "[[subscriber.behaviour]]\nanswer = \"refuse\"\nshare = 0.000001";
+    check(ROOMY, forever, 5_050, &as_it_is, Status::Pass);
+    // Nothing is left to judge.
+    check(ROOMY, forever, 500_000, &as_it_is, Status::NotApplicable);
 }
 
 #[test]
