@@ -4,6 +4,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Program, Output, Stdio};
+use std::time::Duration;
 
 use hookproof_sender::engine::{LaneId, Nanos, Term};
 use hookproof_sender::store::command::{Fate, Purge};
@@ -116,8 +117,18 @@ fn sender() -> Program {
     Program::new(env!("CARGO_BIN_EXE_hookproof-sender"))
 }
 
+/// Waits until no thread of a store moves the log.
+#[track_caller]
+fn moved(file: &Path) {
+    let sql = Connection::open(file).unwrap();
+    sql.busy_timeout(Duration::from_mins(2)).unwrap();
+    let is_busy: bool = sql.query_row("PRAGMA wal_checkpoint(FULL)", [], |row| row.get(0)).unwrap();
+    assert!(!is_busy, "the log of {} is still in use", file.display());
+}
+
 #[track_caller]
 fn vacuumed(file: &Path) -> Value {
+    moved(file);
     let output = vacuum(&mut sender(), file).wait_with_output().unwrap();
     assert!(output.status.success(), "{}", stderr_of(&output));
     serde_json::from_slice(&output.stdout).unwrap()
