@@ -94,7 +94,7 @@ impl Shelf {
             if let Some((of, after)) = fails
                 && number == after
             {
-                self.disk.fail_next_sync(of).unwrap();
+                self.disk.fail_syncs(of, 1).unwrap();
             }
         }
         program.wait().unwrap().code()

@@ -9,6 +9,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, Result};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -16,12 +17,19 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use crate::place;
 use crate::{Fault, beside, is_empty};
 
+const MARK: &str = "-new-";
+const MARK_DIGITS: usize = 16;
+const JOURNAL: &str = "-journal";
+
+/// Nobody has written to such a file for this long: its maker was killed.
+const OLD: Duration = Duration::from_secs(3_600);
+
 /// A file without a name of its own yet. What is left of it goes with this.
 #[derive(Debug)]
 pub struct Unnamed(PathBuf);
 
 impl Unnamed {
-    /// An empty file beside `path` that only its owner may read.
+    /// An empty file beside `path` that only its owner may read. Removes those which a kill has left, an hour later.
     ///
     /// # Errors
     ///
@@ -29,8 +37,10 @@ impl Unnamed {
     #[expect(clippy::disallowed_methods, reason = "the name must differ from those of other processes")]
     pub fn beside(path: &Path) -> io::Result<Self> {
         let mut name = OsString::from(path);
-        name.push(format!("-new-{:016x}", RandomState::new().hash_one(0)));
-        OpenOptions::new().write(true).create_new(true).mode(0o600).open(&name)?;
+        name.push(format!("{MARK}{:0MARK_DIGITS$x}", RandomState::new().hash_one(0)));
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&name)?;
+        // What can't be removed does no harm.
+        let _ = remove_old(path, &file);
         Ok(Self(name.into()))
     }
 
@@ -59,16 +69,44 @@ impl Unnamed {
             named => named?,
         }
         drop(self);
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        File::open(folder)?.sync_all()?;
+        sync_folder(path)?;
         Ok(true)
     }
+}
+
+pub(crate) fn folder(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Makes the names of files in the folder of `path` durable.
+pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
+    File::open(folder(path))?.sync_all()
+}
+
+/// By the clock of the file system, which has just made `new`.
+fn remove_old(path: &Path, new: &File) -> io::Result<()> {
+    let now = new.metadata()?.modified()?;
+    let mut begin = path.file_name().unwrap_or_default().to_owned();
+    begin.push(MARK);
+    for entry in fs::read_dir(folder(path))? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let Some(end) = name.as_encoded_bytes().strip_prefix(begin.as_encoded_bytes()) else { continue };
+        let digits = end.strip_suffix(JOURNAL.as_bytes()).unwrap_or(end);
+        let is_ours = digits.len() == MARK_DIGITS && digits.iter().all(u8::is_ascii_hexdigit);
+        let age = now.duration_since(entry.metadata()?.modified()?).unwrap_or_default();
+        if is_ours && age > OLD {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 impl Drop for Unnamed {
     fn drop(&mut self) {
         // Renamed, it is gone already; and a file that can't be removed does no harm.
         let _ = fs::remove_file(&self.0);
+        let _ = fs::remove_file(beside(&self.0, JOURNAL));
     }
 }
 
@@ -84,7 +122,7 @@ pub fn create(path: &Path, fill: impl FnOnce(&Connection) -> Result<()>) -> Resu
     let new = Unnamed::beside(path)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let sql = Connection::open_with_flags(new.path(), flags)?;
-    make(&sql, fill)?;
+    make(&sql, path, fill)?;
     sql.close().map_err(|(_, error)| error)?;
     // Another program may have been faster.
     new.name(path)?;
@@ -92,13 +130,13 @@ pub fn create(path: &Path, fill: impl FnOnce(&Connection) -> Result<()>) -> Resu
 }
 
 /// Makes the tables of a database that has none, in one transaction that is on the disk when this returns. Without a log, so that no copy
-/// of the file lacks them.
-pub(crate) fn make(sql: &Connection, fill: impl FnOnce(&Connection) -> Result<()>) -> Result<(), Fault> {
+/// of the file lacks them. `path`: the name that the file has, or gets.
+pub(crate) fn make(sql: &Connection, path: &Path, fill: impl FnOnce(&Connection) -> Result<()>) -> Result<(), Fault> {
     sql.query_row("PRAGMA journal_mode = DELETE", [], |_| Ok(()))?;
     sql.execute_batch("PRAGMA synchronous = FULL; BEGIN IMMEDIATE")?;
     let tables = sql.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0));
     let made = match tables {
-        Ok(0) => fill(sql).map_err(Fault::from).and_then(|()| place::begin(sql)),
+        Ok(0) => fill(sql).map_err(Fault::from).and_then(|()| place::begin(sql, path)),
         // Another program was faster.
         Ok(1_u32..) => Ok(()),
         Err(error) => Err(error.into()),

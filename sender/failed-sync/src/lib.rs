@@ -35,7 +35,7 @@ use rusqlite::hooks::Wal;
 use rusqlite::{Connection, Error, Result};
 
 pub use creation::{Unnamed, create};
-pub use place::{Found, leave, log_alone, log_lost};
+pub use place::{Found, begin_log, leave, log_alone, log_lost};
 
 /// Why a database is not made or opened.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +43,9 @@ pub enum Fault {
     /// It asks for a log that is not there.
     #[error("its log is missing")]
     LogLost,
+    /// It can't have one.
+    #[error("SQLite makes no write-ahead log there; put it on a local file system")]
+    NoLog,
     /// A log is there without it.
     #[error("its log is there without it")]
     LogAlone,
@@ -120,7 +123,13 @@ fn end(sql: &Connection, error: &Error) -> ! {
 }
 
 fn prepare_the_next(sql: &Connection, database: &Path) -> io::Result<()> {
-    File::create(beside(database, MARK))?;
+    let marked = File::create(beside(database, MARK));
+    // Without the marker too: other processes on the database read the index.
+    make_others_read_again(sql, database)?;
+    marked.map(drop)
+}
+
+fn make_others_read_again(sql: &Connection, database: &Path) -> io::Result<()> {
     if !sql.is_autocommit() {
         sql.execute_batch("ROLLBACK").map_err(io::Error::other)?;
     }
@@ -201,5 +210,24 @@ fn rewrite_log(database: &Path) -> io::Result<()> {
         }
         log.write_all_at(&chunk[..read], offset)?;
         offset += read as u64;
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_no_marker_can_be_left_others_read_the_log_again_all_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.db");
+        let sql = Connection::open(&path).unwrap();
+        sql.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())).unwrap();
+        sql.execute_batch("CREATE TABLE x (x)").unwrap();
+        std::fs::create_dir(beside(&path, MARK)).unwrap();
+        prepare_the_next(&sql, &path).unwrap_err();
+        let index = std::fs::read(beside(&path, "-shm")).unwrap();
+        assert_eq!(index[..INDEX_HEAD.len()], INDEX_HEAD);
     }
 }

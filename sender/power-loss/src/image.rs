@@ -109,6 +109,8 @@ impl<'a> Images<'a> {
                 self.file(*file).pending.push(place);
             }
             Change::Sync { file } => return self.sync(*file),
+            // A failed sync of the folder makes no name durable, and a later one does.
+            Change::FailedSync { file } if !self.by_number.contains_key(file) => return,
             Change::FailedSync { file } => {
                 let recording = self.recording;
                 // The file system's journal holds lengths, so a failed sync of bytes does not lose them.

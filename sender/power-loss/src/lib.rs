@@ -21,15 +21,17 @@ pub use random::Random;
 pub use recording::{Change, Recording};
 
 /// See `struct state` in `record.c`.
-const STATE_BYTES: usize = 8 * 3 * 2;
+const STATE_BYTES: usize = 8 * 4 * 2;
 
-/// The kind of file of a failing sync.
+/// The kind of file of failing syncs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
     /// The database, with a name that ends with `.db`.
     Database = 0,
     /// Its write-ahead log.
     Log = 1,
+    /// The folder, which names both.
+    Folder = 3,
 }
 
 /// A folder with recorded changes.
@@ -65,13 +67,13 @@ impl Disk {
         self.home.path().join("state")
     }
 
-    /// Makes the next sync of a file fail.
+    /// Makes the next `count` syncs of a file fail.
     ///
     /// # Errors
     /// When the shared state cannot be written.
-    pub fn fail_next_sync(&self, of: Of) -> std::io::Result<()> {
+    pub fn fail_syncs(&self, of: Of, count: u64) -> std::io::Result<()> {
         let state = OpenOptions::new().write(true).open(self.state())?;
-        state.write_all_at(&1_u64.to_ne_bytes(), 8 * of as u64)
+        state.write_all_at(&count.to_ne_bytes(), 8 * of as u64)
     }
 
     /// Records a program.

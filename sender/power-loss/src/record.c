@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 enum kind { CREATE = 1, WRITE, TRUNCATE, SYNC, FAILED_SYNC, UNLINK, RENAME, LINK };
-enum of { MAIN, LOG, OTHER, KINDS };
+enum of { MAIN, LOG, OTHER, FOLDER, KINDS };
 enum { DESCRIPTORS = 65536 };
 
 struct record { uint64_t kind, file, offset, length; };
@@ -98,6 +98,7 @@ static const char *counted(const char *path) {
 }
 
 static enum of kind_of(const char *name) {
+  if (!*name) return FOLDER;
   if (ends_with(name, ".db")) return MAIN;
   return ends_with(name, "-wal") ? LOG : OTHER;
 }

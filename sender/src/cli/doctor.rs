@@ -93,10 +93,6 @@ impl Doctor {
         findings.push(checked("subscribers", subscribers(look, &self.reach))?);
         findings.push(checked("unreadable", letters(look))?);
         findings.extend(database.examine(self.mend)?);
-        drop(reader);
-        if self.mend {
-            database.parts().leave_whole()?;
-        }
         Ok(findings)
     }
 }

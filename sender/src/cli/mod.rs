@@ -115,22 +115,28 @@ fn run(Arguments { common, command }: Arguments) -> Result<ExitCode, Failure> {
     let usual = if matches!(command, Command::Serve(_) | Command::Drain(_)) { "info" } else { "warn" };
     serve::start(common.log.as_deref().unwrap_or(usual), common.log_json)?;
     let mut printer = Printer::stdout(common.json);
+    let done = carry_out(command, &common, &mut printer);
+    common.leave_whole();
+    done
+}
+
+fn carry_out(command: Command, common: &Common, printer: &mut Printer) -> Result<ExitCode, Failure> {
     match command {
-        Command::Serve(serve) => serve.run(&common),
-        Command::Drain(drain) => drain.run(&common, &mut printer),
-        Command::Emit(emit) => emit.run(&common, &mut printer),
-        Command::Subscriber(command) => command.run(&common, &mut printer),
-        Command::Settings(settings) => settings.run(&mut printer),
-        Command::Dead(command) => command.run(&common, &mut printer),
-        Command::Audit(audit) => audit.run(&common, &mut printer),
-        Command::Status(status) => status.run(&common, &mut printer),
-        Command::Nodes(nodes) => nodes.run(&common, &mut printer),
-        Command::Node(node) => node.run(&common, &mut printer),
-        Command::Outbox(outbox) => outbox.run(&common, &mut printer),
-        Command::Move(transfer) => transfer.run(&mut printer),
-        Command::Backup(backup) => backup.run(&common, &mut printer),
-        Command::Doctor(doctor) => doctor.run(&common, &mut printer),
-        Command::Vacuum(vacuum) => vacuum.run(&common, &mut printer),
+        Command::Serve(serve) => serve.run(common),
+        Command::Drain(drain) => drain.run(common, printer),
+        Command::Emit(emit) => emit.run(common, printer),
+        Command::Subscriber(command) => command.run(common, printer),
+        Command::Settings(settings) => settings.run(printer),
+        Command::Dead(command) => command.run(common, printer),
+        Command::Audit(audit) => audit.run(common, printer),
+        Command::Status(status) => status.run(common, printer),
+        Command::Nodes(nodes) => nodes.run(common, printer),
+        Command::Node(node) => node.run(common, printer),
+        Command::Outbox(outbox) => outbox.run(common, printer),
+        Command::Move(transfer) => transfer.run(printer),
+        Command::Backup(backup) => backup.run(common, printer),
+        Command::Doctor(doctor) => doctor.run(common, printer),
+        Command::Vacuum(vacuum) => vacuum.run(common, printer),
     }
 }
 

@@ -49,6 +49,16 @@ impl Common {
         database_of(text, "--db")
     }
 
+    /// The last command on a file leaves no log beside it. That needs no success: a command may only have read it.
+    pub(super) fn leave_whole(&self) {
+        let database = self.db.as_deref().and_then(|text| Database::parse(text).ok());
+        if let Some(database) = database.filter(Database::may_exist)
+            && let Err(error) = database.parts().leave_whole()
+        {
+            tracing::debug!(%error, "the log stays beside the database");
+        }
+    }
+
     /// A misspelt path must not create an empty file. For a server, opening checks existence.
     pub(super) fn existing_database(&self) -> Result<Database, Failure> {
         let database = self.database()?;

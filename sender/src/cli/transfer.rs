@@ -2,14 +2,18 @@ use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write as _, stderr};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
 use serde_json::json;
+use tokio::runtime::Runtime;
 
 use super::failure::Failure;
 use super::options::{Common, database_of};
 use super::print::Printer;
 use super::session::runtime;
+use super::signals::Signals;
 use crate::boot_clock::BootClock;
 use crate::engine::Nanos;
 use crate::store::transfer::{LOCKED_MAX, MoveError, Moved, transfer};
@@ -139,18 +143,21 @@ impl Backup {
     pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<ExitCode, Failure> {
         let database = common.existing_database()?;
         // A file size limit then fails the write instead of ending the process.
-        let _runtime = runtime()?;
+        let runtime = runtime()?;
+        let interrupted = Arc::new(AtomicBool::new(false));
+        listen(&runtime, Arc::clone(&interrupted))?;
         let (clock, shows) = (BootClock::default(), stderr().is_terminal());
         let began = clock.now();
         let mut told = began;
-        let tell = move |copied, all| {
+        let goes_on = move |copied, all| {
             if shows && clock.now().since(told) >= TELL_EVERY {
                 told = clock.now();
                 // A lost line does not fail the copy.
                 let _ = write!(stderr(), "\r{} of {}", mebibytes(copied), mebibytes(all));
             }
+            !interrupted.load(Ordering::Relaxed)
         };
-        let copied = database.backup(&self.file, tell);
+        let copied = database.backup(&self.file, goes_on);
         if shows && clock.now().since(began) >= TELL_EVERY {
             let _ = writeln!(stderr());
         }
@@ -170,11 +177,24 @@ impl Backup {
     }
 }
 
+/// A signal sets the flag, so that what is made is removed.
+fn listen(runtime: &Runtime, interrupted: Arc<AtomicBool>) -> Result<(), Failure> {
+    let mut signals = {
+        let _within = runtime.enter();
+        Signals::new()?
+    };
+    runtime.spawn(async move {
+        signals.next().await;
+        interrupted.store(true, Ordering::Relaxed);
+    });
+    Ok(())
+}
+
 fn backup_failure(error: BackupError) -> Failure {
     match error {
         BackupError::Store(error) => error.into(),
         BackupError::OnAServer(_) | BackupError::NoText(_) => Failure::usage(error),
-        BackupError::Taken(_) => Failure::refused(error),
+        BackupError::Taken(_) | BackupError::Interrupted => Failure::refused(error),
     }
 }
 

@@ -311,8 +311,17 @@ impl Sender {
                 warn!("a reader is still open: the log stays beside the database");
             }
             // The last process on it does this.
-            match running.database.parts().leave_whole() {
-                Ok(is_whole) => debug!(is_whole, "the database is closed"),
+            let parts = running.database.parts();
+            match parts.leave_whole() {
+                Ok(true) => debug!("the database is closed"),
+                // They do it.
+                Ok(false) if parts.liveness().others_may_live(None) => {
+                    debug!("other processes go on with the database");
+                }
+                Ok(false) => warn!(
+                    database = %running.database,
+                    "another program has the database open: the newest commits stay in its log, so copy it by `backup`"
+                ),
                 Err(error) => warn!(%error, "the log stays beside the database"),
             }
             watched

@@ -94,16 +94,16 @@ impl Database {
         }
     }
 
-    /// Programs may work on the store. `tell` is given the bytes of the copy so far, and of the original. Returns the
-    /// bytes of the copy. Fails when the store is on a server, when the file exists, or when either cannot be read or
+    /// Programs may work on the store. `goes_on` is given the bytes of the copy so far, and of the original; if it
+    /// returns false, nothing of the copy stays. Returns the bytes of the copy. Fails when the store is on a server, when the file exists, or when either cannot be read or
     /// written.
     pub fn backup(
         &self,
         copy: &Path,
-        tell: impl FnMut(u64, u64) + Send + 'static,
+        goes_on: impl FnMut(u64, u64) -> bool + Send + 'static,
     ) -> Result<u64, BackupError> {
         match self {
-            Self::File(file) => sqlite::backup(file.path(), copy, tell),
+            Self::File(file) => sqlite::backup(file.path(), copy, goes_on),
             Self::Postgres(address) => Err(BackupError::OnAServer(address.to_string())),
         }
     }

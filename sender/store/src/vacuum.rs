@@ -56,6 +56,8 @@ pub enum BackupError {
     /// Something has that name.
     #[error("{0} exists, and a backup replaces no file; name another one")]
     Taken(String),
+    #[error("the backup was interrupted, and nothing of it is left")]
+    Interrupted,
     /// SQLite takes paths as text.
     #[error("the name {0} is not UTF-8; choose another name")]
     NoText(String),

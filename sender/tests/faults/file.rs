@@ -178,7 +178,7 @@ fn of_a_copy(database: &Database, arguments: &[&str]) -> (Database, std::process
     (copy, output)
 }
 
-const COPIED: &str = "was copied while it was open, without its log";
+const COPIED: &str = "was copied or moved while it was open, without its log";
 
 #[test]
 fn a_copy_without_its_log_is_refused_by_all_commands_and_left_as_it_is() {
@@ -231,6 +231,138 @@ fn killed_just_after_its_log_was_moved_a_file_opens_in_its_own_place_alone() {
     let (_copy, output) = of_a_copy(&database, &["status"]);
     assert!(String::from_utf8_lossy(&output.stderr).contains(COPIED), "{output:?}");
     assert_eq!(events_of(&database), 1);
+}
+
+/// Moves the file, with what `beside` names, to another name in another folder.
+fn moved(database: &Database, beside: &[&str]) -> (Database, std::path::PathBuf) {
+    let elsewhere = Database::new();
+    let to = elsewhere.folder.path().join("production.db");
+    fs::rename(database.path(), &to).unwrap();
+    for end in beside {
+        let from = database.folder.path().join(format!("sender.db{end}"));
+        fs::rename(from, elsewhere.folder.path().join(format!("production.db{end}"))).unwrap();
+    }
+    (elsewhere, to)
+}
+
+#[test]
+fn a_file_that_is_moved_without_its_log_is_refused_until_it_is_back() {
+    let database = Database::with_sink("http://127.0.0.1:9/", &[]);
+    let mut serving = database.serve();
+    serving.emit("an event");
+    serving.kill();
+    let (elsewhere, to) = moved(&database, &[]);
+    for arguments in [&["status"][..], &["emit", "--type", "x", "--data", "1"]] {
+        let mut command = elsewhere.command(arguments);
+        command.env("HOOKPROOF_DB", &to);
+        refuses(command, 64, COPIED);
+    }
+    fs::rename(&to, database.path()).unwrap();
+    let (elsewhere, to) = moved(&database, &["-wal"]);
+    let mut status = elsewhere.command(&["status", "--json"]);
+    status.env("HOOKPROOF_DB", &to);
+    assert_eq!(crate::binary::read_json(status)["deliveries"]["accepted"], 1);
+    fs::rename(&to, database.path()).unwrap();
+    assert_eq!(events_of(&database), 1, "the reader left one whole file");
+}
+
+#[test]
+fn after_a_kill_a_command_that_only_reads_leaves_one_whole_file() {
+    for command in [&["status"][..], &["doctor", "--allow-private-targets"], &["subscriber", "show", "none"]] {
+        let database = Database::with_sink("http://127.0.0.1:9/", &[]);
+        let mut serving = database.serve();
+        serving.emit("an event");
+        serving.kill();
+        drop(database.command(command).output().unwrap());
+        assert_eq!(events_of_a_copy(&database), 1, "{command:?}");
+    }
+}
+
+#[test]
+fn a_copy_that_may_only_be_read_is_read() {
+    let database = Database::with_sink("http://127.0.0.1:9/", &[]);
+    let copy = Database::new();
+    fs::copy(database.path(), copy.path()).unwrap();
+    let folder = copy.folder.path();
+    let program = folder.join("sender");
+    fs::copy(env!("CARGO_BIN_EXE_hookproof-sender"), &program).unwrap();
+    let allow = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    allow(&program, 0o755);
+    allow(&copy.path(), 0o444);
+    allow(folder, 0o555);
+    let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
+    for arguments in [&["status"][..], &["doctor", "--allow-private-targets"]] {
+        let mut command = copy.command_of(program.to_str().unwrap(), arguments);
+        if is_root {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+    allow(folder, 0o755);
+}
+
+#[test]
+fn a_stop_that_leaves_the_log_to_another_program_warns() {
+    let database = Database::with_sink("http://127.0.0.1:9/", &[]);
+    let serving = database.serve();
+    let other = database.sql();
+    other.query_row("SELECT count(*) FROM events", [], |_| Ok(())).unwrap();
+    serving.tell_to_stop();
+    let line = serving.wait_for_line("the newest commits stay in its log");
+    assert!(line.contains("\"WARN\""), "{line}");
+    serving.stop_in_order();
+}
+
+#[test]
+fn a_backup_that_is_interrupted_leaves_nothing_and_the_next_removes_what_a_kill_left() {
+    const LEFT: &str = "copy.db-new-0123456789abcdef";
+    let database = Database::with_sink("http://127.0.0.1:9/", &[]);
+    let sql = database.sql();
+    sql.execute_batch(
+        "WITH RECURSIVE row (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM row WHERE n < 100000)
+             INSERT INTO outbox (id, type, data) SELECT n, 'x', json_quote(hex(zeroblob(200))) FROM row",
+    )
+    .unwrap();
+    drop(sql);
+    let copies = tempfile::tempdir().unwrap();
+    let to = copies.path().join("copy.db");
+    let there = || -> Vec<String> {
+        let names = fs::read_dir(copies.path()).unwrap().map(|file| file.unwrap().file_name());
+        names.map(|name| name.into_string().unwrap()).collect()
+    };
+    let backup = || database.command(&["backup", to.to_str().unwrap()]);
+    let is_interrupted = || {
+        let mut copying = backup().stderr(std::process::Stdio::piped()).spawn().unwrap();
+        let is_written = |name: &String| fs::metadata(copies.path().join(name)).is_ok_and(|file| file.len() > 0);
+        while copying.try_wait().unwrap().is_none() && !there().iter().any(is_written) {
+            std::thread::yield_now();
+        }
+        let pid = copying.id().to_string();
+        let _ = Command::new("kill").args(["-INT", &pid]).status().unwrap();
+        let output = copying.wait_with_output().unwrap();
+        if output.status.success() {
+            assert_eq!(there(), ["copy.db"]);
+            fs::remove_file(&to).unwrap();
+            return false;
+        }
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("was interrupted"), "{output:?}");
+        assert_eq!(there(), Vec::<String>::new());
+        true
+    };
+    assert!((0..50).any(|_| is_interrupted()), "each of 50 copies was faster than its interruption");
+    let two_hours_ago = std::time::SystemTime::now() - Duration::from_secs(7_200);
+    for old in [LEFT.to_owned(), format!("{LEFT}-journal")] {
+        fs::File::create(copies.path().join(old)).unwrap().set_modified(two_hours_ago).unwrap();
+    }
+    let others = ["copy.db-new-0123456789abcdee", "other.db-new-0123456789abcdef"];
+    fs::write(copies.path().join(others[0]), "of a copy that goes on").unwrap();
+    fs::File::create(copies.path().join(others[1])).unwrap().set_modified(two_hours_ago).unwrap();
+    assert!(backup().output().unwrap().status.success());
+    let mut names = there();
+    names.sort();
+    assert_eq!(names, ["copy.db", others[0], others[1]]);
 }
 
 #[test]
@@ -334,7 +466,7 @@ fn a_long_backup_reports_its_progress() {
         INSERT INTO capped SELECT i FROM n";
     database.sql().execute(rows, [ROWS]).unwrap();
     let (copy, (tell, told)) = (Database::new(), channel());
-    let report = move |copied, all| tell.send((copied, all)).unwrap();
+    let report = move |copied, all| tell.send((copied, all)).is_ok();
     let bytes = store::Database::from(database.path()).backup(&copy.path(), report).unwrap();
     let told: Vec<_> = told.iter().collect();
     assert!(told.len() > 1 && told.is_sorted(), "{told:?}");

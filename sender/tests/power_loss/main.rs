@@ -12,6 +12,7 @@ mod program;
 use hookproof_power_loss::{Change, Disk, Images, Of, Random, Recording};
 use rusqlite::Connection;
 
+use binary::{SERVE, Serving};
 use image::{Found, judge, judge_order, subscribers};
 use load::{Load, acknowledged};
 
@@ -125,7 +126,7 @@ fn cuts_after_a_failure(of: Of, seed: u64, options: &'static [&'static str], oth
     reader.execute_batch("BEGIN; SELECT count(*) FROM events").unwrap();
     load.emit(150);
     drop(reader);
-    disk.fail_next_sync(of).unwrap();
+    disk.fail_syncs(of, 1).unwrap();
     assert_eq!(load.emit_until_one_ends(), Some(70));
     load.join();
     load.emit(200);
@@ -156,6 +157,28 @@ fn a_sync_of_the_log_that_fails_ends_the_sender_and_loses_nothing() {
 fn a_sync_that_fails_loses_nothing_while_another_process_stays_on_the_file() {
     assert_keeps_all(cuts_after_a_failure(Of::Database, 1, &[], 1));
     assert_keeps_all(cuts_after_a_failure(Of::Log, 2, &[], 1));
+}
+
+#[test]
+fn a_start_whose_syncs_fail_ends_before_anything_is_acknowledged() {
+    for (of, count) in [(Of::Folder, u64::MAX), (Of::Database, 1)] {
+        let disk = Disk::new().unwrap();
+        let mut load = Load::begin(&disk, &[], false);
+        load.stop();
+        disk.fail_syncs(of, count).unwrap();
+        let mut serving = Serving::spawn(load.command(&SERVE));
+        assert_eq!(serving.wait_for_line_or_end("\"address\""), None, "{of:?}: it serves");
+        assert_eq!(serving.wait().0, Some(70), "{of:?}: {:#?}", serving.lines());
+        disk.fail_syncs(of, 0).unwrap();
+        load.join();
+        load.emit(60);
+        load.end();
+        let recording = disk.recording().unwrap();
+        let cuts = cuts(&recording, recording.len(), 20, 7);
+        assert_keeps_all(judge((&disk, &recording), &cuts, 7, |cut| {
+            acknowledged(&load.told, &recording, cut)
+        }));
+    }
 }
 
 #[test]

@@ -20,6 +20,8 @@ enum Defect {
     None,
     SyncsNothing,
     GoesOnAfterAFailure,
+    /// As SQLite does of the folder that names the log.
+    IgnoresTheFolder,
 }
 
 /// Prints each row once it is committed. Runs checkpoints beside the commits, as the sender does.
@@ -65,6 +67,9 @@ fn spoilt(defect: Defect) -> (usize, usize) {
     program.stdin(Stdio::piped()).stdout(Stdio::piped());
     program.env(DATABASE, disk.folder().join("rows.db")).env(DEFECT, format!("{defect:?}"));
     disk.attach(&mut program);
+    if defect == Defect::IgnoresTheFolder {
+        disk.fail_syncs(Of::Folder, u64::MAX).unwrap();
+    }
     let mut program = program.spawn().unwrap();
     let mut committed = Vec::new();
     for line in BufReader::new(program.stdout.take().unwrap()).lines().map_while(Result::ok) {
@@ -73,7 +78,7 @@ fn spoilt(defect: Defect) -> (usize, usize) {
         committed.push(disk.position().unwrap());
         if row == READ_TO {
             if defect == Defect::GoesOnAfterAFailure {
-                disk.fail_next_sync(Of::Database).unwrap();
+                disk.fail_syncs(Of::Database, 1).unwrap();
             }
             drop(program.stdin.take());
         }
@@ -82,7 +87,11 @@ fn spoilt(defect: Defect) -> (usize, usize) {
     assert_eq!(committed.len(), ROWS);
     let recording = disk.recording().unwrap();
     let fails = recording.places(|change| matches!(change, Change::FailedSync { .. })).len();
-    assert_eq!(fails, usize::from(defect == Defect::GoesOnAfterAFailure));
+    match defect {
+        Defect::None | Defect::SyncsNothing => assert_eq!(fails, 0),
+        Defect::GoesOnAfterAFailure => assert_eq!(fails, 1),
+        Defect::IgnoresTheFolder => assert!(fails > 0),
+    }
     let (mut images, mut random, mut spoilt) = (Images::new(&recording), Random::new(5), 0);
     for number in 0..=40 {
         let cut = recording.len() * number / 40;
@@ -103,7 +112,7 @@ fn holds(path: &Path, rows: usize) -> bool {
 
 #[test]
 fn the_disk_images_reveal_a_faulty_program() {
-    for defect in [Defect::None, Defect::SyncsNothing, Defect::GoesOnAfterAFailure] {
+    for defect in [Defect::None, Defect::SyncsNothing, Defect::GoesOnAfterAFailure, Defect::IgnoresTheFolder] {
         let (spoilt, images) = spoilt(defect);
         eprintln!("{defect:?}: {spoilt} of {images} images");
         assert_eq!(spoilt > 0, defect != Defect::None, "{defect:?}: {spoilt} of {images} images");

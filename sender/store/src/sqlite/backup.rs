@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::path::Path;
 
 use hookproof_failed_sync::Unnamed;
+use rusqlite::ErrorCode;
 
 use super::failure::Doing;
 use super::open;
@@ -12,16 +13,16 @@ use crate::vacuum::BackupError;
 
 const COPY: &str = "copy the store";
 
-/// SQLite's instructions between two looks at how far it is.
-const STEP: i32 = 1_000_000;
+/// SQLite's instructions between two looks at how far it is: a few hundred rows.
+const STEP: i32 = 10_000;
 
-/// Writes one state of a file into a new one, packed. `tell` is given the bytes of the copy so far, and of the
-/// original. The log of the original is not cut meanwhile. Returns the bytes of the copy. Fails when the copy's name
-/// is taken, or a file can't be read or written.
+/// Writes one state of a file into a new one, packed. `goes_on` is given the bytes of the copy so far, and of the
+/// original; if it returns false, nothing of the copy stays. The log of the original is not cut meanwhile. Returns the
+/// bytes of the copy. Fails when the copy's name is taken, or a file can't be read or written.
 pub(crate) fn backup(
     path: &Path,
     copy: &Path,
-    mut tell: impl FnMut(u64, u64) + Send + 'static,
+    mut goes_on: impl FnMut(u64, u64) -> bool + Send + 'static,
 ) -> Result<u64, BackupError> {
     let unwritten = |error: std::io::Error| StoreError::Io {
         doing: COPY,
@@ -37,12 +38,14 @@ pub(crate) fn backup(
     let place = new.path().to_owned();
     let name = place.to_str().ok_or_else(|| BackupError::NoText(copy.display().to_string()))?.to_owned();
     let bytes = fs::metadata(path).map_or(0, |original| original.len());
-    let look = move || {
-        tell(fs::metadata(&place).map_or(0, |copy| copy.len()), bytes);
-        false
+    let ends = move || !goes_on(fs::metadata(&place).map_or(0, |copy| copy.len()), bytes);
+    sql.progress_handler(STEP, Some(ends)).doing(COPY)?;
+    match sql.execute("VACUUM INTO ?1", [name]) {
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) => {
+            return Err(BackupError::Interrupted);
+        }
+        copied => copied.doing(COPY)?,
     };
-    sql.progress_handler(STEP, Some(look)).doing(COPY)?;
-    sql.execute("VACUUM INTO ?1", [name]).doing(COPY)?;
     let written = File::open(new.path()).map_err(unwritten)?;
     written.sync_all().map_err(unwritten)?;
     let bytes = written.metadata().map_err(unwritten)?.len();

@@ -4,7 +4,7 @@ use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hookproof_failed_sync::{Fault, Found, create, leave, log_alone, log_lost};
+use hookproof_failed_sync::{Fault, Found, begin_log, create, leave, log_alone, log_lost};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
@@ -56,12 +56,13 @@ pub(super) fn writer(path: &Path, options: &Options) -> Result<Connection, Store
         recognise(&sql, path)?;
     }
     found.accept(&sql).map_err(failed(OPENING))?;
+    begin_log(&sql).map_err(failed(OPENING))?;
     let synchronous = match options.durability {
         Durability::PowerLoss => "FULL",
         Durability::Process => "NORMAL",
     };
     let settings = format!(
-        "PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous}; PRAGMA journal_size_limit = {LOG_BYTES_KEPT};
+        "PRAGMA synchronous = {synchronous}; PRAGMA journal_size_limit = {LOG_BYTES_KEPT};
          PRAGMA cache_size = -{WRITER_CACHE_KIB}; PRAGMA cache_spill = -{WRITER_SPILLS_KIB};
          PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = OFF;"
     );
@@ -98,8 +99,10 @@ pub(super) fn reader(path: &Path) -> Result<Connection, StoreError> {
 /// Collects all of a store in one file, which this process must not have open. Returns false if another program has
 /// it open.
 pub(super) fn leave_whole(path: &Path) -> Result<bool, StoreError> {
-    let (sql, _) = connect(path, Duration::ZERO)?;
-    Ok(recognise(&sql, path)? && leave(&sql).doing("leave the store in one file")?)
+    let (sql, found) = connect(path, Duration::ZERO)?;
+    let is_ours = recognise(&sql, path)?;
+    found.accept(&sql).map_err(|fault| failure_of(path, OPENING, fault))?;
+    Ok(is_ours && leave(&sql).doing("leave the store in one file")?)
 }
 
 fn failure_of(path: &Path, doing: &'static str, fault: Fault) -> StoreError {
@@ -107,6 +110,7 @@ fn failure_of(path: &Path, doing: &'static str, fault: Fault) -> StoreError {
     match fault {
         Fault::LogLost => StoreError::InPart { detail: log_lost(&path, "`hookproof sender backup`"), path },
         Fault::LogAlone => StoreError::InPart { detail: log_alone(&path), path },
+        Fault::NoLog => StoreError::Io { doing, detail: format!("{}: {fault}", path.display()) },
         Fault::Io(error) => StoreError::Io { doing, detail: format!("{}: {error}", path.display()) },
         Fault::Sql(error) => failure(doing, &error),
     }
