@@ -68,8 +68,11 @@ impl Doctor {
     /// Unreadable data stops only one check.
     fn examine(&self, database: &Database) -> Result<Vec<Finding>, Failure> {
         let reader = match database.parts().reader() {
-            Err(error @ StoreError::Broken { .. }) => {
-                let remedy = "copy the file, then restore a backup or repair it with `.recover` of sqlite3";
+            // A damaged first page makes a store look like the file of another program.
+            Err(
+                error @ (StoreError::Damaged { .. } | StoreError::Broken { .. } | StoreError::Foreign { .. }),
+            ) => {
+                let remedy = "if it was a store, copy the file, then restore a backup or repair it with `.recover` of sqlite3";
                 return Ok(vec![Finding::off(
                     "file",
                     format!("the whole file is unreadable: {error}; {remedy}"),

@@ -79,6 +79,9 @@ fn of_the_store(health: &Health, now: StoreTime) -> Vec<Unready> {
     {
         reasons.push(Unready::new("given_up", format!("the store gave up a request: {error}")));
     }
+    if let Some(error) = &health.damaged {
+        reasons.push(Unready::new("damaged", format!("a part of the database is damaged: {error}")));
+    }
     if health.log_bytes >= LogSize::PINNED_BYTES {
         let mebibytes = health.log_bytes >> 20;
         let why = why_long(health.log_is_held);
@@ -195,6 +198,8 @@ mod tests {
         assert_eq!(codes(&used_up), ["store"]);
         assert_eq!(codes(&Health { given_up: Some((NOW, error())), ..Health::default() }), ["given_up"]);
         assert!(codes(&Health { given_up: Some((long_ago, error())), ..Health::default() }).is_empty());
+        let damaged = StoreError::Damaged { doing: "purge", detail: "a page".into() };
+        assert_eq!(codes(&Health { damaged: Some(damaged), ..Health::default() }), ["damaged"]);
         let log_bytes = LogSize::PINNED_BYTES;
         assert_eq!(codes(&Health { log_bytes, ..Health::default() }), ["log"]);
         assert!(codes(&Health { log_bytes: log_bytes - 1, ..Health::default() }).is_empty());

@@ -159,6 +159,13 @@ pub enum StoreError {
         /// The store's message.
         detail: String,
     },
+    #[error("could not {doing}: a part of the database is damaged ({detail}); `doctor` names the part")]
+    Damaged {
+        /// The operation.
+        doing: &'static str,
+        /// The store's message.
+        detail: String,
+    },
     /// A read took too long and was stopped, so that others can go on.
     #[error("could not {doing}: it would take too long; ask for less, such as a shorter period")]
     TooMuch {
@@ -193,7 +200,7 @@ impl StoreError {
     /// Whether a part of the store is unreadable, while others may be readable.
     #[must_use]
     pub const fn is_damage(&self) -> bool {
-        matches!(self, Self::Broken { .. } | Self::Io { .. })
+        matches!(self, Self::Damaged { .. } | Self::Broken { .. } | Self::Io { .. })
     }
 
     /// Whether the error usually passes by itself, so that a starting process waits.

@@ -42,6 +42,37 @@ fn a_file_whose_first_page_is_damaged_is_refused() {
 }
 
 #[test]
+fn doctor_finds_a_damaged_first_page() {
+    for damage_of in [|bytes: &mut Vec<u8>| bytes[..4096].fill(0), |bytes: &mut Vec<u8>| bytes[0] = b'X'] {
+        let database = filled("http://127.0.0.1:9/");
+        let mut bytes = fs::read(database.path()).unwrap();
+        damage_of(&mut bytes);
+        fs::write(database.path(), bytes).unwrap();
+        let output = database.command(&["doctor"]).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(
+            told.starts_with("off") && told.contains("file") && told.contains("restore a backup"),
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn a_store_that_was_cut_to_nothing_is_no_new_one() {
+    let database = filled("http://127.0.0.1:9/");
+    database.serve().stop_in_order();
+    fs::write(database.path(), "").unwrap();
+    let output = database.command(&SERVE).output().unwrap();
+    assert_eq!(output.status.code(), Some(64), "{output:?}");
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(complaint.contains("was a store; restore a backup"), "{complaint}");
+    assert_eq!(fs::metadata(database.path()).unwrap().len(), 0);
+    fs::remove_file(database.folder.path().join("sender.db-reserve")).unwrap();
+    database.serve().stop_in_order();
+}
+
+#[test]
 fn whichever_page_is_damaged_nothing_panics_or_spins_and_what_is_acknowledged_is_delivered() {
     let sink = Endpoint::taking();
     let whole = filled(&sink.url);

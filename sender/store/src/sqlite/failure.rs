@@ -19,6 +19,7 @@ pub(super) fn failure(doing: &'static str, error: &Error) -> StoreError {
             | ErrorCode::OutOfMemory
             | ErrorCode::NoLargeFileSupport,
         ) => StoreError::Io { doing, detail },
+        Some(ErrorCode::DatabaseCorrupt) => StoreError::Damaged { doing, detail },
         Some(ErrorCode::OperationInterrupted) => StoreError::TooMuch { doing },
         _ => StoreError::Broken { doing, detail },
     }

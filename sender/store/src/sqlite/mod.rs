@@ -172,6 +172,7 @@ impl SqliteStore {
         drop(cache);
         let committed = tx.commit();
         ends_the_process(&self.sql, committed).doing("commit")?;
+        self.reserve.set_waiting(ledger.totals.counts.waiting);
         lock(&self.cache).commit(Some(ledger.left()));
         Ok((replies, Written { commits: u64::from(rows > 0), rows, ..written }))
     }
@@ -208,7 +209,9 @@ impl Store for SqliteStore {
     fn commit(&mut self, now: StoreTime, commands: &[Command]) -> Result<Vec<Reply>, StoreError> {
         self.watched.check("begin a commit")?;
         let reserve = Arc::clone(&self.reserve);
-        if reserve.room().reserve_left().is_some() || commands.iter().any(Command::adds_work) {
+        // A sweep comes every second, so that a full disk is seen without events too.
+        let is_time = |command: &Command| command.adds_work() || matches!(command, Command::Sweep(_));
+        if reserve.room().reserve_left().is_some() || commands.iter().any(is_time) {
             reserve.refresh(now);
         }
         let replies = reserve.lend(|| self.commit_once(now, commands))?;

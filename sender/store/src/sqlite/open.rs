@@ -10,6 +10,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::Options;
 use super::failure::{Doing, failure};
+use super::reserve::Reserve;
 use super::values::Bits;
 use crate::{Durability, StoreError};
 
@@ -52,6 +53,7 @@ pub(super) fn writer(path: &Path, options: &Options) -> Result<Connection, Store
         return Err(StoreError::ReadOnly { doing: OPENING, detail });
     }
     if !is_made {
+        refuse_cut(path)?;
         found.make(&sql, fill).map_err(failed(MAKING))?;
         recognise(&sql, path)?;
     }
@@ -94,6 +96,19 @@ pub(super) fn reader(path: &Path) -> Result<Connection, StoreError> {
     );
     sql.execute_batch(&settings).doing(OPENING)?;
     Ok(sql)
+}
+
+/// An empty file beside a reserve was a store.
+fn refuse_cut(path: &Path) -> Result<(), StoreError> {
+    let reserve = Reserve::path_beside(path);
+    if !reserve.exists() {
+        return Ok(());
+    }
+    let detail = format!(
+        "it is empty, and {} shows that it was a store; restore a backup, or remove both to begin a new one",
+        reserve.display()
+    );
+    Err(StoreError::Foreign { path: path.to_owned(), detail })
 }
 
 /// Collects all of a store in one file, which this process must not have open. Returns false if another program has

@@ -2,12 +2,13 @@
 //!
 //! A commit that finds the disk full shrinks this file and is retried. While the file is not complete, events are
 //! refused, so that the rest serves deliveries. It is refilled when the disk has room for that and [`MARGIN`] more.
-//! All processes on the database share the file. Its length tells each whether to accept events, and a lock
+//! It grows with the deliveries that wait. All processes on the database share the file. Its length tells each whether to accept events, and a lock
 //! serialises changes.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
@@ -17,7 +18,9 @@ use crate::StoreError;
 use crate::engine::{Nanos, StoreTime};
 use crate::log_size::DiskRoom;
 
-const BYTES: u64 = 32 << 20;
+const BYTES_MIN: u64 = 32 << 20;
+/// A delivery at the first attempt takes 40 to 120 bytes, with its part of the log.
+const BYTES_A_DELIVERY: u64 = 160;
 /// How much one failed commit releases. Other programs that fill the disk get no more at a time.
 const STEP: u64 = 4 << 20;
 /// Extra free space required before a refill. Otherwise the next event would be refused again.
@@ -28,6 +31,7 @@ const LOOK_EVERY: Nanos = Nanos::SECOND;
 pub(super) struct Reserve {
     path: PathBuf,
     room: DiskRoom,
+    waiting: AtomicU64,
     seen: Mutex<ReserveState>,
 }
 
@@ -41,12 +45,27 @@ struct ReserveState {
 
 impl Reserve {
     pub(super) fn beside(database: &Path) -> Self {
-        // All links to the database lead to the same reserve. A database that does not exist yet has no links.
+        let (room, waiting, seen) = Default::default();
+        Self { path: Self::path_beside(database), room, waiting, seen }
+    }
+
+    /// All links to the database lead to the same reserve. A database that does not exist yet has no links.
+    pub(super) fn path_beside(database: &Path) -> PathBuf {
         let database = std::fs::canonicalize(database).unwrap_or_else(|_| database.to_owned());
         let mut path = database.into_os_string();
         path.push("-reserve");
-        let (room, seen) = Default::default();
-        Self { path: path.into(), room, seen }
+        path.into()
+    }
+
+    /// The number of deliveries that wait, for which the reserve must suffice.
+    pub(super) fn set_waiting(&self, deliveries: u64) {
+        self.waiting.store(deliveries, Ordering::Relaxed);
+    }
+
+    /// Grows in steps, so that few commits change it.
+    fn bytes_wanted(&self) -> u64 {
+        let bytes = self.waiting.load(Ordering::Relaxed).saturating_mul(BYTES_A_DELIVERY);
+        bytes.div_ceil(STEP).saturating_mul(STEP).max(BYTES_MIN)
     }
 
     pub(super) fn room(&self) -> &DiskRoom {
@@ -79,19 +98,22 @@ impl Reserve {
     }
 
     fn refresh_state(&self, seen: &mut ReserveState, now: Option<StoreTime>) {
+        let wanted = self.bytes_wanted();
         let found = std::fs::metadata(&self.path).ok().map(|file| file.len());
-        let mut left = found.unwrap_or(if seen.is_kept { 0 } else { BYTES });
+        let left = found.unwrap_or(if seen.is_kept { 0 } else { wanted });
+        // On a full disk it is whole again only when the disk has room. A smaller backlog does not suffice.
+        let is_lacking = left < wanted || self.room.reserve_left().is_some();
         let is_time = seen
             .looked
             .is_none_or(|looked| now.is_none_or(|now| now < looked || now.since(looked) >= LOOK_EVERY));
-        if left < BYTES && is_time {
+        let mut is_whole = !is_lacking;
+        if (is_lacking || left > wanted.saturating_add(BYTES_MIN)) && is_time {
             seen.looked = now;
-            match self.fill() {
-                Ok(()) => left = BYTES,
+            match self.resize(wanted) {
+                Ok(()) => is_whole = true,
                 Err(error) => tracing::debug!(%error, "the disk has no room for the reserve yet"),
             }
         }
-        let is_whole = left >= BYTES;
         self.room.set_reserve_left((!is_whole).then_some(left));
         if is_whole && std::mem::take(&mut seen.is_told) {
             tracing::info!("the disk has room again: events are accepted");
@@ -141,16 +163,19 @@ impl Reserve {
         false
     }
 
-    fn fill(&self) -> io::Result<()> {
+    fn resize(&self, wanted: u64) -> io::Result<()> {
         let mut file = open(&self.path, true)?;
         file.lock()?;
         let length = file.metadata()?.len();
-        let missing = BYTES.saturating_sub(length);
+        let missing = wanted.saturating_sub(length);
         let disk = statvfs(self.path.parent().unwrap_or(Path::new("/")))?;
         if disk.f_bavail.saturating_mul(disk.f_frsize) < missing + MARGIN {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        let filled = match fallocate(&file, FallocateFlags::empty(), 0, BYTES) {
+        if missing == 0 {
+            return file.set_len(wanted);
+        }
+        let filled = match fallocate(&file, FallocateFlags::empty(), 0, wanted) {
             // File systems without this call must be written to.
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => fill_with_zeros(&mut file, missing),
             filled => filled.map_err(io::Error::from),
@@ -172,4 +197,31 @@ fn open(path: &Path, create: bool) -> io::Result<File> {
     options.write(true).create(create).truncate(false);
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options.open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reserve_grows_and_shrinks_with_the_backlog() {
+        let folder = tempfile::tempdir().unwrap();
+        let reserve = Reserve::beside(&folder.path().join("db"));
+        let length = || std::fs::metadata(&reserve.path).unwrap().len();
+        reserve.maintain();
+        assert_eq!(length(), BYTES_MIN);
+        let mut secs = 0;
+        let mut waiting = |deliveries| {
+            reserve.set_waiting(deliveries);
+            secs += 2;
+            reserve.refresh(StoreTime::from_secs(secs));
+            assert_eq!(reserve.room().reserve_left(), None);
+            length()
+        };
+        assert_eq!(waiting(1_000), BYTES_MIN);
+        let grown = waiting(500_000);
+        assert!((80_000_000..80_000_000 + STEP).contains(&grown), "{grown}");
+        assert_eq!(waiting(400_000), grown, "a little less frees nothing");
+        assert_eq!(waiting(0), BYTES_MIN);
+    }
 }

@@ -70,6 +70,8 @@ pub struct Health {
     pub failing: Option<(StoreTime, StoreError)>,
     /// When a request last failed for good, and the error.
     pub given_up: Option<(StoreTime, StoreError)>,
+    /// The first damage that this process met. It counts until the process ends.
+    pub damaged: Option<StoreError>,
     pub log_bytes: u64,
     /// A reader prevents the log from being truncated.
     pub log_is_held: bool,
@@ -111,6 +113,7 @@ struct Waiting {
     closed: bool,
     failing: Option<(StoreTime, StoreError)>,
     given_up: Option<(StoreTime, StoreError)>,
+    damaged: Option<StoreError>,
     written: Written,
 }
 
@@ -314,7 +317,11 @@ impl Queue {
     }
 
     pub(super) fn gave_up(&self, now: StoreTime, error: StoreError) {
-        self.lock().given_up = Some((now, error));
+        let mut waiting = self.lock();
+        if waiting.damaged.is_none() && matches!(error, StoreError::Damaged { .. }) {
+            waiting.damaged = Some(error.clone());
+        }
+        waiting.given_up = Some((now, error));
     }
 
     pub(super) fn health(&self) -> Health {
@@ -322,6 +329,7 @@ impl Queue {
         Health {
             failing: waiting.failing.clone(),
             given_up: waiting.given_up.clone(),
+            damaged: waiting.damaged.clone(),
             log_bytes: self.log.bytes(),
             log_is_held: self.log.is_held(),
             reserve_left: self.room.reserve_left(),
@@ -389,6 +397,18 @@ mod tests {
             push(&queue, settled(Fate::Delivered));
             assert!(is_patient(&queue), "what was taken hurries nobody any more");
         }
+    }
+
+    #[test]
+    fn the_first_damage_stays_in_the_health() {
+        let (queue, now) = (queue(), StoreTime::from_secs(1));
+        let damaged = |detail: &str| StoreError::Damaged { doing: "purge", detail: detail.to_owned() };
+        queue.gave_up(now, StoreError::Broken { doing: "purge", detail: String::new() });
+        assert_eq!(queue.health().damaged, None);
+        queue.gave_up(now, damaged("one page"));
+        queue.gave_up(now, damaged("another page"));
+        queue.worked(Written::default());
+        assert_eq!(queue.health().damaged, Some(damaged("one page")));
     }
 
     #[test]
