@@ -131,7 +131,11 @@ pub fn create(path: &Path, fill: impl FnOnce(&Connection) -> Result<()>) -> Resu
 
 /// Makes the tables of a database that has none, in one transaction that is on the disk when this returns. Without a log, so that no copy
 /// of the file lacks them. `path`: the name that the file has, or gets.
-pub(crate) fn make(sql: &Connection, path: &Path, fill: impl FnOnce(&Connection) -> Result<()>) -> Result<(), Fault> {
+pub(crate) fn make(
+    sql: &Connection,
+    path: &Path,
+    fill: impl FnOnce(&Connection) -> Result<()>,
+) -> Result<(), Fault> {
     sql.query_row("PRAGMA journal_mode = DELETE", [], |_| Ok(()))?;
     sql.execute_batch("PRAGMA synchronous = FULL; BEGIN IMMEDIATE")?;
     let tables = sql.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0));

@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_no_marker_can_be_left_others_read_the_log_again_all_the_same() {
+    fn a_missing_marker_keeps_no_other_process_from_reading_the_log_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.db");
         let sql = Connection::open(&path).unwrap();

@@ -59,25 +59,30 @@ fn authority(request: &Request) -> Result<Option<Authority>, Problem> {
         Problem::bad_request("bad_host", message).field("host")
     };
     let mut headers = request.headers().get_all(header::HOST).iter();
-    let host = headers.next();
+    let host = match headers.next() {
+        Some(host) => {
+            let text = host.to_str().map_err(|_| bad("a host that is not ASCII"))?;
+            Some(text.parse().ok().filter(is_plain).ok_or_else(|| bad("an invalid host"))?)
+        }
+        None => None,
+    };
     if headers.next().is_some() {
         return Err(bad("several hosts"));
     }
-    let authority = match (request.uri().authority(), host) {
-        (Some(authority), _) => authority.clone(),
-        (None, Some(host)) => {
-            let text = host.to_str().map_err(|_| bad("a host that is not ASCII"))?;
-            text.parse().map_err(|_| bad("an invalid host"))?
-        }
-        (None, None) if request.version() < Version::HTTP_11 => return Ok(None),
-        (None, None) => return Err(bad("no host")),
-    };
+    match (request.uri().authority().cloned(), host) {
+        (Some(authority), _) if !is_plain(&authority) => Err(bad("an invalid host")),
+        (Some(authority), _) | (None, Some(authority)) => Ok(Some(authority)),
+        (None, None) if request.version() < Version::HTTP_11 => Ok(None),
+        (None, None) => Err(bad("no host")),
+    }
+}
+
+/// A name, and perhaps a port.
+fn is_plain(authority: &Authority) -> bool {
     let after = authority.as_str().strip_prefix(authority.host());
-    let is_plain = match after.map(|after| after.strip_prefix(':').unwrap_or(after)) {
-        Some(port) => port.is_empty() || authority.port_u16().is_some(),
-        None => false,
-    };
-    if is_plain { Ok(Some(authority)) } else { Err(bad("an invalid host")) }
+    after
+        .map(|after| after.strip_prefix(':').unwrap_or(after))
+        .is_some_and(|port| port.is_empty() || authority.port_u16().is_some())
 }
 
 /// Refuses encodings, because bodies are not decoded.
@@ -90,7 +95,8 @@ fn refuse_codings(headers: &HeaderMap) -> Result<(), Problem> {
         let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
         return Err(Problem::new(status, "unsupported_coding", message).field("content-encoding"));
     }
-    if !is_only(header::TRANSFER_ENCODING, b"chunked") {
+    let is_repeated = headers.get_all(header::TRANSFER_ENCODING).iter().nth(1).is_some();
+    if is_repeated || !is_only(header::TRANSFER_ENCODING, b"chunked") {
         let message = "the transfer-encoding of the body is not supported; expected chunked or none";
         let status = StatusCode::NOT_IMPLEMENTED;
         return Err(Problem::new(status, "unsupported_coding", message).field("transfer-encoding"));

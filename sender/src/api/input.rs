@@ -1,6 +1,6 @@
 //! Reads a request's path, query and body, all bounded. Unknown input is refused.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
@@ -18,7 +18,7 @@ use super::problem::Problem;
 use crate::engine::time::Date;
 use crate::engine::{LaneId, StoreTime};
 use crate::event::Limits;
-use crate::event::json::Json;
+use crate::event::json::{Depth, Json};
 use crate::excerpt::Excerpt;
 use crate::store::paging::Cursor;
 use crate::store::read::{Subscriber, SubscriberRef};
@@ -198,7 +198,14 @@ pub(super) async fn object_or_nothing(request: Request) -> Result<Map<String, Va
 
 fn read_object(bytes: &[u8]) -> Result<Map<String, Value>, Problem> {
     match serde_json::from_slice(bytes) {
-        Ok(Value::Object(object)) => Ok(object),
+        Ok(Value::Object(object)) => match doubled(bytes) {
+            None => Ok(object),
+            Some(field) => {
+                let problem =
+                    Problem::unprocessable("doubled_field", format!("the field {field} comes twice"));
+                Err(problem.field(field.as_str()))
+            }
+        },
         Ok(_) => Err(Problem::unprocessable("not_an_object", "the body is JSON, but not an object")),
         Err(error) => {
             let problem = Problem::bad_request("not_json", format!("the body is not JSON: {error}"));
@@ -209,6 +216,25 @@ fn read_object(bytes: &[u8]) -> Result<Map<String, Value>, Problem> {
             }))
         }
     }
+}
+
+/// The first field that comes twice in an object: of these, parsing keeps the last.
+fn doubled(bytes: &[u8]) -> Option<Excerpt> {
+    fn within(json: Json<'_>) -> Option<Excerpt> {
+        let mut names = BTreeSet::new();
+        for (name, value) in json.fields() {
+            let text = name.string().unwrap_or(name.text().into());
+            if let Some(found) = within(value) {
+                return Some(found);
+            }
+            if names.contains(&text) {
+                return Some(Excerpt::of(&text));
+            }
+            names.insert(text);
+        }
+        json.elements().find_map(within)
+    }
+    within(Json::parse(bytes, Depth::MAX).ok()?)
 }
 
 /// The first field with a lone surrogate, if the rest is JSON.

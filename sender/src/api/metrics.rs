@@ -484,6 +484,8 @@ fn store(text: &mut Exposition, health: &Health) {
     );
     let help = "Deliveries that this process shed to make room for new ones.";
     one("hookproof_shed_total", Type::Counter, help, health.written.shed);
+    let help = "Deliveries that full queues refused to this process, each time that an event was offered.";
+    one("hookproof_refused_total", Type::Counter, help, health.written.refused);
     let help = "Dead letters that this process deleted to make room.";
     one("hookproof_dead_forgotten_total", Type::Counter, help, health.written.forgotten);
 }

@@ -90,6 +90,7 @@ fn store(health: &Health) -> Value {
         "commits": health.written.commits,
         "rows_written": health.written.rows,
         "shed": health.written.shed,
+        "refused": health.written.refused,
         "dead_forgotten": health.written.forgotten,
     })
 }

@@ -170,18 +170,21 @@ pub struct Written {
     /// Deliveries settled for good.
     pub settled: u64,
     pub shed: u64,
+    /// Deliveries that full queues refused, at each offer.
+    pub refused: u64,
     /// Dead letters forgotten beyond the bounds.
     pub forgotten: u64,
 }
 
 impl AddAssign for Written {
     fn add_assign(&mut self, other: Self) {
-        let Self { commits, rows, recorded, settled, shed, forgotten } = other;
+        let Self { commits, rows, recorded, settled, shed, refused, forgotten } = other;
         self.commits += commits;
         self.rows += rows;
         self.recorded += recorded;
         self.settled += settled;
         self.shed += shed;
+        self.refused += refused;
         self.forgotten += forgotten;
     }
 }

@@ -246,6 +246,20 @@ async fn the_answer_to_a_batch_does_not_grow_as_its_events_times_the_full_subscr
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_deliveries_that_a_full_subscriber_refuses_are_counted() {
+    let world = World::with(None, |options| options.delivers = false).await;
+    world.subscribe("small", NOWHERE, json!({ "queue": { "rows": 1 } })).await;
+    world.post("/v1/events", json!({ "type": "x", "data": 1 })).await.expect(202);
+    world.post("/v1/events", json!({ "type": "x", "data": 2 })).await.expect(429);
+    world.subscribe("wide", NOWHERE, json!({})).await;
+    world.post("/v1/events", json!({ "type": "x", "data": 3 })).await.expect(207);
+    let metrics = world.get("/metrics").await.text;
+    assert!(metrics.contains("\nhookproof_refused_total 2\n"), "{metrics}");
+    assert_eq!(world.get("/v1/status").await.expect(200)["store"]["refused"], 2);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_deliveries_that_a_full_subscriber_sheds_are_counted() {
     let world = World::with(None, |options| options.delivers = false).await;
     world.subscribe("small", NOWHERE, json!({ "queue": { "rows": 1, "when_full": "shed-oldest" } })).await;

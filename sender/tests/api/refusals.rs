@@ -150,6 +150,11 @@ async fn a_text_that_is_no_unicode_or_misleads_people_is_refused_with_its_field(
         ("POST /v1/subscribers", named("a\\u200fb"), "bad_name", "name"),
         ("POST /v1/subscribers", named("a\u{feff}"), "bad_name", "name"),
         ("POST /v1/subscribers", named("a\\nb"), "bad_name", "name"),
+        ("POST /v1/subscribers", named("a\u{34f}"), "bad_name", "name"),
+        ("POST /v1/subscribers", named("a\u{115f}"), "bad_name", "name"),
+        ("POST /v1/subscribers", named("a\u{180e}"), "bad_name", "name"),
+        ("POST /v1/subscribers", named("a\u{fff9}"), "bad_name", "name"),
+        ("POST /v1/subscribers", named("a\u{e0041}"), "bad_name", "name"),
         ("PATCH /v1/subscribers/shop", r#"{"name":"a\u202eb"}"#.to_owned(), "bad_name", "name"),
         (
             "PATCH /v1/subscribers/shop",
@@ -173,6 +178,25 @@ async fn a_text_that_is_no_unicode_or_misleads_people_is_refused_with_its_field(
     let lines = "{\"type\":\"a\",\"data\":\"\\ud800\"}\n{\"type\":\"a\",\"data\":1}\n";
     let answer = world.call_with("POST", "/v1/events", "application/x-ndjson", lines).await;
     assert!(answer.text.contains("lone_surrogate") && answer.text.contains("\"deliveries\":"), "{answer:?}");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_field_that_comes_twice_is_refused_by_its_name() {
+    let world = World::new().await;
+    world.subscribe("shop", "http://127.0.0.1:1/", json!({})).await;
+    for (request, body, field) in [
+        (
+            "POST /v1/subscribers",
+            r#"{"name":"a","url":"http://a.example/","url":"http://b.example/"}"#,
+            "url",
+        ),
+        ("PATCH /v1/subscribers/shop", r#"{"limit":{"rate":"1/s","r\u0061te":"2/s"}}"#, "rate"),
+        ("POST /v1/subscribers/shop/test", r#"{"data":[{"x":1,"x":2}]}"#, "x"),
+    ] {
+        let (method, path) = request.split_once(' ').unwrap();
+        world.call(method, path, body).await.refuses(422, "doubled_field", Some(field));
+    }
     world.stop().await;
 }
 

@@ -268,7 +268,8 @@ fn a_file_that_is_moved_without_its_log_is_refused_until_it_is_back() {
 
 #[test]
 fn after_a_kill_a_command_that_only_reads_leaves_one_whole_file() {
-    for command in [&["status"][..], &["doctor", "--allow-private-targets"], &["subscriber", "show", "none"]] {
+    for command in [&["status"][..], &["doctor", "--allow-private-targets"], &["subscriber", "show", "none"]]
+    {
         let database = Database::with_sink("http://127.0.0.1:9/", &[]);
         let mut serving = database.serve();
         serving.emit("an event");
@@ -315,7 +316,7 @@ fn a_stop_that_leaves_the_log_to_another_program_warns() {
 }
 
 #[test]
-fn a_backup_that_is_interrupted_leaves_nothing_and_the_next_removes_what_a_kill_left() {
+fn an_interrupted_backup_leaves_nothing_and_the_next_one_removes_the_rest_of_a_killed_one() {
     const LEFT: &str = "copy.db-new-0123456789abcdef";
     let database = Database::with_sink("http://127.0.0.1:9/", &[]);
     let sql = database.sql();
@@ -334,7 +335,8 @@ fn a_backup_that_is_interrupted_leaves_nothing_and_the_next_removes_what_a_kill_
     let backup = || database.command(&["backup", to.to_str().unwrap()]);
     let is_interrupted = || {
         let mut copying = backup().stderr(std::process::Stdio::piped()).spawn().unwrap();
-        let is_written = |name: &String| fs::metadata(copies.path().join(name)).is_ok_and(|file| file.len() > 0);
+        let is_written =
+            |name: &String| fs::metadata(copies.path().join(name)).is_ok_and(|file| file.len() > 0);
         while copying.try_wait().unwrap().is_none() && !there().iter().any(is_written) {
             std::thread::yield_now();
         }

@@ -112,7 +112,8 @@ fn holds(path: &Path, rows: usize) -> bool {
 
 #[test]
 fn the_disk_images_reveal_a_faulty_program() {
-    for defect in [Defect::None, Defect::SyncsNothing, Defect::GoesOnAfterAFailure, Defect::IgnoresTheFolder] {
+    for defect in [Defect::None, Defect::SyncsNothing, Defect::GoesOnAfterAFailure, Defect::IgnoresTheFolder]
+    {
         let (spoilt, images) = spoilt(defect);
         eprintln!("{defect:?}: {spoilt} of {images} images");
         assert_eq!(spoilt > 0, defect != Defect::None, "{defect:?}: {spoilt} of {images} images");

@@ -2,12 +2,15 @@
 
 use std::fmt;
 
-/// Invisible characters, line breaks and changes of direction, by which two names could look the same.
+/// Invisible characters, line breaks and changes of direction, by which two names could look the same. Not the joiners
+/// and variation selectors, which scripts and emoji need.
 #[must_use]
 pub const fn is_hidden(letter: char) -> bool {
     matches!(letter,
-        '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{ad}' | '\u{61c}' | '\u{200b}' | '\u{200e}'..='\u{200f}'
-        | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+        '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}'
+        | '\u{17b4}'..='\u{17b5}' | '\u{180e}' | '\u{200b}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
+        | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e007f}')
 }
 
 /// Prints shortened, quoted and escaped, so that untrusted text can neither flood nor forge log lines.

@@ -82,6 +82,7 @@ pub(crate) trait EventRows: RoomRows + SubscriberRows {
         };
         let mut routes = self.routes(emit, &before)?;
         let full = self.refuse_where_full(emit, &mut routes)?;
+        self.written().refused += full.len() as u64;
         let any = routes.iter().any(Route::is_new);
         let has_it = routes.iter().any(|route| matches!(route, Route::Duplicate));
         if !full.is_empty() && (emit.atomic || !(any || has_it)) {
