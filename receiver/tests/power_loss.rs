@@ -164,6 +164,17 @@ fn at_work(images: usize, seed: u64, lies: bool) -> [usize; 3] {
 }
 
 #[test]
+fn an_inbox_whose_log_has_no_durable_name_takes_nothing() {
+    let mut shelf = Shelf::new();
+    shelf.take([0, 20, 10], false, None);
+    let taken = shelf.told.len();
+    assert!(taken > 0);
+    shelf.disk.fail_syncs(Of::Folder, u64::MAX).unwrap();
+    shelf.take([20, 40, 10], false, None);
+    assert_eq!(shelf.told.len(), taken);
+}
+
+#[test]
 fn no_cut_loses_what_was_acknowledged() {
     assert_eq!(at_work(QUICK, 1, false), [QUICK, 0, 0], "images, damaged, missing");
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
-use hookproof_failed_sync::{Fault, Found, create, leave, log_alone, log_lost, move_log, repair};
+use hookproof_failed_sync::{Fault, Found, begin_log, create, leave, log_alone, log_lost, move_log, repair};
 use rusqlite::hooks::Wal;
 use rusqlite::{Connection, OpenFlags};
 use tracing::info;
@@ -81,6 +81,7 @@ impl OpenError {
             match fault {
                 Fault::LogLost => Self::InPart { detail: copied() },
                 Fault::LogAlone => Self::InPart { detail: log_alone(path) },
+                Fault::NoLog => Self::io(path)(std::io::Error::other(fault)),
                 Fault::Io(error) => Self::io(path)(error),
                 Fault::Sql(error) => Self::sql(path)(error),
             }
@@ -194,12 +195,13 @@ pub(super) fn writer(path: &Path, durability: Durability) -> Result<Connection, 
     }
     recognise(&sql, path)?;
     found.accept(&sql).map_err(OpenError::fault(path))?;
+    begin_log(&sql).map_err(OpenError::fault(path))?;
     let synchronous = match durability {
         Durability::PowerLoss => "FULL",
         Durability::Process => "NORMAL",
     };
     let settings = format!(
-        "PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous}; PRAGMA journal_size_limit = 67108864;
+        "PRAGMA synchronous = {synchronous}; PRAGMA journal_size_limit = 67108864;
          PRAGMA cache_size = -32768; PRAGMA temp_store = MEMORY;"
     );
     sql.execute_batch(&settings).map_err(&failed)?;

@@ -207,8 +207,8 @@ mod tests {
         assert_eq!(application.query_row(count, [], |row| row.get(0)), Ok(0));
         let first = Connection::open(&path).unwrap();
         let second = Connection::open(&path).unwrap();
-        make(&first, fill("first")).unwrap();
-        make(&second, |_| panic!("it is made already")).unwrap();
+        make(&first, &path, fill("first")).unwrap();
+        make(&second, &path, |_| panic!("it is made already")).unwrap();
         for sql in [&application, &first, &second] {
             assert_eq!(makers(sql), ["first"]);
         }
@@ -225,7 +225,7 @@ mod tests {
         assert!(create(&path, half).is_err());
         assert_eq!(files(folder.path()), Vec::<OsString>::new());
         fs::write(&path, "").unwrap();
-        assert!(make(&Connection::open(&path).unwrap(), half).is_err());
+        assert!(make(&Connection::open(&path).unwrap(), &path, half).is_err());
         assert_eq!(fs::metadata(&path).unwrap().len(), 0);
     }
 }

@@ -309,7 +309,7 @@ fn a_stop_that_leaves_the_log_to_another_program_warns() {
     let serving = database.serve();
     let other = database.sql();
     other.query_row("SELECT count(*) FROM events", [], |_| Ok(())).unwrap();
-    serving.tell_to_stop();
+    serving.request_stop();
     let line = serving.wait_for_line("the newest commits stay in its log");
     assert!(line.contains("\"WARN\""), "{line}");
     serving.stop_in_order();
