@@ -170,11 +170,8 @@ mod tests {
             serde_json::from_str(r#"{"k":"fault","t":2000000000,"do":"kill","detail":"worker 0"}"#).unwrap(),
         );
         let told = notable_facts(&recorder.lately(), &["rate.envelope".to_owned()]);
-        let expected = [
-            "longest queue: c with 8",
-            "last fault: kill (worker 0) at 2 s",
-            "already failed: rate.envelope",
-        ];
+        let expected =
+            ["longest queue: c with 8", "last fault: kill (worker 0) at 2 s", "failed so far: rate.envelope"];
         assert_eq!(told, expected);
     }
 

@@ -114,8 +114,8 @@ fn mistakes_have_their_line_and_the_nearest_right_word() {
     let rows = [
         ("pointer   = ", "ponter   = ", "ponter: unknown key; did you mean \"pointer\"?"),
         ("[redrive]", "[redirve]", "redirve: unknown key; did you mean \"redrive\"?"),
-        ("/{{ id }}/rotate", "/{{ idd }}/rotate", "{{ idd }} names nothing; did you mean {{ id }}?"),
-        ("{{ url | tojson }}", "{{ urll | tojson }}", "{{ urll }} names nothing; did you mean {{ url }}?"),
+        ("/{{ id }}/rotate", "/{{ idd }}/rotate", "{{ idd }} is unknown; did you mean {{ id }}?"),
+        ("{{ url | tojson }}", "{{ urll | tojson }}", "{{ urll }} is unknown; did you mean {{ url }}?"),
         ("within   = \"30s\"", "within   = \"30\"", "\"30\""),
     ];
     for (from, to, said) in rows {

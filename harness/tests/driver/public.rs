@@ -99,7 +99,10 @@ fn our_sender_is_judged_over_https_alone_through_a_tunnel() {
     let play = || run(folder.path(), &scenario, &driver(CONNECT), &options, &environment(&front));
     let (code, said) = (0..TIMES).map(|_| play()).find(|(code, _)| *code != Some(2)).unwrap();
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("ca.pem") && said.contains("and are called https://hooks.localhost"), "{said}");
+    assert!(
+        said.contains("ca.pem") && said.contains("with the public URL https://hooks.localhost"),
+        "{said}"
+    );
     assert!(tunnel.carried.load(Ordering::SeqCst) > 0, "nothing went through the tunnel");
     assert!(front.tunnels() > 0, "no call went through the front");
 }

@@ -141,7 +141,7 @@ fn the_page_for_partners_judges_a_receiver() {
 fn the_page_for_planners_plans_a_launch() {
     let folder = tempfile::tempdir().unwrap();
     let said = run(&blocks("planner.md", "sh").concat(), folder.path(), &[]);
-    assert!(said.contains("× this traffic"), "{said}");
+    assert!(said.contains("× today's traffic"), "{said}");
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn the_quick_start_shows_a_pass_a_bug_and_a_plan() {
         match command.split(' ').nth(1).unwrap() {
             "run" => accuses_nobody(&output, &report),
             "sim" => assert!(code == Some(1) && said.contains("retry.after-429"), "{code:?}: {said}"),
-            "plan" => assert!(code == Some(0) && said.contains("× this traffic"), "{code:?}: {said}"),
+            "plan" => assert!(code == Some(0) && said.contains("× today's traffic"), "{code:?}: {said}"),
             _ => assert_eq!(code, Some(0), "{command}: {said}"),
         }
     }

@@ -313,5 +313,5 @@ fn an_address_without_a_server_and_a_driver_without_a_database_are_usage_errors(
     let ours = include_str!("../../../scenarios/drivers/hookproof.toml");
     std::fs::write(&driver, ours.replace("{{ database }}", "{{ dir }}/sender.db")).unwrap();
     let (code, said, ..) = crate::start("shared", SHARED, &["--driver", driver.to_str().unwrap()]).end();
-    assert!(code == Some(64) && said.contains("names no {{ database }}"), "{code:?}: {said}");
+    assert!(code == Some(64) && said.contains("does not use {{ database }}"), "{code:?}: {said}");
 }

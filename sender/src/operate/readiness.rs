@@ -226,7 +226,7 @@ mod tests {
         let later = StoreTime(NOW.0 + READ_WITHIN.0 + 1);
         let told = |last: LastLook, now| of_the_reader(&last, now).map(|reason| reason.detail);
         assert_eq!(told(last(Some(error.clone())), StoreTime(NOW.0 + READ_WITHIN.0)), None);
-        assert!(told(last(Some(error)), later).unwrap().contains("does not read: could not glance"));
+        assert!(told(last(Some(error)), later).unwrap().contains("cannot be read: could not glance"));
         assert_eq!(told(last(None), later).unwrap(), "the store does not answer");
     }
 }

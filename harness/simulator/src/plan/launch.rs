@@ -297,10 +297,7 @@ mod tests {
             ("partner-b down 10", "no unit"),
             ("partner-b down 0s", "its duration is 0"),
             ("partner-b answers fast", "\"fast\""),
-            (
-                "partner-d down 1s",
-                "about nobody: there is no subscriber \"partner-d\"; did you mean partner-b?",
-            ),
+            ("partner-d down 1s", "names an unknown subscriber \"partner-d\"; did you mean partner-b?"),
             ("", "neither a fault of the sender"),
             (
                 "kill@63s",

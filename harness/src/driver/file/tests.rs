@@ -65,24 +65,24 @@ fn problems(lines: &str) -> String {
 fn a_setting_without_its_counterpart_is_refused_with_its_line() {
     let rows = [
         ("[poll]\nrequest = \"GET {{ base }}/\"", "x.toml:5: poll.until: missing"),
-        ("[[setup]]\nrequest = \"GET {{ base }}/\"\nwithin = \"5s\"", "setup.within: expected until too"),
+        (
+            "[[setup]]\nrequest = \"GET {{ base }}/\"\nwithin = \"5s\"",
+            "setup.within: expected `until` as well",
+        ),
         (
             "[redrive]\nrequest = \"GET /\"\nbody = \"\"\nform = { a = \"b\" }",
-            "redrive.form: there are a body and a form",
+            "redrive.form: both a body and a form",
         ),
-        (
-            "[connect]\ncertificate = \"a.pem\"",
-            "x.toml:5: connect: a certificate and its key need each other",
-        ),
+        ("[connect]\ncertificate = \"a.pem\"", "x.toml:5: connect: expected both a certificate and its key"),
         (
             "[sign]\nalgorithm = \"ed25519\"\nheader = \"S\"\nsigned = [\"{body}\"]",
             "sign.public_key: missing",
         ),
-        ("[teardown]\nrequest = \"GET {{ base }}/{{ url }}\"", "x.toml:5: {{ url }} names nothing"),
+        ("[teardown]\nrequest = \"GET {{ base }}/{{ url }}\"", "x.toml:5: {{ url }} is unknown"),
         ("[unsubscribe]\nrequest = \"GET {{ base }}/{{ nmae }}\"", "did you mean {{ name }}?"),
         (
             "[depth]\npointer = \"\"\nrequest = \"GET /\"\nheaders = { Cookie = \"a=b\" }",
-            "headers.Cookie: the value is in the file",
+            "headers.Cookie: a secret is written in the file",
         ),
     ];
     for (lines, said) in rows {
