@@ -505,7 +505,11 @@ mod tests {
         let piece = Piece::Hole { name: name.to_owned(), filters: filters.to_vec() };
         let filled = Template::parse(&written(&piece)).unwrap().fill(values);
         let Some((last, before)) = filters.split_last() else {
-            assert_eq!(filled.as_ref().ok(), values.get(name));
+            let known = match name.strip_prefix("env.") {
+                Some(variable) => std::env::var(variable).ok(),
+                None => values.get(name).cloned(),
+            };
+            assert_eq!(filled.as_ref().ok(), known.as_ref());
             return filled.ok();
         };
         let before = value_of(name, before, values)?;
