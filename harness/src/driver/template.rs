@@ -424,10 +424,10 @@ mod tests {
     fn a_template_that_cannot_be_filled_gives_the_reason() {
         check("{{ rat }}", Err("known here: rate, url"));
         check("{{ rate", Err("without"));
-        check("{{ rate | upper }}", Err("not understood"));
-        check("{{ rate | u16 | tojsn }}", Err("not understood"));
+        check("{{ rate | upper }}", Err("cannot be read"));
+        check("{{ rate | u16 | tojsn }}", Err("cannot be read"));
         check("{{ url | u16 }}", Err("expected a number"));
-        check("{{ }}", Err("not understood"));
+        check("{{ }}", Err("cannot be read"));
         check("{{ env.HOOKPROOF_NO_SUCH_VARIABLE }}", Err("is not set"));
     }
     #[test]
@@ -439,9 +439,9 @@ mod tests {
             (template.fill(&variables).unwrap(), told)
         };
         assert_eq!(of("{{ rate | u16 }}", "65535"), ("65535".to_owned(), vec![]));
-        let high = "its rate is a u16: told 65535, not 1000000";
+        let high = "its rate is a u16: the sender gets 65535 instead of 1000000";
         assert_eq!(of("{{ rate | u16 }}", "1000000"), ("65535".to_owned(), vec![high.to_owned()]));
-        let low = "its rate is a i32: told 1, not 0.5";
+        let low = "its rate is a i32: the sender gets 1 instead of 0.5";
         assert_eq!(of("{{ rate | i32 | tojson }}", "0.5"), ("\"1\"".to_owned(), vec![low.to_owned()]));
         assert_eq!(of("{{ rate | u8 }}", &"9".repeat(40)).0, "255");
         assert_eq!(of("{{ rate }}", "0.5").1, Vec::<String>::new());

@@ -24,7 +24,7 @@ fn every_report_names_settings_that_the_sender_cannot_express() {
     assert_eq!(code, Some(0), "{said}");
     let told = "its rate_per_second is a u8: the sender gets 255 instead of 1000";
     assert!(said.contains(&format!("one: {told}")), "{said}");
-    assert!(said.contains("after the run: teardown was answered 404"), "{said}");
+    assert!(said.contains("after the run: teardown was answered with 404"), "{said}");
     for report in ["report.json", "report.html", "trace.jsonl"] {
         let text = std::fs::read_to_string(folder.path().join("out/quiet").join(report)).unwrap();
         assert!(text.contains(told), "{report}");

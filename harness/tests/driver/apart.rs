@@ -93,7 +93,7 @@ fn a_sender_that_is_detached_is_killed_started_again_and_stopped_by_commands() {
     let of = |id: &str| passed.verdicts.iter().find(|one| one.id == id).unwrap().status.to_string();
     assert_eq!(
         [of("crash.ack-then-kill"), of("loss.none"), of("process.exits")],
-        ["pass", "pass", "pass"],
+        ["PASS", "PASS", "PASS"],
         "{said}"
     );
     assert_eq!(of("queue.memory"), "not applicable", "{said}");
@@ -146,9 +146,9 @@ fn a_sender_that_is_detached_is_stopped_where_the_run_cannot_begin() {
     let late = whole.replace("/readyz\"\nwithin   = \"30s\"", "/never-ready\"\nwithin   = \"1s\"");
     let setup = driver("start", "\n[[setup]]\nrequest = \"GET {{ base }}/v1/no-setup\"\n");
     let rows = [
-        (subscribe, "subscribe was answered 404"),
+        (subscribe, "subscribe was answered with 404"),
         (late, "is not ready after 1s"),
-        (setup, "setup was answered 404"),
+        (setup, "setup was answered with 404"),
     ];
     for (driver, why) in rows {
         assert_ne!(driver, whole, "{why}: the driver file has changed");

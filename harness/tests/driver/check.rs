@@ -73,7 +73,7 @@ fn a_sender_that_cannot_be_started_or_reached_is_told_apart_from_one_that_is_wro
     let (head, rest) = ours().split_once("[start]").map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
     let rest = rest.split_once("[subscribe]").unwrap().1.to_owned();
     let text = format!("{head}base = \"http://127.0.0.1:1\"\n[subscribe]{rest}");
-    check(&text, 4, &["skipped  start", "failed   subscribe", "got no answer"]);
+    check(&text, 4, &["skipped  start", "failed   subscribe", "was not answered"]);
 }
 
 #[test]
