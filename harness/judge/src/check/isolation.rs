@@ -42,9 +42,10 @@ pub(super) fn is_judged(lane: &Lane<'_>) -> bool {
     is_healthy(lane.subscriber) && lane.has_one_contract() && lane.is_judged_by_its_speed()
 }
 
-/// From the first behaviour to the end of the last one.
-fn trouble(evidence: &Evidence<'_>) -> Option<(u64, u64)> {
-    let behaviours = || evidence.scenario.subscribers.iter().flat_map(|one| &one.behaviours);
+/// From the first behaviour to the end of the last one, of those that count.
+fn trouble(evidence: &Evidence<'_>, counts: fn(&Behaviour) -> bool) -> Option<(u64, u64)> {
+    let behaviours =
+        || evidence.scenario.subscribers.iter().flat_map(|one| &one.behaviours).filter(|one| counts(one));
     let from = behaviours().map(|one| one.at.0).min()?;
     Some((from, behaviours().map(|one| one.until().unwrap_or(u64::MAX)).max()?))
 }
@@ -104,6 +105,16 @@ fn percentile95(mut values: Vec<u64>) -> Option<u64> {
     values.get((values.len() * 95).div_ceil(100) - 1).copied()
 }
 
+/// The 95th percentiles of the excess before a span and in it, if there were deliveries enough.
+fn compare(waits: &[(u64, u64, u64)], span: (u64, u64)) -> Option<(u64, u64, (u64, u64))> {
+    let (from, until) = span;
+    let excess = |(_, allowed, came): &(u64, u64, u64)| came.saturating_sub(*allowed);
+    let alone = percentile95(waits.iter().filter(|(due, ..)| *due < from).map(excess).collect())?;
+    let beside =
+        percentile95(waits.iter().filter(|(due, ..)| from <= *due && *due <= until).map(excess).collect())?;
+    Some((alone, beside, span))
+}
+
 pub(super) const LATENCY: Check = Check {
     id: "isolation.latency",
     severity: Severity::Must,
@@ -121,37 +132,31 @@ pub(super) const LATENCY: Check = Check {
 };
 
 pub(super) fn latency(evidence: &Evidence<'_>) -> Finding {
-    let Some((from, until)) = trouble(evidence) else { return Finding::unasked("no endpoint misbehaves") };
+    let Some(any) = trouble(evidence, |_| true) else { return Finding::unasked("no endpoint misbehaves") };
+    // Where trouble begins with the run, nothing came before it; something may have come before the slow ones.
+    let spans = [Some(any), trouble(evidence, is_slow).filter(|slow| *slow != any)];
     let mut tally = Tally::default();
     let mut healthy = 0;
     let mut worst: Option<(u64, String)> = None;
     for (at, lane) in (0..).zip(&evidence.lanes).filter(|(_, lane)| is_judged(lane)) {
         healthy += 1;
         let waits = waits(evidence, at, lane);
-        let excess = |(_, allowed, came): &(u64, u64, u64)| came.saturating_sub(*allowed);
-        let alone = percentile95(waits.iter().filter(|(due, ..)| *due < from).map(excess).collect());
-        let beside = percentile95(
-            waits.iter().filter(|(due, ..)| from <= *due && *due <= until).map(excess).collect(),
-        );
-        let Some((alone, beside)) = alone.zip(beside) else { continue };
+        let compared = spans.iter().flatten().filter_map(|span| compare(&waits, *span));
+        // Of two comparisons the worse one counts.
+        let Some((alone, beside, (from, until))) =
+            compared.max_by_key(|(alone, beside, _)| beside.saturating_sub(*alone))
+        else {
+            continue;
+        };
         tally.see();
         let name = &lane.subscriber.name;
+        let text =
+            format!("{} beside endpoints in trouble, {} before", show_beside(beside, alone), show(alone));
         if worst.as_ref().is_none_or(|(most, _)| beside > *most) {
-            worst = Some((
-                beside,
-                format!(
-                    "{name}: {} beside endpoints in trouble, {} before",
-                    show_beside(beside, alone),
-                    show(alone)
-                ),
-            ));
+            worst = Some((beside, format!("{name}: {text}")));
         }
         if beside > alone.saturating_add(evidence.scenario.expect.slower_beside_slow.0) {
-            let what = format!(
-                "p95 of the wait: {} beside endpoints in trouble, {} before",
-                show_beside(beside, alone),
-                show(alone)
-            );
+            let what = format!("p95 of the wait: {text}");
             tally.broke(|| super::verdict::Witness {
                 from,
                 until: until.min(evidence.end),
@@ -188,7 +193,7 @@ pub(super) const GAP: Check = Check {
 };
 
 pub(super) fn gap(evidence: &Evidence<'_>) -> Finding {
-    if trouble(evidence).is_none() {
+    if trouble(evidence, |_| true).is_none() {
         return Finding::unasked("no endpoint misbehaves");
     }
     if !evidence.lanes.iter().any(is_judged) {

@@ -200,7 +200,9 @@ fn contradiction(evidence: &Evidence<'_>, delivery: &Delivery, said: Option<u32>
     let heard = attempts.iter().filter(|n| {
         let exchange = evidence.exchange(**n);
         let in_time = evidence.is_in_time(**n, exchange.end);
-        exchange.status().is_some() && in_time && !evidence.may_be_forgotten(**n)
+        // A subscriber that leaves gives up all that waits, also while an attempt is under way.
+        let is_over = lane.gone.is_none_or(|gone| exchange.end < gone);
+        exchange.status().is_some() && in_time && is_over && !evidence.may_be_forgotten(**n)
     });
     let is_seen = |answer: &Answer| {
         matches!(answer, Answer::Status(_) | Answer::Blackhole | Answer::Drip { .. } | Answer::Enforce { .. })
