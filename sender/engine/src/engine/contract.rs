@@ -281,8 +281,8 @@ mod tests {
             Window::try_from(text.parse::<units::WindowCap>().unwrap()).map_err(|error| error.to_string())
         };
         assert_eq!(cap("60 per 1s"), Ok(Window::new(60, Nanos::SECOND).unwrap()));
-        assert!(cap("5000000000 per 1s").unwrap_err().starts_with("limit.windows.limit is 5000000000:"));
-        assert!(cap("1 per 32d").unwrap_err().starts_with("limit.windows.length is 32d:"));
+        assert!(cap("5000000000 per 1s").unwrap_err().starts_with("limit.windows.limit is 5000000000;"));
+        assert!(cap("1 per 32d").unwrap_err().starts_with("limit.windows.length is 32d;"));
     }
 
     #[test]
