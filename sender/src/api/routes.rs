@@ -155,16 +155,26 @@ mod tests {
         }
     }
 
-    fn letters(class: &str) -> BTreeSet<char> {
-        let code = |text: &str| u32::from_str_radix(text.strip_prefix("\\u").unwrap(), 16).unwrap();
+    /// Takes one letter of a class, itself or as its code in four digits.
+    fn letter(rest: &mut &str) -> u32 {
+        let (code, length) = match rest.strip_prefix("\\u") {
+            Some(digits) => (u32::from_str_radix(&digits[..4], 16).unwrap(), 6),
+            None => rest.chars().next().map(|letter| (u32::from(letter), letter.len_utf8())).unwrap(),
+        };
+        *rest = &rest[length..];
+        code
+    }
+
+    fn letters(mut class: &str) -> BTreeSet<char> {
         let mut found = BTreeSet::new();
-        let mut rest = class;
-        while !rest.is_empty() {
-            let (first, last) = if rest.get(6..7) == Some("-") { (0, 7) } else { (0, 0) };
-            found.extend(
-                (code(&rest[first..first + 6])..=code(&rest[last..last + 6])).filter_map(char::from_u32),
-            );
-            rest = &rest[last + 6..];
+        while !class.is_empty() {
+            let first = letter(&mut class);
+            let last = class.strip_prefix('-').map_or(first, |mut rest| {
+                let last = letter(&mut rest);
+                class = rest;
+                last
+            });
+            found.extend((first..=last).filter_map(char::from_u32));
         }
         found
     }

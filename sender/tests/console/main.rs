@@ -86,7 +86,7 @@ fn the_second_to_change_a_limit_must_reload() {
     browser.planned("limits", "Rate\t5/s\t7/s");
     patch(&serving, r#"{"limit":{"rate":"6/s","burst":3}}"#);
     browser.click("#limits [type=submit]");
-    let told = browser.planned("limits", "Somebody else has changed it meanwhile");
+    let told = browser.planned("limits", "The subscriber was changed meanwhile");
     assert!(told.contains("Rate\t6/s\t7/s") && told.contains("Burst\t3\t3"), "{told}");
     assert_eq!(serving.get("/v1/subscribers/shop").json()["limit"]["rate"], "6/s");
     browser.click("#limits [type=submit]");
@@ -108,9 +108,9 @@ fn waiting_deliveries_are_given_up_after_a_preview_of_their_number() {
         (deliveries["waiting"].as_u64(), deliveries["dead_kept"].as_u64())
     };
     browser.click("[aria-label='Give up shop']");
-    browser.planned("shed", "700 of 700 deliveries would become dead letters");
+    browser.planned("shed", "700 of 700 waiting deliveries would become dead letters");
     browser.type_in("shed", "max", "600");
-    browser.planned("shed", "600 of 700 deliveries would become dead letters");
+    browser.planned("shed", "600 of 700 waiting deliveries would become dead letters");
     assert_eq!(places(), (Some(700), Some(0)), "a look changes nothing");
     browser.click("#shed [type=submit]");
     browser.until("!document.querySelector('#shed').open");

@@ -307,7 +307,7 @@ pub enum Problem {
     #[error("the unit {0} is not known here")]
     UnknownUnit(Excerpt),
     /// Zero, which is not allowed.
-    #[error("it must be more than nothing")]
+    #[error("it must be more than 0")]
     Zero,
     /// More than 64 bits.
     #[error("it is too large")]
