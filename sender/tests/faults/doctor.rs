@@ -66,7 +66,7 @@ fn lost_and_damaged_rows_are_named() {
         .unwrap();
     let (code, found) = examine(&database, &["--mend"]);
     assert_eq!(code, Some(1), "neither is mended by a program");
-    assert!(found("deliveries").1.starts_with("1 deliveries"), "{:?}", found("deliveries"));
+    assert!(found("deliveries").1.starts_with("1 waiting deliveries"), "{:?}", found("deliveries"));
     assert!(found("subscribers").1.contains("sink"), "{:?}", found("subscribers"));
 }
 
