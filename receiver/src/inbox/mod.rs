@@ -239,7 +239,7 @@ mod tests {
             assert_eq!(inbox.accept(Arrival::new(id, "body")).await, Ok(Accepted::New));
             std::fs::copy(&path, &copy).unwrap();
             let refused = open(&copy).unwrap_err().to_string();
-            assert!(refused.contains("was copied while it was open, without its log"), "{refused}");
+            assert!(refused.contains("was copied or moved while it was open, without its log"), "{refused}");
             assert_eq!(Effects::open(&copy).unwrap_err().to_string(), refused);
             inbox.close();
             assert!(!folder.path().join("inbox.db-wal").exists(), "after {stops} stops");

@@ -290,7 +290,7 @@ mod tests {
     fn an_invalid_condition_is_refused_with_the_valid_ones() {
         let rows = [
             ("kill", "no moment"),
-            ("krill@peak", "none of kill, restart"),
+            ("krill@peak", "not one of kill, restart"),
             ("kill@noon", "neither `peak` nor a moment"),
             ("stop@peak", "needs a duration"),
             ("partner-b down", "needs a duration"),

@@ -185,7 +185,7 @@ mod tests {
         check("shed=0", Ok((None, Measure::Shed, 0)));
         check("partner-c.backlog<100", Ok((Some("partner-c"), Measure::Backlog, 99)));
         check("p95", Err("neither"));
-        check("p90<1s", Err("none of p50, p95"));
+        check("p90<1s", Err("not one of p50, p95"));
         check("p95<60", Err("not a duration"));
         check("shed<0", Err("no figure is below 0"));
     }

@@ -131,7 +131,7 @@ mod tests {
     fn unknown_details_of_a_transaction_are_omitted() {
         assert_eq!(
             open(Some(Nanos::MINUTE.times(90)), Some(12_000)).description(),
-            "psql (pid 7, user me) for 90min, idle, beside 12000 others"
+            "psql (pid 7, user me) for 90min, idle, during 12000 other transactions"
         );
         assert_eq!(
             open(Some(Nanos::MINUTE.times(90)), None).description(),
