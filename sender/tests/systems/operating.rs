@@ -145,7 +145,7 @@ fn hold_endpoint(events: u32) -> HeldEndpoint {
 fn a_stopping_sender_finishes_and_records_open_attempts_and_ends() {
     let HeldEndpoint { endpoint: slow, database, mut serving, begin } = hold_endpoint(3);
     serving.request_stop();
-    serving.wait_for_line("stopping: finishing open requests");
+    serving.wait_for_line("stopping: finishing open attempts");
     begin.send(()).unwrap();
     let (code, _) = serving.wait();
     assert_eq!(code, Some(0));
@@ -175,7 +175,7 @@ fn a_stopping_sender_records_a_half_received_event_and_starts_no_attempt() {
     caller.read_exact(&mut line).unwrap();
     assert_eq!(line.as_slice(), b"HTTP/1.1 100 Continue\r\n\r\n");
     serving.request_stop();
-    serving.wait_for_line("stopping: finishing open requests");
+    serving.wait_for_line("stopping: finishing open attempts");
     begin.send(()).unwrap();
     // A sender that starts another attempt would have done so by now.
     while database.json(&["status", "--json"])["deliveries"]["delivered"] != 1 {}

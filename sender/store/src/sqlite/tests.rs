@@ -471,6 +471,13 @@ impl Twin {
         (claimed, false)
     }
 
+    fn stored(&self) -> Vec<(LaneId, DeliveryId)> {
+        let sql = Connection::open(self.folder.path().join("store.db")).unwrap();
+        let mut rows = sql.prepare("SELECT lane, delivery FROM deliveries ORDER BY delivery").unwrap();
+        let row = |row: &rusqlite::Row<'_>| Ok((LaneId(row.get(0)?), DeliveryId(row.get(1)?)));
+        rows.query_map([], row).unwrap().collect::<rusqlite::Result<_>>().unwrap()
+    }
+
     fn content(&self) -> Vec<String> {
         let sql = Connection::open(self.folder.path().join("store.db")).unwrap();
         let rows = "SELECT format('%d %d %d %d %d', delivery, lane, state, at, attempts) FROM deliveries
@@ -542,6 +549,7 @@ struct KnownState {
     emitted: u64,
     terms: BTreeMap<LaneId, Term>,
     claimed: Vec<(LaneId, Term, DeliveryId)>,
+    stored: Vec<(LaneId, DeliveryId)>,
 }
 
 impl KnownState {
@@ -559,9 +567,14 @@ impl KnownState {
 
     fn settle(&self, pick: &prop::sample::Index, fate: Fate, is_late: bool) -> Command {
         // One that is not claimed may be settled too: by a second report, or under an earlier term.
-        let any = (LaneId(1), self.term(LaneId(1)), DeliveryId(1 + pick.index(20) as u64));
-        let (lane, term, delivery) =
-            if self.claimed.is_empty() { any } else { self.claimed[pick.index(self.claimed.len())] };
+        let (lane, term, delivery) = match (self.claimed.len(), self.stored.len()) {
+            (0, 0) => (LaneId(1), self.term(LaneId(1)), DeliveryId(1 << 40)),
+            (0, stored) => {
+                let (lane, delivery) = self.stored[pick.index(stored)];
+                (lane, self.term(lane), delivery)
+            }
+            (claimed, _) => self.claimed[pick.index(claimed)],
+        };
         let term = Term(term.0.saturating_sub(u64::from(is_late)));
         Command::Settle(vec![Settlement { lane, term, delivery, attempts: 1, fate, attempt: None }])
     }
@@ -621,7 +634,8 @@ impl KnownState {
 
 fn answers_as_without_a_cache(steps: &[Step]) -> Result<(), TestCaseError> {
     let (mut cached, mut forgetful) = (Twin::new(false), Twin::new(true));
-    let mut told = KnownState { now: NOW, emitted: 0, terms: BTreeMap::new(), claimed: Vec::new() };
+    let mut told =
+        KnownState { now: NOW, emitted: 0, terms: BTreeMap::new(), claimed: Vec::new(), stored: Vec::new() };
     let Command::Subscribe(second) = subscribe() else { panic!("it subscribes") };
     let second = Subscribe { id: "second".into(), name: "second".into(), ..second };
     let setup = [subscribe(), Command::Subscribe(second), told.command(&Wish::Acquire)];
@@ -668,6 +682,7 @@ fn answers_as_without_a_cache(steps: &[Step]) -> Result<(), TestCaseError> {
             Some(Step::Pass(length)) => told.now = told.in_ms(*length),
         }
         prop_assert_eq!(cached.content(), forgetful.content());
+        told.stored = cached.stored();
     }
     Ok(())
 }
