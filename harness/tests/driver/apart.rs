@@ -96,7 +96,7 @@ fn a_sender_that_is_detached_is_killed_started_again_and_stopped_by_commands() {
         ["PASS", "PASS", "PASS"],
         "{said}"
     );
-    assert_eq!(of("queue.memory"), "not applicable", "{said}");
+    assert_eq!(of("queue.memory"), "NOT APPLICABLE", "{said}");
 }
 
 #[test]
