@@ -8,7 +8,6 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
@@ -31,7 +30,6 @@ const LOOK_EVERY: Nanos = Nanos::SECOND;
 pub(super) struct Reserve {
     path: PathBuf,
     room: DiskRoom,
-    waiting: AtomicU64,
     seen: Mutex<ReserveState>,
 }
 
@@ -39,14 +37,17 @@ pub(super) struct Reserve {
 struct ReserveState {
     /// Whether to create a missing file. Processes that do not deliver only respect an existing one.
     is_kept: bool,
-    looked: Option<StoreTime>,
+    /// When the disk had no room for it.
+    lacked: Option<StoreTime>,
+    /// The deliveries that wait. `None` before the first commit of this process.
+    waiting: Option<u64>,
     is_told: bool,
 }
 
 impl Reserve {
     pub(super) fn beside(database: &Path) -> Self {
-        let (room, waiting, seen) = Default::default();
-        Self { path: Self::path_beside(database), room, waiting, seen }
+        let (room, seen) = Default::default();
+        Self { path: Self::path_beside(database), room, seen }
     }
 
     /// All links to the database lead to the same reserve. A database that does not exist yet has no links.
@@ -59,13 +60,12 @@ impl Reserve {
 
     /// The number of deliveries that wait, for which the reserve must suffice.
     pub(super) fn set_waiting(&self, deliveries: u64) {
-        self.waiting.store(deliveries, Ordering::Relaxed);
+        self.lock_state().waiting = Some(deliveries);
     }
 
     /// Grows in steps, so that few commits change it.
-    fn bytes_wanted(&self) -> u64 {
-        let bytes = self.waiting.load(Ordering::Relaxed).saturating_mul(BYTES_A_DELIVERY);
-        bytes.div_ceil(STEP).saturating_mul(STEP).max(BYTES_MIN)
+    fn bytes_wanted(waiting: u64) -> u64 {
+        waiting.saturating_mul(BYTES_A_DELIVERY).div_ceil(STEP).saturating_mul(STEP).max(BYTES_MIN)
     }
 
     pub(super) fn room(&self) -> &DiskRoom {
@@ -98,20 +98,23 @@ impl Reserve {
     }
 
     fn refresh_state(&self, seen: &mut ReserveState, now: Option<StoreTime>) {
-        let wanted = self.bytes_wanted();
         let found = std::fs::metadata(&self.path).ok().map(|file| file.len());
+        // Another process may know of a backlog.
+        let wanted = seen.waiting.map_or_else(|| found.unwrap_or(0).max(BYTES_MIN), Self::bytes_wanted);
         let left = found.unwrap_or(if seen.is_kept { 0 } else { wanted });
         // On a full disk it is whole again only when the disk has room. A smaller backlog does not suffice.
         let is_lacking = left < wanted || self.room.reserve_left().is_some();
         let is_time = seen
-            .looked
-            .is_none_or(|looked| now.is_none_or(|now| now < looked || now.since(looked) >= LOOK_EVERY));
+            .lacked
+            .is_none_or(|lacked| now.is_none_or(|now| now < lacked || now.since(lacked) >= LOOK_EVERY));
         let mut is_whole = !is_lacking;
         if (is_lacking || left > wanted.saturating_add(BYTES_MIN)) && is_time {
-            seen.looked = now;
             match self.resize(wanted) {
-                Ok(()) => is_whole = true,
-                Err(error) => tracing::debug!(%error, "the disk has no room for the reserve yet"),
+                Ok(()) => (is_whole, seen.lacked) = (true, None),
+                Err(error) => {
+                    seen.lacked = now;
+                    tracing::debug!(%error, "the disk has no room for the reserve yet");
+                }
             }
         }
         self.room.set_reserve_left((!is_whole).then_some(left));
@@ -168,12 +171,12 @@ impl Reserve {
         file.lock()?;
         let length = file.metadata()?.len();
         let missing = wanted.saturating_sub(length);
-        let disk = statvfs(self.path.parent().unwrap_or(Path::new("/")))?;
-        if disk.f_bavail.saturating_mul(disk.f_frsize) < missing + MARGIN {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
         if missing == 0 {
             return file.set_len(wanted);
+        }
+        let disk = statvfs(self.path.parent().unwrap_or(Path::new("/")))?;
+        if disk.f_bavail.saturating_mul(disk.f_frsize) < missing.saturating_add(MARGIN) {
+            return Err(io::ErrorKind::StorageFull.into());
         }
         let filled = match fallocate(&file, FallocateFlags::empty(), 0, wanted) {
             // File systems without this call must be written to.
@@ -210,11 +213,10 @@ mod tests {
         let length = || std::fs::metadata(&reserve.path).unwrap().len();
         reserve.maintain();
         assert_eq!(length(), BYTES_MIN);
-        let mut secs = 0;
-        let mut waiting = |deliveries| {
+        let waiting = |deliveries| {
             reserve.set_waiting(deliveries);
-            secs += 2;
-            reserve.refresh(StoreTime::from_secs(secs));
+            // All in one second: growth refuses no event.
+            reserve.refresh(StoreTime::from_secs(1));
             assert_eq!(reserve.room().reserve_left(), None);
             length()
         };
@@ -222,6 +224,10 @@ mod tests {
         let grown = waiting(500_000);
         assert!((80_000_000..80_000_000 + STEP).contains(&grown), "{grown}");
         assert_eq!(waiting(400_000), grown, "a little less frees nothing");
+        let next = Reserve::beside(&folder.path().join("db"));
+        next.maintain();
+        next.refresh(StoreTime::from_secs(1));
+        assert_eq!(length(), grown, "the next process does not know the backlog yet");
         assert_eq!(waiting(0), BYTES_MIN);
     }
 }
