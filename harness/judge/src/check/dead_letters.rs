@@ -61,10 +61,8 @@ pub(super) fn groundless<'e>(evidence: &'e Evidence<'_>) -> Vec<(&'e Delivery, S
                 }
                 Some("exhausted") | None => None,
                 Some(_) => {
-                    let finals = &evidence.trace.declared.final_statuses;
-                    let last = last_status(evidence, delivery);
                     let explained = had_its_attempts(evidence, delivery)
-                        || last.is_some_and(|status| finals.contains(&status))
+                        || evidence.ended_finally(delivery)
                         || reported_gone(evidence, lane)
                         || too_young(evidence, lane, delivery).is_none();
                     shed.extend((!explained).then_some(delivery));

@@ -37,10 +37,8 @@ pub(super) const CHECK: Check = Check {
 
 pub(super) fn accepted(evidence: &Evidence<'_>) -> Finding {
     let outages = Outages::of(evidence);
-    let offered = |token: u64| {
-        let at = evidence.events.binary_search_by_key(&token, |event| event.token).ok()?;
-        Some(evidence.trace.offers[evidence.events[at].offer as usize].t)
-    };
+    let offered =
+        |token: u64| evidence.event_of(token).map(|event| evidence.trace.offers[event.offer as usize].t);
     let counts = |token: u64, t: u64| offered(token).is_some_and(|from| !outages.overlap(from, t));
     let accepted = evidence.trace.accepted.iter().filter(|one| counts(one.token, one.t)).count() as u64;
     let refused = evidence.trace.refused.iter().filter(|one| counts(one.token, one.t));
@@ -65,7 +63,9 @@ pub(super) fn accepted(evidence: &Evidence<'_>) -> Finding {
     }
     let (mut turned_away, mut unanswered, mut cut_off) = (0_u64, 0_u64, 0_u64);
     for refusal in refused {
-        if refusal.cut_off && took(refusal.token, refusal.t) <= most {
+        // Of an event that was offered again, the time counts from its first offer.
+        let is_soon = !is_single(evidence, refusal.token) || took(refusal.token, refusal.t) <= most;
+        if refusal.cut_off && is_soon {
             cut_off += 1;
             continue;
         }
@@ -77,22 +77,24 @@ pub(super) fn accepted(evidence: &Evidence<'_>) -> Finding {
             tally.broke(|| silent(refusal));
         }
     }
-    if tally.seen == 0 {
+    if tally.seen == 0 && cut_off == 0 {
         return Finding::unseen("no event was offered while the sender was reachable");
     }
-    let share = u64::try_from(u128::from(accepted) * 1_000_000 / u128::from(tally.seen)).unwrap_or(0);
+    // A call that was cut off may have been accepted.
+    let (perhaps, all) = (accepted + cut_off, tally.seen + cut_off);
+    let share = u64::try_from(u128::from(perhaps) * 1_000_000 / u128::from(all)).unwrap_or(0);
     let least =
         evidence.scenario.expect.accepted_min.or_else(|| (!is_bounded(evidence)).then_some(ACCEPTED_MIN));
     let few = least.filter(|least| share < least.0);
     let seen = tally.seen;
     let finding = match few {
-        _ if cut_off > 0 && tally.broken == 0 => Finding::unseen(format!(
-            "{cut_off} calls had no answer yet when the run was over; {seen} events were answered"
-        )),
         Some(least) if tally.broken == 0 => Finding::broken(
             format!("{accepted} of {seen} events were accepted; expected a share of at least {least}"),
             Vec::new(),
         ),
+        _ if cut_off > 0 && tally.broken == 0 => Finding::unseen(format!(
+            "{cut_off} calls had no answer yet when the run was over; {seen} events were answered"
+        )),
         _ => tally.finding(
             "events",
             "each was answered, and enough were accepted",
@@ -105,8 +107,7 @@ pub(super) fn accepted(evidence: &Evidence<'_>) -> Finding {
 
 /// Whether an event was offered once, so that its answer belongs to that offer.
 fn is_single(evidence: &Evidence<'_>, token: u64) -> bool {
-    let at = evidence.events.binary_search_by_key(&token, |event| event.token);
-    at.is_ok_and(|at| evidence.events[at].offers == 1)
+    evidence.event_of(token).is_some_and(|event| event.offers == 1)
 }
 
 fn answered_late(token: u64, t: u64, took: u64, most: u64) -> Witness {

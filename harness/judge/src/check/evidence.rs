@@ -160,16 +160,10 @@ impl<'a> Evidence<'a> {
         &self.deliveries[from..until]
     }
 
-    /// The owed delivery of a listed dead letter, as far as the list tells.
-    pub(super) fn dead_letter(&self, at: u32) -> Option<&Delivery> {
-        let letter = self.trace.dead.get(at as usize)?;
-        let lane = self.lanes.iter().position(|lane| lane.subscriber.name == letter.subscriber)?;
-        let own = self.deliveries_of(small(lane));
-        let place = match letter.token {
-            Some(token) => own.binary_search_by_key(&token, |delivery| delivery.token).ok(),
-            None => own.iter().position(|delivery| delivery.dead == Some(at)),
-        };
-        place.map(|place| &own[place]).filter(|delivery| delivery.owed)
+    /// Whether the last attempt was answered with a status that the driver declares final.
+    pub(crate) fn ended_finally(&self, delivery: &Delivery) -> bool {
+        let last = self.attempts(delivery).last().and_then(|n| self.exchange(*n).status());
+        last.is_some_and(|status| self.trace.declared.final_statuses.contains(&status))
     }
 
     /// Every failed attempt with a successor: the delivery, the attempt's number from 1, and both attempts.
@@ -193,6 +187,11 @@ impl<'a> Evidence<'a> {
 
     pub(crate) fn exchange(&self, n: u32) -> &Exchange {
         &self.exchanges[n as usize]
+    }
+
+    pub(super) fn event_of(&self, token: u64) -> Option<&Event> {
+        let at = self.events.binary_search_by_key(&token, |event| event.token).ok()?;
+        self.events.get(at)
     }
 
     pub(crate) fn event(&self, delivery: &Delivery) -> Option<&Event> {

@@ -13,9 +13,14 @@
 //!   request may be under way and in doubt where the contract has no room for twice the cap in flight;
 //! - a window of the contract may be full: the end of the last request and the window's length.
 //!
-//! X is the sum of `timeout` (requests are open), 1/rate (the bucket has room for one more), `takeover_within` (a
-//! process that lives serves a lane no later than one that takes it over), and, at an endpoint that has misbehaved,
-//! the longest pause of a sender that gives way to it ([`SLOWEST`]). The harness's own stalls come on top, each by
+//! X is the sum of
+//!
+//! - `timeout`, for open requests;
+//! - 1/rate, until the bucket has room for one more;
+//! - `takeover_within`, as a living owner serves a lane no later than a new one;
+//! - at an endpoint that has misbehaved, the longest pause of a sender that gives way to it ([`SLOWEST`]).
+//!
+//! The harness's own stalls come on top, each by
 //! its measured length. Lanes that coalesce or keep an order hold deliveries back on purpose, and are not judged.
 //! Neither are retries in a run with a redrive. A lane is not judged either if it is silent for too long while nothing
 //! bounds the excuse: a behaviour that hides attempts to the end of the run, or a failure last and no declared
@@ -66,7 +71,7 @@ pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
         }
         let spans = busy(due(evidence, at, lane));
         let most = longest_silence(evidence, lane);
-        let mut is_judged = true;
+        let (mut is_judged, broken) = (true, tally.broken);
         for (from, until) in silences(evidence, lane, &spans) {
             // Nothing but excuses comes on top of the least that X can be.
             let since = if until - from > most { held_back_until(evidence, lane, from, until) } else { from };
@@ -86,13 +91,13 @@ pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
                 tally.broke(|| Witness { from: since, until, ..evidence.witness(at, &[], what) });
             }
         }
-        if is_judged {
+        if is_judged || tally.broken > broken {
             tally.see();
         } else {
             unjudged += 1;
         }
     }
-    if tally.is_empty() && unjudged > 0 {
+    if tally.seen == 0 && unjudged > 0 {
         return Finding::unasked("each subscriber with deliveries has an excuse without end");
     }
     tally

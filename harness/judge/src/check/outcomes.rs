@@ -125,9 +125,10 @@ fn is_given_up_in_silence(evidence: &Evidence<'_>, delivery: &Delivery, backlogs
         let last = taken.map(|one| one.end).filter(|end| *end <= gone).max();
         tried > 0 || last.is_none_or(|last| accepted >= last)
     };
-    let last = evidence.attempts(delivery).last().and_then(|n| evidence.exchange(*n).status());
-    let is_final = last.is_some_and(|status| evidence.trace.declared.final_statuses.contains(&status));
-    turned_away() || is_final || tried >= retry.attempts as usize || (until <= evidence.end && held_back())
+    turned_away()
+        || evidence.ended_finally(delivery)
+        || tried >= retry.attempts as usize
+        || (until <= evidence.end && held_back())
 }
 
 /// Tokens of the events of each lane that waited by its contract; sorted, computed on demand.

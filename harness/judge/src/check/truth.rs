@@ -133,11 +133,8 @@ fn matched(evidence: &Evidence<'_>, tally: &mut Tally) {
         evidence.lanes.iter().filter_map(|lane| Some((lane.subscriber.name.as_str(), lane.gone?))).collect();
     for Accepted { t, token, matched, .. } in &evidence.trace.accepted {
         let Some(matched) = matched.map(u64::from) else { continue };
-        let event = evidence.events.binary_search_by_key(token, |event| event.token).ok();
         // An event that was offered twice may match no subscriber the second time.
-        let Some(event) = event.map(|at| &evidence.events[at]).filter(|event| event.offers == 1) else {
-            continue;
-        };
+        let Some(event) = evidence.event_of(*token).filter(|event| event.offers == 1) else { continue };
         let owed = &evidence.trace.offers[event.offer as usize].owed;
         let let_go = if gone.is_empty() {
             0
@@ -160,8 +157,18 @@ fn matched(evidence: &Evidence<'_>, tally: &mut Tally) {
 fn listed(evidence: &Evidence<'_>, tally: &mut Tally) -> u64 {
     let mut unnamed = 0;
     let mut known: BTreeSet<(&str, u64)> = BTreeSet::new();
+    let lanes: BTreeMap<&str, u32> =
+        evidence.lanes.iter().map(|lane| lane.subscriber.name.as_str()).zip(0..).collect();
+    let by_letter: BTreeMap<u32, &Delivery> =
+        evidence.deliveries.iter().filter_map(|one| Some((one.dead?, one))).collect();
+    let redrives = evidence.has_redrives();
     for (at, letter) in (0_u32..).zip(&evidence.trace.dead) {
-        let delivery = evidence.dead_letter(at);
+        let own = lanes.get(letter.subscriber.as_str()).map(|lane| evidence.deliveries_of(*lane));
+        let delivery = own.and_then(|own| match letter.token {
+            Some(token) => own.binary_search_by_key(&token, |one| one.token).ok().map(|place| &own[place]),
+            None => by_letter.get(&at).copied(),
+        });
+        let delivery = delivery.filter(|delivery| delivery.owed);
         let Some(token) = letter.token.or(delivery.map(|one| one.token)) else {
             unnamed += 1;
             continue;
@@ -171,7 +178,10 @@ fn listed(evidence: &Evidence<'_>, tally: &mut Tally) -> u64 {
             // Another sender may have kept those of an earlier run.
             None if evidence.trace.declared.lacks(Lack::Start) => continue,
             None => Some("which concerns nobody: no such event was offered for it".to_owned()),
-            Some(delivery) if !comes_once(evidence, delivery) => None,
+            // A delivery can be a dead letter once if its event was offered once, and nothing was redriven.
+            Some(delivery) if redrives || evidence.event(delivery).is_none_or(|event| event.offers != 1) => {
+                None
+            }
             Some(_) if is_again => Some("and is there twice".to_owned()),
             Some(delivery) => contradiction(evidence, delivery, letter.attempts),
         };
@@ -183,11 +193,6 @@ fn listed(evidence: &Evidence<'_>, tally: &mut Tally) -> u64 {
         }
     }
     unnamed
-}
-
-/// Whether a delivery can be a dead letter once: its event was offered once, and nothing was redriven.
-fn comes_once(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
-    evidence.event(delivery).is_some_and(|event| event.offers == 1) && !evidence.has_redrives()
 }
 
 /// How a dead letter contradicts the attempts of its delivery.
@@ -337,8 +342,8 @@ impl ObservedMoments {
             }
             let mut said = |what: &str, said: u64, (least, most): (u64, u64), old: u64| {
                 tally.see();
-                let fits = least <= said && said <= most.saturating_add(old);
                 let most = most.saturating_add(old);
+                let fits = (least..=most).contains(&said);
                 let seen = if least == most { least.to_string() } else { format!("{least} to {most}") };
                 (!fits).then(|| format!("the sender reports {said} {what}; the trace shows {seen}"))
             };

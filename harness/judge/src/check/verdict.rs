@@ -99,10 +99,6 @@ impl Tally {
         }
     }
 
-    pub(super) const fn is_empty(&self) -> bool {
-        self.seen == 0 && self.broken == 0
-    }
-
     /// `noun` names the observations; `good` and `bad` follow it in a sentence.
     pub(super) fn finding(self, noun: &str, good: &str, bad: &str) -> Finding {
         let Self { seen, broken, witness } = self;
@@ -138,7 +134,11 @@ pub fn show(nanos: u64) -> String {
 /// A length beside another one, with as many digits as it takes to tell them apart.
 pub(super) fn show_beside(nanos: u64, other: u64) -> String {
     let shown = show(nanos);
-    if shown == show(other) && nanos != other { moment(nanos) } else { shown }
+    if shown != show(other) || nanos == other {
+        return shown;
+    }
+    let exact = moment(nanos);
+    if exact == moment(other) { format!("{nanos} ns") } else { exact }
 }
 
 /// A moment of a run, in seconds with three decimals or exact to the microsecond within the first second.
@@ -217,6 +217,7 @@ mod tests {
     fn two_lengths_that_differ_are_not_shown_alike() {
         assert_eq!(show_beside(8_001_000_000, 8 * SECOND), "8.001 s");
         assert_eq!(show_beside(8_500_000_000, 8 * SECOND), "8.5 s");
+        assert_eq!(show_beside(8_000_400_000, 8 * SECOND), "8000400000 ns");
     }
 
     #[test]

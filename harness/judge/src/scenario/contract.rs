@@ -103,8 +103,7 @@ impl Limit {
     /// Whether both allow the same requests.
     #[must_use]
     pub fn is_same_contract(&self, other: &Self) -> bool {
-        let terms = |limit: &Self| (limit.bucket, limit.windows.clone(), limit.in_flight);
-        terms(self) == terms(other)
+        (self.bucket, &self.windows, self.in_flight) == (other.bucket, &other.windows, other.in_flight)
     }
 
     /// The contract that either of two keeps: part by part the larger one, without the parts that only one has.

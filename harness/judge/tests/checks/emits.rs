@@ -70,6 +70,19 @@ fn no_event_is_left_without_an_answer() {
 }
 
 #[test]
+fn a_call_that_was_cut_off_hides_no_refusals() {
+    let cut_off = |count| {
+        move |trace: &mut Trace| {
+            refused(count, Some(503), false)(trace);
+            let last = trace.refused.last_mut().expect("some are refused");
+            (last.status, last.unknown, last.cut_off) = (None, true, true);
+        }
+    };
+    check("emit.accepted", "", cut_off(50), Status::Fail);
+    check("emit.accepted", "", cut_off(2), Status::Inconclusive);
+}
+
+#[test]
 fn nobody_answers_while_the_process_is_dead() {
     let killed = |trace: &mut Trace| {
         refused(50, None, true)(trace);

@@ -306,6 +306,20 @@ fn a_driver_declares_which_statuses_are_final() {
 }
 
 #[test]
+fn a_delivery_that_ended_finally_needs_no_further_attempts() {
+    for (finals, expected) in [(vec![422], Status::Pass), (Vec::new(), Status::Fail)] {
+        let given_up = |trace: &mut Trace| {
+            trace.answers[1].status = 422;
+            build::end(trace, 60 * SECOND);
+            dead(trace, "a", Some(1), "exhausted", None);
+            trace.declared.final_statuses.clone_from(&finals);
+        };
+        let behaviour = "[[subscriber.behaviour]]\nanswer = 422\nattempts = \"1\"";
+        build::check("retry.attempts", behaviour, given_up, expected);
+    }
+}
+
+#[test]
 fn a_loss_by_a_status_is_named_for_what_it_is() {
     let scenario = build::scenario_with("[[subscriber.behaviour]]\nanswer = 422\nattempts = \"1\"");
     let mut trace = build::trace(&scenario, &[SECOND, 2 * SECOND, 3 * SECOND]);

@@ -54,7 +54,7 @@ impl Drain {
     pub(crate) fn new(rates: &[(u64, Rate)]) -> Self {
         let multiple = |units: u128, (_, rate): &(u64, Rate)| {
             let per = u128::from(rate.per.0);
-            units / divisor(units, per) * per
+            (units / divisor(units, per)).saturating_mul(per)
         };
         let per = rates.iter().fold(1, |units, one| multiple(units.min(UNITS_MAX), one)).min(UNITS_MAX);
         let units = |rate: Rate| (u128::from(rate.count) * per).div_ceil(u128::from(rate.per.0));

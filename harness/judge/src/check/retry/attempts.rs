@@ -47,7 +47,8 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
             tally.broke(|| evidence.witness(delivery.lane, attempts, what));
         } else if is_exhausted(evidence, delivery) {
             exhausted += 1;
-            if attempts.len() < declared && all_are_seen(evidence, delivery) {
+            let is_short = attempts.len() < declared && !evidence.ended_finally(delivery);
+            if is_short && all_are_seen(evidence, delivery) {
                 let what =
                     format!("given up after {} attempts; the scenario declares {declared}", attempts.len());
                 tally.broke(|| evidence.witness(delivery.lane, attempts, what));

@@ -115,7 +115,10 @@ pub(in crate::check) fn has(evidence: &Evidence<'_>, wanted: fn(u16, Option<&Ret
 /// Whether a lane had retries, or its endpoint causes retries and can see them.
 pub(in crate::check) fn expects_retries(evidence: &Evidence<'_>, lane: u32) -> bool {
     let fails = |behaviour: &Behaviour| match &behaviour.answer {
-        Answer::Status(reply) => !matches!(reply.status, 200..=299 | 410),
+        Answer::Status(reply) => {
+            let finals = &evidence.trace.declared.final_statuses;
+            !matches!(reply.status, 200..=299 | 410) && !finals.contains(&reply.status)
+        }
         Answer::Reset => behaviour.attempts.is_some(),
         Answer::HugeAnswer { .. } | Answer::Stall | Answer::Refuse | Answer::NoAccept => false,
         _ => true,
