@@ -76,15 +76,14 @@ impl OpenError {
     }
 
     fn fault(path: &Path) -> impl Fn(Fault) -> Self {
-        move |fault| {
-            let copied = || log_lost(path, "`sqlite3` with VACUUM INTO, or after an orderly stop");
-            match fault {
-                Fault::LogLost => Self::InPart { detail: copied() },
-                Fault::LogAlone => Self::InPart { detail: log_alone(path) },
-                Fault::NoLog => Self::io(path)(std::io::Error::other(fault)),
-                Fault::Io(error) => Self::io(path)(error),
-                Fault::Sql(error) => Self::sql(path)(error),
-            }
+        move |fault| match fault {
+            Fault::LogLost => Self::InPart {
+                detail: log_lost(path, "`sqlite3` with VACUUM INTO, or after an orderly stop"),
+            },
+            Fault::LogAlone => Self::InPart { detail: log_alone(path) },
+            Fault::NoLog => Self::io(path)(std::io::Error::other(fault)),
+            Fault::Io(error) => Self::io(path)(error),
+            Fault::Sql(error) => Self::sql(path)(error),
         }
     }
 
@@ -218,8 +217,9 @@ fn fill(sql: &Connection) -> rusqlite::Result<()> {
 
 /// Leaves all of an inbox in one file, which this process has closed: false, if another program has it open.
 pub(super) fn leave_whole(path: &Path) -> Result<bool, OpenError> {
-    let (sql, _) = connect(path)?;
+    let (sql, found) = connect(path)?;
     recognise(&sql, path)?;
+    found.accept(&sql).map_err(OpenError::fault(path))?;
     leave(&sql).map_err(OpenError::sql(path))
 }
 

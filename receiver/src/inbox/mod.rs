@@ -219,8 +219,10 @@ impl Inbox {
         worker.stop();
         self.queue.close();
         let _ = writer.join();
-        if let Err(error) = file::leave_whole(&self.path) {
-            tracing::warn!(%error, "the log stays beside the inbox");
+        match file::leave_whole(&self.path) {
+            Ok(true) => {}
+            Ok(false) => tracing::warn!("another program has the inbox open: its log stays beside it"),
+            Err(error) => tracing::warn!(%error, "the log stays beside the inbox"),
         }
     }
 }

@@ -95,7 +95,7 @@ impl Found {
         if !log_is_empty && is_empty(&path)? {
             return Err(Fault::LogAlone);
         }
-        Ok(Self { log_is_empty, log_is_there: beside(&path, "-wal").exists() })
+        Ok(Self { log_is_empty, log_is_there: beside(&path, "-wal").try_exists()? })
     }
 
     /// Makes the tables of an empty file, which another program may have open.

@@ -73,10 +73,7 @@ impl Doctor {
                 error @ (StoreError::Damaged { .. } | StoreError::Broken { .. } | StoreError::Foreign { .. }),
             ) => {
                 let remedy = "if it was a store, copy the file, then restore a backup or repair it with `.recover` of sqlite3";
-                return Ok(vec![Finding::off(
-                    "file",
-                    format!("the whole file is unreadable: {error}; {remedy}"),
-                )]);
+                return Ok(vec![Finding::off("file", format!("no store can be read: {error}; {remedy}"))]);
             }
             reader => reader?,
         };
@@ -96,6 +93,10 @@ impl Doctor {
         findings.push(checked("subscribers", subscribers(look, &self.reach))?);
         findings.push(checked("unreadable", letters(look))?);
         findings.extend(database.examine(self.mend)?);
+        drop(reader);
+        if self.mend {
+            database.parts().leave_whole()?;
+        }
         Ok(findings)
     }
 }

@@ -115,8 +115,15 @@ fn run(Arguments { common, command }: Arguments) -> Result<ExitCode, Failure> {
     let usual = if matches!(command, Command::Serve(_) | Command::Drain(_)) { "info" } else { "warn" };
     serve::start(common.log.as_deref().unwrap_or(usual), common.log_json)?;
     let mut printer = Printer::stdout(common.json);
+    // The others close the database themselves, or have none.
+    let closes = matches!(
+        command,
+        Command::Serve(_) | Command::Drain(_) | Command::Emit(_) | Command::Settings(_) | Command::Move(_)
+    );
     let done = carry_out(command, &common, &mut printer);
-    common.leave_whole();
+    if !closes {
+        common.leave_whole();
+    }
     done
 }
 

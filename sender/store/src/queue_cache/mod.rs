@@ -15,8 +15,8 @@
 //!
 //! **Validity.** Knowledge of a queue holds for one term and one [`QueueVersion`]. PostgreSQL keeps a version for each
 //! lane, which other nodes change under the lock of its row. SQLite has one version for all ([`FileVersion`]), because
-//! only a change of the whole file can be noticed. An empty cache is always correct, and slower. Only claims cannot be
-//! read again: if the process dies, its successor finds everything waiting.
+//! only a change of the whole file can be noticed. To drop all but the claims is always correct, and slower. Claims cannot
+//! be read again: if the process dies, its successor finds everything waiting.
 //!
 //! **Claims beside a commit** do not wait for its end. A delivery that the commit moves (releases, gives up, replaces)
 //! is unchanged on disk, so these claims skip it.

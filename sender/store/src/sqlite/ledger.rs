@@ -51,6 +51,16 @@ pub(super) struct Ledger {
 /// Figures need only the last hour.
 const MARKS_KEPT_MINUTES: u64 = 24 * 60;
 
+fn entry<'a>(lanes: &'a mut LaneRows, sql: &Connection, lane: LaneId) -> Result<&'a mut Option<Lane>> {
+    match lanes.entry(lane) {
+        btree_map::Entry::Occupied(known) => Ok(known.into_mut()),
+        btree_map::Entry::Vacant(unknown) => {
+            let read = sql.prepare_cached(LANE)?.query_row([lane], read_lane).optional()?;
+            Ok(unknown.insert(read))
+        }
+    }
+}
+
 impl Ledger {
     pub(super) fn begin(sql: &Connection, now: StoreTime) -> Result<Self> {
         let mut totals = sql.prepare_cached(TOTALS)?.query_row([], Totals::read)?;
@@ -72,13 +82,7 @@ impl Ledger {
     }
 
     pub(super) fn lane(&mut self, sql: &Connection, lane: LaneId) -> Result<Option<&Lane>> {
-        match self.lanes.entry(lane) {
-            btree_map::Entry::Occupied(known) => Ok(known.into_mut().as_ref()),
-            btree_map::Entry::Vacant(unknown) => {
-                let read = sql.prepare_cached(LANE)?.query_row([lane], read_lane).optional()?;
-                Ok(unknown.insert(read).as_ref())
-            }
-        }
+        Ok(entry(&mut self.lanes, sql, lane)?.as_ref())
     }
 
     fn change_lane(
@@ -87,8 +91,7 @@ impl Ledger {
         lane: LaneId,
         change: impl FnOnce(&mut Lane, &mut Unwritten),
     ) -> Result<()> {
-        self.lane(sql, lane)?;
-        if let Some(Some(found)) = self.lanes.get_mut(&lane) {
+        if let Some(found) = entry(&mut self.lanes, sql, lane)? {
             change(found, self.unwritten.entry(lane).or_default());
         }
         Ok(())

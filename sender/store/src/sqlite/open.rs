@@ -87,6 +87,7 @@ pub(super) fn mover(path: &Path) -> Result<Connection, StoreError> {
 pub(super) fn reader(path: &Path) -> Result<Connection, StoreError> {
     let (sql, found) = connect(path, READER_PATIENCE)?;
     if !recognise(&sql, path)? {
+        refuse_cut(path)?;
         let detail = "it is empty; `serve` or `subscriber add` makes it a store".to_owned();
         return Err(StoreError::Foreign { path: path.to_owned(), detail });
     }
@@ -115,9 +116,11 @@ fn refuse_cut(path: &Path) -> Result<(), StoreError> {
 /// it open.
 pub(super) fn leave_whole(path: &Path) -> Result<bool, StoreError> {
     let (sql, found) = connect(path, Duration::ZERO)?;
-    let is_ours = recognise(&sql, path)?;
+    if !recognise(&sql, path)? {
+        return Ok(false);
+    }
     found.accept(&sql).map_err(|fault| failure_of(path, OPENING, fault))?;
-    Ok(is_ours && leave(&sql).doing("leave the store in one file")?)
+    leave(&sql).doing("leave the store in one file")
 }
 
 fn failure_of(path: &Path, doing: &'static str, fault: Fault) -> StoreError {
