@@ -18,7 +18,7 @@ use super::problem::Problem;
 use crate::engine::time::Date;
 use crate::engine::{LaneId, StoreTime};
 use crate::event::Limits;
-use crate::event::json::{Depth, Json};
+use crate::event::json::{Depth, Json, JsonError};
 use crate::excerpt::Excerpt;
 use crate::store::paging::Cursor;
 use crate::store::read::{Subscriber, SubscriberRef};
@@ -199,8 +199,9 @@ pub(super) async fn object_or_nothing(request: Request) -> Result<Map<String, Va
 fn read_object(bytes: &[u8]) -> Result<Map<String, Value>, Problem> {
     match serde_json::from_slice(bytes) {
         Ok(Value::Object(object)) => match doubled(bytes) {
-            None => Ok(object),
-            Some(field) => {
+            Err(error) => Err(Problem::bad_request("not_json", format!("the body is not JSON: {error}"))),
+            Ok(None) => Ok(object),
+            Ok(Some(field)) => {
                 let problem =
                     Problem::unprocessable("doubled_field", format!("the field {field} comes twice"));
                 Err(problem.field(field.as_str()))
@@ -219,7 +220,7 @@ fn read_object(bytes: &[u8]) -> Result<Map<String, Value>, Problem> {
 }
 
 /// The first field that comes twice in an object: of these, parsing keeps the last.
-fn doubled(bytes: &[u8]) -> Option<Excerpt> {
+fn doubled(bytes: &[u8]) -> Result<Option<Excerpt>, JsonError> {
     fn within(json: Json<'_>) -> Option<Excerpt> {
         let mut names = BTreeSet::new();
         for (name, value) in json.fields() {
@@ -234,7 +235,7 @@ fn doubled(bytes: &[u8]) -> Option<Excerpt> {
         }
         json.elements().find_map(within)
     }
-    within(Json::parse(bytes, Depth::MAX).ok()?)
+    Ok(within(Json::parse(bytes, Depth::MAX)?))
 }
 
 /// The first field with a lone surrogate, if the rest is JSON.

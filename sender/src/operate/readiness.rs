@@ -15,6 +15,7 @@ use crate::engine::{LaneId, LaneView, Nanos, StoreTime};
 use crate::roster::Roster;
 use crate::runtime::clock::FAR_OFF;
 use crate::runtime::{LastLook, Sender};
+use crate::store::StoreError;
 use crate::store::log_size::{LogSize, why_long};
 use crate::store::read::Checkpoint;
 use crate::store::thread::Health;
@@ -76,11 +77,15 @@ fn of_the_store(health: &Health, now: StoreTime) -> Vec<Unready> {
     }
     if let Some((at, error)) = &health.given_up
         && now.since(*at) < GIVEN_UP_FOR
+        && !matches!(error, StoreError::Damaged { .. })
     {
         reasons.push(Unready::new("given_up", format!("the store gave up a request: {error}")));
     }
     if let Some(error) = &health.damaged {
-        reasons.push(Unready::new("damaged", format!("a part of the database is damaged: {error}")));
+        reasons.push(Unready::new(
+            "damaged",
+            format!("a part of the database is damaged: {error}; mend it, then restart this process"),
+        ));
     }
     if health.log_bytes >= LogSize::PINNED_BYTES {
         let mebibytes = health.log_bytes >> 20;
