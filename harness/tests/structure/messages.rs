@@ -23,10 +23,10 @@ struct Message {
 
 fn messages(path: &str, text: &str) -> Vec<Message> {
     let source = Source::parse(path, text);
-    // A module of tests ends a file.
     let is_tests =
         |item: &&syn::Item| matches!(item, syn::Item::Mod(item) if item.attrs.iter().any(is_for_tests));
-    let end = source.syntax.items.iter().find(is_tests).map_or(usize::MAX, |item| source::line(item.span()));
+    let tests = source.syntax.items.iter().filter(is_tests).map(|item| item.span());
+    let tests: Vec<_> = tests.map(|span| span.start().line..=span.end().line).collect();
     let mut found: Vec<(usize, String)> = Vec::new();
     for list in source.token_lists() {
         // Comments are measured with the documents.
@@ -35,7 +35,7 @@ fn messages(path: &str, text: &str) -> Vec<Message> {
         }
         for token in &list {
             if let TokenTree::Literal(literal) = token
-                && source::line(literal.span()) < end
+                && !tests.iter().any(|lines| lines.contains(&source::line(literal.span())))
                 && let Some(text) = string(literal).filter(|text| is_message(text))
             {
                 found.push((source::line(literal.span()), text));
@@ -94,10 +94,12 @@ fn a_message_is_a_string_of_three_words_outside_of_tests_and_sql() {
         const B: &[&str] = &["one two", "SELECT a FROM b", r#"a "raw" one"#];
         fn a() { panic!("it {what:?} fails\n  hookproof run a b c\nat {{last}}") }
 #[cfg(test)]
-mod tests { const C: &str = "not a message at all"; }"##;
+mod tests { const C: &str = "not a message at all"; }
+        const D: &str = "after the tests too";"##;
     let found: Vec<String> =
         messages("a.rs", code).into_iter().map(|one| format!("{} {}", one.place, one.text)).collect();
     let panics = "a.rs:6 it X fails\n  hookproof run a b c\nat XX}";
-    assert_eq!(found, ["a.rs:3 one two X four X", "a.rs:5 a \"raw\" one", panics]);
+    let last = "a.rs:9 after the tests too";
+    assert_eq!(found, ["a.rs:3 one two X four X", "a.rs:5 a \"raw\" one", panics, last]);
     assert_eq!(without_commands(panics), "a.rs:6 it X fails\n\nat XX}");
 }
