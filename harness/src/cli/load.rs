@@ -218,7 +218,7 @@ fn search_text(slo: &Slo, found: &Found) -> String {
     } else {
         ""
     };
-    let sure = if confirmed { "holds three times in a row" } else { "unstable" };
+    let sure = if confirmed { "holds three times in a row" } else { "held, but not three times in a row," };
     match &found.best {
         Some(trial) if trial.accepted() == 0 => {
             format!("{slo}: no request was accepted at {:.0}/s\n{}", trial.per_second, trial.text())

@@ -193,7 +193,7 @@ impl Asks {
     fn fits(&self, scenario: &Scenario) -> Result<(), String> {
         let times = self.times.0 / AS_IT_STANDS;
         if times == 0 {
-            return Err("--times is 0; expected at least 1".to_owned());
+            return Err("--times is 0; expected more than 0".to_owned());
         }
         if is_coarse(scenario) {
             for (name, factor) in [("times", Some(self.times)), ("carry", self.carry)] {

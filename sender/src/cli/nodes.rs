@@ -99,8 +99,8 @@ impl Node {
         printer.line(match (draining, others) {
             (false, _) => format!("{name} takes subscribers again"),
             (true, 0) => format!(
-                "{name} hands back its subscribers and takes no more; no other process is running, so \
-                 deliveries wait until it is resumed or another one starts"
+                "{name} hands back its subscribers and takes no more; no other process can take them, so \
+                 deliveries wait until one is resumed or another one starts"
             ),
             (true, 1) => format!("{name} hands its subscribers to the other process and takes no more"),
             (true, others) => {

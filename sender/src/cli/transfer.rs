@@ -105,7 +105,7 @@ impl Vacuum {
         } else {
             let [had, free, has] = [bytes, free_bytes, bytes_after].map(mebibytes);
             printer
-                .line(format_args!("{database} shrank from {had}, of which {free} were free, to {has}"))?;
+                .line(format_args!("{database} had {had}, of which {free} were free; it has {has} now"))?;
         }
         Ok(ExitCode::SUCCESS)
     }
