@@ -201,10 +201,7 @@ async fn flooded(is_secure: bool, speaks: &[&str], tickets: usize, script: Scrip
     let (first, ()) = tokio::join!(hostile.through(&transport), deliveries(&transport, &healthy));
     let is_refused = told.recv().await.unwrap().is_err_and(|error| error.kind() != io::ErrorKind::Other);
     let ratio = (spent() - began) * 100 / calm;
-    let next = tokio::select! {
-        next = hostile.through(&transport) => brief(&next),
-        _ = told.recv() => "flooded again".to_owned(),
-    };
+    let next = brief(&hostile.through(&transport).await);
     deliveries(&transport, &healthy).await;
     let says = first.failure().map(ToString::to_string).unwrap_or_default();
     Came { first: brief(&first), says, next, is_refused, ratio }
