@@ -6,7 +6,7 @@ use std::path::Path;
 
 use hookproof_judge::exit::{FAILED, HARNESS, INTERRUPTED, UNREACHABLE, USAGE};
 use hookproof_judge::scenario::{Durability, SECOND, Scenario};
-use hookproof_judge::trace::{Arrival, Record, Recorder, Records, Stray, StrayKind, Verified};
+use hookproof_judge::trace::{Arrival, ProcessEvent, Record, Recorder, Records, Stray, StrayKind, Verified};
 use hookproof_play::traffic::{Schedule, Tokens};
 use serde::Serialize;
 
@@ -22,7 +22,7 @@ use crate::run::{Interrupt, RunError, here, scheme};
 const WITHIN_NS: u64 = 60 * SECOND;
 const DELIVERED_WITHIN_NS: u64 = 20 * SECOND;
 const STOP_WITHIN_NS: u64 = 10 * SECOND;
-/// The lines of its log that are shown if it does not start.
+/// The lines of its log that are shown with the first failed step.
 const LOG_LINES: usize = 10;
 const LOOK_NS: u64 = 20_000_000;
 
@@ -107,19 +107,19 @@ pub async fn rehearse(
         arrivals: Arrivals::new(records),
         stage: &stage,
         rehearsal: &mut rehearsal,
-        folder: options.folder,
     };
     let broken_off = tokio::select! {
         () = stand.play(&mut processes) => None,
         () = clock.pass(WITHIN_NS) => Some(("time limit of a minute reached", UNREACHABLE)),
         Ok(_) = interrupt.wait_for(|wanted| *wanted) => Some(("interrupted", INTERRUPTED)),
     };
-    drop(stand);
+    let Stand { arrivals, .. } = stand;
     if let Some((why, code)) = broken_off {
         rehearsal.failed("end", why.to_owned(), api.last(), code);
     }
-    take_back(&api, &mut processes, &mut rehearsal).await;
+    take_back(&api, &mut processes, &mut rehearsal, &arrivals.records).await;
     endpoints.close().await;
+    rehearsal.show_log(&api, options.folder);
     Ok(rehearsal)
 }
 
@@ -150,7 +150,6 @@ struct Stand<'a> {
     arrivals: Arrivals,
     stage: &'a Stage,
     rehearsal: &'a mut Rehearsal,
-    folder: &'a Path,
 }
 
 impl Stand<'_> {
@@ -175,15 +174,8 @@ impl Stand<'_> {
                     .skipped("start", "the driver file has no [start], so the sender must already run");
             }
             Err(error) => {
-                // The folder is removed, so the error shows the end of the log.
-                let log = std::fs::read_to_string(log_path(self.folder, 0)).unwrap_or_default();
-                let log = self.api.hide(&log);
-                let lines: Vec<&str> = log.lines().collect();
-                let got = lines[lines.len().saturating_sub(LOG_LINES)..].join("\n");
-                let last = Exchange { sent: "(no output; its log ends with)".to_owned(), got };
                 let error = RunError::from(error);
-                let why = self.api.hide(&error.to_string());
-                self.rehearsal.failed("start", why, Some(last), error.code());
+                self.rehearsal.failed("start", self.api.hide(&error.to_string()), None, error.code());
                 return false;
             }
         }
@@ -332,7 +324,7 @@ impl Stand<'_> {
     }
 }
 
-async fn take_back(api: &Api, processes: &mut Processes, rehearsal: &mut Rehearsal) {
+async fn take_back(api: &Api, processes: &mut Processes, rehearsal: &mut Rehearsal, records: &Records) {
     let (unsubscribes, tears_down) = (!api.file().unsubscribe.is_empty(), !api.file().teardown.is_empty());
     let failed = api.tear_down().await;
     if !failed.is_empty() {
@@ -352,9 +344,28 @@ async fn take_back(api: &Api, processes: &mut Processes, rehearsal: &mut Rehears
             let why: Vec<String> = left.into_iter().map(|undone| undone.why).collect();
             rehearsal.failed("stop", why.join("; "), None, FAILED);
         }
-        Ok(()) => rehearsal.passed("stop", "the sender has ended".to_owned()),
+        Ok(()) => match unclean_end(&records.take()) {
+            Some(why) => rehearsal.failed("stop", why, None, FAILED),
+            None => rehearsal.passed("stop", "the sender has ended".to_owned()),
+        },
         Err(error) => rehearsal.failed("stop", error.to_string(), None, FAILED),
     }
+}
+
+/// The end for which `process.exits` fails a run.
+fn unclean_end(records: &[Record]) -> Option<String> {
+    let asked = |record: &Record| matches!(record, Record::Process(one) if one.event == ProcessEvent::Asked);
+    records.iter().skip_while(|record| !asked(record)).find_map(|record| match record {
+        Record::Process(one) if one.event == ProcessEvent::Killed => {
+            let within = STOP_WITHIN_NS / SECOND;
+            Some(format!("the sender had to be killed {within} s after it was asked to stop"))
+        }
+        Record::Process(one) if one.event == ProcessEvent::Exited => {
+            let status = one.status.as_deref().filter(|status| *status != "exit 0")?;
+            Some(format!("the sender was asked to stop and ended with {status}; expected exit 0"))
+        }
+        _ => None,
+    })
 }
 
 /// The result of a step.
@@ -383,6 +394,9 @@ pub struct Step {
     /// The answer to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub got: Option<String>,
+    /// The end of the sender's log, with the first failed step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log: Option<String>,
 }
 
 /// The result of a rehearsal.
@@ -402,27 +416,44 @@ impl Rehearsal {
     }
 
     fn passed(&mut self, step: &'static str, what: String) {
-        self.steps.push(Step { step, status: "passed", what, sent: None, got: None });
+        self.steps.push(Step { step, status: "passed", what, sent: None, got: None, log: None });
     }
 
     fn skipped(&mut self, step: &'static str, why: &str) {
-        self.steps.push(Step { step, status: "skipped", what: why.to_owned(), sent: None, got: None });
+        self.steps.push(Step {
+            step,
+            status: "skipped",
+            what: why.to_owned(),
+            sent: None,
+            got: None,
+            log: None,
+        });
     }
 
     /// `code` is the exit code of this failure.
     fn failed(&mut self, step: &'static str, why: String, last: Option<Exchange>, code: u8) {
         self.code = hookproof_judge::exit::worse(self.code, code);
         let (sent, got) = last.map(|Exchange { sent, got }| (sent, got)).unzip();
-        self.steps.push(Step { step, status: "failed", what: why, sent, got });
+        self.steps.push(Step { step, status: "failed", what: why, sent, got, log: None });
     }
 
-    /// Below a failed step stand its request and answer.
+    /// Adds the end of the sender's log to the first failed step.
+    fn show_log(&mut self, api: &Api, folder: &Path) {
+        let Some(step) = self.steps.iter_mut().find(|step| step.status == "failed") else { return };
+        // No log: the harness started no sender.
+        let Ok(log) = std::fs::read(log_path(folder, 0)) else { return };
+        let log = api.hide(&String::from_utf8_lossy(&log));
+        let lines: Vec<&str> = log.lines().collect();
+        step.log = Some(lines[lines.len().saturating_sub(LOG_LINES)..].join("\n"));
+    }
+
+    /// Below a failed step stand its request, its answer and the end of the sender's log.
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = String::new();
-        for Step { step, status, what, sent, got } in &self.steps {
+        for Step { step, status, what, sent, got, log } in &self.steps {
             text.push_str(&format!("{status:7}  {step:11}  {}\n", marked(what)));
-            for (name, part) in [("sent", sent), ("got", got)] {
+            for (name, part) in [("sent", sent), ("got", got), ("log", log)] {
                 for part in part.iter().filter(|part| !part.trim_end().is_empty()) {
                     text.push_str(&format!("         {name:>11}  {}\n", marked(part)));
                 }

@@ -47,8 +47,8 @@ fn a_call_that_fails_is_shown_with_what_was_sent_and_what_came_back_and_no_secre
     );
     let text = text
         .replace("\"events\": {{ events }}", "\"evnts\": {{ events }}, \"token\": \"{{ env.ACME_TOKEN }}\"");
-    let said =
-        ["failed   subscribe", "sent", "POST http://127.0.0.1:", "Bearer …", "evnts", "got", "passed   stop"];
+    let sent = ["failed   subscribe", "sent", "POST http://127.0.0.1:", "Bearer …", "evnts"];
+    let said = [&sent[..], &["got", "log  ", "the HTTP API listens", "passed   stop"]].concat();
     let all = check(&text, 4, &said);
     assert!(!all.contains("token-of-acme"), "{all}");
 }
@@ -74,6 +74,12 @@ fn a_sender_that_cannot_be_started_or_reached_is_told_apart_from_one_that_is_wro
     let rest = rest.split_once("[subscribe]").unwrap().1.to_owned();
     let text = format!("{head}base = \"http://127.0.0.1:1\"\n[subscribe]{rest}");
     check(&text, 4, &["skipped  start", "failed   subscribe", "was not answered"]);
+}
+
+#[test]
+fn a_sender_that_does_not_exit_with_0_fails_the_stop() {
+    let text = ours().replace("signal = \"TERM\"", "signal = \"QUIT\"");
+    check(&text, 1, &["failed   stop         the sender was asked to stop and ended with signal 3"]);
 }
 
 #[test]
