@@ -53,6 +53,7 @@ pub fn terminal(report: &Report, colours: Colours) -> String {
     if report.subscribers.len() > 12 {
         let _ = writeln!(text, "{:>14}  {} more subscribers", "…", report.subscribers.len() - 12);
     }
+    let _ = writeln!(text, "{:>14}  {}", "sender", in_one_line(&report.driver));
     let lag = &report.generator;
     let (p50, p99) = (show(lag.p50), show(lag.p99));
     let _ = writeln!(
