@@ -165,6 +165,7 @@ fn print_difference(difference: &Difference) {
     let rows = [
         ("worse  ", &difference.regressions),
         ("better ", &difference.improvements),
+        ("unsure ", &difference.inconclusive),
         ("allowed", &difference.allowed),
     ];
     for (word, whats) in rows {

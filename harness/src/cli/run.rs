@@ -294,17 +294,17 @@ impl Run {
         for scenario in &comparison.unknown {
             print_stderr(format_args!("the baseline has no run of {scenario}: not compared"));
         }
+        if comparison.compared.is_empty() {
+            let why = "no run was compared: the baseline has none of these scenarios".to_owned();
+            print_stderr(format_args!("hookproof run: {why}"));
+            found.unjudged.push(Unjudged { subject: "baseline".to_owned(), why });
+        }
         for (scenario, difference) in comparison.compared {
             let lines = difference.regressions.iter();
             lines.for_each(|line| {
                 print_stderr(format_args!("{scenario}: worse than before: {}", report::in_one_line(line)));
             });
             found.regressions.insert(scenario, difference.regressions);
-        }
-        if code == out::INCONCLUSIVE {
-            let why = "no run was compared: the baseline has none of these scenarios".to_owned();
-            print_stderr(format_args!("hookproof run: {why}"));
-            found.unjudged.push(Unjudged { subject: "baseline".to_owned(), why });
         }
         code
     }

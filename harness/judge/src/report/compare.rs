@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use super::run::Report;
 use crate::check::verdict::show;
-use crate::check::{Status, Verdict};
+use crate::check::{Status, Verdict, decides};
 use crate::exit;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,12 +22,15 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// The exit code: a regression, or inconclusive if nothing was compared.
+    /// The exit code: a regression, or inconclusive if nothing was compared or a check became inconclusive.
     #[must_use]
     pub fn code(&self) -> u8 {
-        if self.compared.iter().any(|(_, difference)| !difference.regressions.is_empty()) {
+        let any = |what: fn(&Difference) -> &Vec<String>| {
+            self.compared.iter().any(|(_, difference)| !what(difference).is_empty())
+        };
+        if any(|difference| &difference.regressions) {
             exit::REGRESSION
-        } else if self.compared.is_empty() {
+        } else if self.compared.is_empty() || any(|difference| &difference.inconclusive) {
             exit::INCONCLUSIVE
         } else {
             0
@@ -141,6 +144,10 @@ fn verdicts(base: &[&Report], new: &[&Report], allowed: &[Allowed], difference: 
         let became = format!("{id}: was {}, is {}", old.status, now.status);
         match (old.status, now.status) {
             (before, after) if before == after => {}
+            (_, Status::Inconclusive) if decides(now) => {
+                difference.inconclusive.push(format!("{became}: {}", now.sentence));
+            }
+            (_, Status::Inconclusive) => {}
             (_, Status::NotApplicable) => {
                 difference.record_regression(Allowed::NotApplicable, allowed, became);
             }
@@ -214,6 +221,8 @@ impl FromStr for Allowed {
 pub struct Difference {
     pub regressions: Vec<String>,
     pub improvements: Vec<String>,
+    /// Checks that decide and saw too little now: neither better nor worse.
+    pub inconclusive: Vec<String>,
     pub allowed: Vec<String>,
 }
 
@@ -474,7 +483,23 @@ mod tests {
             &[Allowed::NotApplicable],
             &["rate.envelope: was PASS, is FAIL"],
         );
-        check(&base, &[run("inconclusive", "0.4", 100)], &[], &["rate.envelope: was PASS, is INCONCLUSIVE"]);
+    }
+
+    #[test]
+    fn a_check_that_became_inconclusive_is_neither_worse_nor_better() {
+        let unsure = [run("inconclusive", "0.4", 100)];
+        for before in ["pass", "fail"] {
+            let comparison = compare_all(&[run(before, "0.4", 100)], &unsure, &[]);
+            let (_, difference) = &comparison.compared[0];
+            assert!(
+                difference.regressions.is_empty() && difference.improvements.is_empty(),
+                "{difference:?}"
+            );
+            let expected = format!("rate.envelope: was {}, is INCONCLUSIVE", before.to_uppercase());
+            assert!(difference.inconclusive[0].starts_with(&expected), "{difference:?}");
+            assert_eq!(comparison.code(), exit::INCONCLUSIVE);
+        }
+        check(&unsure, &[run("fail", "0.4", 100)], &[], &["rate.envelope: was INCONCLUSIVE, is FAIL"]);
     }
 
     #[test]
