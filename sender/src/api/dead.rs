@@ -207,7 +207,7 @@ async fn in_steps(app: &App, lane: LaneId, max: u64) -> Result<(u64, bool), Prob
 async fn claimed_here(app: &App, lane: LaneId) -> u64 {
     let views = app.sender().views().await;
     let claimed = views.iter().find(|view| view.lane == lane).map_or(0, |view| {
-        let under_way = view.in_flight.saturating_sub(view.in_doubt);
+        let under_way = view.in_flight.saturating_sub(view.holds.in_doubt);
         view.held.saturating_add(usize::try_from(under_way).unwrap_or(usize::MAX))
     });
     u64::try_from(claimed).unwrap_or(u64::MAX)

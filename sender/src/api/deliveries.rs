@@ -13,12 +13,13 @@ use crate::engine::contract::Contract;
 use crate::engine::{DeliveryId, Nanos, StoreTime};
 use crate::event::PublicId;
 use crate::excerpt::Excerpt;
+use crate::operate::deliveries::{self, Tracked};
+use crate::operate::flow::{Flows, Present};
 use crate::operate::json_forms::{self, Limit};
 use crate::roster::Roster;
 use crate::store::StoreError;
-use crate::store::command::AttemptOutcome;
 use crate::store::paging::Page;
-use crate::store::read::{Attempted, AuditSecond, Delivery, Filter, Place};
+use crate::store::read::{AuditSecond, Delivery, Filter, Place};
 
 const PLACES: [(&str, Place); 4] = [
     ("waiting", Place::Waiting),
@@ -63,18 +64,14 @@ pub(super) async fn show(
     };
     let names = Names::now(&app).await?;
     let delivery = names.find(&id).ok_or_else(unknown)?;
-    let found = app.sender().read(move |reader| match reader.delivery(delivery)? {
-        None => Ok(None),
-        Some(found) => {
-            Ok::<_, StoreError>(Some((found, reader.attempts_of(delivery)?, reader.body(delivery)?)))
-        }
+    let present = Present::of(app.sender()).await;
+    let found = app.sender().read(move |reader| {
+        let flows = Flows::read(reader, present.roster, present.views, present.now)?;
+        Tracked::read(reader, &flows, delivery)
     });
-    let (found, attempts, body) = found.await??.ok_or_else(unknown)?;
-    let mut value = to_json(&found, &names);
-    // `null` if the body was lost.
-    value["body"] = json!(body.map(|body| String::from_utf8_lossy(&body.bytes).into_owned()));
-    value["tried"] = attempts.iter().map(attempt).collect();
-    Ok(ok(&value))
+    let found = found.await??.ok_or_else(unknown)?;
+    let id = names.ids.name(found.delivery.received, found.delivery.delivery);
+    Ok(ok(&found.to_json(&id, names.subscriber(&found.delivery))))
 }
 
 pub(super) struct Names {
@@ -87,6 +84,10 @@ impl Names {
         Ok(Self { roster: app.sender().roster(), ids: app.delivery_ids().await? })
     }
 
+    fn subscriber(&self, delivery: &Delivery) -> Option<&str> {
+        self.roster.get(delivery.lane).map(|known| &**known.id())
+    }
+
     /// Decodes an id. Does not check that the delivery exists.
     pub(super) fn find(&self, id: &str) -> Option<DeliveryId> {
         let found = self.ids.find(&id.parse::<PublicId>().ok()?)?;
@@ -96,41 +97,8 @@ impl Names {
 }
 
 pub(super) fn to_json(delivery: &Delivery, names: &Names) -> Value {
-    let place = PLACES.iter().find(|(_, place)| *place == delivery.place).map(|(word, _)| *word);
-    let waits = delivery.place == Place::Waiting;
-    json!({
-        "id": names.ids.name(delivery.received, delivery.delivery).as_str(),
-        "subscriber": names.roster.get(delivery.lane).map(|known| &**known.id()),
-        "event": &*delivery.event,
-        "type": &*delivery.kind,
-        "key": delivery.key.as_deref(),
-        "state": place,
-        "attempts": delivery.attempts,
-        "bytes": delivery.bytes,
-        "received": input::time_text(delivery.received),
-        "due": waits.then(|| input::time_text(delivery.at)),
-        "settled": (!waits).then(|| input::time_text(delivery.at)),
-        "expires": input::time_text(delivery.expires),
-    })
-}
-
-fn attempt(attempted: &Attempted) -> Value {
-    let attempt = &attempted.attempt;
-    let outcome = match attempt.outcome {
-        AttemptOutcome::Delivered => "delivered",
-        AttemptOutcome::Rejected => "rejected",
-        AttemptOutcome::Unsent => "unsent",
-        AttemptOutcome::Silent => "silent",
-    };
-    json!({
-        "number": attempted.number,
-        "at": input::time_text(attempt.at),
-        "latency_us": attempt.latency.0 / 1_000,
-        "outcome": outcome,
-        "status": attempt.status,
-        "error": attempt.error.as_deref(),
-        "body_hash": format!("{:016x}", attempt.body_hash),
-    })
+    let id = names.ids.name(delivery.received, delivery.delivery);
+    deliveries::to_json(delivery, &id, names.subscriber(delivery))
 }
 
 const SECONDS_MAX: u32 = 10_000;

@@ -28,12 +28,12 @@ pub(super) async fn works(State(app): State<App>) -> Result<Response, Problem> {
         answer["broken_subscribers"] = json!(broken);
         details.push(format!("{broken} subscribers cannot be delivered to: see /v1/status"));
     }
-    let breakers = app.sender().views().await.into_iter().map(|view| view.breaker);
+    let breakers = app.sender().views().await.into_iter().map(|view| view.holds.breaker);
     let open: Vec<Standing> = breakers.filter(|breaker| breaker.is_open()).collect();
     if !open.is_empty() {
         let until = open.iter().filter_map(|breaker| match breaker {
-            Standing::Open { until } => Some(*until),
-            Standing::Probing | Standing::Closed => None,
+            Standing::Open { until, .. } => Some(*until),
+            Standing::Probing { .. } | Standing::Closed => None,
         });
         let until =
             until.max().map_or_else(String::new, |until| format!(", the last until {}", moment(until)));

@@ -116,7 +116,7 @@ impl<'a> Known<'a> {
         let is = |holds: fn(&LaneView) -> bool| view.is_some_and(|view| holds(view));
         let due = lane.next.filter(|_| lane.state == LaneState::Active);
         let is_nearly = |waits: u64, max: u64| waits.saturating_mul(5) > max.saturating_mul(4);
-        if is(|view| view.breaker.is_open()) {
+        if is(|view| view.holds.breaker.is_open()) {
             Need::BreakerOpen
         } else if lane.state == LaneState::Disabled {
             Need::Disabled
@@ -422,7 +422,7 @@ const OF_OWNED: [OfLane<LaneView, Value>; 6] = [
         |view| Value::Millionths(view.target.unwrap_or_default().0 / 1_000),
     ),
     ("hookproof_breaker_open", Type::Gauge, "1 if the circuit breaker is open.", |view| {
-        view.breaker.is_open().into()
+        view.holds.breaker.is_open().into()
     }),
     (
         "hookproof_endpoint_pause_seconds",

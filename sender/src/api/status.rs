@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::Uri;
@@ -9,34 +10,40 @@ use super::input::{Query, Segment, nothing_left, object_or_nothing};
 use super::problem::{Problem, ok};
 use super::{App, input};
 use crate::engine::{LaneId, LaneView, Shift, StoreTime, UnderWay, Why};
+use crate::operate::flow::{Flow, Flows, HELD_UP_MAX, HeldUp, Present};
 use crate::operate::json_forms;
 use crate::operate::nodes::{NodeStatus, WhichNode, find};
-use crate::operate::readiness::{BREAKERS_MAX, OpenBreaker, Unready, open_breakers, unready};
+use crate::operate::readiness::{Unready, unready};
 use crate::runtime::clock::wall;
 use crate::store::Reply;
 use crate::store::command::{Command, Drain};
 use crate::store::lane::LaneState;
 use crate::store::latency::Measured;
 use crate::store::paging::{Cursor, Page};
-use crate::store::read::{Checkpoint, LaneStatus, LastHour, Nodes, Over, ReadError, Reader, Status};
+use crate::store::read::{LaneStatus, LastHour, Nodes, Over, ReadError, Reader, Status};
 use crate::store::thread::Health;
 
 /// `GET /v1/status`
 pub(super) async fn status(State(app): State<App>, uri: Uri) -> Result<Response, Problem> {
     let query = Query::read(uri.query(), &["limit", "cursor"])?;
     let (cursor, limit) = (query.cursor()?, query.limit()?);
-    let now = app.sender().clock().now();
-    let found = app.sender().read(move |reader| Figures::read(reader, now, cursor, limit));
-    let Figures { status, nodes, page, latencies, hours, kept } = found.await??;
-    let views = app.sender().views().await;
-    let roster = app.sender().roster();
-    let breakers = open_breakers(&views, &roster, kept, now);
+    let Present { roster, views, now } = Present::of(app.sender()).await;
+    let (seen, known) = (views.clone(), Arc::clone(&roster));
+    let found = app.sender().read(move |reader| {
+        let flows = Flows::read(reader, known, seen, now)?;
+        Figures::read(reader, &flows, now, cursor, limit)
+    });
+    let Figures { status, nodes, page, flows, latencies, hours, held_up } = found.await??;
     let here = json_forms::under_way(&UnderWay::of(&views));
     let views: BTreeMap<LaneId, LaneView> = views.into_iter().map(|view| (view.lane, view)).collect();
     let lanes: Vec<_> = page
         .items
         .iter()
-        .map(|lane| lane_shown(lane, views.get(&lane.lane), latencies.get(&lane.lane), hours.get(&lane.lane)))
+        .zip(&flows)
+        .map(|(lane, flow)| {
+            let (view, hour) = (views.get(&lane.lane), hours.get(&lane.lane));
+            lane_shown(lane, flow, view, latencies.get(&lane.lane), hour)
+        })
         .collect();
     let mut value = json_forms::totals(&status);
     value["node"] = json!(json_forms::node_id(app.sender().owner()));
@@ -44,7 +51,7 @@ pub(super) async fn status(State(app): State<App>, uri: Uri) -> Result<Response,
     value["nodes"] = json_forms::nodes(&nodes, now);
     value["now"] = input::time_text(now);
     value["broken"] = json_forms::broken(&roster);
-    value["open_breakers"] = breakers.iter().map(OpenBreaker::to_json).collect();
+    value["held_up"] = held_up.iter().take(HELD_UP_MAX).map(HeldUp::to_json).collect();
     value["store"] = store(&app.sender().health());
     value["clock"] = json_forms::clock(now, wall(), None);
     value["unready"] = unready(app.sender()).await.iter().map(Unready::to_json).collect();
@@ -56,14 +63,16 @@ struct Figures {
     status: Status,
     nodes: Nodes,
     page: Page<LaneStatus>,
+    flows: Vec<Flow>,
     latencies: BTreeMap<LaneId, Measured>,
     hours: BTreeMap<LaneId, LastHour>,
-    kept: Vec<Checkpoint>,
+    held_up: Vec<HeldUp>,
 }
 
 impl Figures {
     fn read(
         reader: &dyn Reader,
+        flows: &Flows,
         now: StoreTime,
         cursor: Option<Cursor>,
         limit: u32,
@@ -74,8 +83,10 @@ impl Figures {
         let lanes: Vec<_> = page.items.iter().map(|lane| lane.lane).collect();
         let latencies = reader.latencies(&lanes, Over::Day { until: now })?;
         let hours = reader.last_hour(&lanes, now)?.into_iter().map(|hour| (hour.lane, hour)).collect();
-        let kept = reader.broken_off(BREAKERS_MAX)?;
-        Ok(Self { status, nodes, page, latencies: latencies.into_iter().collect(), hours, kept })
+        let held_up = flows.held_up(reader)?;
+        let flows = flows.of(reader, &page.items)?;
+        let latencies = latencies.into_iter().collect();
+        Ok(Self { status, nodes, page, flows, latencies, hours, held_up })
     }
 }
 
@@ -118,6 +129,7 @@ fn shift_shown(shift: Shift) -> Value {
 /// `view` is present if this process owns the lane.
 fn lane_shown(
     lane: &LaneStatus,
+    flow: &Flow,
     view: Option<&LaneView>,
     measured: Option<&Measured>,
     hour: Option<&LastHour>,
@@ -126,6 +138,7 @@ fn lane_shown(
         "subscriber": &*lane.id,
         "name": &*lane.name,
         "state": json_forms::state(lane.state),
+        "flow": flow.to_json(),
         "deliveries": json_forms::counts(&lane.counts),
         "rows_max": lane.bounds.rows_max,
         "bytes_max": lane.bounds.bytes_max,
@@ -134,14 +147,14 @@ fn lane_shown(
         "owned": lane.owner.is_some(),
         "here": view.map(|view| json!({
             "in_flight": view.in_flight,
-            "in_doubt": view.in_doubt,
-            "in_doubt_until": view.in_doubt_until.map(input::time_text),
+            "in_doubt": view.holds.in_doubt,
+            "in_doubt_until": view.holds.in_doubt_until.map(input::time_text),
             "bucket_level": view.level,
             "share_percent": view.share_percent,
             "share_changed": view.shift.map(shift_shown),
             "latency_target_us": view.target.map(|target| target.0 / 1_000),
             "latency_usual_us": view.usual.map(|usual| usual.0 / 1_000),
-            "breaker_open": view.breaker.is_open(),
+            "breaker_open": view.holds.breaker.is_open(),
             "endpoint_pauses_ms": view.paused_for.0 / 1_000_000,
             "held": view.held,
         })),

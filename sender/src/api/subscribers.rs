@@ -15,14 +15,15 @@ use super::input::{Query, Segment, nothing_left, object, object_or_nothing, subs
 use super::problem::{Problem, answer, ok};
 use crate::engine::{LaneId, Nanos, StoreTime};
 use crate::event::{EventPatterns, EventType, Kind, PublicId};
+use crate::operate::flow::{Flow, Present};
 use crate::operate::json_forms;
 use crate::operate::trial::{self, Trial, TrialError, Tried};
 use crate::runtime::clock::{random, wall};
 use crate::sign::Keys;
 use crate::store::command::{Change, Command, Rotate, Subscribe};
 use crate::store::lane::{LaneState, Secret};
-use crate::store::read::{self, Over, SubscriberRef};
-use crate::store::{Refusal, Reply};
+use crate::store::read::{self, Over, ReadError, SubscriberRef};
+use crate::store::{Refusal, Reply, StoreError};
 use crate::subscriber::{Agreement, SettingsText};
 
 const CHANGES_MAX: u32 = 8;
@@ -37,9 +38,20 @@ const TRIAL_WAIT_MAX: Nanos = Nanos::from_secs(20);
 pub(super) async fn list(State(app): State<App>, uri: Uri) -> Result<Response, Problem> {
     let query = Query::read(uri.query(), &["limit", "cursor"])?;
     let (cursor, limit) = (query.cursor()?, query.limit()?);
-    let page = app.sender().read(move |reader| reader.subscribers(cursor, limit)).await??;
+    let present = Present::of(app.sender()).await;
+    let found = app.sender().read(move |reader| {
+        let page = reader.subscribers(cursor, limit)?;
+        let lanes: Vec<LaneId> = page.items.iter().map(|subscriber| subscriber.lane).collect();
+        Ok::<_, ReadError>((page, present.flows(reader, &lanes)?))
+    });
+    let (page, flows) = found.await??;
     let roster = app.sender().roster();
-    let items: Vec<_> = page.items.iter().map(|subscriber| form::subscriber(subscriber, &roster)).collect();
+    let shown = |subscriber: &read::Subscriber| {
+        let mut value = form::subscriber(subscriber, &roster);
+        value["flow"] = flows.get(&subscriber.lane).map_or(Value::Null, Flow::to_json);
+        value
+    };
+    let items: Vec<_> = page.items.iter().map(shown).collect();
     Ok(ok(&json!({ "items": items, "next": page.next.map(|next| next.to_string()) })))
 }
 
@@ -81,9 +93,14 @@ pub(super) async fn show(
 ) -> Result<Response, Problem> {
     Query::read(uri.query(), &[])?;
     let subscriber = subscriber(&app, &whom).await?;
-    let (lanes, over) = ([subscriber.lane], Over::Day { until: app.sender().clock().now() });
-    let latencies = app.sender().read(move |reader| reader.latencies(&lanes, over)).await??;
+    let present = Present::of(app.sender()).await;
+    let (lanes, over) = ([subscriber.lane], Over::Day { until: present.now });
+    let found = app.sender().read(move |reader| {
+        Ok::<_, StoreError>((reader.latencies(&lanes, over)?, present.flows(reader, &lanes)?))
+    });
+    let (latencies, flows) = found.await??;
     let mut value = form::subscriber(&subscriber, &app.sender().roster());
+    value["flow"] = flows.get(&subscriber.lane).map_or(Value::Null, Flow::to_json);
     json_forms::measured(&mut value, latencies.first().map(|(_, measured)| measured));
     Ok(ok(&value))
 }
@@ -236,9 +253,15 @@ pub(super) async fn test(
     let delivery = trial.record(app.sender()).await?;
     let tried = Tried::within(Duration::from_nanos(wait.0), app.sender(), delivery).await?;
     let id = app.delivery_ids().await?.name(tried.delivery.received, tried.delivery.delivery);
+    let mut value = tried.to_json(&id);
+    if tried.attempted.is_none() {
+        let present = Present::of(app.sender()).await;
+        let flows = app.sender().read(move |reader| present.flows(reader, &[lane])).await??;
+        value["flow"] = flows.get(&lane).map_or(Value::Null, Flow::to_json);
+    }
     let status = if tried.attempted.is_some() { StatusCode::OK } else { StatusCode::ACCEPTED };
     let location = [(header::LOCATION, format!("/v1/deliveries/{}", id.as_str()))];
-    Ok((location, answer(status, &tried.to_json(&id))).into_response())
+    Ok((location, answer(status, &value)).into_response())
 }
 
 impl From<TrialError> for Problem {

@@ -1,4 +1,5 @@
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Args;
 use serde_json::json;
@@ -9,6 +10,7 @@ use super::print::{Printer, rough};
 use super::session::{Look, PAGE_ROWS, each};
 use crate::boot_clock::BootClock;
 use crate::engine::{Nanos, StoreTime};
+use crate::operate::flow::{self, Flows};
 use crate::roster::RosterKeeper;
 use crate::runtime::clock;
 use crate::runtime::clock::{Clock, wall};
@@ -32,7 +34,8 @@ Examples:
   hookproof sender doctor --db sender.db --mend --json
   hookproof sender doctor --db postgres://hookproof@db.example/hookproof
 
-Checks the clock, subscribers without a delivering process, broken subscribers, and unreadable deliveries. In a file it also checks
+Checks the clock, subscribers without a delivering process, subscribers whose deliveries are held up, broken subscribers, and
+unreadable deliveries. In a file it also checks
 leases of dead processes, incomplete deliveries, the size of the log, free space in the file, and damage. On a PostgreSQL server it
 also lists transactions that stay open, of any program, since they keep the server from removing old rows.
 For damaged tables it names the unreadable rows and the consequences. Then it makes the other checks.
@@ -90,6 +93,7 @@ impl Doctor {
             found => findings.extend(found?),
         }
         findings.push(checked("lanes", lanes(look))?);
+        findings.push(checked("flow", flow(look, &self.reach))?);
         findings.push(checked("subscribers", subscribers(look, &self.reach))?);
         findings.push(checked("unreadable", letters(look))?);
         findings.extend(database.examine(self.mend)?);
@@ -172,6 +176,19 @@ fn lanes((reader, now): Looking<'_>) -> Result<Finding, Failure> {
         },
     )?;
     Ok(Finding::of("lanes", &stuck, "subscribers have due deliveries and no process delivers to them"))
+}
+
+/// Broken subscribers and those without a process have their own checks. A pause, and a lane that waits in its turn,
+/// are no faults.
+fn flow((reader, now): Looking<'_>, reach: &Reach) -> Result<Finding, Failure> {
+    let mut keeper = RosterKeeper::new(reach.regions()?);
+    let roster = Arc::clone(keeper.catch_up(reader, now)?);
+    let mut held_up = Flows::read(reader, roster, Vec::new(), now)?.held_up(reader)?;
+    held_up.retain(|one| !matches!(one.flow.state, flow::State::Broken | flow::State::NoProcess));
+    let is_off = held_up.iter().any(|one| one.flow.state.is_a_fault());
+    let names: Vec<_> = held_up.iter().map(ToString::to_string).collect();
+    let finding = Finding::of("flow", &names, "subscribers are held up");
+    Ok(if is_off { finding } else { Finding { state: State::Well, ..finding } })
 }
 
 fn subscribers((reader, now): Looking<'_>, reach: &Reach) -> Result<Finding, Failure> {

@@ -3,6 +3,7 @@
 
 mod audit;
 mod dead;
+mod delivery;
 mod doctor;
 mod drain;
 mod emit;
@@ -66,6 +67,9 @@ enum Command {
     Subscriber(subscriber::Subscriber),
     /// Print all settings of a subscriber: form, default, range, meaning
     Settings(reference::Settings),
+    /// Show deliveries, and the attempts of one
+    #[command(subcommand)]
+    Delivery(delivery::Delivery),
     /// Show dead letters, redrive them, or forget them
     #[command(subcommand)]
     Dead(dead::Dead),
@@ -134,6 +138,10 @@ fn carry_out(command: Command, common: &Common, printer: &mut Printer) -> Result
         Command::Emit(emit) => emit.run(common, printer),
         Command::Subscriber(command) => command.run(common, printer),
         Command::Settings(settings) => settings.run(printer),
+        Command::Delivery(command) => {
+            command.run(common, printer)?;
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Dead(command) => command.run(common, printer),
         Command::Audit(audit) => audit.run(common, printer),
         Command::Status(status) => status.run(common, printer),

@@ -8,8 +8,10 @@ use super::failure::Failure;
 use super::options::{Common, Reach, operating};
 use super::print::{Printer, place, rough};
 use super::session::{Look, with_session};
-use crate::engine::Nanos;
+use crate::engine::{LaneId, Nanos};
 use crate::event::{EventType, PublicId};
+use crate::operate::deliveries::ending;
+use crate::operate::flow::State;
 use crate::operate::trial::{self, Trial, TrialError, Tried};
 use crate::store::read::Attempted;
 
@@ -53,9 +55,10 @@ impl Test {
         })?;
         let id = look.delivery_ids.name(tried.delivery.received, tried.delivery.delivery);
         let Some(attempted) = &tried.attempted else {
+            let why = self.why_not(&Look::open(&database)?, lane)?;
+            let name = &self.name;
             return Err(Failure::refused(format_args!(
-                "no attempt within {}; expected a running `serve` on this database, a subscriber that is not \
-                 paused, and room in its limits; the event still waits, as {id}",
+                "no attempt within {}: {name} is {why}; the event still waits, as {id}",
                 self.wait
             )));
         };
@@ -68,14 +71,22 @@ impl Test {
     }
 }
 
+impl Test {
+    fn why_not(&self, look: &Look, lane: LaneId) -> Result<String, Failure> {
+        let lane = look.reader.lane(lane)?;
+        let flow = look.flows(&self.reach)?.of(&*look.reader, lane.as_slice())?.pop();
+        let flow = flow.filter(|flow| flow.state != State::Active);
+        Ok(flow.map_or_else(
+            || "active, and other deliveries come first within its limits".to_owned(),
+            |flow| flow.to_string(),
+        ))
+    }
+}
+
 fn summary(tried: &Tried, attempted: &Attempted, id: &PublicId) -> String {
     let attempt = &attempted.attempt;
-    let answer = match (attempt.status, &attempt.error) {
-        (Some(status), _) => format!("answered {status}"),
-        (None, Some(error)) => format!("failed: {error}"),
-        (None, None) => "failed".to_owned(),
-    };
-    format!("{}: {answer} after {} ({id})", place(tried.delivery.place), rough(attempt.latency))
+    let (place, ending) = (place(tried.delivery.place), ending(attempt));
+    format!("{place}: {ending} after {} ({id})", rough(attempt.latency))
 }
 
 impl From<TrialError> for Failure {

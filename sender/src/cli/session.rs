@@ -1,13 +1,17 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 
 use super::failure::Failure;
+use super::options::Reach;
 use super::signals::outlive_file_size_limit;
 use crate::delivery_ids::DeliveryIds;
 use crate::engine::{Nanos, StoreTime};
 use crate::excerpt::Excerpt;
+use crate::operate::flow::Flows;
 use crate::operate::shed::{rest, rest_after};
+use crate::roster::RosterKeeper;
 use crate::runtime::{Options, Sender, clock};
 use crate::store::clock::Fault;
 use crate::store::paging::{Cursor, Page};
@@ -107,6 +111,12 @@ impl Look {
             fault: start.fault,
             delivery_ids: DeliveryIds::new(glance.identity),
         })
+    }
+
+    pub(super) fn flows(&self, reach: &Reach) -> Result<Flows, Failure> {
+        let mut keeper = RosterKeeper::new(reach.regions()?);
+        let roster = Arc::clone(keeper.catch_up(&*self.reader, clock::wall())?);
+        Ok(Flows::read(&*self.reader, roster, Vec::new(), self.now)?)
     }
 
     pub(super) fn subscriber(&self, name: &str) -> Result<Subscriber, Failure> {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::failure::Failure;
 use super::options::{Common, Reach};
-use super::print::{self, Printer, Table, moment, relative_time, state};
+use super::print::{self, Printer, Table, moment, relative_time};
 use super::session::{Look, PAGE_ROWS, each};
 use super::settings::read_id;
 use crate::operate::json_forms as form;
@@ -34,6 +34,7 @@ impl Show {
         let look = Look::open(&common.existing_database()?)?;
         let subscriber = look.subscriber(&self.name)?;
         let lane = look.reader.lane(subscriber.lane)?;
+        let flow = look.flows(&self.reach)?.of(&*look.reader, lane.as_slice())?.pop();
         let latencies = look.reader.latencies(&[subscriber.lane], Over::Day { until: look.now })?;
         let measured = latencies.first().map(|(_, measured)| measured);
         let secrets = look.reader.secrets(subscriber.lane, wall())?;
@@ -45,6 +46,7 @@ impl Show {
                 .iter()
                 .map(|live| json!({ "created": moment(live.created), "retires": live.retires.map(moment) }))
                 .collect();
+            whole["flow"] = flow.map_or(Value::Null, |flow| flow.to_json());
             whole["deliveries"] = lane.as_ref().map_or(Value::Null, |lane| form::counts(&lane.counts));
             form::measured(&mut whole, measured);
             return printer.object(&whole);
@@ -54,12 +56,9 @@ impl Show {
             ("id".to_owned(), subscriber.id.to_string()),
             ("url".to_owned(), subscriber.url.to_string()),
             ("events".to_owned(), flat(&value(&subscriber.patterns)?)),
-            ("state".to_owned(), state(subscriber.state).to_owned()),
+            ("state".to_owned(), flow.map_or_else(String::new, |flow| flow.to_string())),
             ("created".to_owned(), moment(subscriber.created)),
         ];
-        if let Some(fault) = fault {
-            pairs.push(("fault".to_owned(), format!("no deliveries: {fault}")));
-        }
         for live in secrets {
             let until =
                 live.retires.map_or_else(|| "signs".to_owned(), |at| format!("signs until {}", moment(at)));
@@ -140,33 +139,47 @@ fn flat(value: &Value) -> String {
 #[command(after_help = "\
 Examples:
   hookproof sender subscriber list --db sender.db
-  hookproof sender subscriber list --db sender.db --json | jq -r 'select(.deliveries.waiting > 0) | .name'")]
-pub(super) struct List {}
+  hookproof sender subscriber list --db sender.db --json | jq -r 'select(.flow.state == \"breaker_open\") | .name'
+
+`subscriber show` and `status` explain each STATE but active.")]
+pub(super) struct List {
+    #[command(flatten)]
+    reach: Reach,
+}
 
 impl List {
     pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
         let look = Look::open(&common.existing_database()?)?;
-        let mut lanes = BTreeMap::new();
-        each(
-            |from| look.reader.lanes(from, PAGE_ROWS),
-            |lane| Ok(lanes.insert(lane.lane, (lane.counts, lane.next)).is_none()),
-        )?;
+        let (flows, mut lanes) = (look.flows(&self.reach)?, BTreeMap::new());
+        let mut from = None;
+        loop {
+            let page = look.reader.lanes(from, PAGE_ROWS)?;
+            let found = flows.of(&*look.reader, &page.items)?;
+            lanes.extend(page.items.into_iter().zip(found).map(|(lane, flow)| (lane.lane, (lane, flow))));
+            from = page.next;
+            if from.is_none() {
+                break;
+            }
+        }
         let mut table =
             Table::new(&["NAME", "ID", "STATE", ">WAITING", ">DELIVERED", ">DEAD", "NEXT DUE", "ENDPOINT"]);
         each(
             |from| look.reader.subscribers(from, PAGE_ROWS),
             |subscriber| {
-                let (counts, next) = lanes.get(&subscriber.lane).copied().unwrap_or_default();
+                // The subscriber may be a moment old.
+                let Some((lane, flow)) = lanes.get(&subscriber.lane) else { return Ok(true) };
+                let (counts, next) = (&lane.counts, lane.next);
                 if printer.json {
                     let mut line = form::subscriber(&subscriber, None);
-                    line["deliveries"] = form::counts(&counts);
+                    line["flow"] = flow.to_json();
+                    line["deliveries"] = form::counts(counts);
                     printer.object(&line)?;
                     return Ok(!printer.is_closed());
                 }
                 table.row([
                     subscriber.name.to_string(),
                     subscriber.id.to_string(),
-                    state(subscriber.state).to_owned(),
+                    flow.state.to_string(),
                     counts.waiting.to_string(),
                     counts.delivered.to_string(),
                     counts.dead_kept.to_string(),

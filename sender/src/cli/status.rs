@@ -11,8 +11,8 @@ use super::print::{self, Printer, ago, rough};
 use super::session::{Look, PAGE_ROWS, each};
 use crate::api::Token;
 use crate::engine::{Nanos, StoreTime};
+use crate::operate::flow::{Flows, HELD_UP_MAX, HeldUp};
 use crate::operate::json_forms;
-use crate::operate::readiness::{BREAKERS_MAX, OpenBreaker, open_breakers};
 use crate::roster::{Roster, RosterKeeper};
 use crate::runtime::clock::wall;
 use crate::store::LogSize;
@@ -76,7 +76,7 @@ struct Found {
     measured: Measured,
     slow: Vec<String>,
     /// Those of all nodes, from checkpoints.
-    breakers: Vec<OpenBreaker>,
+    held_up: Vec<HeldUp>,
     roster: Arc<Roster>,
     now: StoreTime,
     log_bytes: u64,
@@ -93,7 +93,8 @@ impl Found {
         let overdue = figures.oldest_due.map_or(Nanos::ZERO, |due| look.now.since(due));
         let mut keeper = RosterKeeper::new(regions);
         let roster = Arc::clone(keeper.catch_up(&*look.reader, wall())?);
-        let breakers = open_breakers(&[], &roster, look.reader.broken_off(BREAKERS_MAX)?, look.now);
+        let flows = Flows::read(&*look.reader, Arc::clone(&roster), Vec::new(), look.now)?;
+        let held_up = flows.held_up(&*look.reader)?;
         let (mut measured, mut slow) = (Measured::default(), Vec::new());
         each(
             |from| look.reader.subscribers(from, PAGE_ROWS),
@@ -117,7 +118,7 @@ impl Found {
             overdue,
             measured,
             slow,
-            breakers,
+            held_up,
             roster,
             now,
             log_bytes,
@@ -132,7 +133,7 @@ impl Found {
         json_forms::measured(&mut value, Some(&self.measured));
         value["slow_subscribers"] = json!(self.slow);
         value["broken"] = json_forms::broken(&self.roster);
-        value["open_breakers"] = self.breakers.iter().map(OpenBreaker::to_json).collect();
+        value["held_up"] = self.held_up.iter().take(HELD_UP_MAX).map(HeldUp::to_json).collect();
         value["delivering_processes"] = json!(self.senders);
         value["nodes"] = json!({ "living": self.nodes[0], "draining": self.nodes[1] });
         value["requests"] = self.in_flight.to_json();
@@ -160,10 +161,6 @@ impl Found {
         let mut rows = vec![
             ("subscribers", format!("{active} active, {paused} paused, {disabled} disabled")),
             ("broken", self.broken()),
-            (
-                "open breakers",
-                first_of(&self.breakers.iter().map(OpenBreaker::description).collect::<Vec<_>>()),
-            ),
             ("waiting", tried),
             ("behind", behind),
             ("delivered", delivered),
@@ -184,11 +181,23 @@ impl Found {
         if let Some(oldest) = figures.next_to_expire {
             rows.insert(4, ("oldest waiting", format!("received {}", ago(oldest, now))));
         }
+        rows.splice(2..2, self.held_up().into_iter().map(|text| ("held up", text)));
         rows.into_iter().map(|(name, text)| (name.to_owned(), text)).collect()
     }
 }
 
 impl Found {
+    /// A row each.
+    fn held_up(&self) -> Vec<String> {
+        let mut rows: Vec<_> = self.held_up.iter().take(NAMES_MAX).map(ToString::to_string).collect();
+        match self.held_up.len().saturating_sub(NAMES_MAX) {
+            0 if rows.is_empty() => rows.push("none".to_owned()),
+            0 => {}
+            more => rows.push(format!("{more} more: `subscriber list` shows all")),
+        }
+        rows
+    }
+
     fn broken(&self) -> String {
         let broken: Vec<_> =
             self.roster.broken().map(|(known, fault)| format!("{} ({fault})", known.name())).collect();

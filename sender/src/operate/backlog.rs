@@ -30,6 +30,15 @@ impl Clearing {
             .fold(rate, |longest, it| if it.length > longest.length { it } else { longest })
     }
 
+    pub(crate) const fn length(self) -> Nanos {
+        self.length
+    }
+
+    /// The setting that makes it so long.
+    pub(crate) const fn bound(self) -> &'static str {
+        self.bound
+    }
+
     pub(crate) fn to_json(self) -> Value {
         json!({ "takes_ms": self.length.0 / 1_000_000, "bound_by": self.bound })
     }

@@ -2,6 +2,9 @@
 
 pub(crate) mod backlog;
 pub(crate) mod dead;
+pub(crate) mod deliveries;
+pub(crate) mod flow;
+pub(crate) mod flow_log;
 pub(crate) mod json_forms;
 pub(crate) mod nodes;
 pub(crate) mod readiness;

@@ -1,23 +1,17 @@
 //! Why a sender is not ready: faults on the sender's side that hold up deliveries. Failing endpoints do not count,
 //! since other subscribers are still served.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::json_forms::moment;
-use crate::dispatch::{Stuck, handover};
-use crate::engine::breaker::Standing;
-use crate::engine::{LaneId, LaneView, Nanos, StoreTime};
-use crate::roster::Roster;
+use crate::dispatch::Stuck;
+use crate::engine::{Nanos, StoreTime};
 use crate::runtime::clock::FAR_OFF;
 use crate::runtime::{LastLook, Sender};
 use crate::store::StoreError;
 use crate::store::log_size::{LogSize, why_long};
-use crate::store::read::Checkpoint;
 use crate::store::thread::Health;
 
 /// The time limit for a part to respond, which takes microseconds.
@@ -122,62 +116,6 @@ fn of_the_clock(ahead: Option<Nanos>) -> Option<Unready> {
     let remedy = "see `hookproof sender doctor`";
     let detail = format!("the database's clock is {minutes} minutes ahead of the wall clock: {remedy}");
     Some(Unready::new("clock", detail))
-}
-
-// A lane's state comes from this process if it owns the lane, or else from the checkpoint that its owner writes at
-// each change.
-
-pub(crate) const BREAKERS_MAX: u32 = 100;
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct OpenBreaker {
-    id: Arc<str>,
-    name: Arc<str>,
-    /// `None` once the next attempt is the probe.
-    until: Option<StoreTime>,
-    here: bool,
-}
-
-pub(crate) fn open_breakers(
-    views: &[LaneView],
-    roster: &Roster,
-    kept: Vec<Checkpoint>,
-    now: StoreTime,
-) -> Vec<OpenBreaker> {
-    let ours: BTreeMap<LaneId, Standing> = views.iter().map(|view| (view.lane, view.breaker)).collect();
-    let mut open = BTreeMap::new();
-    for Checkpoint { lane, id, name, record } in kept {
-        if let Some(until) = handover::breaker_open_until(&record).filter(|_| !ours.contains_key(&lane)) {
-            open.insert(
-                lane,
-                OpenBreaker { id, name, until: Some(until).filter(|at| *at > now), here: false },
-            );
-        }
-    }
-    for (lane, standing) in ours.into_iter().filter(|(_, standing)| standing.is_open()) {
-        let Some(known) = roster.get(lane) else { continue };
-        let until = match standing {
-            Standing::Open { until } => Some(until).filter(|at| *at > now),
-            Standing::Probing | Standing::Closed => None,
-        };
-        let (id, name) = (Arc::clone(known.id()), Arc::clone(known.name()));
-        open.insert(lane, OpenBreaker { id, name, until, here: true });
-    }
-    open.into_values().take(BREAKERS_MAX as usize).collect()
-}
-
-impl OpenBreaker {
-    pub(crate) fn to_json(&self) -> Value {
-        let Self { id, name, until, here } = self;
-        json!({ "subscriber": &**id, "name": &**name, "until": until.map(moment), "here": here })
-    }
-
-    pub(crate) fn description(&self) -> String {
-        match self.until {
-            Some(until) => format!("{} until {}", self.name, moment(until)),
-            None => format!("{} until a probe succeeds", self.name),
-        }
-    }
 }
 
 #[cfg(test)]

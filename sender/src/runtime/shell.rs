@@ -115,7 +115,7 @@ impl<P: Post> Shell<P> {
             }
             Effect::Submit { order, command } => self.submit(order, command),
             Effect::Persist { order, lane, term, record } => self.persist(order, lane, term, &record),
-            Effect::Report(news) => log_news(&news),
+            Effect::Report(news) => log_news(&news, |lane| self.dispatcher.name(lane)),
         }
     }
 
@@ -164,17 +164,25 @@ impl<P: Post> Shell<P> {
     }
 }
 
-fn log_news(news: &News) {
+/// Names the subscriber of each lane.
+fn log_news<'a>(news: &News, name: impl FnOnce(LaneId) -> Option<&'a Arc<str>>) {
+    let subscriber = |lane: LaneId| name(lane).map_or("a subscriber that was removed", |name| &**name);
     match news {
         News::Took { lane, term } => debug!(lane = lane.0, term = term.0, "took a lane"),
         News::Lost { lane, term } => {
-            warn!(lane = lane.0, term = term.0, "lost a lane to another process");
+            let subscriber = subscriber(*lane);
+            warn!(lane = lane.0, subscriber, term = term.0, "lost a lane to another process");
         }
-        News::Stuck { lane, why } => error!(lane = lane.0, %why, "a lane is blocked; trying again"),
-        News::Moves { lane } => info!(lane = lane.0, "a blocked lane continues"),
+        News::Stuck { lane, why } => {
+            error!(lane = lane.0, subscriber = subscriber(*lane), %why, "a lane is blocked; trying again");
+        }
+        News::Moves { lane } => {
+            info!(lane = lane.0, subscriber = subscriber(*lane), "a blocked lane continues");
+        }
         News::Shifted { lane, shift: Shift { from, to, why, .. } } => {
             info!(
                 lane = lane.0,
+                subscriber = subscriber(*lane),
                 from_percent = from,
                 to_percent = to,
                 why = why.word(),
@@ -182,14 +190,14 @@ fn log_news(news: &News) {
                 shifted(*from, *to, why)
             );
         }
-        News::Turned { lane, name, before, breaker } => {
-            let (lane, name) = (lane.0, name.as_deref().unwrap_or("a subscriber that was removed"));
+        News::Turned { lane, before, breaker } => {
+            let (name, lane) = (subscriber(*lane), lane.0);
             match (before.is_open(), breaker) {
-                (false, Standing::Open { until }) => {
+                (false, Standing::Open { until, .. }) => {
                     let until = Timestamp(*until);
                     warn!(lane, subscriber = name, %until, "opened the breaker of {name} until {until}");
                 }
-                (true, Standing::Open { until }) => {
+                (true, Standing::Open { until, .. }) => {
                     let until = Timestamp(*until);
                     info!(lane, subscriber = name, %until, "a probe failed: the breaker of {name} stays open until {until}");
                 }
@@ -197,7 +205,8 @@ fn log_news(news: &News) {
             }
         }
         News::GaveUp { lane, why } => {
-            error!(lane = lane.0, %why, "a lane's last state was not fully recorded");
+            let subscriber = subscriber(*lane);
+            error!(lane = lane.0, subscriber, %why, "a lane's last state was not fully recorded");
         }
     }
 }

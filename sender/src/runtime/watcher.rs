@@ -21,13 +21,30 @@ use crate::engine::{LaneId, StoreTime};
 use crate::roster::{Roster, Subscriber};
 use crate::store::StoreError;
 use crate::store::command::OutboxId;
-use crate::store::lane::OwnerId;
+use crate::store::lane::{LaneState, OwnerId};
 use crate::store::liveness::Liveness;
 use crate::store::read::{Glance, OutboxRow, Reader};
 use crate::store::thread::Handle;
 
 /// Then the watcher reports a fault that the store's own thread has not.
 const LOOKS_IN_SILENCE: u64 = 250;
+
+/// Operators pause and resume in any process; a 410 disables.
+fn log_states(before: &Roster, now: &Roster) {
+    for known in now.subscribers() {
+        let old = before.get(known.lane()).map_or(LaneState::Active, |old| old.state());
+        let name = known.name();
+        match (old, known.state()) {
+            (old, new) if old == new => {}
+            (_, LaneState::Paused) => info!(subscriber = %name, "paused {name}"),
+            (_, LaneState::Disabled) => warn!(
+                subscriber = %name,
+                "disabled {name}: its endpoint answered 410 Gone; `subscriber resume {name}` once it takes events again"
+            ),
+            (_, LaneState::Active | LaneState::Removed) => info!(subscriber = %name, "resumed {name}"),
+        }
+    }
+}
 
 pub(super) fn log_broken(before: &Roster, now: &Roster) {
     let fault_before = |known: &Subscriber| before.get(known.lane()).and_then(|old| old.ready().err());
@@ -112,6 +129,7 @@ impl Watcher {
         let glance = lookout.poll(&**reader, wall(), recorded_here, |event| {
             let Event::Roster(roster) = event else { return events.send(event) };
             log_broken(&before, &roster);
+            log_states(&before, &roster);
             // The lanes get it first: an event matched with a version must be sent with that version's secrets.
             events.send(Event::Roster(Arc::clone(&roster)));
             emitter.use_roster(Arc::clone(&roster));

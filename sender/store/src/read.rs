@@ -56,8 +56,8 @@ pub trait Reader: Notices + Send {
     /// Figures of one lane, removed or not.
     fn lane(&self, lane: LaneId) -> Result<Option<LaneStatus>, StoreError>;
 
-    /// Lanes with an open breaker in their latest checkpoint, the oldest first. Reads every checkpoint.
-    fn broken_off(&self, max: u32) -> Result<Vec<Checkpoint>, StoreError>;
+    /// The latest checkpoints of lanes, in the order given. Omits lanes without any.
+    fn checkpoints(&self, lanes: &[LaneId]) -> Result<Vec<(LaneId, Record)>, StoreError>;
 
     /// Latencies of lanes, in the order given. Omits lanes without any. The last second or so of each delivering
     /// process may be missing.
@@ -265,16 +265,6 @@ pub struct LaneStatus {
     pub owner: Option<(OwnerId, Term)>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Checkpoint {
-    /// The lane.
-    pub lane: LaneId,
-    pub id: Arc<str>,
-    pub name: Arc<str>,
-    /// The checkpoint.
-    pub record: Record,
-}
-
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// On this lane.
@@ -309,6 +299,8 @@ pub struct Delivery {
     pub at: StoreTime,
     /// No attempt starts at or after this time.
     pub expires: StoreTime,
+    /// The reason why it is a dead letter, if it is one with a readable reason.
+    pub reason: Option<Reason>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

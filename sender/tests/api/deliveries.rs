@@ -31,6 +31,14 @@ async fn a_delivery_is_found_by_its_event_its_subscriber_and_its_state_with_its_
         (&tried["number"], &tried["outcome"], &tried["status"]),
         (&json!(1), &json!("delivered"), &json!(204))
     );
+    assert_eq!(shown["waits_for"], Value::Null);
+    world.post("/v1/subscribers/acme/pause", json!({})).await.expect(200);
+    world.post("/v1/events", json!({ "type": "x", "data": 2 })).await.expect(202);
+    let page = world.until("/v1/deliveries?state=waiting", is_there).await;
+    let path = format!("/v1/deliveries/{}", page["items"][0]["id"].as_str().unwrap());
+    let waits_for = world.get(&path).await.expect(200)["waits_for"].take();
+    let why = "the subscriber is paused: an operator paused it; `subscriber resume acme` continues";
+    assert_eq!(waits_for, why);
     world.stop().await;
 }
 

@@ -58,6 +58,8 @@ fn dead_letters_are_listed_analysed_redriven_and_purged() {
     assert!(world.ok(&["dead", "analyse"]).contains("rotated or wrong credentials"));
 
     let id = letters[0]["id"].as_str().unwrap();
+    let shown = world.ok(&["delivery", "show", id]);
+    assert!(shown.contains("dead: exhausted\n") && shown.contains("answered 403"), "{shown}");
     assert_eq!(world.json(&["dead", "redrive", id])["redriven"], 1);
     assert_eq!(world.run(&["dead", "redrive", id]).code, 1, "it waits again");
     assert_eq!(world.json(&["status"])["deliveries"]["waiting"], 1);
@@ -107,4 +109,64 @@ fn with_one_socket_for_all_they_take_turns_and_nothing_counts_as_a_failure() {
     assert_eq!(code, 0, "{log}");
     let deliveries = world.json(&["status"])["deliveries"].clone();
     assert_eq!((&deliveries["delivered"], &deliveries["failed_attempts"]), (&9.into(), &0.into()));
+}
+
+fn check_the_look_at_deliveries(world: &World) {
+    let ill = Endpoint::answering(500);
+    let settings = ["breaker.failures=1", "breaker.failures_when_slow=1"];
+    world.ok(&[&["subscriber", "add", "shop", &ill.url, "--allow-private-targets"], &settings[..]].concat());
+    for key in ["k1", "k2"] {
+        let id = format!("event-{key}");
+        world.ok(&["emit", "--type", "order.paid", "--data", "{\"n\":1}", "--key", key, "--id", &id]);
+    }
+    let serving = world.serve();
+    while world.json(&["status"])["held_up"][0]["state"] != "breaker_open" {}
+    assert_eq!(serving.terminate().0, 0);
+
+    let list = |more: &[&str]| -> Vec<serde_json::Value> {
+        let printed = world.ok(&[&["delivery", "list", "--json"], more].concat());
+        printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let keys = |found: &[serde_json::Value]| -> Vec<String> {
+        found.iter().map(|delivery| delivery["key"].as_str().unwrap().to_owned()).collect()
+    };
+    let all = list(&[]);
+    assert_eq!(keys(&all), ["k2", "k1"]);
+    assert_eq!((&all[1]["name"], &all[1]["state"]), (&"shop".into(), &"waiting".into()));
+    assert_eq!(list(&["--subscriber", "shop", "--state", "waiting"]).len(), 2);
+    assert_eq!(keys(&list(&["--event", "event-k2"])), ["k2"]);
+    assert_eq!(list(&["--max", "1"]).len(), 1);
+    assert_eq!(world.ok(&["delivery", "list", "--state", "dead"]), "no such deliveries\n");
+    assert_eq!(world.run(&["delivery", "list", "--event", "x", "--state", "dead"]).code, 64);
+
+    let tried = all.iter().find(|delivery| delivery["attempts"] == 1).unwrap();
+    let id = tried["id"].as_str().unwrap();
+    let shown = world.json(&["delivery", "show", id]);
+    let attempt = &shown["tried"][0];
+    assert_eq!(
+        (&attempt["number"], &attempt["outcome"], &attempt["status"]),
+        (&1.into(), &"rejected".into(), &500.into())
+    );
+    assert!(shown["body"].as_str().unwrap().contains("{\"n\":1}"), "{shown}");
+    let waits_for = shown["waits_for"].as_str().unwrap();
+    assert!(waits_for.contains("the subscriber is breaker open: its endpoint failed"), "{shown}");
+    let text = world.ok(&["delivery", "show", id]);
+    assert!(text.contains("the subscriber is breaker open: ") && text.contains("answered 500\n"), "{text}");
+
+    let unknown = world.run(&["delivery", "show", "dlv_01hf7yat00zzzzzzzzzzzzzzzz"]);
+    assert_eq!(unknown.code, 1);
+    assert!(
+        unknown.stderr.contains("there is no delivery dlv_01hf7yat00zzzzzzzzzzzzzzzz"),
+        "{}",
+        unknown.stderr
+    );
+}
+
+#[test]
+fn deliveries_are_listed_and_one_is_shown_with_its_attempts_and_why_it_waits() {
+    check_the_look_at_deliveries(&World::new());
+    let test = "deliveries_are_listed_and_one_is_shown_with_its_attempts_and_why_it_waits";
+    if let Some(world) = World::on_postgres(test) {
+        check_the_look_at_deliveries(&world);
+    }
 }

@@ -29,9 +29,13 @@ impl World {
     }
 
     /// In a PostgreSQL database; `None` without a server.
-    pub(crate) fn with_shop_on_postgres(test: &str, url: &str) -> Option<Self> {
+    pub(crate) fn on_postgres(test: &str) -> Option<Self> {
         let server = Some(crate::postgres_server::new_schema(test)?);
-        Some(Self { server, ..Self::new() }.and_shop(url, &[]).0)
+        Some(Self { server, ..Self::new() })
+    }
+
+    pub(crate) fn with_shop_on_postgres(test: &str, url: &str) -> Option<Self> {
+        Some(Self::on_postgres(test)?.and_shop(url, &[]).0)
     }
 
     fn and_shop(self, url: &str, settings: &[&str]) -> (Self, String) {
@@ -159,6 +163,11 @@ pub(crate) struct Endpoint {
 
 impl Endpoint {
     pub(crate) fn answering(status: u16) -> Self {
+        Self::answering_with(status, "")
+    }
+
+    /// Each header has its line's end.
+    pub(crate) fn answering_with(status: u16, headers: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/hook", listener.local_addr().unwrap());
         let (sender, bodies) = channel();
@@ -169,7 +178,7 @@ impl Endpoint {
                     let mut stream = BufReader::new(stream.unwrap());
                     while let Some(body) = request(&mut stream) {
                         let _ = sender.send(body);
-                        let answer = format!("HTTP/1.1 {status} x\r\ncontent-length: 0\r\n\r\n");
+                        let answer = format!("HTTP/1.1 {status} x\r\n{headers}content-length: 0\r\n\r\n");
                         stream.get_mut().write_all(answer.as_bytes()).unwrap();
                     }
                 });

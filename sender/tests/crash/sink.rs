@@ -269,7 +269,7 @@ fn a_test_that_waits_in_vain_says_how_each_lane_stands() {
     database.run(&["emit", "--type", "a", "--data", "1"]);
     let gave_up = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| sink.give_up("nothing came")));
     let told = *gave_up.unwrap_err().downcast::<String>().unwrap();
-    for part in ["nothing came", "sink-0", "sink-1", "paused", "WAITING", "open breakers"] {
+    for part in ["nothing came", "sink-0", "sink-1", "paused", "WAITING", "held up"] {
         assert!(told.contains(part), "{part}: {told}");
     }
 }

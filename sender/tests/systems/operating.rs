@@ -250,18 +250,20 @@ fn an_open_breaker_is_named_until_when_and_each_of_its_turns_is_logged_once() {
     ];
     let quick = ["retry.base=1ms", "retry.cap=2ms", "limit.rate=1000/s", "limit.burst=100"];
     let database = Database::with_sink(&sick.url, &[&settings[..], &quick].concat());
-    assert_eq!(database.json(&["status", "--json"])["open_breakers"], json!([]));
+    assert_eq!(database.json(&["status", "--json"])["held_up"], json!([]));
     let owner = database.serve();
     owner.emit("one");
     let line: Value = serde_json::from_str(&owner.wait_for_line("opened the breaker of sink until")).unwrap();
     let until = line["fields"]["until"].as_str().unwrap().to_owned();
-    let open = |here| json!([{ "name": "sink", "until": until, "here": here }]);
-    let told = |mut status: Value| {
-        let mut breakers = status["open_breakers"].take();
-        breakers[0].as_object_mut().unwrap().remove("subscriber");
-        breakers
+    let told = |status: &Value| {
+        let one = &status["held_up"][0];
+        ["name", "state", "until", "here"].map(|key| one[key].clone())
     };
-    assert_eq!(told(owner.get("/v1/status").json()), open(true));
+    let open = [json!("sink"), json!("breaker_open"), json!(until), json!(true)];
+    let status = owner.get("/v1/status").json();
+    assert_eq!(told(&status), open);
+    let since = status["held_up"][0]["since"].as_str().unwrap().to_owned();
+    assert!(since < until, "{status}");
     let ready = owner.get("/readyz").json();
     assert_eq!((&ready["status"], &ready["open_breakers"]), (&json!("ready"), &json!(1)), "{ready}");
     assert!(
@@ -271,14 +273,16 @@ fn an_open_breaker_is_named_until_when_and_each_of_its_turns_is_logged_once() {
 
     // The checkpoint is written a little later.
     let other = database.serve();
-    let seen = other.until("/v1/status", |status| status["open_breakers"][0]["name"] == "sink");
-    assert_eq!(seen["open_breakers"][0]["here"], false, "{seen}");
-    let until_there = seen["open_breakers"][0]["until"].as_str().unwrap();
+    let seen = other.until("/v1/status", |status| status["held_up"][0]["state"] == "breaker_open");
+    assert_eq!(seen["held_up"][0]["here"], false, "{seen}");
+    let until_there = seen["held_up"][0]["until"].as_str().unwrap();
     assert!(until_there >= until.as_str(), "{until_there} is before {until}");
-    assert_eq!(database.json(&["status", "--json"])["open_breakers"][0]["until"], until_there);
+    let since_there = seen["held_up"][0]["since"].as_str().unwrap();
+    assert!(since_there >= since.as_str() && since_there < until.as_str(), "{since_there} {since}");
+    assert_eq!(database.json(&["status", "--json"])["held_up"][0]["until"], until_there);
     let output = database.command(&["status"]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains(&format!("sink until {until_there}")), "{text}");
+    assert!(text.contains(&format!("the next probe is at {until_there}")), "{text}");
 
     other.stop_in_order();
     mends.store(true, Ordering::SeqCst);
@@ -294,11 +298,36 @@ fn an_open_breaker_is_named_until_when_and_each_of_its_turns_is_logged_once() {
     ]);
     let next = database.serve();
     next.wait_for_line("closed the breaker of sink");
-    next.until("/v1/status", |status| status["open_breakers"] == json!([]));
-    while database.json(&["status", "--json"])["open_breakers"] != json!([]) {}
+    next.until("/v1/status", |status| status["held_up"] == json!([]));
+    while database.json(&["status", "--json"])["held_up"] != json!([]) {}
     let turns = next.lines().into_iter().filter(|line| line.contains("the breaker of")).count();
     assert_eq!(turns, 1, "{:#?}", next.lines());
     next.stop_in_order();
+}
+
+#[test]
+fn a_subscriber_that_comes_to_wait_is_logged_once_by_its_name() {
+    let (well, gone) = (Endpoint::taking(), Endpoint::answering(|_| "410 Gone\r\n".to_owned()));
+    let database = Database::with_sink(&well.url, &["limit.rate=1/1h", "limit.burst=1"]);
+    database.subscribe("gone", &gone.url, &[]);
+    let serving = database.serve();
+    let events = ["one", "two"].map(|key| serving.emit(key));
+    serving.wait_for_line("disabled gone: its endpoint answered 410 Gone");
+    serving.wait_for_line(
+        "sink is rate limited: 1 deliveries wait: 1h at least by its limit.rate; wait, or raise",
+    );
+    let change = |what: &[&str]| database.json(&[&["subscriber"], what, &["--json"]].concat());
+    change(&["set", "sink", "limit.rate=1000/s", "limit.burst=100"]);
+    well.wait_for_events(&events);
+    serving.wait_for_line("sink flows again");
+    change(&["pause", "sink"]);
+    serving.wait_for_line("paused sink");
+    change(&["resume", "sink"]);
+    serving.wait_for_line("resumed sink");
+    for text in ["disabled gone", "sink is", "sink flows again", "paused sink", "resumed sink"] {
+        assert_eq!(serving.wait_for_lines(text, 1).len(), 1, "{text}: {:#?}", serving.lines());
+    }
+    serving.stop_in_order();
 }
 
 #[test]

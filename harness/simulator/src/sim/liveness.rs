@@ -216,7 +216,7 @@ impl Lane {
     fn is_held_back(&self, now: u64, view: Option<&LaneView>) -> bool {
         let Some(view) = view else { return false };
         let lasts = |length: u64| self.failed.is_some_and(|failed| now < failed.saturating_add(length));
-        (view.breaker.is_open() && lasts(self.terms.cooldown.saturating_add(self.terms.timeout)))
+        (view.holds.breaker.is_open() && lasts(self.terms.cooldown.saturating_add(self.terms.timeout)))
             || (view.paused_for > Nanos::ZERO && lasts(self.terms.pause))
             || (view.in_flight > 0 && now < self.doubt_until)
     }

@@ -177,6 +177,12 @@ impl<S: SubscriberSet> Dispatcher<S> {
         self.engine.views()
     }
 
+    /// The name of a lane's subscriber, while it is known.
+    #[must_use]
+    pub fn name(&self, lane: LaneId) -> Option<&Arc<str>> {
+        self.roster.get(lane).map(|known| known.name())
+    }
+
     /// Lanes that are blocked, with the reason: at most [`STUCK_MAX`]. A lane with a silent endpoint is not
     /// blocked.
     #[must_use]
@@ -250,8 +256,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
             Output::Settle { batch, settlements } => Some(self.settle(batch, &settlements)),
             Output::Tell { lane, shift } => Some(Effect::Report(News::Shifted { lane, shift })),
             Output::Turn { lane, before, breaker } => {
-                let name = self.roster.get(lane).map(|known| Arc::clone(known.name()));
-                Some(Effect::Report(News::Turned { lane, name, before, breaker }))
+                Some(Effect::Report(News::Turned { lane, before, breaker }))
             }
             Output::Persist { lane, term, revision, record } => {
                 self.persist(lane, Unkept { term, revision, record: Arc::from(record) });

@@ -86,13 +86,7 @@ pub enum News {
         shift: Shift,
     },
     /// A lane's breaker opened, stays open for another cooldown, or closed.
-    Turned {
-        lane: LaneId,
-        /// The subscriber's name, while it is known.
-        name: Option<Arc<str>>,
-        before: Standing,
-        breaker: Standing,
-    },
+    Turned { lane: LaneId, before: Standing, breaker: Standing },
     /// State was not written, and the process ends: the effect is that of a crash.
     GaveUp { lane: LaneId, why: Arc<str> },
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::event::Moment;
 use crate::engine::contract::WINDOW_LIMIT_MAX;
-use crate::engine::{LaneRecord, Nanos, Origin, StoreTime};
+use crate::engine::{Holds, LaneRecord, Nanos, Origin, StoreTime};
 use crate::messages::reply::{Ended, Handover, Record};
 
 #[derive(Serialize, Deserialize)]
@@ -45,12 +45,11 @@ pub fn open(handover: Handover, now: Option<&Moment>) -> Origin {
     }
 }
 
-/// The end of a lane's breaker cooldown according to its checkpoint. It is late by the time from the record to
-/// its writing, never early. Nothing while the breaker is closed, or if the checkpoint is unreadable.
+/// The holds on a lane according to its checkpoint. Their ends are late by the time from the record to its writing,
+/// never early. Nothing if the checkpoint is unreadable.
 #[must_use]
-pub fn breaker_open_until(record: &Record) -> Option<StoreTime> {
-    let (lane, _) = read(record, None)?;
-    Some(StoreTime(record.at.0.saturating_add(lane.breaker_open_for()?.0)))
+pub fn holds(record: &Record) -> Option<Holds> {
+    read(record, None).map(|(lane, _)| lane.holds(record.at))
 }
 
 /// The ends that a record taken at `taken` may miss, as times before `at`. A record from the future comes from

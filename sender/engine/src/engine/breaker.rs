@@ -5,6 +5,8 @@
 //! with a slow 95th percentile gets a lower threshold, because each failure may cost a whole deadline.
 //! deadline.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use super::limiter::Ready;
@@ -70,8 +72,8 @@ pub struct Breaker {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Closed { failures: u32 },
-    Open { until: StoreTime, cooldown: Nanos },
-    Probing { cooldown: Nanos },
+    Open { opened: Opened, until: StoreTime, cooldown: Nanos },
+    Probing { opened: Opened, cooldown: Nanos },
 }
 
 impl Default for State {
@@ -85,11 +87,41 @@ pub enum Standing {
     Closed,
     /// Lets no attempt through before `until`. The first one after it is the probe.
     Open {
+        opened: Opened,
         /// The end of the cooldown.
         until: StoreTime,
     },
     /// The probe is under way.
-    Probing,
+    Probing {
+        opened: Opened,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// When the breaker opened. Failed probes leave it.
+    pub since: StoreTime,
+    /// The last failure.
+    pub cause: Cause,
+}
+
+/// How an attempt failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Cause {
+    /// With this status.
+    Answered(u16),
+    Unsent,
+    Silent,
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Answered(status) => write!(f, "it answered {status}"),
+            Self::Unsent => f.write_str("it could not be connected to"),
+            Self::Silent => f.write_str("it did not answer"),
+        }
+    }
 }
 
 impl Standing {
@@ -102,8 +134,8 @@ impl Standing {
     pub(super) fn is_news_after(self, before: Self, now: StoreTime) -> bool {
         match self {
             Self::Closed => before.is_open(),
-            Self::Open { until } => self != before && until > now,
-            Self::Probing => false,
+            Self::Open { until, .. } => self != before && until > now,
+            Self::Probing { .. } => false,
         }
     }
 }
@@ -117,21 +149,34 @@ pub enum Health {
     /// The endpoint accepted the request.
     Well,
     /// The attempt failed.
-    Ill,
+    Ill(Cause),
     /// Neither: the endpoint answered with a time to come back.
     Busy,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BreakerRecord {
+    /// Nanoseconds since the breaker opened.
+    open_for: u64,
+    cause: Cause,
     /// Nanoseconds until the breaker lets a probe through.
     remaining: u64,
     cooldown: u64,
 }
 
 impl BreakerRecord {
-    pub(super) const fn remaining(&self) -> Nanos {
-        Nanos(self.remaining)
+    fn new(opened: Opened, remaining: Nanos, cooldown: Nanos, now: StoreTime) -> Self {
+        let Opened { since, cause } = opened;
+        Self { open_for: now.since(since).0, cause, remaining: remaining.0, cooldown: cooldown.0 }
+    }
+
+    /// The state that a record taken at `at` names.
+    pub(super) fn standing(self, at: StoreTime) -> Standing {
+        Standing::Open { opened: self.opened(at, Nanos::ZERO), until: at + Nanos(self.remaining) }
+    }
+
+    fn opened(self, now: StoreTime, downtime: Nanos) -> Opened {
+        Opened { since: now.sooner(Nanos(self.open_for) + downtime), cause: self.cause }
     }
 }
 
@@ -145,6 +190,7 @@ impl Breaker {
         now: StoreTime,
     ) -> Self {
         let state = record.map_or_else(State::default, |record| State::Open {
+            opened: record.opened(now, downtime),
             until: now + Nanos(record.remaining).min(policy.cooldown_max).less(downtime),
             cooldown: Nanos(record.cooldown).clamp(policy.cooldown, policy.cooldown_max),
         });
@@ -156,10 +202,12 @@ impl Breaker {
     pub fn record(&self, now: StoreTime) -> Option<BreakerRecord> {
         match self.state {
             State::Closed { .. } => None,
-            State::Open { until, cooldown } => {
-                Some(BreakerRecord { remaining: until.since(now).0, cooldown: cooldown.0 })
+            State::Open { opened, until, cooldown } => {
+                Some(BreakerRecord::new(opened, until.since(now), cooldown, now))
             }
-            State::Probing { cooldown } => Some(BreakerRecord { remaining: 0, cooldown: cooldown.0 }),
+            State::Probing { opened, cooldown } => {
+                Some(BreakerRecord::new(opened, Nanos::ZERO, cooldown, now))
+            }
         }
     }
 
@@ -182,15 +230,15 @@ impl Breaker {
     pub fn standing(&self) -> Standing {
         match self.state {
             State::Closed { .. } => Standing::Closed,
-            State::Open { until, .. } => Standing::Open { until },
-            State::Probing { .. } => Standing::Probing,
+            State::Open { opened, until, .. } => Standing::Open { opened, until },
+            State::Probing { opened, .. } => Standing::Probing { opened },
         }
     }
 
     /// Starts an attempt. Pass the result to [`Self::end`].
     pub fn start(&mut self) -> IsProbe {
-        if let State::Open { cooldown, .. } = self.state {
-            self.state = State::Probing { cooldown };
+        if let State::Open { opened, cooldown, .. } = self.state {
+            self.state = State::Probing { opened, cooldown };
             return IsProbe(true);
         }
         IsProbe(false)
@@ -209,18 +257,21 @@ impl Breaker {
         let before = self.state;
         self.state = match (before, health) {
             (_, Health::Well) => State::default(),
-            (State::Closed { failures }, Health::Ill) if failures + 1 >= self.threshold(policy) => {
-                State::Open { until: now + policy.cooldown, cooldown: policy.cooldown }
+            (State::Closed { failures }, Health::Ill(cause)) if failures + 1 >= self.threshold(policy) => {
+                let cooldown = policy.cooldown;
+                State::Open { opened: Opened { since: now, cause }, until: now + cooldown, cooldown }
             }
-            (State::Closed { failures }, Health::Ill) => State::Closed { failures: failures + 1 },
-            (State::Probing { cooldown }, Health::Ill) if probe.0 => {
+            (State::Closed { failures }, Health::Ill(_)) => State::Closed { failures: failures + 1 },
+            (State::Probing { opened, cooldown }, Health::Ill(cause)) if probe.0 => {
                 let cooldown = cooldown.times(2).min(policy.cooldown_max);
-                State::Open { until: now + cooldown, cooldown }
+                State::Open { opened: Opened { cause, ..opened }, until: now + cooldown, cooldown }
             }
             // The endpoint named the time of the next request itself: that request is the next probe.
-            (State::Probing { cooldown }, Health::Busy) if probe.0 => State::Open { until: now, cooldown },
+            (State::Probing { opened, cooldown }, Health::Busy) if probe.0 => {
+                State::Open { opened, until: now, cooldown }
+            }
             // Attempts that began before the breaker opened show nothing new.
-            (state, Health::Ill | Health::Busy) => state,
+            (state, Health::Ill(_) | Health::Busy) => state,
         };
         let was_open = !matches!(before, State::Closed { .. });
         before != self.state && (was_open || self.is_open())
@@ -254,6 +305,7 @@ impl SlowTally {
 mod tests {
     use super::*;
 
+    const ILL: Health = Health::Ill(Cause::Answered(500));
     const QUICK: Nanos = Nanos::from_millis(50);
     const LATE: Nanos = Nanos::from_secs(6);
 
@@ -278,7 +330,7 @@ mod tests {
         fn fail_until_open(&mut self, latency: Nanos) -> u32 {
             (1..)
                 .find(|_| {
-                    self.attempt(Health::Ill, latency);
+                    self.attempt(ILL, latency);
                     self.breaker.is_open()
                 })
                 .unwrap()
@@ -296,7 +348,7 @@ mod tests {
     fn opens_after_ten_failures_in_a_row() {
         let mut bench = Bench::new();
         for _ in 0..9 {
-            bench.attempt(Health::Ill, QUICK);
+            bench.attempt(ILL, QUICK);
         }
         bench.attempt(Health::Well, QUICK);
         assert_eq!(bench.fail_until_open(QUICK), 10);
@@ -309,7 +361,7 @@ mod tests {
         let mut cooldowns = vec![];
         for _ in 0..6 {
             cooldowns.push(bench.cooldown().0 / Nanos::SECOND.0);
-            bench.attempt(Health::Ill, QUICK);
+            bench.attempt(ILL, QUICK);
         }
         assert_eq!(cooldowns, [300, 600, 1_200, 2_400, 3_600, 3_600]);
         bench.cooldown();
@@ -333,11 +385,11 @@ mod tests {
         let straggler = bench.breaker.start();
         bench.fail_until_open(QUICK);
         let until = bench.breaker.ready(bench.now);
-        bench.breaker.end(&bench.policy, straggler, Health::Ill, QUICK, bench.now);
+        bench.breaker.end(&bench.policy, straggler, ILL, QUICK, bench.now);
         assert_eq!(bench.breaker.ready(bench.now), until);
         bench.cooldown();
         bench.breaker.start();
-        bench.breaker.end(&bench.policy, straggler, Health::Ill, QUICK, bench.now);
+        bench.breaker.end(&bench.policy, straggler, ILL, QUICK, bench.now);
         assert_eq!(bench.breaker.ready(bench.now), Ready::OnEvent, "the probe is still under way");
     }
 
@@ -382,6 +434,24 @@ mod tests {
         let now = StoreTime(7_000);
         let breaker = Breaker::restore(record, &bench.policy, Nanos::from_secs(100), now);
         assert_eq!(breaker.ready(now), Ready::At(now + Nanos::from_secs(200)));
+    }
+
+    #[test]
+    fn an_open_breaker_says_since_when_and_the_last_failure_despite_failed_probes_and_a_takeover() {
+        let mut bench = Bench::new();
+        bench.fail_until_open(QUICK);
+        let opened = Opened { since: bench.now, cause: Cause::Silent };
+        bench.cooldown();
+        bench.attempt(Health::Ill(Cause::Silent), QUICK);
+        let told = |breaker: &Breaker| match breaker.standing() {
+            Standing::Open { opened, .. } | Standing::Probing { opened } => opened,
+            Standing::Closed => panic!("closed"),
+        };
+        assert_eq!(told(&bench.breaker), opened);
+        let (record, downtime) = (bench.breaker.record(bench.now), Nanos::from_secs(100));
+        assert_eq!(record.unwrap().standing(bench.now), bench.breaker.standing());
+        let next = Breaker::restore(record, &bench.policy, downtime, bench.now + downtime);
+        assert_eq!(told(&next), opened);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::baseline::Baseline;
 use super::breaker::{Breaker, Health, IsProbe, Standing};
 use super::limiter::{Limiter, Ready, Since};
-use super::message::{Due, Fate, LaneRecord, Origin, Outcome, Reason, Settings, Takeover};
+use super::message::{Due, Fate, Holds, LaneRecord, Origin, Outcome, Reason, Settings, Takeover};
 use super::pace::Pace;
 use super::pressure::{Pressure, Strain};
 use super::reading::Reading;
@@ -290,16 +290,20 @@ impl Lane {
             lane: self.id,
             term: self.term,
             in_flight: self.limiter.in_flight(),
-            in_doubt,
-            in_doubt_until,
             level: self.limiter.level(),
             share_percent: self.pressure.percent(),
             shift: self.pressure.last_shift(),
             target: self.pressure.target(self.settings.pressure()),
             usual: self.pressure.baseline().get(),
-            breaker: self.breaker.standing(),
+            holds: Holds {
+                breaker: self.breaker.standing(),
+                paused_until: self.paused_until,
+                in_doubt,
+                in_doubt_until,
+            },
             paused_for: self.paused_until.since(now),
             held: self.window.len(),
+            has_work: self.is_holding() || self.has_due_work(now),
         }
     }
 
@@ -325,8 +329,7 @@ impl Lane {
 
     fn claim(&mut self, ready: Ready, now: StoreTime, window: u32) -> Option<u32> {
         let is_soon = !matches!(ready, Ready::At(at) if at > now + AHEAD);
-        let has_work = self.work.answered.min(self.work.noted) <= now;
-        if self.work.claiming || !has_work || !is_soon {
+        if self.work.claiming || !self.has_due_work(now) || !is_soon {
             return None;
         }
         let held = u32::try_from(self.window.len()).expect("a window is short");
@@ -343,6 +346,10 @@ impl Lane {
             self.work.noted = StoreTime::NEVER;
         }
         Some(count)
+    }
+
+    fn has_due_work(&self, now: StoreTime) -> bool {
+        self.work.answered.min(self.work.noted) <= now
     }
 
     /// Waits until a delivery is due, and at least until `earliest`.
@@ -418,10 +425,6 @@ pub struct LaneView {
     pub term: Term,
     /// Attempts whose request may still arrive.
     pub in_flight: u32,
-    /// Those of them that ended without an answer.
-    pub in_doubt: u32,
-    /// The latest moment at which the last of these is released. An answer may bring it forward.
-    pub in_doubt_until: Option<StoreTime>,
     /// The level of the bucket in attempts, as of the limiter's last update.
     pub level: u64,
     /// The lane's share of its contract, in percent.
@@ -432,9 +435,12 @@ pub struct LaneView {
     pub target: Option<Nanos>,
     /// The usual latency over a day. Nothing before enough answers came.
     pub usual: Option<Nanos>,
-    pub breaker: Standing,
+    pub holds: Holds,
+    /// The rest of the pause that the endpoint asked for.
     pub paused_for: Nanos,
     pub held: usize,
+    /// It holds a delivery, or knows of one in the store that is due.
+    pub has_work: bool,
 }
 
 /// The requests of several lanes together.
@@ -449,7 +455,7 @@ impl UnderWay {
     pub fn of(views: &[LaneView]) -> Self {
         views.iter().fold(Self::default(), |sum, view| Self {
             in_flight: sum.in_flight + u64::from(view.in_flight),
-            in_doubt: sum.in_doubt + u64::from(view.in_doubt),
+            in_doubt: sum.in_doubt + u64::from(view.holds.in_doubt),
         })
     }
 }

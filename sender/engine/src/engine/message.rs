@@ -264,10 +264,16 @@ impl LaneRecord {
         self.clean
     }
 
-    /// How long the breaker stays open, counted from [`Self::taken_at`]. Nothing while it is closed.
+    /// The holds on the lane according to this record, if it was taken at `at`.
     #[must_use]
-    pub fn breaker_open_for(&self) -> Option<Nanos> {
-        self.breaker.as_ref().map(BreakerRecord::remaining)
+    pub fn holds(&self, at: StoreTime) -> Holds {
+        let (in_doubt, left) = self.limiter.in_doubt();
+        Holds {
+            breaker: self.breaker.map_or(Standing::Closed, |record| record.standing(at)),
+            paused_until: at + Nanos(self.pause),
+            in_doubt,
+            in_doubt_until: left.map(|left| at + left),
+        }
     }
 
     /// The moment of the record, on the scale of the driver that persisted it. The record may miss attempts
@@ -276,6 +282,18 @@ impl LaneRecord {
     pub fn taken_at(&self) -> StoreTime {
         StoreTime(self.at)
     }
+}
+
+/// The parts of a lane's state that keep it from sending and outlive its owner, for operators only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holds {
+    pub breaker: Standing,
+    /// The end of the pause that the endpoint asked for.
+    pub paused_until: StoreTime,
+    /// Attempts that ended without an answer and may still arrive.
+    pub in_doubt: u32,
+    /// The latest moment at which the last of these is released. An answer may bring it forward.
+    pub in_doubt_until: Option<StoreTime>,
 }
 
 /// A subscriber's contract and policies. Lanes with equal settings share one value.

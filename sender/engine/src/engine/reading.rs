@@ -1,6 +1,6 @@
 //! The meaning of an outcome for each part of a lane, and of `Retry-After`.
 
-use super::breaker::Health;
+use super::breaker::{Cause, Health};
 use super::limiter::End;
 use super::message::{Answer, Outcome};
 use super::pressure::Strain;
@@ -17,20 +17,17 @@ pub(super) struct Reading {
 
 impl Reading {
     pub(super) fn of(outcome: &Outcome, retry_after_cap: Nanos) -> Self {
-        let Outcome::Answered(answer) = outcome else {
-            return Self {
-                meaning: Meaning::Failure,
-                health: Health::Ill,
-                strain: Strain::Failed,
-                pause: None,
-            };
+        let answer = match outcome {
+            Outcome::Answered(answer) => answer,
+            Outcome::Unsent | Outcome::Withheld => return Self::unanswered(Cause::Unsent),
+            Outcome::Silent | Outcome::CutOff => return Self::unanswered(Cause::Silent),
         };
         let meaning = Meaning::of(answer.status);
         let pause = requested_pause(answer, retry_after_cap);
         let health = match meaning {
             Meaning::Success => Health::Well,
             Meaning::Failure if pause.is_some() => Health::Busy,
-            Meaning::Gone | Meaning::Failure => Health::Ill,
+            Meaning::Gone | Meaning::Failure => Health::Ill(Cause::Answered(answer.status)),
         };
         let strain = match meaning {
             Meaning::Success => Strain::None,
@@ -38,6 +35,10 @@ impl Reading {
             Meaning::Gone | Meaning::Failure => Strain::Failed,
         };
         Self { meaning, health, strain, pause }
+    }
+
+    fn unanswered(cause: Cause) -> Self {
+        Self { meaning: Meaning::Failure, health: Health::Ill(cause), strain: Strain::Failed, pause: None }
     }
 }
 

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use hookproof_engine::engine::breaker::Standing;
+use hookproof_engine::engine::breaker::{Cause, Standing};
 use hookproof_engine::engine::{
     Engine, Fate, Input, LaneId, Limits, Nanos, Origin, Outcome, Output, Reason, Settlement, StoreTime, Term,
 };
@@ -66,7 +66,7 @@ fn a_cut_attempt_is_in_doubt_and_counts_against_neither_endpoint_nor_delivery() 
     assert_eq!(world.sent.len(), 20);
     assert!(world.sent.iter().all(|sent| sent.number == 1));
     let view = world.shell.engine.views().remove(0);
-    assert_eq!((view.in_doubt, view.breaker.is_open(), view.share_percent), (20, false, 100));
+    assert_eq!((view.holds.in_doubt, view.holds.breaker.is_open(), view.share_percent), (20, false, 100));
     world.run(Nanos::HOUR);
     assert_eq!(fates(&world), [Fate::Delivered]);
     assert_eq!(world.shell.store.fates[0].attempts, 1);
@@ -85,7 +85,7 @@ fn a_withheld_send_is_no_attempt_and_does_not_count_against_the_endpoint() {
     assert!(world.sent.len() > 100, "{}", world.sent.len());
     assert!(world.sent.iter().all(|sent| sent.number == 1));
     let view = world.shell.engine.views().into_iter().find(|view| view.lane == lane).unwrap();
-    assert!(!view.breaker.is_open());
+    assert!(!view.holds.breaker.is_open());
     assert_eq!(view.share_percent, 100);
     world.run(Nanos::HOUR);
     let attempts: Vec<_> = world.shell.store.fates.iter().map(|settled| settled.attempts).collect();
@@ -188,12 +188,17 @@ fn each_turn_of_a_breaker_is_told_once() {
     let lane = world.lane(1, &settings(per_second(100, 20, 1)), 1_000);
     world.run(Nanos::from_secs(2_000));
     let told: Vec<_> = world.shell.turned.iter().map(|(of, breaker)| (*of, *breaker)).collect();
-    let [(_, Standing::Open { until: first }), (_, Standing::Open { until: second }), (_, Standing::Closed)] =
-        told[..]
+    let [
+        (_, Standing::Open { until: first, opened }),
+        (_, Standing::Open { until: second, opened: still }),
+        (_, Standing::Closed),
+    ] = told[..]
     else {
         panic!("{told:?}")
     };
     assert!(told.iter().all(|(of, _)| *of == lane));
+    assert_eq!((still, opened.cause), (opened, Cause::Answered(500)));
+    assert_eq!(first.since(opened.since), Nanos::from_secs(300));
     // Ten failures within a few seconds; then five minutes, and ten after the first probe.
     assert!(first > at(300) && first < at(310) && second > first + Nanos::from_secs(600), "{told:?}");
 }

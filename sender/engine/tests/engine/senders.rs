@@ -251,7 +251,7 @@ impl Sender for EngineSender {
     }
 
     fn is_due(&self, now: StoreTime) -> bool {
-        let held_back = |view: &LaneView| view.breaker.is_open() || view.paused_for > Nanos::ZERO;
+        let held_back = |view: &LaneView| view.holds.breaker.is_open() || view.paused_for > Nanos::ZERO;
         self.shell.is_due(LANE, now) && !self.shell.engine.views().iter().any(held_back)
     }
 }

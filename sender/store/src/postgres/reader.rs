@@ -16,10 +16,11 @@ use crate::command::{Body, OutboxId};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::paging::{Cursor, Page};
 use crate::read::{
-    Attempted, AuditSecond, Checkpoint, DeadGroup, DeadLetter, Delivery, Filter, Glance, LaneStatus,
-    LastHour, Limited, LiveSecret, Measured, Nodes, Notices, OutboxRow, Over, Owner, ReadError, Reader,
-    RejectedRow, Status, Subscriber, SubscriberRef, TimesPage, Work,
+    Attempted, AuditSecond, DeadGroup, DeadLetter, Delivery, Filter, Glance, LaneStatus, LastHour, Limited,
+    LiveSecret, Measured, Nodes, Notices, OutboxRow, Over, Owner, ReadError, Reader, RejectedRow, Status,
+    Subscriber, SubscriberRef, TimesPage, Work,
 };
+use crate::reply::Record;
 
 mod arrivals;
 mod figures;
@@ -155,8 +156,8 @@ impl Reader for PostgresReader {
         self.query("read a lane", |sql| figures::lane(sql, lane))
     }
 
-    fn broken_off(&self, max: u32) -> Result<Vec<Checkpoint>, StoreError> {
-        self.query("read the breakers", |sql| figures::broken_off(sql, max))
+    fn checkpoints(&self, lanes: &[LaneId]) -> Result<Vec<(LaneId, Record)>, StoreError> {
+        self.query("read checkpoints", |sql| figures::checkpoints(sql, lanes))
     }
 
     fn latencies(&self, lanes: &[LaneId], over: Over) -> Result<Vec<(LaneId, Measured)>, StoreError> {

@@ -227,7 +227,7 @@ contract! {
         redriven_work_stirs
         changed_subscribers_are_told_in_order
         an_events_deliveries_are_found_by_its_id
-        checkpoints_of_open_breakers_are_told
+        checkpoints_are_told_of_the_lanes_that_have_one
         owners_are_listed
         a_text_with_a_character_zero_is_known_to_nobody
     }

@@ -6,6 +6,7 @@ use hookproof_sender::store::command::{
 use hookproof_sender::store::lane::LaneState;
 use hookproof_sender::store::paging::{Cursor, Page};
 use hookproof_sender::store::read::{Filter, Place, ReadError, SubscriberRef, Work};
+use hookproof_sender::store::reply::Reply;
 
 use crate::world::{Backend, LEASE, ME, WIDE, World, YOU, later};
 
@@ -346,28 +347,23 @@ pub(super) fn a_text_with_a_character_zero_is_known_to_nobody<B: Backend>() {
     }
 }
 
-pub(super) fn checkpoints_of_open_breakers_are_told<B: Backend>() {
+pub(super) fn checkpoints_are_told_of_the_lanes_that_have_one<B: Backend>() {
     let mut world = World::<B>::new();
-    let (open, open_term) = world.own_lane(WIDE);
-    let (closed, closed_term) = world.own_lane(WIDE);
+    let (kept, kept_term) = world.own_lane(WIDE);
+    let (none, _) = world.own_lane(WIDE);
     let (handed_back, handed_back_term) = world.own_lane(WIDE);
-    world.own_lane(WIDE);
-    let record = br#"{"lane":{"breaker":{"remaining":5,"cooldown":7}}}"#;
-    assert_eq!(world.persist(open, open_term, record, false), hookproof_sender::store::reply::Reply::Done);
-    assert_eq!(
-        world.persist(closed, closed_term, br#"{"lane":{"breaker":null}}"#, false),
-        hookproof_sender::store::reply::Reply::Done
-    );
-    assert_eq!(
-        world.persist(handed_back, handed_back_term, record, true),
-        hookproof_sender::store::reply::Reply::Done
-    );
-    let told = |max| {
-        let found = world.reader.broken_off(max).unwrap();
-        found.into_iter().map(|one| (one.lane, one.name, one.record.bytes.to_vec())).collect::<Vec<_>>()
+    let replies = [
+        world.persist(kept, kept_term, b"first", false),
+        world.persist(kept, kept_term, b"latest", false),
+        world.persist(handed_back, handed_back_term, b"final", true),
+    ];
+    assert!(replies.iter().all(|reply| *reply == Reply::Done), "{replies:?}");
+    let told = |lanes: &[LaneId]| {
+        let found = world.reader.checkpoints(lanes).unwrap().into_iter();
+        found.map(|(lane, record)| (lane, record.bytes.to_vec())).collect::<Vec<_>>()
     };
-    let name = |lane| world.lane(lane).name;
-    let both = [open, handed_back].map(|lane| (lane, name(lane), record.to_vec()));
-    assert_eq!(told(10), both);
-    assert_eq!(told(1), both[..1]);
+    let [kept_record, final_record] = [(kept, b"latest".to_vec()), (handed_back, b"final".to_vec())];
+    assert_eq!(told(&[handed_back, none, LaneId(999), kept]), [final_record, kept_record.clone()]);
+    assert_eq!(told(&[kept]), [kept_record]);
+    assert_eq!(told(&[]), []);
 }

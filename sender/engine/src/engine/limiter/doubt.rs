@@ -47,6 +47,16 @@ pub(super) struct RunRecord {
     heard: bool,
 }
 
+impl RunRecord {
+    pub(super) fn count(&self) -> u32 {
+        self.count
+    }
+
+    pub(super) fn left(&self) -> Nanos {
+        Nanos(self.left)
+    }
+}
+
 impl Doubts {
     pub(super) const NONE: Self =
         Self { runs: Vec::new(), count: 0, unrecorded: 0, next: StoreTime::NEVER, unheard: StoreTime::NEVER };

@@ -69,6 +69,12 @@ impl Limiter {
 }
 
 impl Snapshot {
+    /// Attempts in doubt, and the time until the last of them is released.
+    pub(in crate::engine) fn in_doubt(&self) -> (u32, Option<Nanos>) {
+        let count = self.in_doubt.iter().fold(0, |sum: u32, run| sum.saturating_add(run.count()));
+        (count, self.in_doubt.iter().map(RunRecord::left).max())
+    }
+
     /// A snapshot of an owner with this contract that has sent nothing.
     fn unknown(contract: &Contract) -> Self {
         Limiter::fresh(contract.clone(), Lateness::LONGEST).take_snapshot(false, StoreTime::START)

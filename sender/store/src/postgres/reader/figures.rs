@@ -8,7 +8,7 @@ use crate::postgres::ledger::{counts, read_bounds, read_counts};
 use crate::postgres::link::Link;
 use crate::postgres::values::{Count, int};
 use crate::postgres::wanted::summed;
-use crate::read::{AttemptTimes, AuditSecond, Checkpoint, DeadGroup, LaneStatus, Limited, Status, TimesPage};
+use crate::read::{AttemptTimes, AuditSecond, DeadGroup, LaneStatus, Limited, Status, TimesPage};
 use crate::reply::Record;
 
 pub(super) fn status(sql: &Link, now: StoreTime) -> Read<Status> {
@@ -100,18 +100,14 @@ pub(super) fn lane(sql: &Link, lane: LaneId) -> Read<Option<LaneStatus>> {
     Ok(found.into_iter().find(|found| found.lane == lane))
 }
 
-pub(super) fn broken_off(sql: &Link, max: u32) -> Read<Vec<Checkpoint>> {
-    let query = "SELECT l.lane, s.id, s.name, l.record, l.record_at FROM lanes l JOIN subscribers s ON s.lane = l.lane
-        WHERE l.state <> 3 AND position('\"breaker\":{'::bytea IN l.record) > 0 ORDER BY l.lane LIMIT $1";
+pub(super) fn checkpoints(sql: &Link, lanes: &[LaneId]) -> Read<Vec<(LaneId, Record)>> {
+    let query = "SELECT l.lane, l.record, l.record_at FROM unnest($1::int8[]) WITH ORDINALITY u (lane, place)
+        JOIN lanes l ON l.lane = u.lane WHERE l.record IS NOT NULL ORDER BY u.place";
     let checkpoint = |row: &Row| {
-        Ok(Checkpoint {
-            lane: row.try_get(0)?,
-            id: row.try_get::<_, &str>(1)?.into(),
-            name: row.try_get::<_, &str>(2)?.into(),
-            record: Record { bytes: row.try_get::<_, &[u8]>(3)?.into(), at: row.try_get(4)? },
-        })
+        let record = Record { bytes: row.try_get::<_, &[u8]>(1)?.into(), at: row.try_get(2)? };
+        Ok((row.try_get(0)?, record))
     };
-    sql.query(query, &[&i64::from(max)])?.iter().map(checkpoint).collect()
+    sql.query(query, &[&lanes])?.iter().map(checkpoint).collect()
 }
 
 pub(super) fn dead_groups(sql: &Link, since: StoreTime, max: u32) -> Read<Vec<DeadGroup>> {

@@ -112,6 +112,7 @@ fn read_delivery(row: &Row) -> Read<Delivery> {
         bytes: row.try_get::<_, Count>(8)?.0,
         at: row.try_get(9)?,
         expires: row.try_get(10)?,
+        reason: row.try_get(11).unwrap_or_default(),
     })
 }
 

@@ -7,7 +7,7 @@ use super::super::values::int;
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use crate::lane::{Bounds, LaneState};
 use crate::paging::last_if_full;
-use crate::read::{AttemptTimes, AuditSecond, Checkpoint, DeadGroup, LaneStatus, Limited, Status, TimesPage};
+use crate::read::{AttemptTimes, AuditSecond, DeadGroup, LaneStatus, Limited, Status, TimesPage};
 use crate::reply::Record;
 
 const NOT_SWEPT_MAX: u32 = 500_000;
@@ -124,16 +124,16 @@ pub(super) fn lane(sql: &Connection, lane: LaneId) -> Result<Option<LaneStatus>>
     Ok(found.into_iter().find(|found| found.lane == lane))
 }
 
-pub(super) fn broken_off(sql: &Connection, max: u32) -> Result<Vec<Checkpoint>> {
-    sql.prepare_cached(
-        "SELECT l.lane, s.id, s.name, l.record, l.record_at FROM lanes l JOIN subscribers s ON s.lane = l.lane
-         WHERE l.state <> 3 AND instr(l.record, CAST('\"breaker\":{' AS BLOB)) > 0 ORDER BY l.lane LIMIT ?1",
-    )?
-    .query_map([max], |row| {
-        let record = Record { bytes: row.get(3)?, at: row.get(4)? };
-        Ok(Checkpoint { lane: row.get(0)?, id: row.get(1)?, name: row.get(2)?, record })
-    })?
-    .collect()
+pub(super) fn checkpoints(sql: &Connection, lanes: &[LaneId]) -> Result<Vec<(LaneId, Record)>> {
+    let mut query =
+        sql.prepare_cached("SELECT record, record_at FROM lanes WHERE lane = ?1 AND record IS NOT NULL")?;
+    let mut found = Vec::new();
+    for lane in lanes {
+        let record =
+            query.query_row([lane], |row| Ok(Record { bytes: row.get(0)?, at: row.get(1)? })).optional()?;
+        found.extend(record.map(|record| (*lane, record)));
+    }
+    Ok(found)
 }
 
 pub(super) fn dead_groups(sql: &Connection, since: StoreTime, max: u32) -> Result<Vec<DeadGroup>> {

@@ -100,6 +100,7 @@ fn read_delivery(row: &Row<'_>) -> Result<Delivery> {
         bytes: or_least(row.get(8))?,
         at: or_least(row.get(9))?,
         expires: or_least(row.get(10))?,
+        reason: row.get(11).unwrap_or_default(),
     })
 }
 

@@ -1,0 +1,228 @@
+use std::collections::BTreeMap;
+
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::json;
+
+use super::failure::Failure;
+use super::options::{Common, Reach};
+use super::print::{Printer, Table, moment, relative_time, rough};
+use super::session::{Look, PAGE_ROWS, each};
+use crate::engine::LaneId;
+use crate::event::PublicId;
+use crate::operate::deliveries::{self, Tracked, ending, outcome};
+use crate::operate::json_forms::{place, reason};
+use crate::store::paging::{Cursor, Page};
+use crate::store::read::{self, Filter, Place, ReadError, SubscriberRef};
+
+#[derive(Subcommand, Debug)]
+pub(super) enum Delivery {
+    /// Show them, the newest first; those that wait for one subscriber as they are due
+    List(List),
+    /// Show one with its attempts, and why it waits
+    Show(Show),
+}
+
+impl Delivery {
+    pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
+        match self {
+            Self::List(list) => list.run(common, printer),
+            Self::Show(show) => show.run(common, printer),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum InState {
+    Waiting,
+    Delivered,
+    Dead,
+    Coalesced,
+}
+
+impl From<InState> for Place {
+    fn from(state: InState) -> Self {
+        match state {
+            InState::Waiting => Self::Waiting,
+            InState::Delivered => Self::Delivered,
+            InState::Dead => Self::Dead,
+            InState::Coalesced => Self::Coalesced,
+        }
+    }
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  hookproof sender delivery list --db sender.db --subscriber shop --state waiting
+  hookproof sender delivery list --db sender.db --event order-4711 --json")]
+pub(super) struct List {
+    /// Only this subscriber's, by its name or id
+    #[arg(long, value_name = "NAME")]
+    subscriber: Option<String>,
+    /// Only those in this state
+    #[arg(long, value_name = "STATE")]
+    state: Option<InState>,
+    /// Only those of this event, by its id
+    #[arg(long, value_name = "EVENT", conflicts_with_all = ["subscriber", "state"])]
+    event: Option<String>,
+    /// Show so many at most
+    #[arg(long, value_name = "COUNT", default_value = "100")]
+    max: u64,
+}
+
+impl List {
+    fn run(self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
+        let look = Look::open(&common.existing_database()?)?;
+        let lane = self.subscriber.as_deref().map(|name| look.subscriber(name)).transpose()?;
+        let filter = Filter { lane: lane.map(|found| found.lane), place: self.state.map(Into::into) };
+        let headings = &[
+            "DELIVERY",
+            "STATE",
+            "RECEIVED",
+            "SUBSCRIBER",
+            ">TRIES",
+            "DUE OR SETTLED",
+            "TYPE",
+            "KEY",
+            "EVENT",
+        ];
+        let (mut table, mut left, mut known) = (Table::new(headings), self.max, Subscribers::default());
+        let page = PAGE_ROWS.min(u32::try_from(self.max).unwrap_or(u32::MAX)).max(1);
+        each(
+            |from| self.page(&look, filter, from, page),
+            |delivery| {
+                if left == 0 {
+                    return Ok(false);
+                }
+                left -= 1;
+                let id = look.delivery_ids.name(delivery.received, delivery.delivery);
+                let (subscriber, name) = known.find(&look, delivery.lane)?;
+                if printer.json {
+                    let mut line = deliveries::to_json(&delivery, &id, subscriber.as_deref());
+                    line["name"] = json!(name);
+                    printer.object(&line)?;
+                } else {
+                    table.row([
+                        id.to_string(),
+                        place(delivery.place).to_owned(),
+                        moment(delivery.received),
+                        name,
+                        delivery.attempts.to_string(),
+                        relative_time(delivery.at, look.now),
+                        delivery.kind.to_string(),
+                        delivery.key.as_deref().unwrap_or_default().to_owned(),
+                        delivery.event.to_string(),
+                    ]);
+                }
+                Ok(!printer.is_closed())
+            },
+        )?;
+        if printer.json { Ok(()) } else { printer.table(&table, "no such deliveries") }
+    }
+
+    fn page(
+        &self,
+        look: &Look,
+        filter: Filter,
+        from: Option<Cursor>,
+        max: u32,
+    ) -> Result<Page<read::Delivery>, ReadError> {
+        match &self.event {
+            Some(event) => look.reader.deliveries_of_event(event, from, max),
+            None => look.reader.deliveries(filter, from, max),
+        }
+    }
+}
+
+/// The id and the name of each subscriber, read once.
+#[derive(Default)]
+struct Subscribers(BTreeMap<LaneId, (Option<String>, String)>);
+
+impl Subscribers {
+    fn find(&mut self, look: &Look, lane: LaneId) -> Result<(Option<String>, String), Failure> {
+        if let Some(known) = self.0.get(&lane) {
+            return Ok(known.clone());
+        }
+        let found = look.reader.subscriber(&SubscriberRef::Lane(lane))?;
+        let found = found.map_or_else(
+            || (None, format!("removed ({})", lane.0)),
+            |found| (Some(found.id.to_string()), found.name.to_string()),
+        );
+        self.0.insert(lane, found.clone());
+        Ok(found)
+    }
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Example:
+  hookproof sender delivery show --db sender.db dlv_01hf7yat00000000000000000a
+
+The body is shown as it is sent. Attempts are kept for 7 days (`serve --keep-attempts`).")]
+pub(super) struct Show {
+    /// Its id, which `delivery list` and `dead list` show, and which endpoints receive
+    delivery: PublicId,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+impl Show {
+    fn run(self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
+        let look = Look::open(&common.existing_database()?)?;
+        let id = &self.delivery;
+        let found = match look.delivery_ids.find(id).filter(|found| i64::try_from(found.0).is_ok()) {
+            Some(delivery) => Tracked::read(&*look.reader, &look.flows(&self.reach)?, delivery)?,
+            None => None,
+        };
+        let found = found.ok_or_else(|| {
+            Failure::refused(format_args!(
+                "there is no delivery {id}; expected an id that `delivery list` shows; its record may have expired"
+            ))
+        })?;
+        let (subscriber, name) = Subscribers::default().find(&look, found.delivery.lane)?;
+        if printer.json {
+            let mut value = found.to_json(id, subscriber.as_deref());
+            value["name"] = json!(name);
+            return printer.object(&value);
+        }
+        printer.pairs(&pairs(&found, id, name, &look))?;
+        let mut table = Table::new(&[">ATTEMPT", "AT", ">TOOK", "OUTCOME", "WHY IT ENDED"]);
+        for attempted in found.attempts.iter().rev() {
+            let attempt = &attempted.attempt;
+            table.row([
+                attempted.number.to_string(),
+                moment(attempt.at),
+                rough(attempt.latency).to_string(),
+                outcome(attempt.outcome).to_owned(),
+                ending(attempt),
+            ]);
+        }
+        printer.line("")?;
+        printer.table(&table, "no attempts, or they are no longer kept")
+    }
+}
+
+fn pairs(found: &Tracked, id: &PublicId, name: String, look: &Look) -> Vec<(String, String)> {
+    let delivery = &found.delivery;
+    let last = match found.waits_for() {
+        Some(reason) => ("waits for", reason),
+        None => ("settled", format!("{}, {}", moment(delivery.at), relative_time(delivery.at, look.now))),
+    };
+    let state = place(delivery.place);
+    let rows = [
+        ("delivery", id.to_string()),
+        ("subscriber", name),
+        ("event", delivery.event.to_string()),
+        ("type", delivery.kind.to_string()),
+        ("key", delivery.key.as_deref().unwrap_or_default().to_owned()),
+        (
+            "state",
+            delivery.reason.map_or_else(|| state.to_owned(), |why| format!("{state}: {}", reason(why))),
+        ),
+        last,
+        ("received", moment(delivery.received)),
+        ("expires", moment(delivery.expires)),
+        ("body", found.body().unwrap_or_else(|| "lost".to_owned())),
+    ];
+    rows.into_iter().map(|(name, text)| (name.to_owned(), text)).collect()
+}

@@ -1,0 +1,117 @@
+//! One delivery: its state, its attempts, and the reason why it waits.
+
+use serde_json::{Value, json};
+
+use super::flow::{Flow, Flows, State};
+use super::json_forms::{moment, place, reason};
+use crate::engine::{DeliveryId, StoreTime};
+use crate::event::PublicId;
+use crate::store::StoreError;
+use crate::store::command::{Attempt, AttemptOutcome, Body};
+use crate::store::read::{Attempted, Delivery, Place, Reader};
+use crate::units::rough;
+
+/// `subscriber` is its public id, if it is still there.
+pub(crate) fn to_json(delivery: &Delivery, id: &PublicId, subscriber: Option<&str>) -> Value {
+    let waits = delivery.place == Place::Waiting;
+    json!({
+        "id": id.as_str(),
+        "subscriber": subscriber,
+        "event": &*delivery.event,
+        "type": &*delivery.kind,
+        "key": delivery.key.as_deref(),
+        "state": place(delivery.place),
+        "reason": delivery.reason.map(reason),
+        "attempts": delivery.attempts,
+        "bytes": delivery.bytes,
+        "received": moment(delivery.received),
+        "due": waits.then(|| moment(delivery.at)),
+        "settled": (!waits).then(|| moment(delivery.at)),
+        "expires": moment(delivery.expires),
+    })
+}
+
+/// A delivery with everything that is kept of it.
+pub(crate) struct Tracked {
+    pub(crate) delivery: Delivery,
+    /// The newest first.
+    pub(crate) attempts: Vec<Attempted>,
+    /// Nothing if it was lost.
+    body: Option<Body>,
+    /// How its subscriber's lane flows, if the lane is still there.
+    flow: Option<Flow>,
+    now: StoreTime,
+}
+
+impl Tracked {
+    pub(crate) fn read(
+        reader: &dyn Reader,
+        flows: &Flows,
+        id: DeliveryId,
+    ) -> Result<Option<Self>, StoreError> {
+        let Some(delivery) = reader.delivery(id)? else { return Ok(None) };
+        let lane = reader.lane(delivery.lane)?;
+        let flow = flows.of(reader, lane.as_slice())?.pop();
+        let (attempts, body) = (reader.attempts_of(id)?, reader.body(id)?);
+        Ok(Some(Self { delivery, attempts, body, flow, now: flows.now() }))
+    }
+
+    pub(crate) fn to_json(&self, id: &PublicId, subscriber: Option<&str>) -> Value {
+        let mut value = to_json(&self.delivery, id, subscriber);
+        value["waits_for"] = json!(self.waits_for());
+        value["body"] = json!(self.body());
+        value["tried"] = self.attempts.iter().map(attempt_json).collect();
+        value
+    }
+
+    pub(crate) fn body(&self) -> Option<String> {
+        self.body.as_ref().map(|body| String::from_utf8_lossy(&body.bytes).into_owned())
+    }
+
+    /// Nothing once it is settled.
+    pub(crate) fn waits_for(&self) -> Option<String> {
+        let Delivery { place: Place::Waiting, at, attempts, .. } = self.delivery else { return None };
+        let flow = self.flow.as_ref().filter(|flow| flow.state != State::Active);
+        let due = (at > self.now).then(|| {
+            let left = rough(at.since(self.now));
+            match attempts {
+                0 => format!("it is due at {}, in {left}", moment(at)),
+                tried => format!("attempt {tried} failed; the next is due at {}, in {left}", moment(at)),
+            }
+        });
+        let held_up = flow.map(|flow| format!("the subscriber is {flow}"));
+        let reasons: Vec<String> = due.into_iter().chain(held_up).collect();
+        Some(if reasons.is_empty() { "its turn within the limits".to_owned() } else { reasons.join("; ") })
+    }
+}
+
+/// Why an attempt ended.
+pub(crate) fn ending(attempt: &Attempt) -> String {
+    match (attempt.status, &attempt.error) {
+        (Some(status), _) => format!("answered {status}"),
+        (None, Some(error)) => format!("failed: {error}"),
+        (None, None) => "failed".to_owned(),
+    }
+}
+
+pub(crate) const fn outcome(outcome: AttemptOutcome) -> &'static str {
+    match outcome {
+        AttemptOutcome::Delivered => "delivered",
+        AttemptOutcome::Rejected => "rejected",
+        AttemptOutcome::Unsent => "unsent",
+        AttemptOutcome::Silent => "silent",
+    }
+}
+
+fn attempt_json(attempted: &Attempted) -> Value {
+    let attempt = &attempted.attempt;
+    json!({
+        "number": attempted.number,
+        "at": moment(attempt.at),
+        "latency_us": attempt.latency.0 / 1_000,
+        "outcome": outcome(attempt.outcome),
+        "status": attempt.status,
+        "error": attempt.error.as_deref(),
+        "body_hash": format!("{:016x}", attempt.body_hash),
+    })
+}

@@ -1,0 +1,455 @@
+//! How a lane flows: one word, and the reason and the remedy if something holds its deliveries up. Status, listings,
+//! `doctor`, a test event and the console all use it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Display};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::backlog::Clearing;
+use super::json_forms::moment;
+use crate::dispatch::handover;
+use crate::engine::breaker::{Opened, Standing};
+use crate::engine::contract::Contract;
+use crate::engine::{Holds, LaneId, LaneView, Nanos, Shift, StoreTime};
+use crate::roster::Roster;
+use crate::runtime::Sender;
+use crate::store::StoreError;
+use crate::store::lane::{LaneState, OwnerId};
+use crate::store::read::{LaneStatus, ReadError, Reader};
+use crate::units::rough;
+
+/// A backlog that takes less counts as none.
+const BACKLOG_MIN: Nanos = Nanos::MINUTE;
+const PAGE_ROWS: u32 = 500;
+/// The most that one answer names.
+pub(crate) const HELD_UP_MAX: usize = 100;
+
+/// The most urgent first. The words are public.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum State {
+    Broken,
+    Disabled,
+    BreakerOpen,
+    InDoubt,
+    NoProcess,
+    AskedToWait,
+    Throttled,
+    RateLimited,
+    Paused,
+    Active,
+}
+
+impl State {
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Broken => "broken",
+            Self::Disabled => "disabled",
+            Self::BreakerOpen => "breaker_open",
+            Self::InDoubt => "in_doubt",
+            Self::NoProcess => "no_process",
+            Self::AskedToWait => "asked_to_wait",
+            Self::Throttled => "throttled",
+            Self::RateLimited => "rate_limited",
+            Self::Paused => "paused",
+            Self::Active => "active",
+        }
+    }
+}
+
+impl State {
+    /// Somebody must act, or the state lasts.
+    pub(crate) const fn is_a_fault(self) -> bool {
+        matches!(self, Self::Broken | Self::Disabled | Self::BreakerOpen | Self::InDoubt | Self::NoProcess)
+    }
+}
+
+impl Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.word().replace('_', " "))
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Flow {
+    pub(crate) state: State,
+    /// When the state began, where it is known.
+    since: Option<StoreTime>,
+    /// When the lane may send again without any act of an operator, where it is known.
+    until: Option<StoreTime>,
+    /// Empty if the lane flows, as is the remedy.
+    reason: String,
+    remedy: String,
+}
+
+impl Flow {
+    fn new(state: State, reason: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { state, since: None, until: None, reason: reason.into(), remedy: remedy.into() }
+    }
+
+    pub(crate) fn to_json(&self) -> Value {
+        let text = |text: &str| if text.is_empty() { Value::Null } else { text.into() };
+        json!({
+            "state": self.state.word(),
+            "since": self.since.map(moment),
+            "until": self.until.map(moment),
+            "reason": text(&self.reason),
+            "remedy": text(&self.remedy),
+        })
+    }
+}
+
+/// The state, or the reason and the remedy.
+impl Display for Flow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.state == State::Active {
+            return self.state.fmt(f);
+        }
+        let Self { state, reason, remedy, .. } = self;
+        write!(f, "{state}: {reason}; {remedy}")
+    }
+}
+
+/// A lane that something holds up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HeldUp {
+    id: Arc<str>,
+    pub(crate) name: Arc<str>,
+    /// This process delivers to it.
+    here: bool,
+    pub(crate) flow: Flow,
+}
+
+impl HeldUp {
+    pub(crate) fn to_json(&self) -> Value {
+        let mut value = self.flow.to_json();
+        value["subscriber"] = json!(&*self.id);
+        value["name"] = json!(&*self.name);
+        value["here"] = json!(self.here);
+        value
+    }
+}
+
+impl Display for HeldUp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is {}", self.name, self.flow)
+    }
+}
+
+/// A running sender's knowledge at one moment, to be laid beside the store's.
+pub(crate) struct Present {
+    pub(crate) roster: Arc<Roster>,
+    pub(crate) views: Vec<LaneView>,
+    pub(crate) now: StoreTime,
+}
+
+impl Present {
+    pub(crate) async fn of(sender: &Sender) -> Self {
+        Self { roster: sender.roster(), views: sender.views().await, now: sender.clock().now() }
+    }
+
+    /// The flow of each of these lanes that is still there.
+    pub(crate) fn flows(
+        self,
+        reader: &dyn Reader,
+        lanes: &[LaneId],
+    ) -> Result<BTreeMap<LaneId, Flow>, StoreError> {
+        let flows = Flows::read(reader, self.roster, self.views, self.now)?;
+        let lanes = lanes.iter().filter_map(|lane| reader.lane(*lane).transpose());
+        let lanes = lanes.collect::<Result<Vec<_>, _>>()?;
+        let found = flows.of(reader, &lanes)?;
+        Ok(lanes.iter().map(|lane| lane.lane).zip(found).collect())
+    }
+}
+
+/// Everything known of lanes at one moment. The state of a lane comes from this process if it owns the lane, or else
+/// from the checkpoint that its owner writes at each change.
+pub(crate) struct Flows {
+    views: BTreeMap<LaneId, LaneView>,
+    roster: Arc<Roster>,
+    living: BTreeSet<OwnerId>,
+    now: StoreTime,
+}
+
+impl Flows {
+    pub(crate) fn read(
+        reader: &dyn Reader,
+        roster: Arc<Roster>,
+        views: Vec<LaneView>,
+        now: StoreTime,
+    ) -> Result<Self, StoreError> {
+        let leases_over = reader.nodes()?.lease_time(now);
+        let living = reader.owners()?.into_iter().filter(|owner| owner.until > leases_over);
+        let living = living.map(|owner| owner.owner).collect();
+        let views = views.into_iter().map(|view| (view.lane, view)).collect();
+        Ok(Self { views, roster, living, now })
+    }
+
+    pub(crate) const fn now(&self) -> StoreTime {
+        self.now
+    }
+
+    /// The flow of each of these lanes, in their order.
+    pub(crate) fn of(&self, reader: &dyn Reader, lanes: &[LaneStatus]) -> Result<Vec<Flow>, StoreError> {
+        let elsewhere = lanes.iter().filter(|lane| !self.views.contains_key(&lane.lane));
+        let elsewhere: Vec<LaneId> = elsewhere.map(|lane| lane.lane).collect();
+        let kept = reader.checkpoints(&elsewhere)?.into_iter();
+        let kept: BTreeMap<LaneId, Holds> =
+            kept.filter_map(|(lane, record)| Some((lane, handover::holds(&record)?))).collect();
+        Ok(lanes.iter().map(|lane| self.flow(lane, kept.get(&lane.lane))).collect())
+    }
+
+    /// All lanes that something holds up, the most urgent first.
+    pub(crate) fn held_up(&self, reader: &dyn Reader) -> Result<Vec<HeldUp>, ReadError> {
+        let (mut found, mut from) = (Vec::new(), None);
+        loop {
+            let mut page = reader.lanes(from, PAGE_ROWS)?;
+            page.items.retain(|lane| lane.state != LaneState::Removed);
+            let flows = self.of(reader, &page.items)?;
+            let held_up = page.items.into_iter().zip(flows).filter(|(_, flow)| flow.state != State::Active);
+            found.extend(held_up.map(|(lane, flow)| {
+                let here = self.views.contains_key(&lane.lane);
+                HeldUp { id: lane.id, name: lane.name, here, flow }
+            }));
+            from = page.next;
+            if from.is_none() {
+                // Stable: the oldest of a state first.
+                found.sort_by_key(|held_up| held_up.flow.state);
+                return Ok(found);
+            }
+        }
+    }
+
+    fn flow(&self, lane: &LaneStatus, kept: Option<&Holds>) -> Flow {
+        let (known, view) = (self.roster.get(lane.lane), self.views.get(&lane.lane));
+        let fault = known.and_then(|known| known.ready().err()).map(ToString::to_string);
+        Signs {
+            name: &lane.name,
+            state: lane.state,
+            fault: fault.as_deref(),
+            holds: view.map(|view| &view.holds).or(kept),
+            shift: view.filter(|view| view.share_percent < 100).and_then(|view| view.shift),
+            waiting: lane.counts.waiting,
+            is_due: lane.next.is_some_and(|next| next <= self.now),
+            is_owned: view.is_some() || lane.owner.is_some_and(|(owner, _)| self.living.contains(&owner)),
+            contract: known.map(|known| known.settings().contract()),
+            now: self.now,
+        }
+        .flow()
+    }
+}
+
+struct Signs<'a> {
+    name: &'a str,
+    state: LaneState,
+    fault: Option<&'a str>,
+    holds: Option<&'a Holds>,
+    /// The last change of its share, while that is below its contract.
+    shift: Option<Shift>,
+    waiting: u64,
+    is_due: bool,
+    /// A living process has it.
+    is_owned: bool,
+    contract: Option<&'a Contract>,
+    now: StoreTime,
+}
+
+impl Signs<'_> {
+    fn flow(&self) -> Flow {
+        self.by_state()
+            .or_else(|| self.by_breaker())
+            .or_else(|| self.by_pause())
+            .or_else(|| self.by_doubt())
+            .or_else(|| self.by_owner())
+            .or_else(|| self.by_throttle())
+            .or_else(|| self.by_contract())
+            .unwrap_or_else(|| Flow::new(State::Active, "", ""))
+    }
+
+    fn by_state(&self) -> Option<Flow> {
+        let Self { name, .. } = self;
+        if let Some(fault) = self.fault {
+            let remedy = "mend its settings, start with its region's secret (--region), or remove it";
+            return Some(Flow::new(State::Broken, fault, remedy));
+        }
+        match self.state {
+            LaneState::Active | LaneState::Removed => None,
+            LaneState::Paused => Some(Flow::new(
+                State::Paused,
+                "an operator paused it",
+                format!("`subscriber resume {name}` continues"),
+            )),
+            LaneState::Disabled => Some(Flow::new(
+                State::Disabled,
+                "its endpoint answered 410 Gone; new events are not recorded for it",
+                format!("`subscriber resume {name}` once the endpoint takes events again, or remove it"),
+            )),
+        }
+    }
+
+    fn by_breaker(&self) -> Option<Flow> {
+        let (opened, until, probe) = match self.holds?.breaker {
+            Standing::Closed => return None,
+            Standing::Open { opened, until } if until > self.now => {
+                (opened, Some(until), format!("the next probe is at {}", moment(until)))
+            }
+            Standing::Open { opened, .. } => (opened, None, "the next attempt is the probe".to_owned()),
+            Standing::Probing { opened } => (opened, None, "a probe is under way".to_owned()),
+        };
+        let Opened { since, cause } = opened;
+        let reason = format!(
+            "its endpoint failed again and again (last: {cause}), so its circuit breaker is open since {}; {probe}",
+            moment(since)
+        );
+        let remedy = "mend the endpoint: a probe that succeeds closes the breaker";
+        Some(Flow { since: Some(since), until, ..Flow::new(State::BreakerOpen, reason, remedy) })
+    }
+
+    fn by_pause(&self) -> Option<Flow> {
+        let until = Some(self.holds?.paused_until).filter(|until| *until > self.now)?;
+        let reason = format!("its endpoint asked by Retry-After to wait until {}", moment(until));
+        let remedy = "wait; `retry.retry_after_cap` bounds such a pause";
+        Some(Flow { until: Some(until), ..Flow::new(State::AskedToWait, reason, remedy) })
+    }
+
+    /// Nothing starts while all attempts that a limit allows are in doubt.
+    fn by_doubt(&self) -> Option<Flow> {
+        let (holds, contract) = (self.holds.filter(|_| self.is_due)?, self.contract?);
+        let until = holds.in_doubt_until.filter(|until| *until > self.now)?;
+        let windows = contract.windows().iter().map(|window| window.limit());
+        let most = windows.fold(contract.bucket().burst(), u32::min);
+        if holds.in_doubt < most {
+            return None;
+        }
+        let reason = format!(
+            "{} requests ended without an answer and may still arrive, until {} at the latest",
+            holds.in_doubt,
+            moment(until)
+        );
+        let remedy = "wait; a `limit.burst` above `limit.in_flight` leaves room for more";
+        Some(Flow { until: Some(until), ..Flow::new(State::InDoubt, reason, remedy) })
+    }
+
+    fn by_owner(&self) -> Option<Flow> {
+        let reason = "deliveries are due and no process delivers to it";
+        (self.is_due && !self.is_owned)
+            .then(|| Flow::new(State::NoProcess, reason, "start `serve` or `drain` on this database"))
+    }
+
+    fn by_throttle(&self) -> Option<Flow> {
+        let Shift { at, to, why, .. } = self.shift?;
+        let reason = format!("it sends at {to} % of its contract since {}: {why}", moment(at));
+        let remedy = "mend the endpoint: its good answers raise the share again";
+        Some(Flow { since: Some(at), ..Flow::new(State::Throttled, reason, remedy) })
+    }
+
+    fn by_contract(&self) -> Option<Flow> {
+        let contract = self.contract.filter(|_| self.is_due)?;
+        let clearing = Clearing::of(self.waiting, contract, None);
+        if clearing.length() < BACKLOG_MIN {
+            return None;
+        }
+        let (waiting, bound) = (self.waiting, clearing.bound());
+        let reason =
+            format!("{waiting} deliveries wait: {} at least by its {bound}", rough(clearing.length()));
+        let remedy = format!("wait, or raise `{bound}` if the endpoint takes more");
+        Some(Flow {
+            until: Some(self.now + clearing.length()),
+            ..Flow::new(State::RateLimited, reason, remedy)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Why;
+    use crate::engine::breaker::Cause;
+    use crate::engine::contract::{Bucket, Rate, Window};
+
+    const NOW: StoreTime = StoreTime::from_secs(1_800_000_000);
+    const OPENED: Opened = Opened { since: StoreTime::from_secs(1_799_999_000), cause: Cause::Answered(503) };
+    const OPEN: Standing = Standing::Open { opened: OPENED, until: StoreTime::from_secs(1_800_000_100) };
+
+    fn holds() -> Holds {
+        Holds { breaker: Standing::Closed, paused_until: NOW, in_doubt: 0, in_doubt_until: None }
+    }
+
+    fn contract() -> Contract {
+        let bucket = Bucket::new(Rate::per_second(5).unwrap(), 4).unwrap();
+        Contract::new(Some(bucket), vec![Window::new(3, Nanos::SECOND).unwrap()], 9).unwrap()
+    }
+
+    fn signs<'a>(holds: &'a Holds, contract: &'a Contract) -> Signs<'a> {
+        Signs {
+            name: "shop",
+            state: LaneState::Active,
+            fault: None,
+            holds: Some(holds),
+            shift: None,
+            waiting: 10,
+            is_due: true,
+            is_owned: true,
+            contract: Some(contract),
+            now: NOW,
+        }
+    }
+
+    #[test]
+    fn a_lane_is_named_by_its_most_urgent_trouble() {
+        let contract = contract();
+        let open = Holds { breaker: OPEN, ..holds() };
+        let pausing = Holds { paused_until: NOW + Nanos::SECOND, ..holds() };
+        let in_doubt = |in_doubt| Holds { in_doubt, in_doubt_until: Some(NOW + Nanos::MINUTE), ..holds() };
+        let (three, two, well) = (in_doubt(3), in_doubt(2), holds());
+        let shift = Some(Shift { at: NOW, from: 100, to: 40, why: Why::Failures { percent: 60 } });
+        let of = |holds| signs(holds, &contract);
+        let rows = [
+            (Signs { fault: Some("no secret"), state: LaneState::Disabled, ..of(&open) }, "broken"),
+            (Signs { state: LaneState::Disabled, ..of(&open) }, "disabled"),
+            (Signs { state: LaneState::Paused, ..of(&open) }, "paused"),
+            (Signs { is_due: false, is_owned: false, ..of(&open) }, "breaker_open"),
+            (of(&pausing), "asked_to_wait"),
+            (of(&three), "in_doubt"),
+            (of(&two), "active"),
+            (Signs { is_due: false, ..of(&three) }, "active"),
+            (Signs { is_owned: false, ..of(&well) }, "no_process"),
+            (Signs { is_owned: false, is_due: false, ..of(&well) }, "active"),
+            (Signs { shift, ..of(&well) }, "throttled"),
+            (Signs { waiting: 180, ..of(&well) }, "rate_limited"),
+            (Signs { waiting: 179, ..of(&well) }, "active"),
+            (Signs { waiting: 180, is_due: false, ..of(&well) }, "active"),
+            (of(&well), "active"),
+        ];
+        for (signs, word) in rows {
+            let flow = signs.flow();
+            assert_eq!(flow.state.word(), word, "{flow}");
+            assert_eq!(flow.reason.is_empty() && flow.remedy.is_empty(), word == "active", "{flow}");
+        }
+    }
+
+    #[test]
+    fn an_open_breaker_says_since_when_and_until_when() {
+        let (contract, open) = (contract(), Holds { breaker: OPEN, ..holds() });
+        let text = signs(&open, &contract).flow().to_string();
+        assert!(
+            text.starts_with("breaker open: ")
+                && text.contains(
+                    "(last: it answered 503), so its circuit breaker is open since 2027-01-15T07:43:20"
+                ),
+            "{text}"
+        );
+        assert!(text.contains("the next probe is at 2027-01-15T08:01:40"), "{text}");
+        let probing = Holds { breaker: Standing::Probing { opened: OPENED }, ..open };
+        let text = signs(&probing, &contract).flow().to_string();
+        assert!(text.contains("; a probe is under way; mend"), "{text}");
+    }
+
+    #[test]
+    fn a_backlog_says_how_long_it_takes_and_which_limit_makes_it_so() {
+        let (contract, well) = (contract(), holds());
+        let text = Signs { waiting: 3_600, ..signs(&well, &contract) }.flow().to_string();
+        assert!(text.contains("3600 deliveries wait: 20min at least by its limit.windows"), "{text}");
+    }
+}

@@ -1,0 +1,107 @@
+//! Logs when a lane of this process comes to wait, and when it flows again. The runtime logs an open breaker, a pause,
+//! a 410 and a throttle as they happen.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{MissedTickBehavior, interval};
+use tracing::{info, warn};
+
+use super::flow::{Flow, Present, State};
+use crate::engine::{LaneId, LaneView, Nanos};
+use crate::runtime::Sender;
+use crate::store::StoreError;
+
+const EVERY: Duration = Duration::from_secs(5);
+/// The rest waits for the next round.
+const LANES_MAX: usize = 1_000;
+const LINES_MAX: usize = 20;
+
+/// Reads the store only while a lane waits.
+pub(crate) async fn log_flow(sender: &Sender) -> Infallible {
+    let mut waiting = BTreeMap::new();
+    let mut ticks = interval(EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let present = Present::of(sender).await;
+        let roster = Arc::clone(&present.roster);
+        let ours: BTreeSet<LaneId> = present.views.iter().map(|view| view.lane).collect();
+        waiting.retain(|lane, _| ours.contains(lane));
+        let may_wait = |view: &&LaneView| {
+            view.has_work || view.paused_for > Nanos::ZERO || waiting.contains_key(&view.lane)
+        };
+        let views = present.views.iter().filter(may_wait);
+        let lanes: Vec<LaneId> = views.map(|view| view.lane).take(LANES_MAX).collect();
+        if lanes.is_empty() {
+            continue;
+        }
+        // A store that cannot be read is logged elsewhere.
+        let found = sender.read(move |reader| present.flows(reader, &lanes)).await;
+        let Ok(Ok::<_, StoreError>(flows)) = found else { continue };
+        let changes: Vec<_> =
+            flows.iter().filter(|(lane, flow)| is_news(&mut waiting, **lane, flow.state)).collect();
+        for (lane, flow) in changes.iter().take(LINES_MAX) {
+            let name = roster.get(**lane).map_or("a removed subscriber", |known| &**known.name());
+            log_one(name, flow);
+        }
+        if let Some(more @ 1..) = changes.len().checked_sub(LINES_MAX) {
+            info!(more, "more subscribers came to wait, or flow again; `status` lists those that wait");
+        }
+    }
+}
+
+/// Remembers the lanes that wait. A lane that leaves this for a state that the runtime logs is no news.
+fn is_news(waiting: &mut BTreeMap<LaneId, State>, lane: LaneId, state: State) -> bool {
+    match state {
+        State::InDoubt | State::AskedToWait | State::RateLimited => {
+            waiting.insert(lane, state) != Some(state)
+        }
+        State::Active => waiting.remove(&lane).is_some(),
+        State::Broken
+        | State::Disabled
+        | State::BreakerOpen
+        | State::NoProcess
+        | State::Throttled
+        | State::Paused => {
+            waiting.remove(&lane);
+            false
+        }
+    }
+}
+
+fn log_one(name: &str, flow: &Flow) {
+    let state = flow.state.word();
+    match flow.state {
+        State::Active => info!(subscriber = name, state, "{name} flows again"),
+        State::InDoubt => warn!(subscriber = name, state, "{name} is {flow}"),
+        _ => info!(subscriber = name, state, "{name} is {flow}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lane_is_news_once_when_it_waits_and_once_when_it_flows_again() {
+        let mut waiting = BTreeMap::new();
+        let mut told = |state| is_news(&mut waiting, LaneId(1), state);
+        let rows = [
+            (State::Active, false),
+            (State::RateLimited, true),
+            (State::RateLimited, false),
+            (State::InDoubt, true),
+            (State::Active, true),
+            (State::Active, false),
+            (State::AskedToWait, true),
+            (State::BreakerOpen, false),
+            (State::Active, false),
+        ];
+        for (state, expected) in rows {
+            assert_eq!(told(state), expected, "{state}");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! What holds a subscriber up is named by every command, also while no process runs.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+
+use serde_json::Value;
+
+use crate::world::{Endpoint, World};
+
+const ADD: [&str; 2] = ["subscriber", "add"];
+const PRIVATE: &str = "--allow-private-targets";
+
+fn words<'a>(lanes: impl IntoIterator<Item = &'a Value>) -> BTreeMap<String, String> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    lanes.into_iter().map(|lane| (text(&lane["name"]), text(&lane["flow"]["state"]))).collect()
+}
+
+fn expected(rows: &[(&str, &str)]) -> BTreeMap<String, String> {
+    rows.iter().map(|(name, state)| ((*name).to_owned(), (*state).to_owned())).collect()
+}
+
+fn listed(world: &World) -> Vec<Value> {
+    let lines = world.ok(&["subscriber", "list", "--json"]);
+    lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn get(address: &str, path: &str) -> Value {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
+}
+
+fn check_each_word(world: &World) {
+    let ends = [500, 410, 200].map(Endpoint::answering);
+    let [ill, gone, well] = &ends;
+    let busy = Endpoint::answering_with(429, "retry-after: 3600\r\n");
+    // Connections wait in its queue for ever.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent_url = format!("http://{}/", silent.local_addr().unwrap());
+    let once = ["limit.rate=1/1h", "limit.burst=1"];
+    let add = |name: &str, url: &str, settings: &[&str]| {
+        world.ok(&[&ADD[..], &[name, url, PRIVATE], settings].concat());
+    };
+    add("ill", &ill.url, &["breaker.failures=1", "breaker.failures_when_slow=1"]);
+    add("gone", &gone.url, &[]);
+    add("busy", &busy.url, &[]);
+    add("silent", &silent_url, &[&once[..], &["timeout=100ms", "limit.doubt=1h"]].concat());
+    add("slow", &well.url, &once);
+    add("held", &well.url, &[]);
+    add("well", &well.url, &[]);
+    world.ok(&["subscriber", "pause", "held"]);
+    for number in ["1", "2"] {
+        world.ok(&["emit", "--type", "a", "--data", number]);
+    }
+    let idle = [("gone", "no_process"), ("held", "paused"), ("ill", "no_process"), ("silent", "no_process")];
+    let more = [("busy", "no_process"), ("slow", "no_process"), ("well", "no_process")];
+    assert_eq!(words(&listed(world)), expected(&[&idle[..], &more].concat()));
+
+    let serving = world.serve();
+    let stands = [
+        ("busy", "asked_to_wait"),
+        ("gone", "disabled"),
+        ("held", "paused"),
+        ("ill", "breaker_open"),
+        ("silent", "in_doubt"),
+        ("slow", "rate_limited"),
+        ("well", "active"),
+    ];
+    let stands = expected(&stands);
+    let lanes = |status: &Value| words(status["lanes"]["items"].as_array().unwrap());
+    while lanes(&get(&serving.address, "/v1/status")) != stands {}
+    let shown = get(&serving.address, "/v1/subscribers");
+    assert_eq!(words(shown["items"].as_array().unwrap()), stands);
+    assert_eq!(get(&serving.address, "/v1/subscribers/ill")["flow"]["state"], "breaker_open");
+    // Checkpoints are written a little later.
+    while words(&listed(world)) != stands {}
+    let table = world.ok(&["subscriber", "list"]);
+    let row = |name: &str| table.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+    assert!(row("ill").contains("  breaker open  ") && row("well").contains("  active  "), "{table}");
+
+    let told = world.ok(&["status"]);
+    let held_up: Vec<_> = told.lines().filter(|line| line.starts_with("held up")).collect();
+    // The most urgent first.
+    let names: Vec<_> = held_up.iter().map(|line| line.split_whitespace().nth(2).unwrap()).collect();
+    assert_eq!(names, ["gone", "ill", "silent", "busy", "slow", "held"], "{told}");
+    assert!(held_up[1].contains("is breaker open: ") && held_up[1].contains("next probe is at 20"), "{told}");
+    assert!(held_up[5].ends_with("`subscriber resume held` continues"), "{told}");
+    let shown = world.ok(&["subscriber", "show", "silent"]);
+    assert!(shown.contains("in doubt: 1 requests ended without an answer"), "{shown}");
+
+    let (code, log) = serving.terminate();
+    assert_eq!(code, 0, "{log}");
+    let mut alone = stands;
+    alone.insert("slow".to_owned(), "no_process".to_owned());
+    assert_eq!(words(&listed(world)), alone);
+}
+
+#[test]
+fn each_subscriber_that_does_not_flow_is_named_with_its_reason() {
+    check_each_word(&World::new());
+    let test = "each_subscriber_that_does_not_flow_is_named_with_its_reason";
+    if let Some(world) = World::on_postgres(test) {
+        check_each_word(&world);
+    }
+}
+
+fn doctor(world: &World) -> (String, String) {
+    let ran = world.run(&["doctor", "--json"]);
+    let findings = ran.stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let finding = findings.into_iter().find(|finding| finding["check"] == "flow").unwrap();
+    let text = |key: &str| finding[key].as_str().unwrap().to_owned();
+    (text("state"), text("detail"))
+}
+
+fn check_a_test_of_an_open_breaker(world: &World) {
+    let ill = Endpoint::answering(500);
+    world.ok(&[
+        "subscriber",
+        "add",
+        "shop",
+        &ill.url,
+        PRIVATE,
+        "breaker.failures=1",
+        "breaker.failures_when_slow=1",
+    ]);
+    assert_eq!(doctor(world), ("well".to_owned(), String::new()));
+    let serving = world.serve();
+    let tested = world.run(&["subscriber", "test", "shop", "--wait", "5min"]);
+    assert_eq!(
+        (tested.code, tested.stdout.starts_with("waiting: answered 500")),
+        (1, true),
+        "{}",
+        tested.stdout
+    );
+    let again = world.run(&["subscriber", "test", "shop", "--wait", "1ms"]);
+    assert_eq!((again.code, again.stdout.as_str()), (1, ""));
+    let why = "no attempt within 1ms: shop is breaker open: its endpoint failed again and again";
+    assert!(again.stderr.contains(why) && again.stderr.contains("mend the endpoint"), "{}", again.stderr);
+    let (state, detail) = doctor(world);
+    assert_eq!(state, "off", "{detail}");
+    assert!(detail.contains("shop is breaker open: "), "{detail}");
+    // An operator's own pause is no fault.
+    world.ok(&["subscriber", "pause", "shop"]);
+    let (state, detail) = doctor(world);
+    assert_eq!(state, "well", "{detail}");
+    assert!(detail.contains("shop is paused: an operator paused it"), "{detail}");
+    assert_eq!(serving.terminate().0, 0);
+}
+
+#[test]
+fn a_test_event_and_doctor_name_an_open_breaker() {
+    let world = World::new();
+    check_a_test_of_an_open_breaker(&world);
+    assert_eq!(world.run(&["doctor"]).code, 0);
+    if let Some(world) = World::on_postgres("a_test_event_and_doctor_name_an_open_breaker") {
+        check_a_test_of_an_open_breaker(&world);
+    }
+}
