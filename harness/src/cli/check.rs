@@ -206,7 +206,7 @@ pub(super) fn open(arguments: &Open) -> ExitCode {
     };
     let path = match write_page(arguments.html.as_deref(), &page) {
         Ok(path) => path,
-        Err(error) => return out::refuse("open", format!("the page can't be written: {error}"), HARNESS),
+        Err(error) => return out::refuse("open", format!("the page cannot be written: {error}"), HARNESS),
     };
     line(path.display());
     if io::stdout().is_terminal() {

@@ -52,7 +52,7 @@ pub(super) fn main(asked: &LoadArgs) -> ExitCode {
     };
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return ended(HARNESS, &format!("can't start: {error}")),
+        Err(error) => return ended(HARNESS, &format!("cannot start: {error}")),
     };
     let done = match (&asked.slo, asked.find_max) {
         (Some(slo), true) => runtime.block_on(search(asked, &load, slo)),
@@ -61,7 +61,7 @@ pub(super) fn main(asked: &LoadArgs) -> ExitCode {
     match done {
         Ok(code) => ExitCode::from(code),
         Err(Ended::Unreachable(error)) => {
-            let why = format!("{} can't be reached: {error}; is it running?", load.target.url);
+            let why = format!("{} cannot be reached: {error}; is it running?", load.target.url);
             let kept = asked.out.as_deref().map(|dir| write_unjudged_page(dir, &load.target.url, &why));
             if let Some(Err(Ended::Ours(what))) = kept {
                 print_stderr(format_args!("hookproof load: {what}"));
@@ -109,7 +109,7 @@ fn settings(asked: &LoadArgs) -> Result<Load, Unusable> {
     if let Some(dir) = &asked.out {
         // Checked before a load is sent in vain.
         std::fs::create_dir_all(dir)
-            .map_err(|error| Unusable(format!("can't make {}: {error}", dir.display())))?;
+            .map_err(|error| Unusable(format!("cannot make {}: {error}", dir.display())))?;
     }
     Ok(load)
 }
@@ -230,7 +230,7 @@ fn search_text(slo: &Slo, found: &Found) -> String {
 }
 
 fn save_report(dir: &Path, trial: &Trial, target: &str, told: (Verdict, String)) -> Result<(), Ended> {
-    let failed = |error: std::io::Error| Ended::Ours(format!("can't write to {}: {error}", dir.display()));
+    let failed = |error: std::io::Error| Ended::Ours(format!("cannot write to {}: {error}", dir.display()));
     std::fs::create_dir_all(dir).map_err(failed)?;
     std::fs::write(dir.join("load.hdr"), trial.hdr_log().map_err(failed)?).map_err(failed)?;
     std::fs::write(dir.join("load.html"), trial.page(target, told)).map_err(failed)?;
@@ -240,7 +240,7 @@ fn save_report(dir: &Path, trial: &Trial, target: &str, told: (Verdict, String))
 
 /// The page says why there are no figures. Removes an older load's log.
 fn write_unjudged_page(dir: &Path, target: &str, why: &str) -> Result<(), Ended> {
-    let failed = |error: std::io::Error| Ended::Ours(format!("can't write to {}: {error}", dir.display()));
+    let failed = |error: std::io::Error| Ended::Ours(format!("cannot write to {}: {error}", dir.display()));
     std::fs::write(dir.join("load.html"), load::page_unjudged(target, why)).map_err(failed)?;
     match std::fs::remove_file(dir.join("load.hdr")) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(failed(error)),

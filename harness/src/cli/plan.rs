@@ -165,7 +165,7 @@ impl Asks {
         }
         if let Some(path) = &self.instead.patch {
             let text = std::fs::read_to_string(path)
-                .map_err(|error| format!("{} can't be read: {error}", path.display()))?;
+                .map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
             scenario =
                 with_patch(&scenario, &text).map_err(|error| format!("{}: {error}", path.display()))?;
             told("--patch", path, "settings are changed by a patch");
@@ -394,7 +394,7 @@ fn reached(path: &Path) -> Result<u64, String> {
 }
 
 fn unmeasured(why: &str) -> (u8, String) {
-    (HARNESS, format!("this machine can't be measured: {why}; use --machine RATE or --no-measure"))
+    (HARNESS, format!("this machine cannot be measured: {why}; use --machine RATE or --no-measure"))
 }
 
 /// The file need not exist.

@@ -105,11 +105,12 @@ struct Output {
 impl Output {
     fn prepare(&self) -> Result<(), String> {
         if let Some(dir) = &self.out {
-            std::fs::create_dir_all(dir).map_err(|error| format!("can't make {}: {error}", dir.display()))?;
+            std::fs::create_dir_all(dir)
+                .map_err(|error| format!("cannot make {}: {error}", dir.display()))?;
         }
         let files = self.junit.iter().chain(self.json.iter().filter(|_| !self.json_shown()));
         for path in files {
-            try_to_open(path).map_err(|error| format!("can't write {}: {error}", path.display()))?;
+            try_to_open(path).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
         }
         Ok(())
     }
@@ -153,7 +154,7 @@ pub(super) fn main(asked: &ReceiverArgs) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            print_stderr(format_args!("hookproof receiver: can't start: {error}"));
+            print_stderr(format_args!("hookproof receiver: cannot start: {error}"));
             return ExitCode::from(HARNESS);
         }
     };
@@ -236,7 +237,7 @@ pub(super) fn secret(profile: Profile, name: &str) -> Result<Secret, Unusable> {
 }
 
 fn known(path: &Path) -> Result<Known, Unusable> {
-    let failed = |error: &dyn std::fmt::Display| Unusable(format!("can't read {}: {error}", path.display()));
+    let failed = |error: &dyn std::fmt::Display| Unusable(format!("cannot read {}: {error}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| failed(&error))?;
     Known::parse(&text, &suite::date(unix_seconds() / 86_400)).map_err(|error| failed(&error))
 }
@@ -287,7 +288,7 @@ fn hand_over(report: &Report, output: &Output) -> Result<(), String> {
 }
 
 fn write(path: &Path, text: &str) -> Result<(), String> {
-    std::fs::write(path, text).map_err(|error| format!("can't write {}: {error}", path.display()))
+    std::fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 
 #[derive(serde::Serialize)]

@@ -50,7 +50,7 @@ pub(super) struct Run {
     /// The seed, in place of the scenario's
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Play all of them this many times, and stop at the first that doesn't pass
+    /// Play all of them this many times, and stop at the first that does not pass
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     times: u32,
     /// The folder of traces and reports; each scenario has a folder of its name in it
@@ -184,7 +184,7 @@ impl Run {
         self.allow_lengths()?;
         self.forms.can_be_written(Some(&self.out))?;
         let server = self.live.map(PageServer::open).transpose();
-        let server = server.map_err(|error| format!("the page can't be served: {error}"))?;
+        let server = server.map_err(|error| format!("the page cannot be served: {error}"))?;
         Ok((baseline, Shared { selection, interrupt, server }))
     }
 

@@ -58,7 +58,7 @@ pub enum ApiError {
         variable: String,
     },
     /// The answer can't be read.
-    #[error("the answer to {what} can't be read: {why}")]
+    #[error("the answer to {what} cannot be read: {why}")]
     Unreadable {
         /// The call.
         what: &'static str,

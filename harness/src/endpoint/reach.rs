@@ -102,7 +102,7 @@ pub enum ReachError {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("can't listen on {bind}: {error}{expected}", expected = self.expected())]
+#[error("cannot listen on {bind}: {error}{expected}", expected = self.expected())]
 pub(crate) struct ListenError {
     bind: Bind,
     /// Whether the command asked for this address.

@@ -360,7 +360,7 @@ impl Conductor<'_> {
                 { concerned }.try_for_each(|(_, clock)| clock.begin(place, ahead))
             }
             FaultAction::ClockStep { .. } => {
-                Err(std::io::Error::other("the machine's clock can't be set without privilege"))
+                Err(std::io::Error::other("the machine's clock cannot be set without privilege"))
             }
             FaultAction::Partition(how) => self.cut_off(worker, place, *how),
             FaultAction::LockDatabase => return self.lock(fault),

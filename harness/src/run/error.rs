@@ -236,7 +236,7 @@ mod tests {
             let error = opened_at(&bind).await;
             let said = error.to_string();
             assert!(error.is_askers() && !error.is_senders(), "{said}");
-            assert!(said.contains(&format!("can't listen on {bind}: ")), "{said}");
+            assert!(said.contains(&format!("cannot listen on {bind}: ")), "{said}");
             assert!(said.ends_with(&format!("; expected --bind {expected}")), "{said}");
         }
     }

@@ -176,7 +176,7 @@ impl Report {
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Stopped {
     /// The target has no address.
-    #[error("{url} can't be resolved: {why}; is the name right?")]
+    #[error("{url} cannot be resolved: {why}; is the name right?")]
     Resolve {
         /// The target.
         url: String,
@@ -184,7 +184,7 @@ pub enum Stopped {
         why: String,
     },
     /// The target refuses connections.
-    #[error("{url} can't be reached: {why}; is the receiver running?")]
+    #[error("{url} cannot be reached: {why}; is the receiver running?")]
     Unreachable {
         /// The target.
         url: String,

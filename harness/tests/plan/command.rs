@@ -183,7 +183,7 @@ fn a_recording_is_played_whole() {
     let (code, told, _) = played(&["--slo", "partner-c.p95<1ms"]);
     assert_eq!(code, Some(1));
     let sentence =
-        "with --recorded real.csv: does not carry today's traffic; a recording can't be scaled down";
+        "with --recorded real.csv: does not carry today's traffic; a recording cannot be scaled down";
     assert!(told.starts_with(sentence), "{told}");
 }
 

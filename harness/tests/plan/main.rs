@@ -1,4 +1,4 @@
-#![expect(clippy::unwrap_used, reason = "a test that can't read what it needs has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot read what it needs has failed")]
 
 mod advice;
 mod bounds;

@@ -46,7 +46,7 @@ flaws! {
     DecodesPercent, "sig.base64-junk", "decodes %xx in the signature";
     FoldsSignature, "sig.case", "compares base64 without regard to case";
     FirstSignatureOnly, "rotation.second-valid", "looks at the first signature only";
-    StopsAtGarbage, "rotation.malformed-first", "rejects at the first signature that it can't parse";
+    StopsAtGarbage, "rotation.malformed-first", "rejects at the first signature that it cannot parse";
     RetiredKey, "rotation.retired-key", "never removes old keys";
     WritesJsonAgain, "raw.whitespace", "verifies over parsed JSON, written again";
     DuplicateKeys, "raw.duplicate-keys", "refuses a key that is there twice";

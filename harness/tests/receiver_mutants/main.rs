@@ -140,7 +140,7 @@ fn matrix(rows: &str) -> String {
          case that names the bug, strictly judged, and the receiver without a bug passes every case. `cargo test -p hookproof\n\
          --test receiver_mutants` holds this file to the truth.\n\n\
          One bug is invisible to a black box and not here: a comparison that stops at the first difference. `timing.remote` reports a\n\
-         statistic and can't fail.\n\n| a receiver that … | is caught by | and by |\n|---|---|---|"
+         statistic and cannot fail.\n\n| a receiver that … | is caught by | and by |\n|---|---|---|"
     );
     text + rows
 }

@@ -201,7 +201,7 @@ fn an_error_before_the_first_request_is_a_usage_error() {
     std::fs::write(&trace, "of a run before").unwrap();
     let rows: [(&[&str], &str); 2] = [
         (&["--driver", &driver], "the environment variable HOOKPROOF_NO_SUCH_VARIABLE is not set"),
-        (&["--bind", "192.0.2.1"], "can't listen on 192.0.2.1: "),
+        (&["--bind", "192.0.2.1"], "cannot listen on 192.0.2.1: "),
     ];
     for (more, why) in rows {
         let (code, said) = hookproof(&[&["run", &scenario, "--out", &out], more].concat());

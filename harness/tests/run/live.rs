@@ -56,5 +56,5 @@ fn a_page_is_served_to_this_machine_alone() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("--live={}", taken.local_addr().unwrap());
     let (code, said, ..) = start("quiet", QUIET, &[&address]).end();
-    assert!(code == Some(64) && said.contains("the page can't be served"), "{code:?}: {said}");
+    assert!(code == Some(64) && said.contains("the page cannot be served"), "{code:?}: {said}");
 }

@@ -1,5 +1,5 @@
 //! A seed decides everything, and the sweep finds every bug. `HOOKPROOF_SEEDS=100000` takes a night.
-#![expect(clippy::unwrap_used, reason = "a test that can't read what it needs has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot read what it needs has failed")]
 
 mod command;
 mod ending;

@@ -43,7 +43,7 @@ fn nobody_there_is_exit_4() {
     check(&[&["load", &url, "--rate", "5/s"][..], &secret].concat(), 4, "is it running?");
     for page in ["receiver.html", "load.html"] {
         let page = std::fs::read_to_string(folder.path().join(page)).unwrap();
-        assert!(page.contains("not judged: ") && page.contains("can't be reached"), "{page}");
+        assert!(page.contains("not judged: ") && page.contains("cannot be reached"), "{page}");
     }
     assert!(!folder.path().join("load.hdr").exists(), "the log of an older load is left");
 }

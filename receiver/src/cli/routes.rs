@@ -48,7 +48,7 @@ struct RouteText {
 /// One line without secrets.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RoutesError {
-    #[error("can't read the routes in {}: {error}", file.display())]
+    #[error("cannot read the routes in {}: {error}", file.display())]
     Unreadable { file: PathBuf, error: io::Error },
     #[error("{}: {problem}", file.display())]
     Wrong { file: PathBuf, problem: String },

@@ -61,7 +61,7 @@ pub enum OpenError {
         detail: String,
     },
     /// The file or the system failed.
-    #[error("can't open the inbox {path}: {detail}")]
+    #[error("cannot open the inbox {path}: {detail}")]
     Failed {
         /// The file.
         path: PathBuf,

@@ -126,7 +126,7 @@ pub enum Refused {
     #[error("the inbox is full")]
     Full,
     /// The disk failed.
-    #[error("the inbox can't be written: {0}")]
+    #[error("the inbox cannot be written: {0}")]
     Disk(String),
     /// The inbox is closing.
     #[error("the inbox is closed")]

@@ -33,7 +33,7 @@ impl Settlement {
         let Unreadable { seq, table, id, attempts, body_bytes, why, for_good } = unread;
         let (body, received) = (Bytes::new(), Millis(0));
         let delivery = Delivery { seq, table, id, event: None, content_type: None, body, received, attempts };
-        let outcome = Err(Failure(format!("it can't be read: {why}")));
+        let outcome = Err(Failure(format!("it cannot be read: {why}")));
         Self { delivery, outcome, body_bytes, is_final: for_good }
     }
 }

@@ -96,7 +96,7 @@ impl Worker {
         while !self.stopping() {
             let wait = self.turn().unwrap_or_else(|error| {
                 self.works.store(false, Ordering::Relaxed);
-                error!(%error, "can't work on the inbox");
+                error!(%error, "cannot work on the inbox");
                 AGAIN_AFTER
             });
             if !wait.is_zero() && woken.recv_timeout(wait) == Err(RecvTimeoutError::Disconnected) {
@@ -174,7 +174,7 @@ impl Worker {
     /// Uses a commit of its own, because the row may not be writable either.
     fn set_aside(&mut self, row: Unreadable, now: Millis) {
         let seq = row.seq;
-        error!(seq, id = row.id, why = row.why, "a delivery can't be read");
+        error!(seq, id = row.id, why = row.why, "a delivery cannot be read");
         if !self.record_settlements(vec![Settlement::unread(row)]) {
             if self.left_alone.len() >= LEFT_ALONE_MAX {
                 self.left_alone.pop_first();

@@ -68,7 +68,7 @@ fn carry_out(ledger: &mut Ledger, round: Round, clock: &Clock, wake: &Bell, writ
 
 fn record_commit<T>(writes: &AtomicBool, committed: Result<T, String>) -> Result<T, String> {
     writes.store(committed.is_ok(), Ordering::Relaxed);
-    committed.inspect_err(|error| error!(error, "can't write the inbox"))
+    committed.inspect_err(|error| error!(error, "cannot write the inbox"))
 }
 
 #[cfg(test)]

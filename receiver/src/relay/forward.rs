@@ -64,7 +64,7 @@ impl fmt::Debug for Target {
 
 /// The URL is not a valid target.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("can't forward to {given:?}: {problem}; expected a URL such as http://127.0.0.1:9000/hook")]
+#[error("cannot forward to {given:?}: {problem}; expected a URL such as http://127.0.0.1:9000/hook")]
 pub struct TargetError {
     given: String,
     problem: String,
@@ -197,7 +197,7 @@ impl Head {
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ForwardError {
-    #[error("can't connect: {0}")]
+    #[error("cannot connect: {0}")]
     Connect(io::Error),
     /// The connection broke, or the answer is not HTTP.
     #[error("no answer: {0}")]

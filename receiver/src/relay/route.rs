@@ -110,8 +110,8 @@ impl Route {
                             Forwarded::Theirs(head, places)
                         }
                         Err(error) => {
-                            warn!(id, subscriber, %error, "can't forward");
-                            Forwarded::Ours(text(StatusCode::BAD_GATEWAY, "the target can't be reached"))
+                            warn!(id, subscriber, %error, "cannot forward");
+                            Forwarded::Ours(text(StatusCode::BAD_GATEWAY, "the target cannot be reached"))
                         }
                     };
                 }

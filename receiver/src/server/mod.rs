@@ -76,7 +76,7 @@ pub async fn bind(address: SocketAddr, within: Duration) -> Result<TcpListener, 
 
 /// The system refuses the address.
 #[derive(Debug, thiserror::Error)]
-#[error("can't listen on {address}: {error}; choose another address, or end the program that uses it")]
+#[error("cannot listen on {address}: {error}; choose another address, or end the program that uses it")]
 pub struct BindError {
     address: SocketAddr,
     error: std::io::Error,
@@ -137,12 +137,12 @@ async fn accept(listener: &TcpListener) -> TcpStream {
         match listener.accept().await {
             Ok((stream, _)) => {
                 if let Err(error) = stream.set_nodelay(true) {
-                    debug!(%error, "can't set TCP_NODELAY; small answers may be delayed");
+                    debug!(%error, "cannot set TCP_NODELAY; small answers may be delayed");
                 }
                 return stream;
             }
             Err(error) => {
-                warn!(%error, "can't accept a connection");
+                warn!(%error, "cannot accept a connection");
                 let mut ticks = interval(ACCEPT_AGAIN);
                 // The first tick is immediate.
                 ticks.tick().await;

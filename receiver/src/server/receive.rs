@@ -69,7 +69,7 @@ where
 /// An operator must know that deliveries are safe but not processed.
 fn readiness(inbox: &Inbox) -> Answer {
     if inbox.is_open() && !inbox.works() {
-        return text(StatusCode::SERVICE_UNAVAILABLE, "can't work on the inbox");
+        return text(StatusCode::SERVICE_UNAVAILABLE, "cannot work on the inbox");
     }
     health(inbox.is_open())
 }
@@ -112,7 +112,7 @@ async fn accept_into_inbox(inbox: &Inbox, request: Request<Full<Bytes>>) -> Answ
         }
         Err(Refused::Full) => overloaded("the inbox is full", FULL_RETRY_AFTER),
         // The details do not concern the sender.
-        Err(Refused::Disk(_)) => overloaded("the inbox can't be written", FULL_RETRY_AFTER),
+        Err(Refused::Disk(_)) => overloaded("the inbox cannot be written", FULL_RETRY_AFTER),
     }
 }
 
@@ -139,8 +139,8 @@ impl EffectsService {
             Ok(ids) if ids.is_empty() => Answer::default(),
             Ok(ids) => text(StatusCode::OK, ids.join("\n")),
             Err(error) => {
-                warn!(%error, "can't read the effects");
-                text(StatusCode::INTERNAL_SERVER_ERROR, "can't read the effects")
+                warn!(%error, "cannot read the effects");
+                text(StatusCode::INTERNAL_SERVER_ERROR, "cannot read the effects")
             }
         }
     }

@@ -1,5 +1,5 @@
 //! The receiver over real sockets: the binary as a process, and the inbox as a library.
-#![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 #[path = "../../verify/tests/signing/mod.rs"]
 mod signing;

@@ -136,6 +136,6 @@ fn urls_that_cannot_be_forwarded_to_are_refused() {
             crate::world::command(&["relay", "--secret-env", "HOOK_SECRET", "--to", to]).output().unwrap();
         let told = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(64), "{told}");
-        assert!(told.contains("can't forward to"), "{told}");
+        assert!(told.contains("cannot forward to"), "{told}");
     }
 }

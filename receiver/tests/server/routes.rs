@@ -258,7 +258,7 @@ fn a_broken_file_is_refused_while_the_old_routes_stay() {
     std::fs::remove_file(file.path()).unwrap();
     relay.hang_up();
     let told = relay.find_log_line("the old routes stay");
-    assert!(told.contains("can't read the routes"), "{told}");
+    assert!(told.contains("cannot read the routes"), "{told}");
     assert_eq!(post(&relay, &frozen("a", "2", SECRET)).status, 202);
     file.write(&route("b", address, SECRET));
     relay.hang_up();
@@ -286,7 +286,7 @@ fn a_file_that_cannot_be_used_is_told_with_its_mistake_and_without_its_secrets()
         (route(&format!("{to}\n{secrets}\nprofile = \"md5\"")), "not a signing profile"),
         (route(&format!("{to}\n{secrets}\ntimeout = \"8\"")), "timeout: expected a number"),
         (route(&format!("{to}\n{secrets}\npath = \"a\"")), "path: expected a path that begins with /"),
-        (route(&format!("to = \"ftp://a/\"\n{secrets}")), "can't forward to"),
+        (route(&format!("to = \"ftp://a/\"\n{secrets}")), "cannot forward to"),
         (format!("[routes.\"a b\"]\n{to}\n{secrets}"), "is not a subscriber name"),
         (
             format!("[routes.a]\n{to}\n{secrets}\npath = \"/x\"\n[routes.b]\n{to}\n{secrets}\npath = \"/x\""),

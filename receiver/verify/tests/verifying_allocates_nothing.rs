@@ -1,6 +1,6 @@
 //! Verification allocates nothing, for any size of the body. Alone in its file, because it counts the allocations of
 //! the whole process.
-#![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod signing;
 

@@ -117,7 +117,7 @@ fn end(sql: &Connection, error: &Error) -> ! {
          check the disk, then start it anew"
     );
     if let Err(error) = prepare_the_next(sql, Path::new(place)) {
-        tracing::error!(%error, db = place, "the next process can't be told: end all that use the database before one starts");
+        tracing::error!(%error, db = place, "the next process cannot be told: end all that use the database before one starts");
     }
     std::process::exit(EXIT)
 }
@@ -161,7 +161,7 @@ pub fn repair(sql: &Connection) -> Result<()> {
         let code = rusqlite::ffi::Error::new(SQLITE_IOERR_FSYNC);
         Error::SqliteFailure(
             code,
-            Some(format!("the log can't be written again after a failed sync: {error}")),
+            Some(format!("the log cannot be written again after a failed sync: {error}")),
         )
     })?;
     tracing::warn!(db = %database.display(), "a sync had failed: the log was written again");

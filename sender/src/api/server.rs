@@ -45,7 +45,7 @@ pub enum BindError {
         address: SocketAddr,
     },
     /// The system refuses.
-    #[error("can't listen on {address}: {error}; choose another address, or end the program that uses it")]
+    #[error("cannot listen on {address}: {error}; choose another address, or end the program that uses it")]
     Io {
         /// The address.
         address: SocketAddr,
@@ -111,7 +111,7 @@ async fn answer_all(
                 Err(error) => {
                     // One line for each series of failures.
                     if !failing {
-                        warn!(%error, "can't accept connections; trying again");
+                        warn!(%error, "cannot accept connections; trying again");
                     }
                     failing = true;
                     pause(ACCEPT_AGAIN).await;
@@ -122,7 +122,7 @@ async fn answer_all(
         };
         failing = false;
         if let Err(error) = stream.set_nodelay(true) {
-            debug!(%error, "can't set TCP_NODELAY; small answers may be delayed");
+            debug!(%error, "cannot set TCP_NODELAY; small answers may be delayed");
         }
         let entry = open.enter();
         let (router, state) = (TowerToHyperService::new(router.clone()), Arc::clone(&entry.state));

@@ -104,7 +104,7 @@ fn open(path: &Path) -> Result<Box<dyn BufRead>, Failure> {
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Failure {
-    Failure::usage(format_args!("can't read {}: {error}", path.display()))
+    Failure::usage(format_args!("cannot read {}: {error}", path.display()))
 }
 
 fn emit_one(session: &WriteSession, offer: Offer<'_>, printer: &mut Printer) -> Result<ExitCode, Failure> {
@@ -223,7 +223,7 @@ fn read_batch(
     let mut number = after;
     while batch.len() < BATCH_EVENTS && bytes < BATCH_BYTES {
         let line = next_line(input, limits.event_bytes_max);
-        match line.map_err(|error| Failure::ours(format_args!("can't read the events: {error}")))? {
+        match line.map_err(|error| Failure::ours(format_args!("cannot read the events: {error}")))? {
             None => return Ok((batch, true)),
             Some(line) => {
                 number += 1;

@@ -62,7 +62,7 @@ impl Printer {
                 self.closed = true;
                 Ok(())
             }
-            Err(error) => Err(Failure::ours(format_args!("can't write to stdout: {error}"))),
+            Err(error) => Err(Failure::ours(format_args!("cannot write to stdout: {error}"))),
         }
     }
 }

@@ -171,7 +171,7 @@ async fn end(sender: &Sender, answering: JoinHandle<bool>, within: Duration) -> 
 pub(super) fn start(directives: &str, json: bool) -> Result<(), Failure> {
     let filter = EnvFilter::builder().parse(directives).map_err(|error| {
         Failure::usage(format_args!(
-            "can't read the log level {directives:?}: {error}; expected error, warn, info, debug, trace, or off, \
+            "cannot read the log level {directives:?}: {error}; expected error, warn, info, debug, trace, or off, \
              such as --log info"
         ))
     })?;

@@ -24,7 +24,8 @@ const STOP_WITHIN: Duration = Duration::from_secs(10);
 
 pub(super) fn runtime() -> Result<Runtime, Failure> {
     let runtime = Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::ours(format_args!("can't start the runtime: {error}")))?;
+    let runtime =
+        runtime.map_err(|error| Failure::ours(format_args!("cannot start the runtime: {error}")))?;
     {
         let _within = runtime.enter();
         outlive_file_size_limit()?;

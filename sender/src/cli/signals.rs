@@ -16,7 +16,7 @@ pub(super) fn outlive_file_size_limit() -> Result<(), Failure> {
 }
 
 fn listen(kind: SignalKind) -> Result<Signal, Failure> {
-    signal(kind).map_err(|error| Failure::ours(format_args!("can't listen for signals: {error}")))
+    signal(kind).map_err(|error| Failure::ours(format_args!("cannot listen for signals: {error}")))
 }
 
 pub(super) struct Signals {

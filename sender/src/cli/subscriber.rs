@@ -360,5 +360,5 @@ fn check_signing(profile: Profile, secret: &Secret) -> Result<(), Failure> {
     let signer = Signer::new(profile, &Keys::new(secret.clone()));
     signer
         .map(drop)
-        .map_err(|error| Failure::usage(format_args!("can't sign by {}: {error}", profile.name())))
+        .map_err(|error| Failure::usage(format_args!("cannot sign by {}: {error}", profile.name())))
 }

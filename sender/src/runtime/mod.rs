@@ -362,7 +362,7 @@ fn join(
 
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    #[error("can't open the database {database}: {error}")]
+    #[error("cannot open the database {database}: {error}")]
     Store {
         /// The database.
         database: Database,
@@ -370,7 +370,7 @@ pub enum OpenError {
         error: StoreError,
     },
     /// A file beside the database failed.
-    #[error("can't {doing} beside the database {database}: {error}")]
+    #[error("cannot {doing} beside the database {database}: {error}")]
     Beside {
         /// The failed operation.
         doing: &'static str,
@@ -380,7 +380,7 @@ pub enum OpenError {
         error: std::io::Error,
     },
     /// The start needs this command.
-    #[error("can't begin with the database {database}: {error}")]
+    #[error("cannot begin with the database {database}: {error}")]
     Begin {
         /// The database.
         database: Database,

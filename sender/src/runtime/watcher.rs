@@ -109,7 +109,7 @@ impl Watcher {
                     // Once for each outage, and not where the store's thread does.
                     if !said && failed > LOOKS_IN_SILENCE && self.store.health().failing.is_none() {
                         said = true;
-                        error!(%error, "can't poll for new work; trying again");
+                        error!(%error, "cannot poll for new work; trying again");
                     }
                 }
             }

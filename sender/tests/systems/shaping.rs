@@ -64,7 +64,7 @@ fn personal_data_stays_here_and_a_creator_is_known_by_a_pseudonym_of_the_region(
         found
     };
     let (first, second) = (pseudonyms(&first), pseudonyms(&second));
-    assert!(first.iter().all(|pseudonym| !second.contains(pseudonym)), "partners can't compare notes");
+    assert!(first.iter().all(|pseudonym| !second.contains(pseudonym)), "partners cannot compare notes");
     serving.stop_in_order();
 }
 

@@ -159,7 +159,7 @@ fn differs(corner: impl Fn(&[u64], Bucket) -> bool) {
         Ok(())
     });
     counted.expect("nothing here fails by itself");
-    assert!(differences.get() > 0, "the inputs can't tell the corner from the check");
+    assert!(differences.get() > 0, "the inputs cannot tell the corner from the check");
 }
 
 #[test]

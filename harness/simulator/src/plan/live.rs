@@ -21,7 +21,7 @@ const SAID: [&str; 8] = ["limit", "queue", "retry", "breaker", "timeout", "dedup
 
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
-    #[error("{path} can't be read as a sender's database: {error}")]
+    #[error("{path} cannot be read as a sender's database: {error}")]
     Database {
         /// Its path.
         path: String,
@@ -106,7 +106,7 @@ fn free_name(name: &str, taken: &mut BTreeSet<String>) -> String {
 /// # Errors When a scenario can't express the file's name.
 pub fn with_recorded(scenario: &Scenario, path: &Path) -> Result<Scenario, LiveError> {
     let path = path.canonicalize().map_err(|error| {
-        LiveError::Scenario(format!("{} can't be read: {error}; expected a recording", path.display()))
+        LiveError::Scenario(format!("{} cannot be read: {error}; expected a recording", path.display()))
     })?;
     let phase = Table::from_iter([
         ("shape".to_owned(), "recorded".into()),

@@ -49,11 +49,11 @@ fn stretches(plan: &Plan, headroom: &Headroom) -> String {
         (Some(held), Some(_)) if held >= 1_000 => format!("carries up to {} today's traffic", times(held)),
         (Some(held), Some(_)) => format!("does not carry today's traffic, only {} of it", times(held)),
         (Some(held), None) if headroom.too_many => {
-            format!("carries at least {} today's traffic; more can't be simulated", times(held))
+            format!("carries at least {} today's traffic; more cannot be simulated", times(held))
         }
         (Some(held), None) => format!("carries at least {} today's traffic; more was not tried", times(held)),
         (None, _) if headroom.coarse => {
-            "does not carry today's traffic; a recording can't be scaled down".to_owned()
+            "does not carry today's traffic; a recording cannot be scaled down".to_owned()
         }
         (None, _) => "does not carry today's traffic, nor any tried part of it".to_owned(),
     };

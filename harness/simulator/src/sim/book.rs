@@ -52,7 +52,7 @@ impl Book {
 
 #[expect(clippy::needless_pass_by_value, reason = "it is given to map_err")]
 fn unwritten(error: std::io::Error) -> SimError {
-    SimError::Defect(format!("a record can't be written to memory: {error}"))
+    SimError::Defect(format!("a record cannot be written to memory: {error}"))
 }
 
 pub(super) fn header(scenario: &Scenario, schedule: &Schedule, seed: u64) -> Header {

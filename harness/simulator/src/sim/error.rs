@@ -23,7 +23,7 @@ pub enum SimError {
     },
     #[error("[sender] arguments: {0}")]
     Argument(String),
-    #[error("the simulated sender can't {doing}: {error}")]
+    #[error("the simulated sender cannot {doing}: {error}")]
     Store {
         /// The operation that failed.
         doing: &'static str,

@@ -1,5 +1,5 @@
 //! The accepted and refused requests of `verify`: examples and laws.
-#![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 #[path = "../../../../sender/tests/fuzzing/mod.rs"]
 mod fuzzing;
