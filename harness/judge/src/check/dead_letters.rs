@@ -147,7 +147,7 @@ fn overflowed<'e>(evidence: &'e Evidence<'_>, lanes: Vec<Shed<'e>>) -> Vec<(&'e 
                 None => own,
             };
             let all = format!("all queues took {taken} and shed {shed}, and can have shed at most {for_all}");
-            format!("given up as {reason:?} after {tried} attempts; {own}; {all}")
+            format!("given up as {reason:?}; attempts: {tried}; {own}; {all}")
         };
         found.extend(surplus.into_iter().map(|delivery| (delivery, why(delivery))));
     }

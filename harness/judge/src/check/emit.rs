@@ -89,11 +89,11 @@ pub(super) fn accepted(evidence: &Evidence<'_>) -> Finding {
     let seen = tally.seen;
     let finding = match few {
         Some(least) if tally.broken == 0 => Finding::broken(
-            format!("{accepted} of {seen} events were accepted; expected a share of at least {least}"),
+            format!("accepted {accepted} of {seen} events; expected a share of at least {least}"),
             Vec::new(),
         ),
         _ if cut_off > 0 && tally.broken == 0 => Finding::unseen(format!(
-            "{cut_off} calls had no answer yet when the run was over; {seen} events were answered"
+            "emits without an answer when the run ended: {cut_off}; answered: {seen}"
         )),
         _ => tally.finding(
             "events",

@@ -307,7 +307,7 @@ pub(super) fn schedule(evidence: &Evidence<'_>) -> Finding {
         .map(|(offered, accepted)| format!("the sender's API accepted {accepted}/s of {offered}/s offered"));
     let told = api.as_ref().map_or(String::new(), |api| format!("; {api}"));
     let finding = if dropped > 0 {
-        Finding::unseen(format!("the trace lacks {dropped} records that the harness could not write"))
+        Finding::unseen(format!("records that the harness could not write: {dropped}"))
     } else if p99 > allowed {
         Finding::unseen(format!(
             "the generator was late: p99 {}; `schedule_late` allows {}",
@@ -315,9 +315,9 @@ pub(super) fn schedule(evidence: &Evidence<'_>) -> Finding {
             show(allowed)
         ))
     } else if unoffered * UNOFFERED_SHARE > lags.len() as u64 + unoffered {
-        Finding::unseen(format!("{unoffered} events were not offered{told}"))
+        Finding::unseen(format!("events not offered: {unoffered}{told}"))
     } else {
-        Finding::held(format!("{} events were offered on time{told}", lags.len()))
+        Finding::held(format!("events offered on time: {}{told}", lags.len()))
     };
     let finding = finding
         .with("lag p50", show(p50))

@@ -321,7 +321,7 @@ pub(super) fn id(evidence: &Evidence<'_>) -> Finding {
 
 /// Why signatures that did not verify say nothing.
 pub(super) fn unconfirmed(signatures: u64) -> String {
-    format!("{signatures} signatures after a rotation that the sender did not confirm do not verify")
+    format!("signatures that do not verify after a rotation that the sender did not confirm: {signatures}")
 }
 
 /// Time in which requests may be in flight while secrets change.

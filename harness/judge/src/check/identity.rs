@@ -161,7 +161,7 @@ pub(super) fn secret(evidence: &Evidence<'_>) -> Finding {
         }
     }
     if unchecked > 0 && tally.broken == 0 {
-        return Finding::unseen(format!("{unchecked} signatures could not be checked"));
+        return Finding::unseen(format!("signatures that could not be checked: {unchecked}"));
     }
     if unknown > 0 && tally.broken == 0 {
         return Finding::unseen(unconfirmed(unknown));

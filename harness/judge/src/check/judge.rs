@@ -196,12 +196,15 @@ pub fn conclude(verdicts: &[Verdict], trace: &Trace) -> (Status, String) {
     }
     let dropped = trace.dropped();
     if dropped > 0 {
-        return (Status::Inconclusive, format!("the trace lacks {dropped} records; {counted}"));
+        return (Status::Inconclusive, format!("records missing from the trace: {dropped}; {counted}"));
     }
     let too_thin = verdicts.iter().any(|one| one.status == Status::Inconclusive && decides(one));
     match (too_thin, any(Status::Pass) || any(Status::Warn)) {
         (true, _) => (Status::Inconclusive, counted),
-        (false, false) => (Status::Inconclusive, "no check saw anything".to_owned()),
+        (false, false) => (
+            Status::Inconclusive,
+            "no check found anything to judge; add traffic or faults to the scenario".to_owned(),
+        ),
         (false, true) => (Status::Pass, counted),
     }
 }
@@ -359,9 +362,12 @@ fn unheld(evidence: &Evidence<'_>, lane: &Lane<'_>) -> Option<String> {
     let is_inside = |t: u64| unknown.iter().any(|(from, until)| *from < t && t < *until);
     let count = lane.begun.iter().filter(|n| is_inside(evidence.exchange(**n).t)).count();
     let name = &lane.subscriber.name;
-    let what =
-        format!("{count} requests to {name} came after a limit change that the sender did not confirm");
-    (count > 0).then(|| format!("{what}: their limit is unknown"))
+    (count > 0).then(|| {
+        format!(
+            "requests to {name} after a limit change that the sender did not confirm: {count}; \
+            their limit is unknown"
+        )
+    })
 }
 
 /// Names the fault that was not injected, for a check that saw nothing.

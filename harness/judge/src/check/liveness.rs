@@ -98,12 +98,12 @@ pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
         }
     }
     if tally.seen == 0 && unjudged > 0 {
-        return Finding::unasked("each subscriber with deliveries has an excuse without end");
+        return Finding::unasked("every subscriber with deliveries is excused until the end of the run");
     }
     tally
         .finding("subscribers with deliveries", "each received requests in time", "no request for too long")
         .with("longest silence", show(longest))
-        .with("silent with an excuse without end", unjudged)
+        .with("subscribers excused until the end", unjudged)
 }
 
 /// X.

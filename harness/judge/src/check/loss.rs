@@ -50,17 +50,17 @@ pub(super) fn none(evidence: &Evidence<'_>) -> Finding {
     } else if is_bearable && late > 0 {
         let all = fates.len();
         Finding::unseen(format!(
-            "{late} of {all} deliveries were outstanding at the end and could have arrived later"
+            "outstanding at the end: {late} of {all} deliveries, which could have arrived later"
         ))
     } else if is_bearable {
-        Finding::held(format!("{} deliveries owed, {lost} lost", fates.len()))
+        Finding::held(format!("deliveries owed: {}; lost: {lost}", fates.len()))
     } else {
         let missing = missing.iter().map(|one| {
             evidence.absent(one, "acknowledged, but neither delivered nor a dead letter".to_owned())
         });
         let without = groundless.iter().map(|(one, why)| evidence.absent(one, why.clone()));
         let witness = without.chain(missing).take(WITNESS_MAX).collect();
-        Finding::broken(format!("{lost} of {} deliveries were lost", fates.len()), witness)
+        Finding::broken(format!("lost {lost} of {} deliveries", fates.len()), witness)
     };
     let finding = finding.with("delivered", count(Fate::Delivered)).with("dead", count(Fate::Dead));
     finding

@@ -310,7 +310,7 @@ pub(super) fn unless_late(finding: Finding, late: u64) -> Finding {
     if late == 0 || finding.found != Found::Held {
         return finding;
     }
-    Finding::unseen(format!("{late} deliveries were outstanding at the end and could have arrived later"))
+    Finding::unseen(format!("deliveries outstanding at the end, which could have arrived later: {late}"))
 }
 
 /// Whether a delivery could still have come after the end of the run, for a sender that can't report its

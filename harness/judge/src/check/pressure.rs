@@ -108,9 +108,9 @@ fn hold(
     if within < bound.within.0 {
         let longest = late.first().map(took).unwrap_or_default();
         let what = format!(
-            "{} of {answers} answers took longer than {}, the longest {}",
-            late.len(),
+            "answers slower than {}: {} of {answers}, the longest {}",
             show(bound.target.0),
+            late.len(),
             show(longest)
         );
         tally.broke(|| evidence.witness(at, &late, what));

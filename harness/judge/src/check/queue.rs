@@ -80,7 +80,7 @@ pub(super) fn bounded(evidence: &Evidence<'_>) -> Finding {
     let least = scenario.expect.queue_rows.min.filter(|least| most < *least);
     let short = least.map(|least| {
         format!(
-            "at most {most} deliveries waited at once; the scenario needs \
+            "most deliveries waiting at once: {most}; the scenario needs \
         at least {least}"
         )
     });
@@ -276,7 +276,7 @@ pub(super) fn visible(evidence: &Evidence<'_>) -> Finding {
         return Finding::unasked("no event was refused");
     }
     if tally.seen == 0 {
-        return Finding::held(format!("{shed} deliveries were shed to dead letters"));
+        return Finding::held(format!("deliveries shed to dead letters: {shed}"));
     }
     tally
         .finding(

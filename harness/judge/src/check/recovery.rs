@@ -103,7 +103,7 @@ pub(super) fn drains(evidence: &Evidence<'_>) -> Finding {
     let late = not_settled_in_time(evidence, &unsettled);
     if late > 0 {
         let (all, drain) = (fates.len(), evidence.scenario.drain);
-        let what = format!("{late} of {all} deliveries were outstanding {drain} after the last event");
+        let what = format!("outstanding {drain} after the last event: {late} of {all} deliveries");
         return Finding::unseen(format!(
             "{what}; the sender does not report its backlog, and may have had \
             a reason to wait"
@@ -112,15 +112,15 @@ pub(super) fn drains(evidence: &Evidence<'_>) -> Finding {
     let open = if evidence.trace.declared.lacks(Lack::Depth) { 0 } else { open };
     let left = waiting.map_or(open, |waiting| waiting.saturating_sub(held_for_the_gone(evidence)));
     let finding = if left == 0 {
-        let rest = if open == 0 { String::new() } else { format!(", though {open} never arrived") };
-        Finding::held(format!("none of {} deliveries waits at the end{rest}", fates.len()))
+        let rest = if open == 0 { String::new() } else { format!("; neither arrived nor dead: {open}") };
+        Finding::held(format!("no delivery waits at the end; owed: {}{rest}", fates.len()))
     } else {
         let shown = unsettled.iter().take(super::verdict::WITNESS_MAX);
         let witness =
             shown.map(|delivery| evidence.absent(delivery, "outstanding at the end".to_owned())).collect();
         let drain = evidence.scenario.drain;
         Finding::broken(
-            format!("{left} of {} deliveries still wait {drain} after the last event", fates.len()),
+            format!("still waiting {drain} after the last event: {left} of {} deliveries", fates.len()),
             witness,
         )
     };

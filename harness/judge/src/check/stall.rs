@@ -240,9 +240,7 @@ pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
         return Finding::held("the thread that stamps arrivals never stalled");
     };
     let (count, most, at) = (own().count(), show(length(longest)), moment(longest.from));
-    Finding::held(format!(
-        "the thread that stamps arrivals stalled {count} times, at most for {most} (at {at})"
-    ))
-    .with("stalls", count)
-    .with("stalled in total", show(own().map(length).sum()))
+    Finding::held(format!("stalls of the thread that stamps arrivals: {count}, the longest {most} (at {at})"))
+        .with("stalls", count)
+        .with("stalled in total", show(own().map(length).sum()))
 }

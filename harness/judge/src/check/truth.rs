@@ -84,7 +84,7 @@ pub(super) fn truth(evidence: &Evidence<'_>) -> Finding {
     }
     let finished = |tally: Tally| match unnamed {
         0 => finding(tally),
-        unnamed => finding(tally).with("dead letters that name no event, not compared", unnamed),
+        unnamed => finding(tally).with("dead letters without an event, which cannot be compared", unnamed),
     };
     let Some(whole) = series.get_mut(&None) else {
         return finished(tally);
@@ -145,8 +145,8 @@ fn matched(evidence: &Evidence<'_>, tally: &mut Tally) {
         tally.see();
         if !(least..=most).contains(&matched) {
             let what = format!(
-                "the sender says that event {token} matches {matched} subscribers; it \
-                matches {most}"
+                "subscribers that event {token} matches, by the sender's count: {matched}; \
+                by the scenario: {most}"
             );
             tally.broke(|| Witness { subscriber: None, from: *t, until: *t, what, arrivals: Vec::new() });
         }
@@ -177,18 +177,18 @@ fn listed(evidence: &Evidence<'_>, tally: &mut Tally) -> u64 {
         let what = match delivery {
             // Another sender may have kept those of an earlier run.
             None if evidence.trace.declared.lacks(Lack::Start) => continue,
-            None => Some("which concerns nobody: no such event was offered for it".to_owned()),
+            None => Some(", but no such event was offered for this subscriber".to_owned()),
             // A delivery can be a dead letter once if its event was offered once, and nothing was redriven.
             Some(delivery) if redrives || evidence.event(delivery).is_none_or(|event| event.offers != 1) => {
                 None
             }
-            Some(_) if is_again => Some("and is there twice".to_owned()),
+            Some(_) if is_again => Some(" and listed a second time".to_owned()),
             Some(delivery) => contradiction(evidence, delivery, letter.attempts),
         };
         tally.see();
         if let Some(what) = what {
             let (subscriber, t) = (Some(letter.subscriber.clone()), letter.t);
-            let what = format!("event {token} is listed as a dead letter, {what}");
+            let what = format!("event {token} is listed as a dead letter{what}");
             tally.broke(|| Witness { subscriber, from: t, until: t, what, arrivals: Vec::new() });
         }
     }
@@ -199,7 +199,7 @@ fn listed(evidence: &Evidence<'_>, tally: &mut Tally) -> u64 {
 fn contradiction(evidence: &Evidence<'_>, delivery: &Delivery, said: Option<u32>) -> Option<String> {
     let attempts = evidence.attempts(delivery);
     if let Some(n) = attempts.iter().find(|n| surely_heard(evidence, **n)) {
-        return Some(format!("and was delivered at {}", moment(evidence.exchange(*n).end)));
+        return Some(format!(" and was delivered at {}", moment(evidence.exchange(*n).end)));
     }
     let lane = &evidence.lanes[delivery.lane as usize];
     let heard = attempts.iter().filter(|n| {
@@ -216,7 +216,8 @@ fn contradiction(evidence: &Evidence<'_>, delivery: &Delivery, said: Option<u32>
         && lane.subscriber.behaviours.iter().all(|one| is_seen(&one.answer));
     let (least, most) = (heard.count(), if sees_all { attempts.len() } else { usize::MAX });
     let said = usize::try_from(said?).unwrap_or(usize::MAX);
-    (said < least || said > most).then(|| format!("after {said} attempts; {} arrived", attempts.len()))
+    (said < least || said > most)
+        .then(|| format!("; attempts by the sender's count: {said}, arrived: {}", attempts.len()))
 }
 
 /// Observed moments of a lane, or of all; each list is sorted at the end.

@@ -104,9 +104,11 @@ impl Tally {
         let Self { seen, broken, witness } = self;
         match (seen, broken) {
             (0, 0) => Finding::unseen(format!("the run has no {noun}")),
-            (_, 0) => Finding::held(format!("{seen} {noun}: {good}")),
+            (_, 0) => Finding::held(format!("{noun}: {seen}; {good}")),
             // Several requests can break one observation.
-            _ if broken > seen => Finding::broken(format!("{broken} times in {seen} {noun}: {bad}"), witness),
+            _ if broken > seen => {
+                Finding::broken(format!("{noun}: {broken} failures in {seen}; {bad}"), witness)
+            }
             _ => Finding::broken(format!("{broken} of {seen} {noun}: {bad}"), witness),
         }
     }

@@ -232,7 +232,7 @@ fn events_that_were_not_offered_are_counted_and_make_a_run_inconclusive() {
     short.unoffered.push(Unoffered { t: 4 * SECOND, intended: 2 * SECOND, token: 9, why });
     let told = verdict("harness.schedule", &limited, &short);
     assert_eq!(told.status, Status::Inconclusive);
-    assert!(told.sentence.contains("1 events were not offered"), "{}", told.sentence);
+    assert!(told.sentence.contains("events not offered: 1"), "{}", told.sentence);
     let judgement = judge(&limited, &short, Strictness::Usual);
     let report = hookproof_judge::report::Report::new(&limited, &short, judgement, String::new());
     let forms = [

@@ -85,7 +85,7 @@ fn a_trace_that_says_which_lines_it_lacks_is_judged_and_neither_passes_nor_fails
         let judgement = judge(&scenario, &trace, Strictness::Strict);
         let sentence = &judgement.sentence;
         assert_eq!(judgement.status, Status::Inconclusive, "without line {missing}: {sentence}");
-        assert!(sentence.starts_with("the trace lacks 1 records"), "{sentence}");
+        assert!(sentence.starts_with("records missing from the trace: 1;"), "{sentence}");
         for status in [Status::Pass, Status::Warn, Status::Fail] {
             assert_eq!(judgement.count(status), 0, "{status} without line {missing}: {sentence}");
         }

@@ -16,7 +16,7 @@ pub(in crate::check) const CHECK: Check = Check {
     severity: Severity::Should,
     source: "Hookdeck's rate limiter",
     requirement: "a lowered limit holds from its declared delay after the change",
-    why: "an endpoint's owner lowers a limit because the endpoint is in trouble now",
+    why: "an endpoint's operator lowers a limit because the endpoint is in trouble now",
     remedy: "let the limiter read its contract for each decision, or notify it of the change",
     needs: &[Lack::Change],
     stall: Stall::Crowds,

@@ -50,7 +50,7 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
             let is_short = attempts.len() < declared && !evidence.ended_finally(delivery);
             if is_short && all_are_seen(evidence, delivery) {
                 let what =
-                    format!("given up after {} attempts; the scenario declares {declared}", attempts.len());
+                    format!("given up; attempts: {}; the scenario declares {declared}", attempts.len());
                 tally.broke(|| evidence.witness(delivery.lane, attempts, what));
             }
         }

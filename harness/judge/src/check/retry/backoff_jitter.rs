@@ -125,7 +125,7 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     let long = shortest_draws(evidence);
     let samples = long.len();
     let finding = match fits(longest_draws(evidence), long) {
-        None => Finding::unseen(format!("{samples} retry delays to judge; {SAMPLES_MIN} are needed")),
+        None => Finding::unseen(format!("retry delays to judge: {samples}; needed: {SAMPLES_MIN}")),
         Some(true) => Finding::held(format!("{samples} retry delays fit the declared jitter")),
         Some(false) => {
             Finding::broken(format!("{samples} retry delays do not fit the declared jitter"), Vec::new())

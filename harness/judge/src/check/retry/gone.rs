@@ -40,7 +40,7 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
             .collect();
         if let Some(next) = after.first() {
             let late = show(evidence.exchange(*next).t - end);
-            let what = format!("{} arrivals after the 410, the first {late} later", after.len());
+            let what = format!("arrivals after the 410: {}, the first {late} later", after.len());
             let shown: Vec<u32> = std::iter::once(*first).chain(after).collect();
             tally.broke(|| evidence.witness(at, &shown, what));
         }
