@@ -225,7 +225,7 @@ pub(super) fn lane(report: &Report, drawn: &LaneDrawn, one: &SubscriberReport) -
     waiting.bound = one.bound.map(|bound| (bound, format!("bound {bound}")));
     let [p50, p95, p99, max] = one.latency.map(show);
     let told = format!(
-        "{}. {} arrivals, {} delivered, {} dead. From emit to first arrival: p50 {p50}, p95 {p95}, p99 {p99}, at most {max}.",
+        "{}. Arrivals: {}; delivered: {}; dead: {}. From emit to first arrival: p50 {p50}, p95 {p95}, p99 {p99}, at most {max}.",
         one.contract, one.arrivals, one.delivered, one.dead
     );
     let charts = [chart, waiting].map(|chart| Part::Chart(Box::new(chart)));

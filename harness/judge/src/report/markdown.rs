@@ -47,7 +47,7 @@ fn section(report: &Report, worse: &[String]) -> String {
         text.push('\n');
     }
     let (passed, silent) = (judgement.count(Status::Pass), judgement.count(Status::NotApplicable));
-    let _ = writeln!(text, "{passed} checks passed; {silent} do not apply to this scenario.\n");
+    let _ = writeln!(text, "Checks passed: {passed}; not applicable to this scenario: {silent}.\n");
     if let Some(picture) = worst(report) {
         let _ = writeln!(text, "{}\n", block(&picture));
     }
@@ -93,7 +93,7 @@ fn subscribers(text: &mut String, report: &Report) {
         );
     }
     if report.subscribers.len() > SUBSCRIBERS_MAX {
-        let _ = writeln!(text, "\n{} more subscribers.", report.subscribers.len() - SUBSCRIBERS_MAX);
+        let _ = writeln!(text, "\nMore subscribers: {}.", report.subscribers.len() - SUBSCRIBERS_MAX);
     }
 }
 

@@ -164,8 +164,8 @@ fn silence(report: &Report, one: &Silence) -> String {
     let cause =
         cause.map_or(String::new(), |fault| format!(" Meanwhile: {} at {}.", fault.what, moment(fault.at)));
     format!(
-        "{} received nothing for {}, from {} to {}, though its endpoint was healthy and {} of its \
-            deliveries had no attempt yet.{cause}",
+        "{} received nothing for {}, from {} to {}, though its endpoint was healthy and deliveries \
+            without an attempt waited ({}).{cause}",
         one.subscriber,
         show(one.until - one.from),
         moment(one.from),
@@ -228,7 +228,7 @@ fn against(report: &Report, baseline: &[Report]) -> Vec<Part> {
     let head = ["figure", "was", "is", "range of noise", "result"].map(str::to_owned).to_vec();
     let searched = rows.len() > 12 * LANES_MAX;
     let table = Table { head, rows: rows.into_iter().map(cells).collect(), searched };
-    let summary = format!("{} figures, compared with {} older runs", table.rows.len(), same.len());
+    let summary = format!("Figures: {}; older runs to compare with: {}", table.rows.len(), same.len());
     let fold = Part::Fold { status: None, summary, open: !searched, parts: vec![Part::Table(table)] };
     vec![Part::Title("Comparison with the baseline".to_owned()), fold]
 }
@@ -267,7 +267,7 @@ fn evidence(verdict: &Verdict) -> Part {
 fn run(report: &Report) -> [Part; 4] {
     let (lag, speed) = (&report.generator, &report.speed);
     let generator = format!(
-        "{} events, lag p50 {}, p99 {}, max {}; {} not offered",
+        "events {}, lag p50 {}, p99 {}, max {}; not offered {}",
         lag.events,
         show(lag.p50),
         show(lag.p99),

@@ -42,7 +42,7 @@ pub fn terminal(report: &Report, colours: Colours) -> String {
         let [p50, p95, p99, _] = one.latency.map(show);
         let _ = writeln!(
             text,
-            "{:>14}  {} arrivals, {} delivered, {} dead; first attempt p50 {p50}, p95 {p95}, p99 {p99} ({})",
+            "{:>14}  arrivals {}, delivered {}, dead {}; first attempt p50 {p50}, p95 {p95}, p99 {p99} ({})",
             in_one_line(&one.name),
             one.arrivals,
             one.delivered,
@@ -51,14 +51,14 @@ pub fn terminal(report: &Report, colours: Colours) -> String {
         );
     }
     if report.subscribers.len() > 12 {
-        let _ = writeln!(text, "{:>14}  {} more subscribers", "…", report.subscribers.len() - 12);
+        let _ = writeln!(text, "{:>14}  more subscribers: {}", "…", report.subscribers.len() - 12);
     }
     let _ = writeln!(text, "{:>14}  {}", "sender", in_one_line(&report.driver));
     let lag = &report.generator;
     let (p50, p99) = (show(lag.p50), show(lag.p99));
     let _ = writeln!(
         text,
-        "{:>14}  {} events, lag p50 {p50}, p99 {p99}{}",
+        "{:>14}  events {}, lag p50 {p50}, p99 {p99}{}",
         "generator",
         lag.events,
         unoffered(report)
@@ -97,7 +97,7 @@ fn not_applicable(text: &mut String, report: &Report) {
 fn unoffered(report: &Report) -> String {
     match report.generator.not_offered {
         0 => String::new(),
-        count => format!(", {count} not offered"),
+        count => format!(", not offered {count}"),
     }
 }
 

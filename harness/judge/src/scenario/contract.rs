@@ -13,7 +13,7 @@ pub(super) const LIMIT: Section = Section {
         may(
             "pace",
             Form::Flag,
-            "whether our sender starts attempts at an even pace within the burst (default false); no check demands it",
+            "whether Hookproof's sender starts attempts at an even pace within the burst (default false); no check demands it",
         ),
         may(
             "quarantine",

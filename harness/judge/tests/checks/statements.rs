@@ -121,7 +121,10 @@ fn samples_that_say_nothing_of_the_queue_are_not_counted() {
     assert_eq!(status, Status::NotApplicable, "{sentence}");
     trace.depths.push(Depth { delivered: Some(3), ..build::depth(30 * SECOND, None, 0) });
     let (status, sentence, _) = found(&scenario, &trace);
-    assert!(status == Status::Pass && sentence.starts_with("queue figures of the sender: 2;"), "{status} {sentence}");
+    assert!(
+        status == Status::Pass && sentence.starts_with("queue figures of the sender: 2;"),
+        "{status} {sentence}"
+    );
 }
 
 #[test]
