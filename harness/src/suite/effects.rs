@@ -52,11 +52,15 @@ impl Bench<'_> {
                 return if whole {
                     Ok(ids.len())
                 } else {
-                    Err("the list lacks ids that it had before".to_owned())
+                    Err("the list of effects lacks ids that it had before; expected all ids".to_owned())
                 };
             }
             if watch.passed() >= BACKLOG_MAX {
-                return Err(format!("{} were not processed within {} s", ids.len(), BACKLOG_MAX.as_secs()));
+                return Err(format!(
+                    "accepted deliveries not processed: {} within {} s",
+                    ids.len(),
+                    BACKLOG_MAX.as_secs()
+                ));
             }
             pass(PAUSE).await;
         }

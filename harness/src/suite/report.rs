@@ -351,7 +351,7 @@ impl Report {
             text.push_str(&lines(row, colours));
         }
         if let Some(row) = self.rows.last().filter(|_| unjudged > 0) {
-            text.push_str(&format!("\n{unjudged} cases were not judged: {}\n", row.came));
+            text.push_str(&format!("\ncases not judged: {unjudged}; {}\n", row.came));
         }
         text.push('\n');
         for line in std::iter::once(self.summary()).chain(self.remarks()) {

@@ -42,7 +42,7 @@ flaws! {
     AnyAlgorithm, "sig.algorithm", "verifies v1a like v1";
     TakesHex, "sig.encoding", "takes hexadecimal as well";
     LenientBase64, "sig.base64-junk", "decodes base64 as leniently as Node";
-    TrimsSignature, "sig.base64-junk", "trims blanks around a signature";
+    TrimsSignature, "sig.base64-junk", "trims spaces around a signature";
     DecodesPercent, "sig.base64-junk", "decodes %xx in the signature";
     FoldsSignature, "sig.case", "compares base64 without regard to case";
     FirstSignatureOnly, "rotation.second-valid", "looks at the first signature only";

@@ -106,7 +106,7 @@ async fn large(bench: &Bench<'_>) -> Finding {
 
 pub(super) const RAW: [Case; 12] = [
     Case::shots("raw.whitespace", |bench| {
-        data(bench, "blanks, tabs and line breaks", "{ \"a\" :\t1 ,\r\n  \"b\" : [ ] }  ")
+        data(bench, "spaces, tabs and line breaks", "{ \"a\" :\t1 ,\r\n  \"b\" : [ ] }  ")
     }),
     Case::shots("raw.key-order", |bench| data(bench, "unsorted keys", r#"{"z":1,"a":2,"10":3,"9":4,"m":5}"#)),
     Case::shots("raw.duplicate-keys", |bench| data(bench, "a key twice", r#"{"a":1,"b":2,"a":3}"#)),

@@ -170,7 +170,7 @@ async fn after_restart(bench: &Bench<'_>) -> Finding {
     match bench.effects_of(&kept.id).await {
         Ok(1) => finding,
         Ok(0) => Finding::loss("a delivery just before the restart: acknowledged and then lost"),
-        Ok(count) => Finding::fail(format!("a delivery just before the restart: {count} effects")),
+        Ok(count) => Finding::fail(format!("a delivery just before the restart: effects: {count}")),
         Err(why) => Finding::unclear(format!("a delivery just before the restart: {why}")),
     }
 }
@@ -202,7 +202,9 @@ async fn after_failure(bench: &Bench<'_>) -> Finding {
     let finding = one_effect(bench, &delivery).await;
     let accepted = Accept.is_met(&failed.outcome);
     if accepted && finding.verdict == Verdict::Pass {
-        return Finding::unclear("it accepted the delivery while it was broken, so no failure was tested");
+        return Finding::unclear(
+            "the receiver accepted the delivery while it was broken, so no failure was tested; check --break-command",
+        );
     }
     Finding { came: format!("{came} while broken; then {}", finding.came), ..finding }
 }

@@ -89,7 +89,7 @@ fn other_spellings(bench: &Bench<'_>) -> Vec<Shot> {
     };
     let rows = [
         ("a line break added at the end", around("", "\n")),
-        ("a blank added in front", around(" ", "")),
+        ("a space added in front", around(" ", "")),
         ("a NUL added at the end", around("", "\0")),
         ("a byte order mark added in front", around("\u{feff}", "")),
         ("an accent taken apart", (composed, decomposed.into_bytes())),
@@ -258,13 +258,13 @@ fn junk(bench: &Bench<'_>) -> Shots {
             shot("padding doubled", &|good| format!("{good}=")),
             shot("characters after the padding", &|good| format!("{good}AAAA")),
             shot("other bits under the padding", &other_last_bits),
-            shot("a blank in front", &|good| format!("{} {}", &good[..start], &good[start..])),
+            shot("a space in front", &|good| format!("{} {}", &good[..start], &good[start..])),
             shot("the padding as %3D", &|good| good.replace('=', "%3D")),
         ]);
     }
     Ok(vec![
         shot("a junk character inside", &|good| inside(good, "_")),
-        shot("a blank inside", &|good| inside(good, " ")),
+        shot("a space inside", &|good| inside(good, " ")),
         shot("junk at the end", &|good| format!("{good}zz")),
         shot("0x in front", &|good| format!("{}0x{}", &good[..start], &good[start..])),
         shot("a digit as %xx", &|good| {

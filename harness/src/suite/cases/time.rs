@@ -86,7 +86,7 @@ fn noncanonical(bench: &Bench<'_>) -> Shots {
         ("a fraction", format!("{now}.0")),
         ("letters behind", format!("{now}abc")),
         ("leading zeros", format!("00{now}")),
-        ("a blank inside", format!("{now} 0")),
+        ("a space inside", format!("{now} 0")),
         ("an exponent", format!("{now}e0")),
         ("hexadecimal", format!("0x{now:x}")),
         ("an underscore inside", format!("{}_{:03}", now / 1000, now % 1000)),
