@@ -46,6 +46,11 @@ impl Daemon {
         format!("kill -{name} $(cat {})", self.file("pid").display())
     }
 
+    /// Sets the soft, or the soft and the hard, limit on the size of its files.
+    pub(crate) fn file_limit(&self, limit: &str) -> String {
+        format!("prlimit --pid $(cat {}) --fsize={limit}", self.file("pid").display())
+    }
+
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.file("log")).unwrap_or_default()
     }
@@ -138,6 +143,19 @@ fn the_reference_receiver_passes_every_case_strictly() {
     let page = std::fs::read_to_string(reference.file("out").join("receiver.html")).unwrap();
     assert!(page.contains("<h1>") && !page.contains(SECRET));
     assert!(std::fs::read_to_string(junit).unwrap().contains("name=\"sig.valid\""));
+}
+
+/// Its log is a file as well.
+#[test]
+fn a_receiver_that_can_write_neither_inbox_nor_log_takes_deliveries_again_once_it_can() {
+    let (reference, effects) = reference("standard-webhooks");
+    let url = format!("http://127.0.0.1:{}/hooks", reference.port);
+    let (break_it, mend) = (reference.file_limit("0:unlimited"), reference.file_limit("unlimited"));
+    let arguments = ["receiver", &url, "--secret-env", "HOOK_SECRET", "--effects-url", &effects];
+    let hooks = ["--break-command", &break_it, "--mend-command", &mend, "--only", "replay.after-failure"];
+    let output = hookproof(&[&arguments[..], &hooks].concat());
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{told}");
 }
 
 #[test]

@@ -95,6 +95,8 @@ fn start_logs(directives: &str) -> Result<(), Failure> {
     })?;
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A log that cannot be written must not end the thread that logs.
+    let logs = logs.log_internal_errors(false);
     let _ = logs.with_ansi(colour).with_target(false).try_init();
     Ok(())
 }

@@ -176,6 +176,8 @@ pub(super) fn start(directives: &str, json: bool) -> Result<(), Failure> {
         ))
     })?;
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    // A log that cannot be written must not end the thread that logs.
+    let logs = logs.log_internal_errors(false);
     // An earlier setup wins.
     let _ = if json {
         logs.json().try_init()
