@@ -14,7 +14,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::forms::try_to_open;
 use super::interrupt::interrupt_requested;
 use super::out::{HARNESS, UNREACHABLE, USAGE, print_stderr, refuse};
-use crate::suite::{self, Hooks, Known, Report, Selection, Settings, Step, Stopped};
+use crate::suite::{self, Hooks, Known, Report, Selection, Settings, Step, Stopped, quoted};
 use crate::wire::clock::unix_seconds;
 use crate::wire::request::Target;
 
@@ -204,7 +204,38 @@ fn settings(asked: &ReceiverArgs) -> Result<Settings, Unusable> {
         selection: Selection::new(catalogue::receiver(), &weighing.only, &weighing.skip)?,
         known,
         strict: weighing.strict,
+        again: again(asked),
     })
+}
+
+/// The options that repeat a case, without its selection.
+fn again(asked: &ReceiverArgs) -> String {
+    let ReceiverArgs { whom, probes, weighing, .. } = asked;
+    let length = |length: Duration| Some(format!("{}ms", length.as_millis()));
+    let unless = |default: Duration, given: Duration| length(given).filter(|_| given != default);
+    let tolerance = Duration::from_secs(Settings::TOLERANCE_SECONDS.unsigned_abs());
+    let options = [
+        ("--profile", Some(whom.profile.to_string())),
+        ("--secret-env", Some(whom.secret_env.clone())),
+        ("--retired-secret-env", probes.retired_secret_env.clone()),
+        ("--effects-url", probes.effects_url.clone()),
+        ("--restart-command", probes.restart_command.clone()),
+        ("--break-command", probes.break_command.clone()),
+        ("--mend-command", probes.mend_command.clone()),
+        ("--tolerance", unless(tolerance, weighing.tolerance)),
+        ("--timeout", unless(Settings::TIMEOUT, weighing.timeout)),
+        ("--slow-timeout", unless(Settings::SLOW_LIMIT, weighing.slow_timeout)),
+    ];
+    let options = options.into_iter().filter_map(|(name, value)| Some(format!("{name} {}", word(&value?))));
+    let flags = [("--strict", weighing.strict), ("--i-own-this-endpoint", whom.i_own_this_endpoint)];
+    let flags = flags.into_iter().filter(|(_, given)| *given).map(|(name, _)| name.to_owned());
+    options.chain(flags).collect::<Vec<_>>().join(" ")
+}
+
+/// One word of a command line, quoted where the shell needs it.
+fn word(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:".contains(&byte);
+    if !text.is_empty() && text.bytes().all(plain) { text.to_owned() } else { quoted(text.as_bytes()) }
 }
 
 impl ReceiverTarget {

@@ -4,17 +4,19 @@ use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use hookproof_judge::signature::{Secret, Signing, base64, hex, sha256_hex};
+use hookproof_judge::signature::{ForeignHash, Secret, Signing, base64, hex, sha256_hex};
 
 use super::moment;
 use super::record::Recorded;
 use super::settings::Settings;
-use super::want::{Want, words};
+use super::want::Want;
 use crate::wire::clock::{pass, unix_nanos, unix_seconds};
-use crate::wire::exchange::{Exchange, Feed, Outcome, exchange, succession};
+use crate::wire::exchange::{Exchange, Feed, Outcome, exchange, expectant, succession};
 use crate::wire::request::{Framing, Request};
 
 const RECORDED_MAX: usize = 40;
+/// The data of a usual delivery.
+pub(super) const DATA: &str = r#"{"video":"v1","views":1200000,"title":"Hookproof"}"#;
 /// Repeats after a 429 or 503 with `Retry-After`, and the longest wait in seconds.
 const PATIENCE: (u32, u64) = (3, 30);
 /// The longest total of these waits: a receiver that always delays still ends the run.
@@ -48,11 +50,17 @@ pub(super) struct Shot {
     pub(super) label: String,
     pub(super) request: Request,
     pub(super) want: Want,
+    /// Lacks the tested property alone: if it fails as well, the property is not the cause.
+    pub(super) control: Option<Request>,
 }
 
 impl Shot {
     pub(super) fn new(label: impl Into<String>, request: Request, want: Want) -> Self {
-        Self { label: label.into(), request, want }
+        Self { label: label.into(), request, want, control: None }
+    }
+
+    pub(super) fn controlled(self, control: Request) -> Self {
+        Self { control: Some(control), ..self }
     }
 }
 
@@ -75,6 +83,14 @@ impl Delivery {
             moment(happened)
         );
         Self { body: body.into_bytes(), ..self }
+    }
+
+    /// With usual data, whose title fills the body up to this length.
+    pub(super) fn of_length(self, bytes: usize) -> Self {
+        let titled = |title: &str| DATA.replace("Hookproof", title);
+        let short = self.with_data(&titled(""));
+        let filler = "x".repeat(bytes.saturating_sub(short.body.len()));
+        short.with_data(&titled(&filler))
     }
 
     pub(super) fn with_body(self, body: impl Into<Vec<u8>>) -> Self {
@@ -106,7 +122,7 @@ impl<'a> Bench<'a> {
             event_type: "video.trending".to_owned(),
             body: Vec::new(),
         };
-        delivery.with_data(r#"{"video":"v1","views":1200000,"title":"Hookproof"}"#)
+        delivery.with_data(DATA)
     }
 
     pub(super) fn signature(&self, delivery: &Delivery) -> String {
@@ -115,6 +131,10 @@ impl<'a> Bench<'a> {
 
     pub(super) fn tag(&self, delivery: &Delivery) -> [u8; 32] {
         delivery.signing().tag(self.settings.profile, &self.settings.secret)
+    }
+
+    pub(super) fn foreign_tag(&self, delivery: &Delivery, hash: ForeignHash) -> Vec<u8> {
+        delivery.signing().foreign_tag(self.settings.profile, &self.settings.secret, hash)
     }
 
     pub(super) fn signature_by(&self, delivery: &Delivery, secret: &Secret) -> String {
@@ -177,6 +197,13 @@ impl<'a> Bench<'a> {
         succession(&self.settings.target, &self.addresses, requests, self.settings.timeout).await
     }
 
+    /// Sends the body only after `100 Continue`; the second value says whether that came.
+    pub(super) async fn expectant(&self, request: &Request) -> (Exchange, bool) {
+        let head = [request.head().as_slice(), b"\r\n"].concat();
+        let limit = self.settings.timeout;
+        expectant(&self.settings.target, &self.addresses, &head, &request.body, limit).await
+    }
+
     pub(super) fn record_exchange(&self, label: &str, request: &Request, want: Want, exchange: &Exchange) {
         self.look_for_leaks(label, exchange, request);
         let mut recorded = self.recorded.borrow_mut();
@@ -195,11 +222,11 @@ impl<'a> Bench<'a> {
         self.leaks.borrow().clone()
     }
 
-    /// Sends a correct delivery after an attack; fails if it is not accepted.
-    pub(super) async fn still_serves(&self) -> Result<(), String> {
+    /// Sends a correct delivery after an attack; the error is another outcome than its acceptance.
+    pub(super) async fn still_serves(&self) -> Result<(), Outcome> {
         let request = self.signed(&self.delivery());
         let exchange = self.send("sig.valid again", &request, Want::Accept).await;
-        if Want::Accept.is_met(&exchange.outcome) { Ok(()) } else { Err(words(&exchange.outcome)) }
+        if Want::Accept.is_met(&exchange.outcome) { Ok(()) } else { Err(exchange.outcome) }
     }
 
     /// Looks in an error answer for information that helps an attacker.

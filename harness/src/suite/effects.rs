@@ -82,6 +82,13 @@ impl Bench<'_> {
         self.count(target, id).await
     }
 
+    /// The most effects that one of these has now.
+    pub(super) async fn most_effects(&self, ids: &[String]) -> Result<usize, String> {
+        let target = self.settings.effects.as_ref().ok_or("needs --effects-url")?;
+        let list = parsed(&self.list(target).await?);
+        Ok(ids.iter().map(|id| in_value(&list, id)).max().unwrap_or(0))
+    }
+
     async fn wait_for(&self, target: &Target, id: &str) -> Result<usize, String> {
         let watch = Watch::start();
         loop {

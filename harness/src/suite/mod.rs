@@ -20,10 +20,11 @@ use cases::{Case, Finding};
 use hookproof_judge::catalogue::{self, Entry, Severity, Verdict};
 pub use hooks::Hooks;
 pub use record::Recorded;
+pub(crate) use record::quoted;
 use record::rounded;
 pub use report::{Counts, Report, Row, Stopped};
 pub use settings::{Known, KnownError, Settings};
-use want::{Want, words};
+use want::{Want, plain, words};
 
 use crate::wire::clock::{Watch, pass};
 use crate::wire::exchange::Outcome;
@@ -101,8 +102,15 @@ async fn first(bench: &Bench<'_>, step: &mut impl FnMut(Step<'_>)) -> Result<Res
     };
     if !Want::Accept.is_met(&exchange.outcome) {
         let came = words(&exchange.outcome);
+        let stranger = match exchange.outcome {
+            Outcome::Answer(answer) => answer.header("server").map(|name| format!("{:?}", plain(&name))),
+            _ => None,
+        };
+        let url = &bench.settings.target.url;
+        let stranger = stranger.map(|name| format!(", which calls itself {name}")).unwrap_or_default();
         return Ok(Err(format!(
-            "a correct delivery gets {came}, so the other cases are inconclusive (sig.valid)"
+            "a correct delivery gets {came}, so the other cases are inconclusive (sig.valid); is the program at {url}{stranger} \
+             your receiver?"
         )));
     }
     bench.try_effects(&delivery.id).await;
@@ -146,6 +154,7 @@ fn weigh(
         verdict,
         expected: entry.requirement.clone(),
         came: settings.redact_text(&finding.came),
+        remedy: finding.remedy.unwrap_or(&entry.remedy).to_owned(),
         known,
         seconds,
         exchanges,

@@ -102,14 +102,14 @@ fn curl(target: &Target, request: &Request) -> Option<String> {
         };
         write!(line, " -H {}", quoted(&header)).ok()?;
     }
-    if request.framing == Framing::BytePerChunk {
+    if matches!(request.framing, Framing::Chunks(..)) {
         line.push_str(" -H 'Transfer-Encoding: chunked'");
     }
     write!(line, " --data-binary {}", quoted(&request.body)).ok()?;
     Some(line)
 }
 
-fn quoted(bytes: &[u8]) -> String {
+pub(crate) fn quoted(bytes: &[u8]) -> String {
     let plain = |byte: &u8| matches!(byte, b' '..=b'~') && *byte != b'\'';
     if bytes.iter().all(plain) {
         return format!("'{}'", String::from_utf8_lossy(bytes));
@@ -156,6 +156,7 @@ mod tests {
             selection: Selection::default(),
             known: Known::default(),
             strict: false,
+            again: String::new(),
         };
         let filler = "x".repeat(BODY_SHOWN_MAX - 30);
         let body = format!("{{it's a \"secret\"}}{filler}an older, retired one").into_bytes();

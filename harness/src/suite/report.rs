@@ -32,6 +32,12 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// Expected failures that did not occur.
     pub stale: Vec<String>,
+    /// The cases that `--skip` left out.
+    pub skipped: Vec<String>,
+    /// The number of other cases that `--only` left out.
+    pub unselected: usize,
+    /// The options that repeat a case, without its selection.
+    pub again: String,
 }
 
 /// The result of one case.
@@ -49,6 +55,8 @@ pub struct Row {
     pub expected: String,
     /// The finding.
     pub came: String,
+    /// The way to mend a receiver that fails it.
+    pub remedy: String,
     /// The reason of an expected failure.
     pub known: Option<String>,
     /// How long it took.
@@ -88,6 +96,10 @@ impl Report {
     /// An empty report.
     #[must_use]
     pub fn new(settings: &Settings) -> Self {
+        let left_out = catalogue::receiver().iter().map(|entry| &entry.id);
+        let left_out = left_out.filter(|id| !settings.selection.has(id));
+        let (skipped, unselected): (Vec<_>, Vec<_>) =
+            left_out.cloned().partition(|id| settings.selection.skips(id));
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             target: settings.target.url.clone(),
@@ -96,6 +108,9 @@ impl Report {
             interrupted: false,
             rows: Vec::new(),
             stale: Vec::new(),
+            skipped,
+            unselected: unselected.len(),
+            again: settings.redact_text(&settings.again),
         }
     }
 
@@ -258,6 +273,7 @@ impl Report {
 
     fn status(&self) -> Verdict {
         match self.exit_code() {
+            0 if self.counts().warn > 0 => Verdict::Warn,
             0 => Verdict::Pass,
             exit::FAILED => Verdict::Fail,
             exit::HARNESS => Verdict::HarnessError,
@@ -266,13 +282,10 @@ impl Report {
     }
 
     fn card(&self, row: &Row) -> Part {
-        let again = format!(
-            "hookproof receiver {} --profile {} --secret-env NAME --only {}",
-            self.target, self.profile, row.id
-        );
+        let again = format!("hookproof receiver {} {} --only {}", self.target, self.again, row.id);
         let seen = [("expected", row.expected.clone()), ("came", row.came.clone()), ("again", again)];
         let mut parts = vec![Part::Table(Table::pairs(seen))];
-        parts.extend(explained(&row.id));
+        parts.extend(explained(&row.id, Some(&row.remedy)));
         let examples = catalogue::find(&row.id).and_then(catalogue::example).into_iter().flatten();
         parts.extend(examples.map(|(name, lines)| {
             fold(name.clone(), false, vec![Part::Lines(vec![lines.trim_end().to_owned()])])
@@ -354,7 +367,8 @@ impl Report {
             text.push_str(&format!("\ncases not judged: {unjudged}; {}\n", row.came));
         }
         text.push('\n');
-        for line in std::iter::once(self.summary()).chain(self.remarks()) {
+        let summary = format!("{}: {}", self.status(), self.summary());
+        for line in std::iter::once(summary).chain(self.remarks()) {
             text.push_str(&format!("{line}\n"));
         }
         text
@@ -398,16 +412,20 @@ impl Report {
             format!("{id} passed, though a failure was expected: remove it from the expected failures")
         });
         let wanting = self.wanting().into_iter().map(|(needs, ids)| {
-            format!("inconclusive without {needs}: add it, or leave these out with --skip {}", ids.join(","))
+            format!("not judged without {needs}: add it, or leave these out with --skip {}", ids.join(","))
         });
+        let skipped = format!("cases left out by --skip: {}", self.skipped.join(", "));
+        let skipped = Some(skipped).filter(|_| !self.skipped.is_empty());
+        let unselected = format!("cases left out by --only: {}", self.unselected);
+        let left_out = skipped.into_iter().chain(Some(unselected).filter(|_| self.unselected > 0));
         let interrupted = "interrupted: the missing cases were not sent".to_owned();
-        stale.chain(wanting).chain(self.interrupted.then_some(interrupted)).collect()
+        stale.chain(wanting).chain(left_out).chain(self.interrupted.then_some(interrupted)).collect()
     }
 
     fn wanting(&self) -> BTreeMap<String, Vec<&str>> {
         let mut wanting: BTreeMap<String, Vec<&str>> = BTreeMap::new();
-        let unclear =
-            self.rows.iter().filter(|row| row.verdict == Verdict::Inconclusive && !row.is_excused());
+        let unjudged = [Verdict::Inconclusive, Verdict::NotApplicable];
+        let unclear = self.rows.iter().filter(|row| unjudged.contains(&row.verdict) && !row.is_excused());
         for row in unclear {
             if let Some((_, needs)) = row.came.split_once("needs --") {
                 wanting.entry(format!("--{needs}")).or_default().push(&row.id);
@@ -431,8 +449,7 @@ fn lines(row: &Row, colours: Colours) -> String {
             if let Some(why) = &row.known {
                 text.push_str(&format!("{indent}expected to fail: {why}\n"));
             } else if matches!(row.verdict, Verdict::Fail | Verdict::Warn) {
-                let remedy = catalogue::find(id).map(|entry| entry.remedy.as_str()).unwrap_or_default();
-                text.push_str(&format!("{indent}remedy:   {remedy} (hookproof explain {id})\n"));
+                text.push_str(&format!("{indent}remedy:   {} (hookproof explain {id})\n", row.remedy));
             }
             text
         }

@@ -38,6 +38,8 @@ pub struct Settings {
     pub known: Known,
     /// Whether `should` counts as `must`.
     pub strict: bool,
+    /// The options of `hookproof receiver` that repeat a case, without its selection.
+    pub again: String,
 }
 
 impl Settings {

@@ -2,8 +2,8 @@
 
 use crate::wire::exchange::Outcome;
 
-/// The most characters of a `Retry-After` that are shown; a date has 29.
-const RETRY_AFTER_SHOWN_MAX: usize = 64;
+/// The most characters of a header that are shown; a date has 29.
+const SHOWN_MAX: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Want {
@@ -56,14 +56,15 @@ impl Want {
     }
 }
 
+/// The receiver's text, which reaches a terminal and files.
+pub(super) fn plain(text: &str) -> String {
+    text.chars().filter(|c| matches!(c, ' '..='~')).take(SHOWN_MAX).collect()
+}
+
 pub(super) fn words(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Answer(answer) => match answer.header("retry-after") {
-            // The receiver's text reaches a terminal and files.
-            Some(after) => {
-                let plain = after.chars().filter(|c| matches!(c, ' '..='~')).take(RETRY_AFTER_SHOWN_MAX);
-                format!("{} (Retry-After: {})", answer.status, plain.collect::<String>())
-            }
+            Some(after) => format!("{} (Retry-After: {})", answer.status, plain(&after)),
             None => answer.status.to_string(),
         },
         Outcome::Closed => "closed without an answer".to_owned(),
@@ -115,7 +116,7 @@ mod tests {
         let said = [b"\x1b]0;owned\x07 ".as_slice(), "\u{fffe}é".as_bytes(), &[b'9'; 5_000]].concat();
         let headers = vec![("Retry-After".to_owned(), said)];
         let answer = Answer { status: 503, headers, body: Vec::new(), keeps_open: false };
-        let nines = "9".repeat(RETRY_AFTER_SHOWN_MAX - "]0;owned ".len());
+        let nines = "9".repeat(SHOWN_MAX - "]0;owned ".len());
         assert_eq!(words(&Outcome::Answer(answer)), format!("503 (Retry-After: ]0;owned {nines})"));
     }
 }

@@ -65,6 +65,12 @@ pub fn read(bytes: &[u8], ended: bool) -> Progress {
     Progress::Malformed(format!("more than {INTERIM_MAX} interim answers came before it"))
 }
 
+/// The length of an interim answer (1xx) that the bytes begin with.
+#[must_use]
+pub fn interim(bytes: &[u8]) -> Option<usize> {
+    if let Next::Interim(length) = read_next(bytes, false) { Some(length) } else { None }
+}
+
 enum Next {
     /// An interim answer of this many bytes, before another one.
     Interim(usize),

@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::time::{MissedTickBehavior, interval, timeout_at};
 use tokio_rustls::TlsConnector;
 
-use super::answer::{Answer, Progress, read};
+use super::answer::{Answer, Progress, interim, read};
 use super::clock::Watch;
 use super::request::Target;
 
@@ -81,18 +81,14 @@ static TLS: LazyLock<TlsConnector> = LazyLock::new(|| {
 
 /// Sends on a connection of its own, and waits for the answer up to this limit.
 pub async fn exchange(target: &Target, addresses: &[SocketAddr], feed: &Feed, limit: Duration) -> Exchange {
-    let watch = Watch::start();
-    let until = watch.moment(limit);
-    let unreachable =
-        |why: String| Exchange { outcome: Outcome::Unreachable(why), took: watch.passed(), written: 0 };
-    let stream = match timeout_at(until, connect(target, addresses)).await {
-        Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => return unreachable(error.to_string()),
-        Err(_) => return unreachable(format!("no connection within {limit:?}")),
+    let until = Watch::start().moment(limit);
+    let stream = match opened(target, addresses, limit).await {
+        Ok(stream) => stream,
+        Err(unreachable) => return unreachable,
     };
     let watch = Watch::start();
     let (mut reader, mut writer) = tokio::io::split(stream);
-    let mut written = 0;
+    let (mut written, mut came) = (0, Vec::new());
     let both = async {
         // A write error ends only the writing.
         let writing = async {
@@ -100,7 +96,7 @@ pub async fn exchange(target: &Target, addresses: &[SocketAddr], feed: &Feed, li
             std::future::pending::<()>().await;
         };
         tokio::select! {
-            outcome = read_answer(&mut reader) => outcome,
+            outcome = read_answer(&mut reader, &mut came) => outcome,
             () = writing => Outcome::Silent,
         }
     };
@@ -117,22 +113,18 @@ pub async fn succession(
 ) -> Vec<Exchange> {
     let until = Watch::start().moment(limit);
     let mut exchanges = Vec::new();
-    let mut stream = match timeout_at(until, connect(target, addresses)).await {
-        Ok(Ok(stream)) => stream,
-        other => {
-            let why = match other {
-                Ok(Err(error)) => error.to_string(),
-                _ => format!("no connection within {limit:?}"),
-            };
-            return vec![Exchange { outcome: Outcome::Unreachable(why), took: limit, written: 0 }];
-        }
+    let mut stream = match opened(target, addresses, limit).await {
+        Ok(stream) => stream,
+        Err(unreachable) => return vec![unreachable],
     };
+    // Answers may come faster than they are asked for.
+    let mut came = Vec::new();
     for request in requests {
         let (watch, mut written) = (Watch::start(), 0);
         let both = async {
             // An answer may have come before the write error.
             let _lost = send(&mut stream, request, &mut written).await;
-            read_answer(&mut stream).await
+            read_answer(&mut stream, &mut came).await
         };
         let outcome = timeout_at(until, both).await.unwrap_or(Outcome::Silent);
         let stays = matches!(&outcome, Outcome::Answer(answer) if answer.keeps_open);
@@ -142,6 +134,52 @@ pub async fn succession(
         }
     }
     exchanges
+}
+
+/// Sends a head, and the body once an interim answer (`100 Continue`) came. The second value: whether it came.
+pub async fn expectant(
+    target: &Target,
+    addresses: &[SocketAddr],
+    head: &[u8],
+    body: &[u8],
+    limit: Duration,
+) -> (Exchange, bool) {
+    let until = Watch::start().moment(limit);
+    let mut stream = match opened(target, addresses, limit).await {
+        Ok(stream) => stream,
+        Err(unreachable) => return (unreachable, false),
+    };
+    let (watch, mut written, mut continued) = (Watch::start(), 0, false);
+    let both = async {
+        let _lost = send(&mut stream, head, &mut written).await;
+        let mut came = Vec::new();
+        while interim(&came).is_none() {
+            let ended = !matches!(stream.read_buf(&mut came).await, Ok(1..));
+            if let Some(outcome) = outcome_of(&mut came, ended) {
+                return outcome;
+            }
+        }
+        continued = true;
+        let _lost = send(&mut stream, body, &mut written).await;
+        read_answer(&mut stream, &mut came).await
+    };
+    let outcome = timeout_at(until, both).await.unwrap_or(Outcome::Silent);
+    (Exchange { outcome, took: watch.passed(), written }, continued)
+}
+
+/// The error is the exchange that could not begin.
+async fn opened(
+    target: &Target,
+    addresses: &[SocketAddr],
+    limit: Duration,
+) -> Result<Box<dyn Stream>, Exchange> {
+    let watch = Watch::start();
+    let why = match timeout_at(watch.moment(limit), connect(target, addresses)).await {
+        Ok(Ok(stream)) => return Ok(stream),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => format!("no connection within {limit:?}"),
+    };
+    Err(Exchange { outcome: Outcome::Unreachable(why), took: watch.passed(), written: 0 })
 }
 
 async fn write(
@@ -182,18 +220,26 @@ async fn send(
     Ok(())
 }
 
-async fn read_answer(reader: &mut (impl AsyncRead + Unpin)) -> Outcome {
-    let mut bytes = Vec::new();
+/// Leaves bytes behind the answer in `came`.
+async fn read_answer(reader: &mut (impl AsyncRead + Unpin), came: &mut Vec<u8>) -> Outcome {
     loop {
-        let ended = match reader.read_buf(&mut bytes).await {
-            Ok(count) => count == 0,
-            Err(_) => true,
-        };
-        match read(&bytes, ended) {
-            Progress::Whole(answer, _) => return Outcome::Answer(answer),
-            Progress::Malformed(why) => return Outcome::Malformed(why),
-            Progress::Partial if ended => return Outcome::Closed,
-            Progress::Partial => {}
+        if let Some(outcome) = outcome_of(came, false) {
+            return outcome;
         }
+        let ended = !matches!(reader.read_buf(came).await, Ok(1..));
+        if ended {
+            return outcome_of(came, true).unwrap_or(Outcome::Closed);
+        }
+    }
+}
+
+fn outcome_of(came: &mut Vec<u8>, ended: bool) -> Option<Outcome> {
+    match read(came, ended) {
+        Progress::Whole(answer, length) => {
+            came.drain(..length.min(came.len()));
+            Some(Outcome::Answer(answer))
+        }
+        Progress::Malformed(why) => Some(Outcome::Malformed(why)),
+        Progress::Partial => ended.then_some(Outcome::Closed),
     }
 }

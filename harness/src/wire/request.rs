@@ -25,8 +25,31 @@ pub struct Request {
 pub enum Framing {
     /// `Content-Length`.
     Length,
-    /// Chunks of one byte.
-    BytePerChunk,
+    /// Chunks of at most this many bytes.
+    Chunks(usize, Spelling),
+}
+
+/// The spelling of chunks. A recipient must read each of them (RFC 9112, section 7.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spelling {
+    /// The size in lower-case hexadecimal.
+    Plain,
+    /// In upper case, with a zero in front.
+    UpperCase,
+    /// With extensions behind the size.
+    Extended,
+    /// With a header behind the last chunk.
+    Trailer,
+}
+
+impl Spelling {
+    fn size(self, bytes: usize) -> String {
+        match self {
+            Self::Plain | Self::Trailer => format!("{bytes:x}\r\n"),
+            Self::UpperCase => format!("0{bytes:X}\r\n"),
+            Self::Extended => format!("{bytes:x};hookproof=1;text=\"a; b\"\r\n"),
+        }
+    }
 }
 
 impl Request {
@@ -57,6 +80,13 @@ impl Request {
         self
     }
 
+    /// Adds a header in front of all others.
+    #[must_use]
+    pub fn after(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
+        self.headers.insert(0, (name.to_owned(), value.as_ref().to_vec()));
+        self
+    }
+
     /// Adds a second header of that name.
     #[must_use]
     pub fn and(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
@@ -83,7 +113,7 @@ impl Request {
         }
         match self.framing {
             Framing::Length => head.extend(format!("Content-Length: {}\r\n", self.body.len()).bytes()),
-            Framing::BytePerChunk => head.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+            Framing::Chunks(..) => head.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
         }
         head
     }
@@ -95,11 +125,17 @@ impl Request {
         bytes.extend_from_slice(b"\r\n");
         match self.framing {
             Framing::Length => bytes.extend_from_slice(&self.body),
-            Framing::BytePerChunk => {
-                for byte in &self.body {
-                    bytes.extend_from_slice(&[b'1', b'\r', b'\n', *byte, b'\r', b'\n']);
+            Framing::Chunks(size, spelling) => {
+                for chunk in self.body.chunks(size.max(1)) {
+                    bytes.extend_from_slice(spelling.size(chunk.len()).as_bytes());
+                    bytes.extend_from_slice(chunk);
+                    bytes.extend_from_slice(b"\r\n");
                 }
-                bytes.extend_from_slice(b"0\r\n\r\n");
+                bytes.extend_from_slice(spelling.size(0).as_bytes());
+                if spelling == Spelling::Trailer {
+                    bytes.extend_from_slice(b"X-Trailer: 1\r\n");
+                }
+                bytes.extend_from_slice(b"\r\n");
             }
         }
         bytes
@@ -181,9 +217,24 @@ mod tests {
         let expected =
             b"POST /hooks?a=b HTTP/1.1\r\nhOsT: a\r\nX: \xff\r\nX: 2\r\nContent-Length: 2\r\n\r\n{}";
         assert_eq!(odd.bytes(), expected);
-        let chunked = Request { framing: Framing::BytePerChunk, ..request.without("host") };
-        let expected =
-            b"POST /hooks?a=b HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n1\r\n}\r\n0\r\n\r\n";
-        assert_eq!(chunked.bytes(), expected);
+        let framed = |framing| {
+            Request { framing, ..request.clone().without("host") }.carrying(b"{ten bytes}".to_vec())
+        };
+        let chunked = framed(Framing::Chunks(10, Spelling::Plain));
+        let head = "POST /hooks?a=b HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let expected = format!("{head}a\r\n{{ten bytes\r\n1\r\n}}\r\n0\r\n\r\n");
+        assert_eq!(chunked.bytes(), expected.as_bytes());
+        let rows = [
+            (Spelling::UpperCase, "0A\r\n{ten bytes\r\n01\r\n}\r\n00\r\n\r\n"),
+            (Spelling::Trailer, "a\r\n{ten bytes\r\n1\r\n}\r\n0\r\nX-Trailer: 1\r\n\r\n"),
+        ];
+        for (spelling, expected) in rows {
+            let bytes = framed(Framing::Chunks(10, spelling)).bytes();
+            assert_eq!(bytes, format!("{head}{expected}").as_bytes(), "{spelling:?}");
+        }
+        let bytes = framed(Framing::Chunks(11, Spelling::Extended)).bytes();
+        assert!(bytes.ends_with(
+            b"\r\n\r\nb;hookproof=1;text=\"a; b\"\r\n{ten bytes}\r\n0;hookproof=1;text=\"a; b\"\r\n\r\n"
+        ));
     }
 }

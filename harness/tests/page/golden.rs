@@ -92,6 +92,7 @@ fn receiver() -> String {
         verdict,
         expected: "2xx".to_owned(),
         came: came.to_owned(),
+        remedy: "compare all of it".to_owned(),
         known: None,
         seconds: 0.0125,
         exchanges,
@@ -118,6 +119,9 @@ fn receiver() -> String {
             row("ack.fast", Verdict::Inconclusive, "nothing; needs --effects", Vec::new()),
         ],
         stale: vec!["sig.old".to_owned()],
+        skipped: vec!["limit.slow".to_owned(), "timing.remote".to_owned()],
+        unselected: 0,
+        again: "--profile github --secret-env HOOK_SECRET".to_owned(),
     };
     report.page()
 }

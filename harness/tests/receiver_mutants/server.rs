@@ -1,5 +1,6 @@
 //! A small receiver with at most one flaw. It shares no code with the suite. Files in its folder control it:
-//! `restart` makes it forget its memory, and `broken` makes its work fail.
+//! `restart` makes it forget its memory, `broken` makes its work fail, `stopped` makes it wait, and `particular` makes it
+//! refuse data that it does not know.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -19,6 +20,10 @@ use crate::verify::{self, Verdict};
 pub(crate) const HEAD_BYTES_MAX: usize = 16 * 1024;
 const BODY_BYTES_MAX: usize = 1_100_000;
 const READ_LIMIT: Duration = Duration::from_secs(3);
+/// No status: the process was killed before it answered.
+const KILLED: u16 = 0;
+/// How long a delivery that is marked takes to be stored.
+const STORING: Duration = Duration::from_millis(50);
 
 pub(crate) struct Server {
     pub(crate) flaw: Option<Flaw>,
@@ -38,6 +43,7 @@ pub(crate) struct State {
     newest: String,
     stamped: BTreeSet<(String, String)>,
     pub(crate) verified: BTreeSet<String>,
+    restarts: u64,
 }
 
 pub(crate) struct Request {
@@ -45,6 +51,8 @@ pub(crate) struct Request {
     pub(crate) path: String,
     pub(crate) headers: Vec<(String, Vec<u8>)>,
     pub(crate) body: Vec<u8>,
+    /// Whether its body was read.
+    is_whole: bool,
 }
 
 pub(crate) type Answer = (u16, String);
@@ -79,14 +87,20 @@ impl Server {
 
     fn serve(&self, mut stream: TcpStream) {
         let _set = stream.set_nodelay(true);
-        let mut connection = Connection::default();
+        let (mut connection, mut kept) = (Connection::default(), Vec::new());
         loop {
-            let (answer, whole) = match self.read(&mut stream) {
+            let (answer, whole) = match self.read(&mut stream, &mut kept) {
+                Ok(request) if !request.is_whole => {
+                    ((if request.method == "PUT" { 405 } else { 401 }, String::new()), true)
+                }
                 Ok(request) => (self.answer(&request, &mut connection), true),
                 Err(Some(status)) => ((status, String::new()), false),
                 Err(None) => return,
             };
             let (status, told) = answer;
+            if status == KILLED {
+                return;
+            }
             let extra = if status == 302 { "Location: /login\r\n" } else { "" };
             let stays = if whole { "keep-alive" } else { "close" };
             let text = format!(
@@ -109,10 +123,11 @@ impl Server {
         }
     }
 
-    /// The error is the status to refuse it with, or `None` if the peer closed.
-    fn read(&self, stream: &mut TcpStream) -> Result<Request, Option<u16>> {
+    /// The error is the status to refuse it with, or `None` if the peer closed. `kept` has the bytes of the connection
+    /// that no request took.
+    fn read(&self, stream: &mut TcpStream, kept: &mut Vec<u8>) -> Result<Request, Option<u16>> {
         let watch = Watch::start();
-        let mut bytes = Vec::new();
+        let mut bytes = std::mem::take(kept);
         let head_max = if self.has(Flaw::EndlessHeaders) { usize::MAX } else { HEAD_BYTES_MAX };
         let mut searched = 0;
         let end = loop {
@@ -130,22 +145,27 @@ impl Server {
             self.more(stream, &mut bytes, watch, self.has(Flaw::PatientWithHeads))?;
         };
         let (method, path, headers) = head(&bytes[..end]).ok_or(Some(400))?;
-        let mut request = Request { method, path, headers, body: Vec::new() };
+        let mut request = Request { method, path, headers, body: Vec::new(), is_whole: true };
         let mut rest = bytes.split_off(end + 4);
-        let limit = match self.flaw {
-            Some(Flaw::SmallBodies) => 16_000,
-            Some(Flaw::MediumBodies) => 512_000,
-            Some(Flaw::EndlessBody) => usize::MAX,
-            _ => BODY_BYTES_MAX,
-        };
+        if self.leaves_body(&request) {
+            *kept = rest;
+            request.is_whole = false;
+            return Ok(request);
+        }
+        let waits = rest.is_empty() && !self.has(Flaw::NeverContinues);
+        if waits && request.header("expect").is_some_and(|value| value == "100-continue") {
+            stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").map_err(|_| None)?;
+        }
+        let limit = self.body_bytes_max();
         if request.header("transfer-encoding").is_some() {
             if self.has(Flaw::NeedsLength) {
                 return Err(Some(411));
             }
             loop {
-                match chunks(&rest) {
-                    Chunks::Whole(body) => {
+                match self.chunks(&rest) {
+                    Chunks::Whole(body, length) => {
                         request.body = body;
+                        *kept = rest.split_off(length);
                         return Ok(request);
                     }
                     Chunks::More if rest.len() > limit.saturating_mul(8) || payload(&rest) > limit => {
@@ -164,9 +184,28 @@ impl Server {
         while rest.len() < length {
             self.more(stream, &mut rest, watch, false)?;
         }
-        rest.truncate(length);
+        *kept = rest.split_off(length);
         request.body = rest;
         Ok(request)
+    }
+
+    fn leaves_body(&self, request: &Request) -> bool {
+        match self.flaw {
+            Some(Flaw::LeavesBody) => {
+                request.method == "POST" && request.header("webhook-signature").is_none()
+            }
+            Some(Flaw::LeavesBodyOfPut) => request.method == "PUT",
+            _ => false,
+        }
+    }
+
+    fn body_bytes_max(&self) -> usize {
+        match self.flaw {
+            Some(Flaw::SmallBodies) => 16_000,
+            Some(Flaw::MediumBodies) => 512_000,
+            Some(Flaw::EndlessBody) => usize::MAX,
+            _ => BODY_BYTES_MAX,
+        }
     }
 
     fn more(
@@ -201,6 +240,9 @@ impl Server {
             let mut state = self.state.lock().unwrap();
             state.write_down();
             return (200, serde_json::to_string(&state.effects).unwrap());
+        }
+        while self.folder.join("stopped").exists() {
+            std::thread::park_timeout(Duration::from_millis(5));
         }
         self.restart_if_asked();
         self.state.lock().unwrap().write_down();
@@ -270,19 +312,11 @@ impl Server {
         let Ok(event) = serde_json::from_slice::<serde_json::Value>(parsed) else {
             return (400, String::new());
         };
-        if self.has(Flaw::KnownTypesOnly) && event["type"] != "video.trending" {
-            return (400, "unknown type".to_owned());
+        if let Some(refusal) = self.unwanted(&event) {
+            return refusal;
         }
-        if self.has(Flaw::SlowAck) && self.deliveries.fetch_add(1, Ordering::SeqCst) % 20 == 19 {
-            std::thread::park_timeout(Duration::from_millis(1300));
-        }
-        let key = match self.flaw {
-            Some(Flaw::DedupesBySignature) => request.header("webhook-signature").unwrap_or_default(),
-            Some(Flaw::DedupesByIdAndBody) => format!("{id} {}", String::from_utf8_lossy(body)),
-            Some(Flaw::FoldsKeptIds) => id.to_lowercase(),
-            Some(Flaw::CutsKeptIds) => id.chars().take(64).collect(),
-            _ => id.to_owned(),
-        };
+        self.work();
+        let key = self.key(request, id);
         if self.has(Flaw::Races) {
             let known = self.state.lock().unwrap().seen.contains(&key);
             if known {
@@ -303,9 +337,16 @@ impl Server {
             return (409, "seen".to_owned());
         }
         state.stamped.insert(stamp);
+        if self.has(Flaw::DuplicatesBreak) && state.seen.contains(id) {
+            return (500, String::new());
+        }
         let broken = self.folder.join("broken").exists();
         if self.has(Flaw::DedupesBeforeSuccess) && !state.seen.insert(key.clone()) {
             return (204, String::new());
+        }
+        if self.has(Flaw::MarksBeforeStoring) || self.has(Flaw::MarksInMemory) {
+            drop(state);
+            return self.mark_and_store(key, id, broken);
         }
         if broken {
             return (503, String::new());
@@ -323,6 +364,56 @@ impl Server {
         if state.seen.insert(key) || first {
             state.effects.push(id.to_owned());
         }
+        (204, String::new())
+    }
+
+    fn work(&self) {
+        if self.has(Flaw::SlowAck) && self.deliveries.fetch_add(1, Ordering::SeqCst) % 20 == 19 {
+            std::thread::park_timeout(Duration::from_millis(1300));
+        }
+    }
+
+    fn unwanted(&self, event: &serde_json::Value) -> Option<Answer> {
+        if self.folder.join("particular").exists() && !event["data"]["video"].is_string() {
+            return Some((422, "unknown data".to_owned()));
+        }
+        let refuses = self.has(Flaw::KnownTypesOnly) && event["type"] != "video.trending";
+        refuses.then(|| (400, "unknown type".to_owned()))
+    }
+
+    /// By which a repeat is known.
+    fn key(&self, request: &Request, id: &str) -> String {
+        match self.flaw {
+            Some(Flaw::DedupesBySignature) => request.header("webhook-signature").unwrap_or_default(),
+            Some(Flaw::DedupesByIdAndBody) => format!("{id} {}", String::from_utf8_lossy(&request.body)),
+            Some(Flaw::FoldsKeptIds) => id.to_lowercase(),
+            Some(Flaw::CutsKeptIds) => id.chars().take(64).collect(),
+            _ => id.to_owned(),
+        }
+    }
+
+    fn mark_and_store(&self, key: String, id: &str, is_broken: bool) -> Answer {
+        let restarts = {
+            let mut state = self.state.lock().unwrap();
+            if !state.seen.insert(key.clone()) {
+                return (204, String::new());
+            }
+            state.restarts
+        };
+        std::thread::park_timeout(STORING);
+        self.restart_if_asked();
+        let mut state = self.state.lock().unwrap();
+        if state.restarts > restarts {
+            if self.has(Flaw::MarksInMemory) {
+                state.seen.remove(&key);
+            }
+            return (KILLED, String::new());
+        }
+        if is_broken {
+            state.seen.remove(&key);
+            return (503, String::new());
+        }
+        state.effects.push(id.to_owned());
         (204, String::new())
     }
 
@@ -350,6 +441,7 @@ impl Server {
         }
         let mut state = self.state.lock().unwrap();
         state.promised.clear();
+        state.restarts += 1;
         if self.has(Flaw::ForgetsAtRestart) {
             state.seen.clear();
         }
@@ -400,27 +492,53 @@ fn head(bytes: &[u8]) -> Option<Head> {
 }
 
 enum Chunks {
-    Whole(Vec<u8>),
+    /// The body, and the length of its framing.
+    Whole(Vec<u8>, usize),
     More,
     Broken,
 }
 
-fn chunks(mut bytes: &[u8]) -> Chunks {
-    let mut body = Vec::new();
-    loop {
-        let Some(end) = bytes.windows(2).position(|two| two == b"\r\n") else { return Chunks::More };
-        let size =
-            std::str::from_utf8(&bytes[..end]).ok().and_then(|text| usize::from_str_radix(text, 16).ok());
-        let Some(size) = size else { return Chunks::Broken };
-        if size == 0 {
-            return Chunks::Whole(body);
+impl Server {
+    fn chunks(&self, all: &[u8]) -> Chunks {
+        let (mut body, mut bytes) = (Vec::new(), all);
+        loop {
+            let Some(end) = bytes.windows(2).position(|two| two == b"\r\n") else { return Chunks::More };
+            let Some(size) = std::str::from_utf8(&bytes[..end]).ok().and_then(|line| self.size(line)) else {
+                return Chunks::Broken;
+            };
+            let rest = &bytes[end + 2..];
+            if size == 0 {
+                return self.trailers(body, rest, all.len());
+            }
+            if rest.len() < size + 2 {
+                return Chunks::More;
+            }
+            body.extend_from_slice(&rest[..size]);
+            bytes = &rest[size + 2..];
         }
-        let rest = &bytes[end + 2..];
-        if rest.len() < size + 2 {
-            return Chunks::More;
+    }
+
+    fn size(&self, line: &str) -> Option<usize> {
+        let size = if self.has(Flaw::BareChunks) { line } else { line.split(';').next()?.trim_end() };
+        match self.flaw {
+            Some(Flaw::DecimalChunks) => size.parse().ok(),
+            Some(Flaw::SmallChunks) => usize::from_str_radix(size.get(..1)?, 16).ok(),
+            Some(Flaw::LowerCaseChunks) if size.bytes().any(|byte| byte.is_ascii_uppercase()) => None,
+            _ => usize::from_str_radix(size, 16).ok(),
         }
-        body.extend_from_slice(&rest[..size]);
-        bytes = &rest[size + 2..];
+    }
+
+    fn trailers(&self, body: Vec<u8>, mut rest: &[u8], total: usize) -> Chunks {
+        loop {
+            let Some(end) = rest.windows(2).position(|two| two == b"\r\n") else { return Chunks::More };
+            rest = &rest[end + 2..];
+            if end == 0 {
+                return Chunks::Whole(body, total - rest.len());
+            }
+            if self.has(Flaw::NoTrailers) {
+                return Chunks::Broken;
+            }
+        }
     }
 }
 

@@ -3,7 +3,8 @@ use base64::alphabet;
 use base64::engine::general_purpose::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use hookproof::wire::clock::unix_seconds;
-use ring::hmac;
+use md5::{Digest as _, Md5};
+use ring::{digest, hmac};
 
 use crate::flaw::Flaw;
 use crate::server::{Request, Server};
@@ -28,8 +29,15 @@ fn refused() -> Refused {
 }
 
 fn judge(server: &Server, request: &Request) -> Result<(String, String), Refused> {
+    if is_trusted(server, request) {
+        let header = |name| request.header(name).unwrap_or_default();
+        return Ok((header("webhook-id"), header("webhook-timestamp")));
+    }
     let id = one(server, request, "webhook-id")?;
     let timestamp = match one(server, request, "webhook-timestamp") {
+        Err(_) if server.has(Flaw::AgeOfFirst) || server.has(Flaw::AgeOfLast) => {
+            return two_timestamps(server, request, &id);
+        }
         Err(_) if server.has(Flaw::NoTimestampIsFine) && request.values("webhook-timestamp").is_empty() => {
             return signed(server, request, &id, "").map(|()| (id, String::new()));
         }
@@ -46,6 +54,27 @@ fn judge(server: &Server, request: &Request) -> Result<(String, String), Refused
     Ok((id, timestamp))
 }
 
+/// Whether a flaw lets the request pass unverified.
+fn is_trusted(server: &Server, request: &Request) -> bool {
+    let says = |name, value: &str| request.header(name).is_some_and(|given| given.starts_with(value));
+    match server.flaw {
+        Some(Flaw::VerifiesJsonOnly) => says("content-type", "text/plain"),
+        Some(Flaw::TrustsProxy) => says("x-forwarded-for", "127.0.0.1"),
+        Some(Flaw::TrustsHost) => says("host", "localhost"),
+        Some(Flaw::TrustsDebug) => request.header("x-debug").is_some(),
+        _ => false,
+    }
+}
+
+fn two_timestamps(server: &Server, request: &Request, id: &str) -> Result<(String, String), Refused> {
+    let [first, last] = request.values("webhook-timestamp")[..] else { return Err(refused()) };
+    let (first, last) = (text(server, first)?, text(server, last)?);
+    let (aged, verified) = if server.has(Flaw::AgeOfFirst) { (first, last) } else { (last, first) };
+    fresh(server, &aged)?;
+    signed(server, request, id, &verified)?;
+    Ok((id.to_owned(), verified))
+}
+
 fn one(server: &Server, request: &Request, name: &str) -> Result<String, Refused> {
     let values = if server.has(Flaw::CaseMatters) {
         let named = request.headers.iter().filter(|(known, _)| known == name);
@@ -57,6 +86,7 @@ fn one(server: &Server, request: &Request, name: &str) -> Result<String, Refused
     let twice_the_same = name == "webhook-signature" && values.len() == 2 && values[0] == values[1];
     match values.as_slice() {
         [value] => text(server, value),
+        [_, value] if server.has(Flaw::LastOfTwo) && name == "webhook-id" => text(server, value),
         [value, _] if first_of_two || twice_the_same => text(server, value),
         _ => Err(refused()),
     }
@@ -116,6 +146,12 @@ fn signed(server: &Server, request: &Request, id: &str, timestamp: &str) -> Resu
     match (server.flaw, timestamp.parse::<i64>()) {
         (Some(Flaw::RetiredKey), _) => expected.push(tag(RETIRED, &content(timestamp))),
         (Some(Flaw::EmptyKey), _) => expected.push(tag("", &content(timestamp))),
+        (Some(Flaw::ForgetsKey), _) => {
+            expected.push(digest::digest(&digest::SHA256, &content(timestamp)).as_ref().to_vec());
+        }
+        (Some(Flaw::ReadsAlgorithm | Flaw::GuessesAlgorithm), _) => {
+            expected.push(md5_tag(&content(timestamp)));
+        }
         (Some(Flaw::BodyOnly), _) => expected.push(tag(SECRET, &body)),
         (Some(Flaw::TrimsAlso), _) => {
             let head = [signed_id.as_bytes(), b".", timestamp.as_bytes(), b"."].concat();
@@ -128,6 +164,11 @@ fn signed(server: &Server, request: &Request, id: &str, timestamp: &str) -> Resu
     }
     let mut given = header.split(' ');
     let good = match server.flaw {
+        Some(Flaw::LastSignatureOnly) => given.next_back().is_some_and(|one| matches(server, one, &expected)),
+        Some(Flaw::StopsAtForeign) => {
+            given.clone().all(|one| !one.contains(',') || one.starts_with("v1,"))
+                && given.any(|one| matches(server, one, &expected))
+        }
         Some(Flaw::FirstSignatureOnly) => given.next().is_some_and(|one| matches(server, one, &expected)),
         Some(Flaw::StopsAtGarbage) => {
             given.clone().all(|one| one.strip_prefix("v1,").is_some_and(|text| STANDARD.decode(text).is_ok()))
@@ -214,15 +255,23 @@ fn seen_body(server: &Server, body: &[u8]) -> Vec<u8> {
 /// JSON without blanks, the four known fields in order.
 fn rewritten(value: &serde_json::Value) -> Vec<u8> {
     let field = |name: &str| value.get(name).map(|value| format!("\"{name}\":{value}"));
-    let data = value.get("data").filter(|data| data.get("title").is_some());
-    if data.is_some() {
+    let title = value.get("data").and_then(|data| data.get("title"));
+    if let Some(title) = title {
         // An ordered map writes the suite's data so.
-        let data = "\"data\":{\"video\":\"v1\",\"views\":1200000,\"title\":\"Hookproof\"}".to_owned();
+        let data = format!("\"data\":{{\"video\":\"v1\",\"views\":1200000,\"title\":{title}}}");
         let fields = [field("id"), field("type"), field("timestamp"), Some(data)];
         return format!("{{{}}}", fields.into_iter().flatten().collect::<Vec<_>>().join(",")).into_bytes();
     }
     let fields = ["id", "type", "timestamp", "data"].map(field);
     format!("{{{}}}", fields.into_iter().flatten().collect::<Vec<_>>().join(",")).into_bytes()
+}
+
+fn md5_tag(content: &[u8]) -> Vec<u8> {
+    let key = STANDARD.decode(SECRET.trim_start_matches("whsec_")).unwrap();
+    let padded =
+        |with: u8| -> Vec<u8> { (0..64).map(|at| key.get(at).copied().unwrap_or_default() ^ with).collect() };
+    let inner = Md5::digest([padded(0x36).as_slice(), content].concat());
+    Md5::digest([padded(0x5c).as_slice(), inner.as_slice()].concat()).to_vec()
 }
 
 fn tag(secret: &str, content: &[u8]) -> Vec<u8> {
@@ -234,6 +283,7 @@ fn tag(secret: &str, content: &[u8]) -> Vec<u8> {
 fn matches(server: &Server, one: &str, expected: &[Vec<u8>]) -> bool {
     let text = match server.flaw {
         Some(Flaw::AnyVersion) => one.split_once(',').map(|(_, text)| text),
+        Some(Flaw::ReadsAlgorithm) => one.strip_prefix("v1,").or_else(|| one.strip_prefix("md5,")),
         Some(Flaw::AnyAlgorithm) => one.strip_prefix("v1,").or_else(|| one.strip_prefix("v1a,")),
         _ => one.strip_prefix("v1,"),
     };
@@ -242,7 +292,12 @@ fn matches(server: &Server, one: &str, expected: &[Vec<u8>]) -> bool {
         return STANDARD.decode(text).is_ok_and(|bytes| bytes.len() == 32);
     }
     let spelled: Vec<String> = expected.iter().map(|tag| STANDARD.encode(tag)).collect();
+    let decoded = || STANDARD.decode(text).ok().filter(|given| given.len() == expected[0].len());
     match server.flaw {
+        Some(Flaw::ComparesHalf) => decoded().is_some_and(|given| given[..16] == expected[0][..16]),
+        Some(Flaw::XorsDifferences) => decoded().is_some_and(|given| {
+            given.iter().zip(&expected[0]).fold(0, |sum, (one, other)| sum ^ one ^ other) == 0
+        }),
         Some(Flaw::FoldsSignature) => spelled.iter().any(|good| good.eq_ignore_ascii_case(text)),
         Some(Flaw::DecodesPercent) => spelled.contains(&percent_decoded(text)),
         Some(Flaw::ComparesPrefix) if text.len() >= 8 => spelled.iter().any(|good| good.starts_with(text)),

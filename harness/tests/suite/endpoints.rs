@@ -52,6 +52,7 @@ fn a_receiver_that_starts_a_moment_later_is_waited_for() {
         selection: Selection::new(catalogue::receiver(), &["sig.valid".to_owned()], &[]).unwrap(),
         known: Known::default(),
         strict: false,
+        again: "--secret-env HOOK_SECRET".to_owned(),
     };
     let started = Cell::new(false);
     let start = |step: Step<'_>| {
@@ -91,6 +92,34 @@ fn a_failure_that_prevents_all_other_cases_is_reported_once() {
     check_failing(|_| {}, "; a correct delivery gets closed without an answer");
 }
 
+/// A stranger may hold the port.
+#[test]
+fn a_program_that_accepts_nothing_is_named_and_so_are_the_cases_that_were_left_out() {
+    let url = endpoint(|stream| {
+        let answer = b"HTTP/1.1 404 Not Found\r\nServer: SimpleHTTP/0.6\r\nContent-Length: 0\r\n\r\n";
+        drop(stream.write_all(answer));
+    });
+    let secret = ["--secret-env", "HOOK_SECRET", "--timeout", "2s"];
+    let arguments = [&["receiver", &url][..], &secret, &["--skip", "timing,limit.slow"]].concat();
+    let named = format!("is the program at {url}, which calls itself \"SimpleHTTP/0.6\" your receiver?");
+    for said in
+        [named.as_str(), "\nFAIL: 1 FAIL · ", "\ncases left out by --skip: limit.slow, timing.remote\n"]
+    {
+        check(&arguments, 1, said);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().display().to_string();
+    let only = ["--only", "sig.valid", "--out", &out, "--restart-command", "sh 'a b'"];
+    check(&[&["receiver", &url][..], &secret, &only].concat(), 1, "\ncases left out by --only: 77\n");
+    let page = std::fs::read_to_string(folder.path().join("receiver.html")).unwrap();
+    let again = "--profile standard-webhooks --secret-env HOOK_SECRET --restart-command $&#39;sh \\&#39;a b\\&#39;&#39; \
+                 --timeout 2000ms --only sig.valid";
+    assert!(
+        page.contains(again) || page.replace("&#39;", "'").contains(&again.replace("&#39;", "'")),
+        "{page}"
+    );
+}
+
 /// Checks only the age, as Stripe's own libraries do.
 #[test]
 fn stripes_own_way_to_look_at_the_age_is_a_warning() {
@@ -108,7 +137,7 @@ fn stripes_own_way_to_look_at_the_age_is_a_warning() {
     let url = format!("http://{address}/");
     let only = ["--profile", "stripe", "--only", "time.future,time.extreme,sig.wrong-secret"];
     let arguments = [&["receiver", &url, "--secret-env", "HOOK_SECRET"][..], &only].concat();
-    check(&arguments, 0, "1 PASS · 2 WARN");
+    check(&arguments, 0, "\nWARN: 1 PASS · 2 WARN");
     check(&[&arguments[..], &["--strict"]].concat(), 1, "the greatest 64-bit number: 204; milliseconds: 204");
 }
 

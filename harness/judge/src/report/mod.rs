@@ -103,12 +103,12 @@ fn remedy(id: &str) -> &'static str {
     catalogue::find(id).map_or("", |entry| entry.remedy.as_str())
 }
 
-pub fn explained(id: &str) -> Vec<Part> {
+pub fn explained(id: &str, remedy: Option<&str>) -> Vec<Part> {
     let Some(entry) = catalogue::find(id) else { return Vec::new() };
     let rows = [
         ("requirement", entry.requirement.clone()),
         ("reason", entry.why.clone()),
-        ("remedy", entry.remedy.clone()),
+        ("remedy", remedy.unwrap_or(&entry.remedy).to_owned()),
         ("source", entry.source.clone()),
     ];
     let rows = rows.into_iter().filter(|(_, text)| !text.is_empty());

@@ -113,7 +113,7 @@ fn failure(report: &Report, verdict: &Verdict) -> Part {
         let mut drawn = drawn.filter(|closeup| closeup.check == verdict.id && closeup.witness == at);
         parts.extend(drawn.next().map(|drawn| Part::Chart(Box::new(closeup(report, drawn, one)))));
     }
-    parts.extend(explained(&verdict.id));
+    parts.extend(explained(&verdict.id, None));
     Part::Card { status: Some(verdict.status), name: verdict.id.clone(), parts }
 }
 
@@ -250,7 +250,7 @@ fn checks(report: &Report) -> Vec<Part> {
 }
 
 fn evidence(verdict: &Verdict) -> Part {
-    let mut parts = explained(&verdict.id);
+    let mut parts = explained(&verdict.id, None);
     if !verdict.figures.is_empty() {
         let row =
             |one: &crate::check::Figure| vec![Cell::Text(one.name.clone()), Cell::Text(one.value.clone())];

@@ -5,6 +5,7 @@ use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use md5::{Digest as _, Md5};
 use ring::signature::{self, UnparsedPublicKey};
 use ring::{digest, hmac};
 use rustls_pki_types::SubjectPublicKeyInfoDer;
@@ -236,6 +237,17 @@ impl Secret {
         tag
     }
 
+    /// A tag that every receiver must refuse.
+    pub(super) fn foreign_tag(&self, hash: ForeignHash, message: &[u8]) -> Vec<u8> {
+        let hmac = |algorithm| hmac::sign(&hmac::Key::new(algorithm, &self.bytes), message).as_ref().to_vec();
+        match hash {
+            ForeignHash::Md5 => hmac_md5(&self.bytes, message),
+            ForeignHash::Sha1 => hmac(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY),
+            ForeignHash::Sha512 => hmac(hmac::HMAC_SHA512),
+            ForeignHash::Keyless => digest::digest(&digest::SHA256, message).as_ref().to_vec(),
+        }
+    }
+
     /// Whether `tag` is the HMAC-SHA256 of the parts; takes constant time.
     pub(super) fn authenticates(&self, tag: &[u8], parts: &[&[u8]]) -> bool {
         hmac::verify(&self.key, &parts.concat(), tag).is_ok()
@@ -273,6 +285,29 @@ impl Secret {
         }
         forms.into_iter().map(Zeroizing::new).collect()
     }
+}
+
+/// A hash that no profile signs with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForeignHash {
+    Md5,
+    Sha1,
+    Sha512,
+    /// SHA-256 without the key.
+    Keyless,
+}
+
+/// RFC 2104, with a block of 64 bytes.
+fn hmac_md5(key: &[u8], message: &[u8]) -> Vec<u8> {
+    const BLOCK: usize = 64;
+    let key = if key.len() > BLOCK { Md5::digest(key).to_vec() } else { key.to_vec() };
+    let mut padded = Zeroizing::new([0; BLOCK]);
+    padded[..key.len()].copy_from_slice(&key);
+    let around = |pad: u8, inner: &[u8]| {
+        let outer = padded.map(|byte| byte ^ pad);
+        Md5::digest([outer.as_slice(), inner].concat()).to_vec()
+    };
+    around(0x5c, &around(0x36, message))
 }
 
 /// The bytes without each occurrence of `form`.

@@ -11,7 +11,7 @@ mod verify;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-pub use key::{Algorithm, Key, KeyError, KeyForm, Secret, SecretError};
+pub use key::{Algorithm, ForeignHash, Key, KeyError, KeyForm, Secret, SecretError};
 pub use profile::{Profile, UnknownProfile};
 use ring::digest;
 pub use scheme::{Encoding, OwnScheme, Part, Scheme, Stamp, Unit};

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use super::key::Secret;
+use super::key::{ForeignHash, Secret};
 use super::profile::Profile;
 use super::{base64, hex, unbase64, unhex};
 
@@ -185,6 +185,12 @@ impl Signing<'_> {
     #[must_use]
     pub fn tag(&self, profile: Profile, secret: &Secret) -> [u8; 32] {
         secret.tag(&self.parts(profile))
+    }
+
+    /// A tag by a hash that the profile does not use.
+    #[must_use]
+    pub fn foreign_tag(&self, profile: Profile, secret: &Secret, hash: ForeignHash) -> Vec<u8> {
+        secret.foreign_tag(hash, &self.parts(profile).concat())
     }
 
     #[must_use]

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use super::super::want::Want::{Accept, NotTaken, Report};
 use super::signature::wrong;
 use super::{Case, Finding, Running, Shots};
-use crate::suite::bench::{Bench, Shot};
+use crate::suite::bench::{Bench, DATA, Shot};
 use crate::suite::want::{Want, words};
 use crate::wire::clock::{Watch, unix_seconds};
 use crate::wire::exchange::{Exchange, Feed, Outcome, exchange};
@@ -39,7 +39,7 @@ const OVERLOAD: (usize, usize) = (600, 100);
 
 fn swapped(bench: &Bench<'_>) -> Shots {
     let second = bench.delivery();
-    let first = bench.delivery().of_moment(unix_seconds() - 60, "{}");
+    let first = bench.delivery().of_moment(unix_seconds() - 60, DATA);
     Ok(vec![
         Shot::new("the later event", bench.signed(&second), Accept),
         Shot::new("the earlier event after it", bench.signed(&first), Accept),
@@ -49,7 +49,7 @@ fn swapped(bench: &Bench<'_>) -> Shots {
 fn unknown_type(bench: &Bench<'_>) -> Shots {
     let mut delivery = bench.delivery();
     delivery.event_type = "hookproof.nobody-knows-this".to_owned();
-    let delivery = delivery.with_data("{}");
+    let delivery = delivery.with_data(DATA);
     Ok(vec![Shot::new("an unknown event type", bench.signed(&delivery), Accept)])
 }
 

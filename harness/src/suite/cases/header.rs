@@ -5,14 +5,16 @@ use hookproof_judge::catalogue::Verdict;
 use super::signature::wrong;
 use super::{Case, Finding, Running, Shots, fire, limited};
 use crate::suite::bench::{Bench, Shot};
-use crate::suite::want::Want::{Accept, NoBreak, Refuse, Reject, RejectOrClose};
+use crate::suite::want::Want::{self, Accept, NoBreak, Refuse, Reject, RejectOrClose};
 use crate::suite::want::words;
+use crate::wire::clock::unix_seconds;
 use crate::wire::exchange::{Feed, Outcome};
-use crate::wire::request::{Framing, Request};
+use crate::wire::request::{Framing, Request, Spelling};
 
-pub(super) const CASES: [Case; 4] = [
+pub(super) const CASES: [Case; 5] = [
     Case::shots("header.case", odd_case),
     Case::shots("header.twice", twice),
+    Case::course("header.expect", |bench| -> Running<'_> { Box::pin(expect(bench)) }),
     Case::shots("header.not-ascii", not_ascii),
     Case::course("header.32kb", |bench| -> Running<'_> { Box::pin(large(bench)) }),
 ];
@@ -37,12 +39,36 @@ fn twice(bench: &Bench<'_>) -> Shots {
     let delivery = bench.delivery();
     let request = bench.signed(&delivery).and(profile.signature_header(), bench.signature(&delivery));
     let mut shots = vec![Shot::new("the signature header twice", request, NoBreak)];
+    let mut both_orders = |header: &str, other: &str, want: Want| {
+        let signed = || bench.signed(&bench.delivery());
+        let what = |order: &str| format!("two {header} headers, {order}");
+        shots.push(Shot::new(what("the signed one first"), signed().and(header, other), want));
+        shots.push(Shot::new(what("the signed one last"), signed().after(header, other), want));
+    };
+    both_orders(profile.signature_header(), &wrong(bench, 0), NoBreak);
     if let Some(header) = profile.id_header() {
-        let delivery = bench.delivery();
-        let request = bench.signed(&delivery).and(header, bench.delivery().id);
-        shots.push(Shot::new(format!("two {header} headers with two values"), request, Reject));
+        both_orders(header, &bench.delivery().id, Reject);
+    }
+    if let Some(header) = profile.timestamp_header() {
+        both_orders(header, &(unix_seconds() - 1).to_string(), Reject);
     }
     Ok(shots)
+}
+
+async fn expect(bench: &Bench<'_>) -> Finding {
+    let request = bench.signed(&bench.delivery()).with("Expect", "100-continue");
+    let (exchange, continued) = bench.expectant(&request).await;
+    bench.record_exchange("Expect: 100-continue, and the body after it", &request, Accept, &exchange);
+    let came = words(&exchange.outcome);
+    match &exchange.outcome {
+        outcome if limited(outcome) => Finding::unclear("429: the receiver limits the suite"),
+        outcome if continued && Accept.is_met(outcome) => Finding::pass(format!("100, then {came}")),
+        _ if continued => Finding::fail(format!("100, then {came}")),
+        // The sender repeats the delivery without the expectation.
+        Outcome::Answer(answer) if answer.status == 417 => Finding::pass(came),
+        Outcome::Silent => Finding::fail("neither 100 nor an answer in time"),
+        _ => Finding::fail(format!("{came} before the body was sent")),
+    }
 }
 
 fn not_ascii(bench: &Bench<'_>) -> Shots {
@@ -104,18 +130,24 @@ async fn large(bench: &Bench<'_>) -> Finding {
     if ended { Finding::pass(format!("{}; {came}", found.came)) } else { Finding::fail(came) }
 }
 
-pub(super) const RAW: [Case; 12] = [
+pub(super) const RAW: [Case; 14] = [
     Case::shots("raw.whitespace", |bench| {
-        data(bench, "spaces, tabs and line breaks", "{ \"a\" :\t1 ,\r\n  \"b\" : [ ] }  ")
+        let spaced = "{ \"a\" :\t1 ,\r\n  \"b\" : [ ] }  ";
+        data(bench, "spaces, tabs and line breaks", spaced, r#"{"a":1,"b":[]}"#)
     }),
-    Case::shots("raw.key-order", |bench| data(bench, "unsorted keys", r#"{"z":1,"a":2,"10":3,"9":4,"m":5}"#)),
-    Case::shots("raw.duplicate-keys", |bench| data(bench, "a key twice", r#"{"a":1,"b":2,"a":3}"#)),
+    Case::shots("raw.key-order", |bench| {
+        data(bench, "unsorted keys", r#"{"z":1,"a":2,"10":3,"9":4,"m":5}"#, r#"{"a":2,"m":5,"z":1}"#)
+    }),
+    Case::shots("raw.duplicate-keys", |bench| {
+        data(bench, "a key twice", r#"{"a":1,"b":2,"a":3}"#, r#"{"a":3,"b":2}"#)
+    }),
     Case::shots("raw.escapes", |bench| {
-        data(bench, "escapes", r#"{"a":"\u00e9 é \/ / \u003c < \ud83d\ude00 😀 \u0041"}"#)
+        let escapes = r#"{"a":"\u00e9 é \/ / \u003c < \ud83d\ude00 😀 \u0041"}"#;
+        data(bench, "escapes", escapes, r#"{"a":"A"}"#)
     }),
     Case::shots("raw.numbers", |bench| {
         let numbers = "[1.0,1e3,1E-2,12345678901234567890,0.1000,-0,3.141592653589793238462643]";
-        data(bench, "odd numbers", numbers)
+        data(bench, "odd numbers", numbers, "[1,1000,1]")
     }),
     Case::shots("raw.newline", newline),
     Case::shots("raw.not-utf8", not_utf8),
@@ -124,11 +156,14 @@ pub(super) const RAW: [Case; 12] = [
     Case::shots("raw.not-json", |bench| body(bench, "a body that is not JSON", b"hello, world")),
     Case::course("raw.verify-first", |bench| -> Running<'_> { Box::pin(verify_first(bench)) }),
     Case::shots("raw.chunked", chunked),
+    Case::shots("raw.chunk-extensions", chunk_extensions),
+    Case::course("raw.unread", |bench| -> Running<'_> { Box::pin(unread(bench)) }),
 ];
 
-fn data(bench: &Bench<'_>, what: &str, data: &str) -> Shots {
-    let delivery = bench.delivery().with_data(data);
-    Ok(vec![Shot::new(what, bench.signed(&delivery), Accept)])
+/// `plain` is similar data in a notation that every program writes.
+fn data(bench: &Bench<'_>, what: &str, data: &str, plain: &str) -> Shots {
+    let signed = |data| bench.signed(&bench.delivery().with_data(data));
+    Ok(vec![Shot::new(what, signed(data), Accept).controlled(signed(plain))])
 }
 
 fn body(bench: &Bench<'_>, what: &str, body: &[u8]) -> Shots {
@@ -164,9 +199,69 @@ fn replacement(bench: &Bench<'_>) -> Shots {
     Ok(vec![Shot::new("signed over U+FFFD, sent as 0xFF", request, Reject)])
 }
 
+/// Around the sizes where another digit begins.
+const CHUNKS: [usize; 7] = [1, 15, 16, 17, 255, 256, 4096];
+const CHUNKED_BYTES: usize = 10_000;
+
 fn chunked(bench: &Bench<'_>) -> Shots {
-    let request = Request { framing: Framing::BytePerChunk, ..bench.signed(&bench.delivery()) };
-    Ok(vec![Shot::new("one byte per chunk", request, Accept)])
+    let plain =
+        CHUNKS.map(|size| (format!("chunks of {size} bytes"), Framing::Chunks(size, Spelling::Plain)));
+    let upper = ("their sizes in upper case".to_owned(), Framing::Chunks(255, Spelling::UpperCase));
+    Ok(plain.into_iter().chain([upper]).map(|(what, framing)| in_chunks(bench, what, framing)).collect())
+}
+
+fn in_chunks(bench: &Bench<'_>, what: impl Into<String>, framing: Framing) -> Shot {
+    let delivery = bench.delivery();
+    let long = framing != Framing::Chunks(1, Spelling::Plain);
+    let delivery = if long { delivery.of_length(CHUNKED_BYTES) } else { delivery };
+    Shot::new(what, Request { framing, ..bench.signed(&delivery) }, Accept)
+}
+
+fn chunk_extensions(bench: &Bench<'_>) -> Shots {
+    Ok(vec![
+        in_chunks(bench, "chunks with extensions", Framing::Chunks(256, Spelling::Extended)),
+        in_chunks(bench, "a trailer behind the last chunk", Framing::Chunks(256, Spelling::Trailer)),
+    ])
+}
+
+/// Refused requests with a correct delivery as their body, each followed by a forgery on its connection. The second
+/// answer must be the forgery's.
+async fn unread(bench: &Bench<'_>) -> Finding {
+    let smuggled = || bench.signed(&bench.delivery()).bytes();
+    let carrier = |request: Request| request.carrying(smuggled());
+    let header = bench.settings.profile.signature_header();
+    let forged = || bench.request(&bench.delivery(), &[wrong(bench, 5)]);
+    let rows = [
+        ("an unsigned request", carrier(forged().without(header))),
+        ("a wrongly signed request", carrier(forged())),
+        ("a request of text/plain", carrier(forged().with("Content-Type", "text/plain"))),
+        ("a wrongly signed PUT", Request { method: "PUT", ..carrier(forged()) }),
+    ];
+    let (mut kept, mut accidents) = (0, Vec::new());
+    for (what, first) in rows {
+        let second = forged();
+        let exchanges = bench.succession(&[first.bytes(), second.bytes()]).await;
+        let after = format!("a forgery after {what}");
+        let sent = [(what, &first), (after.as_str(), &second)];
+        for ((label, request), exchange) in sent.into_iter().zip(&exchanges) {
+            bench.record_exchange(label, request, Reject, exchange);
+            let came = format!("{label}: {}", words(&exchange.outcome));
+            match &exchange.outcome {
+                outcome if limited(outcome) => return Finding::unclear(came),
+                outcome if Reject.is_accident(outcome) => accidents.push(came),
+                // A connection may close at any time.
+                Outcome::Closed => {}
+                outcome if !Reject.is_met(outcome) => return Finding::fail(came),
+                _ => {}
+            }
+        }
+        kept += usize::from(exchanges.len() == 2);
+    }
+    match accidents.is_empty() {
+        false => Finding::accident(&accidents.join("; ")),
+        true if kept == 0 => Finding::pass("it keeps no connection open after a refusal"),
+        true => Finding::pass("4xx, and 4xx to a forgery after it"),
+    }
 }
 
 async fn verify_first(bench: &Bench<'_>) -> Finding {

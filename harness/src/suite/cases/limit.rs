@@ -7,7 +7,7 @@ use flate2::Compression;
 use flate2::write::{GzEncoder, ZlibEncoder};
 use tokio::task::JoinSet;
 
-use super::{Case, Finding, Running, Shots, limited};
+use super::{Case, Finding, Running, Shots, limited, not_served};
 use crate::suite::bench::{Bench, Shot};
 use crate::suite::want::Want::{Accept, NoBreak, RejectOrClose, Report};
 use crate::suite::want::words;
@@ -33,10 +33,7 @@ const SLOW_GAP: Duration = Duration::from_secs(1);
 const SLOW_BYTES_MAX: usize = 1_000_000;
 
 fn sized(bench: &Bench<'_>, what: &str, bytes: usize) -> Shots {
-    let delivery = bench.delivery().with_data("\"\"");
-    let filler = "x".repeat(bytes.saturating_sub(delivery.body.len()));
-    let delivery = delivery.with_data(&format!("\"{filler}\""));
-    Ok(vec![Shot::new(what, bench.signed(&delivery), Accept)])
+    Ok(vec![Shot::new(what, bench.signed(&bench.delivery().of_length(bytes)), Accept)])
 }
 
 async fn endless(bench: &Bench<'_>) -> Finding {
@@ -75,10 +72,9 @@ async fn slow(bench: &Bench<'_>) -> Finding {
     }
     pass(SLOW_GAP).await;
     for _ in 0..5 {
-        if let Err(came) = bench.still_serves().await {
-            return Finding::fail(format!(
-                "with {SLOW_CONNECTIONS} slow connections open, a correct delivery: {came}"
-            ));
+        if let Err(outcome) = bench.still_serves().await {
+            let what = format!("with {SLOW_CONNECTIONS} slow connections open, a correct delivery");
+            return not_served(&what, &outcome);
         }
     }
     let (mut open, mut longest) = (0, Duration::ZERO);

@@ -32,17 +32,21 @@ pub(super) fn all() -> Vec<Case> {
     .concat()
 }
 
+const STORE_FIRST: &str = "commit each delivery before you answer it with 2xx, and answer 503 if you cannot; no sender repeats it after 2xx";
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Finding {
     pub(super) verdict: Verdict,
     pub(super) came: String,
     /// Whether an acknowledged delivery was lost. No sender repeats it, so this fails at any severity.
     pub(super) is_loss: bool,
+    /// In place of the catalogue's remedy, where the finding has another cause.
+    pub(super) remedy: Option<&'static str>,
 }
 
 impl Finding {
     pub(super) fn new(verdict: Verdict, came: impl Into<String>) -> Self {
-        Self { verdict, came: came.into(), is_loss: false }
+        Self { verdict, came: came.into(), is_loss: false, remedy: None }
     }
 
     pub(super) fn pass(came: impl Into<String>) -> Self {
@@ -54,7 +58,7 @@ impl Finding {
     }
 
     pub(super) fn loss(came: impl Into<String>) -> Self {
-        Self { is_loss: true, ..Self::fail(came) }
+        Self { is_loss: true, remedy: Some(STORE_FIRST), ..Self::fail(came) }
     }
 
     pub(super) fn warn(came: impl Into<String>) -> Self {
@@ -110,27 +114,41 @@ impl Case {
         }
         match bench.still_serves().await {
             Ok(()) => finding,
-            Err(came) => Finding::fail(format!("{}; a correct delivery after it: {came}", finding.came)),
+            Err(outcome) => not_served(&format!("{}; a correct delivery after it", finding.came), &outcome),
         }
     }
 }
 
+/// A correct delivery was not accepted during or after an attack.
+pub(super) fn not_served(what: &str, outcome: &Outcome) -> Finding {
+    let came = format!("{what}: {}", words(outcome));
+    if limited(outcome) { Finding::unclear(format!("{came}: {THROTTLED}")) } else { Finding::fail(came) }
+}
+
+const THROTTLED: &str = "the receiver throttles the suite, so the case is inconclusive";
+
 pub(super) async fn fire(bench: &Bench<'_>, shots: &[Shot]) -> Finding {
     let mut seen: Vec<String> = Vec::new();
     let (mut broken, mut accidents) = (Vec::new(), Vec::new());
-    for Shot { label, request, want } in shots {
+    let mut unproven = Vec::new();
+    for Shot { label, request, want, control } in shots {
         let exchange = bench.send(label, request, *want).await;
         let came = words(&exchange.outcome);
         if limited(&exchange.outcome) && *want != Want::Report {
-            return Finding::unclear(format!(
-                "{label}: {came}: the receiver throttles the suite, so the case is inconclusive"
-            ));
+            return Finding::unclear(format!("{label}: {came}: {THROTTLED}"));
         }
         if want.is_accident(&exchange.outcome) {
             accidents.push(format!("{label}: {came}"));
             continue;
         }
         if !want.is_met(&exchange.outcome) {
+            if let Some(control) = control
+                && let outcome = bench.send(&format!("{label}: the control"), control, *want).await.outcome
+                && !want.is_met(&outcome)
+            {
+                unproven.push(format!("{label}: {came}; without that: {}", words(&outcome)));
+                continue;
+            }
             broken.push(format!("{label}: {came}"));
             if exchange.outcome == Outcome::Silent {
                 // Further silent requests would take as long.
@@ -145,6 +163,9 @@ pub(super) async fn fire(bench: &Bench<'_>, shots: &[Shot]) -> Finding {
     }
     match (broken.is_empty(), accidents.is_empty()) {
         (false, _) => Finding::fail(broken.join("; ")),
+        _ if !unproven.is_empty() => {
+            Finding::unclear(format!("{}: another cause comes before it", unproven.join("; ")))
+        }
         (true, false) => Finding::accident(&accidents.join("; ")),
         (true, true) => Finding::pass(seen.join(", ")),
     }

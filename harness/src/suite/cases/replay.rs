@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use super::super::hooks::{self, Broken};
 use super::signature::wrong;
 use super::{Case, Finding, Running, fire, limited};
-use crate::suite::bench::{Bench, Delivery, Shot};
+use crate::suite::bench::{Bench, DATA, Delivery, Shot};
 use crate::suite::want::Want::{self, Accept, NoBreak, Reject};
 use crate::suite::want::words;
 use crate::wire::clock::{Watch, pass, unix_seconds};
@@ -25,6 +25,10 @@ pub(super) const CASES: [Case; 7] = [
 ];
 
 const COPIES: usize = 20;
+const COPIES_BROKEN: usize = 5;
+/// Deliveries that are open at once while the receiver restarts, and all of them.
+const LANES: usize = 10;
+const UNDER_WAY_MAX: usize = 2_000;
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Sends a delivery; an unexpected answer ends the case.
@@ -49,10 +53,40 @@ fn judge(label: &str, outcome: &Outcome, want: Want) -> Result<(), Finding> {
 async fn one_effect(bench: &Bench<'_>, delivery: &Delivery) -> Finding {
     match bench.effects_of(&delivery.id).await {
         Ok(1) => Finding::pass("accepted, one effect"),
-        Ok(0) => Finding::fail("accepted, and never processed"),
+        Ok(0) => never_processed(bench, "accepted, and never processed".to_owned()).await,
         Ok(count) => Finding::fail(format!("{count} effects")),
         Err(why) => Finding::unclear(format!("accepted; its effects are unknown: {why}")),
     }
+}
+
+/// If a later delivery is processed, the case's own cause is left; otherwise all deliveries are lost.
+async fn never_processed(bench: &Bench<'_>, came: String) -> Finding {
+    let later = bench.delivery();
+    if let Err(finding) = step(bench, "a delivery after it", &later, Accept).await {
+        return Finding { came: format!("{came}; {}", finding.came), ..finding };
+    }
+    match bench.effects_of(&later.id).await {
+        Ok(0) => Finding::loss(format!("{came}, like one after it")),
+        Ok(_) => Finding { remedy: None, ..Finding::loss(came) },
+        Err(why) => Finding::unclear(format!("{came}; effects are unknown: {why}")),
+    }
+}
+
+/// A special repeat that failed proves nothing if an exact repeat fails as well.
+pub(super) async fn unless_repeats_fail(bench: &Bench<'_>, finding: Finding) -> Finding {
+    if finding.verdict != Verdict::Fail || finding.is_loss {
+        return finding;
+    }
+    let delivery = bench.delivery();
+    for label in ["a delivery", "the same again"] {
+        if let Err(repeat) = step(bench, label, &delivery, Accept).await {
+            return Finding::unclear(format!(
+                "{}; {}: exact repeats fail too (replay.exact)",
+                finding.came, repeat.came
+            ));
+        }
+    }
+    finding
 }
 
 async fn exact(bench: &Bench<'_>) -> Finding {
@@ -89,7 +123,9 @@ async fn at_once(bench: &Bench<'_>) -> Finding {
         }
     }
     match broken {
-        Some(came) => Finding::fail(format!("one of {COPIES} copies: {came}")),
+        Some(came) => {
+            unless_repeats_fail(bench, Finding::fail(format!("one of {COPIES} copies: {came}"))).await
+        }
         None if accepted == 0 => Finding::fail(format!("none of {COPIES} copies was accepted")),
         None => one_effect(bench, &delivery).await,
     }
@@ -104,7 +140,7 @@ async fn resigned(bench: &Bench<'_>) -> Finding {
     let again = delivery.clone().at(unix_seconds() + 1);
     for (label, delivery) in [("a delivery", &delivery), ("the same, signed a second later", &again)] {
         if let Err(finding) = step(bench, label, delivery, Accept).await {
-            return finding;
+            return unless_repeats_fail(bench, finding).await;
         }
     }
     one_effect(bench, &delivery).await
@@ -117,7 +153,7 @@ async fn new_body(bench: &Bench<'_>) -> Finding {
         return finding;
     }
     if let Err(finding) = step(bench, "the same id with another body", &other, NoBreak).await {
-        return finding;
+        return unless_repeats_fail(bench, finding).await;
     }
     one_effect(bench, &delivery).await
 }
@@ -153,25 +189,93 @@ async fn after_restart(bench: &Bench<'_>) -> Finding {
     if let Err(finding) = step(bench, "a delivery just before the restart", &kept, Accept).await {
         return finding;
     }
-    if let Err(why) = hooks::run(command).await {
-        return Finding::new(Verdict::HarnessError, why);
-    }
+    let under_way = match restarted(bench, command).await {
+        Ok(under_way) => under_way,
+        Err(why) => return Finding::new(Verdict::HarnessError, why),
+    };
     if let Err(came) = serves_again(bench).await {
         let limit = bench.settings.timeout;
         return Finding::fail(format!("it was not ready within {limit:?} of its restart: {came}"));
     }
     if let Err(finding) = step(bench, "the same after a restart", &delivery, Accept).await {
-        return finding;
+        return unless_repeats_fail(bench, finding).await;
     }
     let finding = one_effect(bench, &delivery).await;
     if finding.verdict != Verdict::Pass {
         return finding;
     }
     match bench.effects_of(&kept.id).await {
-        Ok(1) => finding,
-        Ok(0) => Finding::loss("a delivery just before the restart: acknowledged and then lost"),
-        Ok(count) => Finding::fail(format!("a delivery just before the restart: effects: {count}")),
-        Err(why) => Finding::unclear(format!("a delivery just before the restart: {why}")),
+        Ok(1) => {}
+        Ok(0) => return Finding::loss("a delivery just before the restart: acknowledged and then lost"),
+        Ok(count) => return Finding::fail(format!("a delivery just before the restart: effects: {count}")),
+        Err(why) => return Finding::unclear(format!("a delivery just before the restart: {why}")),
+    }
+    match repeated(bench, under_way).await {
+        Ok(count) => Finding { came: format!("{}, {count} repeated", finding.came), ..finding },
+        Err(finding) => finding,
+    }
+}
+
+/// Deliveries around a restart.
+#[derive(Default)]
+struct UnderWay {
+    accepted: Vec<Delivery>,
+    unanswered: Vec<Delivery>,
+}
+
+/// Restarts the receiver while deliveries are sent without a pause: some are under way when it is killed.
+async fn restarted(bench: &Bench<'_>, command: &str) -> Result<UnderWay, String> {
+    let (mut open, mut under_way, mut sent) = (JoinSet::new(), UnderWay::default(), 0);
+    let restart = hooks::run(command);
+    tokio::pin!(restart);
+    let mut ended = None;
+    loop {
+        while ended.is_none() && under_way.unanswered.is_empty() && open.len() < LANES && sent < UNDER_WAY_MAX
+        {
+            let delivery = bench.delivery();
+            let (target, addresses) = (bench.settings.target.clone(), bench.addresses.clone());
+            let (feed, limit) = (Feed::Whole(bench.signed(&delivery).bytes()), bench.settings.timeout);
+            open.spawn(async move { (delivery, exchange(&target, &addresses, &feed, limit).await) });
+            sent += 1;
+        }
+        tokio::select! {
+            done = &mut restart, if ended.is_none() => ended = Some(done),
+            Some(done) = open.join_next() => {
+                let (delivery, exchange) = done.map_err(|_| "a delivery could not be sent".to_owned())?;
+                let accepted = Accept.is_met(&exchange.outcome);
+                if accepted { under_way.accepted.push(delivery) } else { under_way.unanswered.push(delivery) }
+            }
+            else => break,
+        }
+    }
+    ended.unwrap_or(Ok(())).map(|()| under_way)
+}
+
+/// Repeats the unanswered ones, as a sender does: every one has one effect. Returns their number.
+async fn repeated(bench: &Bench<'_>, under_way: UnderWay) -> Result<usize, Finding> {
+    let UnderWay { accepted, unanswered } = under_way;
+    for delivery in &unanswered {
+        let again = delivery.clone().at(unix_seconds());
+        step(bench, "one that was under way at the restart, repeated", &again, Accept).await?;
+    }
+    let sum = accepted.len() + unanswered.len();
+    let ids = |deliveries: &[Delivery]| deliveries.iter().map(|one| one.id.clone()).collect::<Vec<_>>();
+    let all = [ids(&accepted), ids(&unanswered)].concat();
+    match bench.lost(all).await {
+        Ok(0) => {}
+        Ok(lost) => {
+            return Err(Finding::loss(format!(
+                "{lost} of {sum} that were accepted around the restart, some of them repeated, were never processed"
+            )));
+        }
+        Err(why) => return Err(Finding::unclear(format!("deliveries around the restart: {why}"))),
+    }
+    match bench.most_effects(&ids(&unanswered)).await {
+        Ok(0 | 1) => Ok(unanswered.len()),
+        Ok(count) => {
+            Err(Finding::fail(format!("one that was under way at the restart, repeated: effects: {count}")))
+        }
+        Err(why) => Err(Finding::unclear(format!("deliveries around the restart: {why}"))),
     }
 }
 
@@ -185,28 +289,52 @@ async fn after_failure(bench: &Bench<'_>) -> Finding {
     if let Err(why) = hooks::run(break_it).await {
         return Finding::new(Verdict::HarnessError, why);
     }
-    let request = bench.signed(&delivery);
-    let failed = bench.exchange(&Feed::Whole(request.bytes()), bench.settings.timeout).await;
-    bench.record_exchange("a delivery while it is broken", &request, Want::Report, &failed);
+    let while_broken = copies(bench, &delivery).await;
     if let Err(why) = broken.mend().await {
         return Finding::new(Verdict::HarnessError, why);
     }
-    let came = words(&failed.outcome);
+    let mut came: Vec<String> = while_broken.iter().map(words).collect();
+    came.sort();
+    came.dedup();
+    let came = came.join(" and ");
     if let Err(why) = serves_again(bench).await {
         return Finding::fail(format!("{came} while broken; not ready after it was mended: {why}"));
+    }
+    if while_broken.iter().any(|outcome| Accept.is_met(outcome))
+        && let Ok(1..) = bench.lost(vec![delivery.id.clone()]).await
+    {
+        return Finding::loss(format!("{came} to copies while broken, and never processed"));
     }
     let again = delivery.clone().at(unix_seconds());
     if let Err(finding) = step(bench, "the same after it was mended", &again, Accept).await {
         return finding;
     }
     let finding = one_effect(bench, &delivery).await;
-    let accepted = Accept.is_met(&failed.outcome);
-    if accepted && finding.verdict == Verdict::Pass {
-        return Finding::unclear(
-            "the receiver accepted the delivery while it was broken, so no failure was tested; check --break-command",
-        );
+    let failed = |outcome: &Outcome| matches!(outcome, Outcome::Answer(answer) if answer.status >= 500);
+    if finding.verdict == Verdict::Pass && !while_broken.iter().any(failed) {
+        return Finding::unclear(format!(
+            "{came} while broken: no 5xx was seen, so no failure was tested; --break-command has to make it answer 5xx"
+        ));
     }
     Finding { came: format!("{came} while broken; then {}", finding.came), ..finding }
+}
+
+/// Sends copies of a delivery at once: one may be acknowledged while another is stored.
+async fn copies(bench: &Bench<'_>, delivery: &Delivery) -> Vec<Outcome> {
+    let request = bench.signed(delivery);
+    let mut open = JoinSet::new();
+    for _ in 0..COPIES_BROKEN {
+        let (target, addresses) = (bench.settings.target.clone(), bench.addresses.clone());
+        let (feed, limit) = (Feed::Whole(request.bytes()), bench.settings.timeout);
+        open.spawn(async move { exchange(&target, &addresses, &feed, limit).await });
+    }
+    let mut outcomes = Vec::new();
+    while let Some(done) = open.join_next().await {
+        let Ok(exchange) = done else { continue };
+        bench.record_exchange("a copy of a delivery while it is broken", &request, Want::Report, &exchange);
+        outcomes.push(exchange.outcome);
+    }
+    outcomes
 }
 
 /// Waits until deliveries are accepted again; fails with the last answer.
@@ -300,22 +428,27 @@ async fn on_one_connection(bench: &Bench<'_>) -> Finding {
 
 /// Pairs of ids that a case-insensitive or truncating column confuses.
 async fn distinct(bench: &Bench<'_>) -> Finding {
-    let named = |id: String| Delivery { id, ..bench.delivery() }.with_data("{}");
+    let named = |id: String| Delivery { id, ..bench.delivery() }.with_data(DATA);
     let (short, long) = (bench.delivery().id, bench.delivery().id);
     let long = format!("{long:x<width$}", width = LONG_ID - 1);
     let pairs = [
         ("ids that differ in case", [format!("{short}_aB"), format!("{short}_Ab")]),
         ("ids of 100 characters that differ in the last", [format!("{long}1"), format!("{long}2")]),
     ];
-    let mut lost = Vec::new();
     for (what, ids) in pairs {
-        for id in ids {
+        for (place, id) in ids.into_iter().enumerate() {
             let delivery = named(id);
             if let Err(finding) = step(bench, what, &delivery, Accept).await {
                 return finding;
             }
             match bench.effects_of(&delivery.id).await {
-                Ok(0) => lost.push(what),
+                Ok(0) => {
+                    if place == 0 {
+                        return Finding::loss(format!("{what}: the first accepted, and never processed"));
+                    }
+                    let came = format!("{what}: both accepted, and the second never processed");
+                    return never_processed(bench, came).await;
+                }
                 Ok(_) => {}
                 Err(why) => {
                     return Finding::unclear(format!("accepted; processing of both is unknown: {why}"));
@@ -323,8 +456,5 @@ async fn distinct(bench: &Bench<'_>) -> Finding {
             }
         }
     }
-    match lost.first() {
-        Some(what) => Finding::loss(format!("{what}: accepted, and one of the two never processed")),
-        None => Finding::pass("both processed, each time"),
-    }
+    Finding::pass("both processed, each time")
 }

@@ -6,10 +6,11 @@ use hookproof_judge::signature::Profile;
 use super::super::bench::{Bench, Shot};
 use super::super::want::Want::{self, Accept, Refuse, Reject};
 use super::super::want::words;
+use super::replay::unless_repeats_fail;
 use super::{Case, Finding, Running, Shots, fire, limited};
 use crate::wire::clock::unix_seconds;
 
-pub(super) const CASES: [Case; 8] = [
+pub(super) const CASES: [Case; 9] = [
     Case::shots("time.old", |bench| far(bench, -1)),
     Case::course("time.future", |bench| -> Running<'_> { Box::pin(future(bench)) }),
     Case::shots("time.inside", inside),
@@ -17,7 +18,8 @@ pub(super) const CASES: [Case; 8] = [
     Case::shots("time.empty", |bench| spelled(bench, Reject, &[("an empty timestamp", String::new())])),
     Case::shots("time.noncanonical", noncanonical),
     Case::course("time.extreme", |bench| -> Running<'_> { Box::pin(extreme(bench)) }),
-    Case::shots("time.resigned", resigned),
+    Case::shots("time.twice", twice),
+    Case::course("time.resigned", |bench| -> Running<'_> { Box::pin(resigned(bench)) }),
 ];
 
 /// The distance of timestamps from the tolerance, larger than clock differences.
@@ -133,12 +135,38 @@ async fn extreme(bench: &Bench<'_>) -> Finding {
     if accepted.is_empty() { finding } else { Finding::warn(accepted.join("; ")) }
 }
 
-fn resigned(bench: &Bench<'_>) -> Shots {
+/// The signed timestamp is old; a fresh one stands before or after it.
+fn twice(bench: &Bench<'_>) -> Shots {
     signs_timestamp(bench)?;
+    let profile = bench.settings.profile;
+    let now = unix_seconds();
+    let old = || bench.delivery().at(now - bench.settings.tolerance_seconds - 3600);
+    let requests = match profile.timestamp_header() {
+        Some(header) => [
+            bench.signed(&old()).and(header, now.to_string()),
+            bench.signed(&old()).after(header, now.to_string()),
+        ],
+        None => ["t={old},v1={tag},t={now}", "t={now},t={old},v1={tag}"].map(|form| {
+            let delivery = old();
+            let signature = bench.signature(&delivery);
+            let tag = signature.trim_start_matches(profile.signature_prefix());
+            let value = form.replace("{old}", &delivery.timestamp).replace("{tag}", tag);
+            bench.signed(&delivery).with(profile.signature_header(), value.replace("{now}", &now.to_string()))
+        }),
+    };
+    let labels = ["the old timestamp, then a fresh one", "a fresh timestamp, then the old one"];
+    Ok(labels.into_iter().zip(requests).map(|(what, request)| Shot::new(what, request, Reject)).collect())
+}
+
+async fn resigned(bench: &Bench<'_>) -> Finding {
+    if let Err(why) = signs_timestamp(bench) {
+        return Finding::new(Verdict::NotApplicable, why);
+    }
     let first = bench.delivery();
     let second = first.clone().at(unix_seconds() + 1);
-    Ok(vec![
+    let shots = [
         Shot::new("a delivery", bench.signed(&first), Accept),
         Shot::new("the same, signed a second later", bench.signed(&second), Accept),
-    ])
+    ];
+    unless_repeats_fail(bench, fire(bench, &shots).await).await
 }

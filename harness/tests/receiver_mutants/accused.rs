@@ -1,0 +1,75 @@
+//! A case names a cause only if it excludes the others.
+
+use hookproof::suite::{Report, Row, Selection};
+use hookproof_judge::catalogue::{self, Verdict};
+
+use crate::flaw::Flaw;
+use crate::{judged_by, judged_in};
+
+fn only(ids: &[&str]) -> Selection {
+    let ids: Vec<_> = ids.iter().map(|id| (*id).to_owned()).collect();
+    Selection::new(catalogue::receiver(), &ids, &[]).unwrap()
+}
+
+fn row<'a>(report: &'a Report, id: &str) -> &'a Row {
+    report.rows.iter().find(|row| row.id == id).unwrap()
+}
+
+#[track_caller]
+fn check(report: &Report, id: &str, verdict: Verdict, came: &str) {
+    let row = row(report, id);
+    assert_eq!(row.verdict, verdict, "{id}: {}", row.came);
+    assert!(row.came.contains(came), "{id}: {}", row.came);
+}
+
+#[test]
+fn a_receiver_that_fails_repeats_is_not_told_that_it_cannot_read_signatures() {
+    let selection = only(&["rotation", "time.resigned", "replay.exact", "replay.resigned", "replay.at-once"]);
+    let report = judged_by(Some(Flaw::DuplicatesBreak), selection, true);
+    check(&report, "rotation.malformed-first", Verdict::Pass, "204");
+    check(&report, "replay.exact", Verdict::Fail, "the same again: 500");
+    for id in ["time.resigned", "replay.resigned", "replay.at-once"] {
+        check(&report, id, Verdict::Inconclusive, "exact repeats fail too (replay.exact)");
+    }
+}
+
+#[test]
+fn a_receiver_that_refuses_unknown_data_is_not_told_that_it_writes_json_again() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("particular"), "").unwrap();
+    let selection = only(&["raw", "limit.20kb", "limit.1mb", "ack.unknown-type", "order", "replay.distinct"]);
+    let report = judged_in(folder.path(), None, selection, true, "broken");
+    for id in
+        ["ack.unknown-type", "order.swapped", "replay.distinct", "raw.newline", "raw.chunked", "limit.1mb"]
+    {
+        check(&report, id, Verdict::Pass, "");
+    }
+    for id in ["raw.whitespace", "raw.key-order", "raw.escapes", "raw.numbers"] {
+        check(&report, id, Verdict::Inconclusive, "422; without that: 422");
+    }
+}
+
+#[test]
+fn a_receiver_that_loses_work_is_told_to_store_it_and_not_to_bound_it() {
+    let report = judged_by(Some(Flaw::DropsWhenBusy), only(&["ack.overload"]), true);
+    check(&report, "ack.overload", Verdict::Fail, "that were accepted were never processed");
+    let remedy = &row(&report, "ack.overload").remedy;
+    assert!(remedy.starts_with("commit each delivery before you answer it"), "{remedy}");
+    let report = judged_by(Some(Flaw::BreaksUnderLoad), only(&["ack.overload"]), true);
+    let remedy = &row(&report, "ack.overload").remedy;
+    assert!(remedy.starts_with("bound the deliveries accepted at once"), "{remedy}");
+}
+
+/// As by `kill -STOP`.
+#[test]
+fn a_receiver_that_only_stops_for_a_while_is_not_said_to_survive_failures() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = judged_in(folder.path(), None, only(&["replay.after-failure"]), true, "stopped");
+    check(
+        &report,
+        "replay.after-failure",
+        Verdict::Inconclusive,
+        "no answer in time while broken: no 5xx was seen",
+    );
+    assert_eq!(report.exit_code(), 2);
+}
