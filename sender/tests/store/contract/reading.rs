@@ -40,6 +40,12 @@ pub(super) fn pages_follow_each_other_without_gaps_or_doubles<B: Backend>() {
         deliveries.reverse();
         let everything = all(|from| world.reader.deliveries(Filter::default(), from, max));
         assert_eq!(everything.iter().map(|found| found.delivery).collect::<Vec<_>>(), deliveries);
+        let reasons = everything.iter().map(|found| found.reason);
+        assert!(
+            reasons.eq(everything
+                .iter()
+                .map(|found| { (found.place == Place::Dead).then_some(Reason::Overflow) }))
+        );
         for lane in [None, Some(lanes[0])] {
             let letters = all(|from| world.reader.dead(lane, from, max));
             let letters: Vec<DeliveryId> = letters.iter().map(|found| found.delivery.delivery).collect();

@@ -134,7 +134,7 @@ pub(super) fn deliveries(sql: &Link, of: Filter, place: Option<[u64; 2]>, max: u
     let low: DeliveryId = sql.one(lowest, &[&int(before), &LOOKED_AT_MAX])?.try_get(0)?;
     let query = "WITH looked AS (SELECT delivery, lane, state FROM all_deliveries WHERE delivery >= $6 AND delivery < $1
             ORDER BY delivery DESC LIMIT $2)
-        SELECT d.delivery, d.lane, e.id, e.kind, e.key, e.received, d.state, d.attempts, d.bytes, d.at, d.expires
+        SELECT d.delivery, d.lane, e.id, e.kind, e.key, e.received, d.state, d.attempts, d.bytes, d.at, d.expires, d.reason
         FROM looked l JOIN all_deliveries d ON d.delivery = l.delivery LEFT JOIN events e ON e.event = d.event
         WHERE ($3::int8 IS NULL OR l.lane = $3) AND ($4::int2 IS NULL OR l.state = $4)
         ORDER BY d.delivery DESC LIMIT $5";
