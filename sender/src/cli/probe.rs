@@ -58,7 +58,7 @@ impl Test {
             let why = self.why_not(&Look::open(&database)?, lane)?;
             let name = &self.name;
             return Err(Failure::refused(format_args!(
-                "no attempt within {}: {name} is {why}; the event still waits, as {id}",
+                "no attempt ended within {}; {name}: {why}; the event still waits, as {id}",
                 self.wait
             )));
         };
@@ -77,7 +77,10 @@ impl Test {
         let flow = look.flows(&self.reach)?.of(&*look.reader, lane.as_slice())?.pop();
         let flow = flow.filter(|flow| flow.state != State::Active);
         Ok(flow.map_or_else(
-            || "active, and other deliveries come first within its limits".to_owned(),
+            || {
+                "active: the attempt is under way, or other deliveries come first within its limits"
+                    .to_owned()
+            },
             |flow| flow.to_string(),
         ))
     }

@@ -79,9 +79,13 @@ impl Tracked {
                 tried => format!("attempt {tried} failed; the next is due at {}, in {left}", moment(at)),
             }
         });
-        let held_up = flow.map(|flow| format!("the subscriber is {flow}"));
+        let held_up = flow.map(|flow| format!("the subscriber: {flow}"));
         let reasons: Vec<String> = due.into_iter().chain(held_up).collect();
-        Some(if reasons.is_empty() { "its turn within the limits".to_owned() } else { reasons.join("; ") })
+        Some(if reasons.is_empty() {
+            "its attempt is under way, or it waits for its turn within the limits".to_owned()
+        } else {
+            reasons.join("; ")
+        })
     }
 }
 

@@ -12,7 +12,7 @@ use super::json_forms::moment;
 use crate::dispatch::handover;
 use crate::engine::breaker::{Opened, Standing};
 use crate::engine::contract::Contract;
-use crate::engine::{Holds, LaneId, LaneView, Nanos, Shift, StoreTime};
+use crate::engine::{Holds, LaneId, LaneView, Nanos, Shift, StoreTime, Why};
 use crate::roster::Roster;
 use crate::runtime::Sender;
 use crate::store::StoreError;
@@ -61,7 +61,7 @@ impl State {
 impl State {
     /// Somebody must act, or the state lasts.
     pub(crate) const fn is_a_fault(self) -> bool {
-        matches!(self, Self::Broken | Self::Disabled | Self::BreakerOpen | Self::InDoubt | Self::NoProcess)
+        matches!(self, Self::Broken | Self::Disabled | Self::BreakerOpen | Self::NoProcess)
     }
 }
 
@@ -133,7 +133,7 @@ impl HeldUp {
 
 impl Display for HeldUp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is {}", self.name, self.flow)
+        write!(f, "{}: {}", self.name, self.flow)
     }
 }
 
@@ -224,7 +224,7 @@ impl Flows {
     fn flow(&self, lane: &LaneStatus, kept: Option<&Holds>) -> Flow {
         let (known, view) = (self.roster.get(lane.lane), self.views.get(&lane.lane));
         let fault = known.and_then(|known| known.ready().err()).map(ToString::to_string);
-        Signs {
+        LaneFacts {
             name: &lane.name,
             state: lane.state,
             fault: fault.as_deref(),
@@ -240,7 +240,7 @@ impl Flows {
     }
 }
 
-struct Signs<'a> {
+struct LaneFacts<'a> {
     name: &'a str,
     state: LaneState,
     fault: Option<&'a str>,
@@ -255,7 +255,7 @@ struct Signs<'a> {
     now: StoreTime,
 }
 
-impl Signs<'_> {
+impl LaneFacts<'_> {
     fn flow(&self) -> Flow {
         self.by_state()
             .or_else(|| self.by_breaker())
@@ -291,9 +291,13 @@ impl Signs<'_> {
     fn by_breaker(&self) -> Option<Flow> {
         let (opened, until, probe) = match self.holds?.breaker {
             Standing::Closed => return None,
-            Standing::Open { opened, until } if until > self.now => {
-                (opened, Some(until), format!("the next probe is at {}", moment(until)))
-            }
+            Standing::Open { opened, until } if until > self.now => (
+                opened,
+                Some(until),
+                format!("no attempt starts before {}; the next one is the probe", moment(until)),
+            ),
+            // Nobody probes.
+            _ if self.is_due && !self.is_owned => return None,
             Standing::Open { opened, .. } => (opened, None, "the next attempt is the probe".to_owned()),
             Standing::Probing { opened } => (opened, None, "a probe is under way".to_owned()),
         };
@@ -323,11 +327,11 @@ impl Signs<'_> {
             return None;
         }
         let reason = format!(
-            "{} requests ended without an answer and may still arrive, until {} at the latest",
+            "requests without an answer, which may still arrive until {1} at the latest: {0}",
             holds.in_doubt,
             moment(until)
         );
-        let remedy = "wait; a `limit.burst` above `limit.in_flight` leaves room for more";
+        let remedy = "wait; a `limit.burst` and `limit.windows` above `limit.in_flight` leave room for more";
         Some(Flow { until: Some(until), ..Flow::new(State::InDoubt, reason, remedy) })
     }
 
@@ -340,7 +344,10 @@ impl Signs<'_> {
     fn by_throttle(&self) -> Option<Flow> {
         let Shift { at, to, why, .. } = self.shift?;
         let reason = format!("it sends at {to} % of its contract since {}: {why}", moment(at));
-        let remedy = "mend the endpoint: its good answers raise the share again";
+        let remedy = match why {
+            Why::Recovered => "nothing to do: further good answers raise the share",
+            _ => "mend the endpoint: its good answers raise the share again",
+        };
         Some(Flow { since: Some(at), ..Flow::new(State::Throttled, reason, remedy) })
     }
 
@@ -352,7 +359,7 @@ impl Signs<'_> {
         }
         let (waiting, bound) = (self.waiting, clearing.bound());
         let reason =
-            format!("{waiting} deliveries wait: {} at least by its {bound}", rough(clearing.length()));
+            format!("deliveries waiting: {waiting}, about {} by its {bound}", rough(clearing.length()));
         let remedy = format!("wait, or raise `{bound}` if the endpoint takes more");
         Some(Flow {
             until: Some(self.now + clearing.length()),
@@ -364,7 +371,6 @@ impl Signs<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::Why;
     use crate::engine::breaker::Cause;
     use crate::engine::contract::{Bucket, Rate, Window};
 
@@ -381,8 +387,8 @@ mod tests {
         Contract::new(Some(bucket), vec![Window::new(3, Nanos::SECOND).unwrap()], 9).unwrap()
     }
 
-    fn signs<'a>(holds: &'a Holds, contract: &'a Contract) -> Signs<'a> {
-        Signs {
+    fn facts<'a>(holds: &'a Holds, contract: &'a Contract) -> LaneFacts<'a> {
+        LaneFacts {
             name: "shop",
             state: LaneState::Active,
             fault: None,
@@ -402,28 +408,32 @@ mod tests {
         let open = Holds { breaker: OPEN, ..holds() };
         let pausing = Holds { paused_until: NOW + Nanos::SECOND, ..holds() };
         let in_doubt = |in_doubt| Holds { in_doubt, in_doubt_until: Some(NOW + Nanos::MINUTE), ..holds() };
+        let over = Holds { breaker: Standing::Open { opened: OPENED, until: NOW }, ..holds() };
         let (three, two, well) = (in_doubt(3), in_doubt(2), holds());
         let shift = Some(Shift { at: NOW, from: 100, to: 40, why: Why::Failures { percent: 60 } });
-        let of = |holds| signs(holds, &contract);
+        let of = |holds| facts(holds, &contract);
         let rows = [
-            (Signs { fault: Some("no secret"), state: LaneState::Disabled, ..of(&open) }, "broken"),
-            (Signs { state: LaneState::Disabled, ..of(&open) }, "disabled"),
-            (Signs { state: LaneState::Paused, ..of(&open) }, "paused"),
-            (Signs { is_due: false, is_owned: false, ..of(&open) }, "breaker_open"),
+            (LaneFacts { fault: Some("no secret"), state: LaneState::Disabled, ..of(&open) }, "broken"),
+            (LaneFacts { state: LaneState::Disabled, ..of(&open) }, "disabled"),
+            (LaneFacts { state: LaneState::Paused, ..of(&open) }, "paused"),
+            (LaneFacts { is_due: false, is_owned: false, ..of(&open) }, "breaker_open"),
+            (LaneFacts { is_owned: false, ..of(&open) }, "breaker_open"),
+            (LaneFacts { is_owned: false, ..of(&over) }, "no_process"),
+            (of(&over), "breaker_open"),
             (of(&pausing), "asked_to_wait"),
             (of(&three), "in_doubt"),
             (of(&two), "active"),
-            (Signs { is_due: false, ..of(&three) }, "active"),
-            (Signs { is_owned: false, ..of(&well) }, "no_process"),
-            (Signs { is_owned: false, is_due: false, ..of(&well) }, "active"),
-            (Signs { shift, ..of(&well) }, "throttled"),
-            (Signs { waiting: 180, ..of(&well) }, "rate_limited"),
-            (Signs { waiting: 179, ..of(&well) }, "active"),
-            (Signs { waiting: 180, is_due: false, ..of(&well) }, "active"),
+            (LaneFacts { is_due: false, ..of(&three) }, "active"),
+            (LaneFacts { is_owned: false, ..of(&well) }, "no_process"),
+            (LaneFacts { is_owned: false, is_due: false, ..of(&well) }, "active"),
+            (LaneFacts { shift, ..of(&well) }, "throttled"),
+            (LaneFacts { waiting: 180, ..of(&well) }, "rate_limited"),
+            (LaneFacts { waiting: 179, ..of(&well) }, "active"),
+            (LaneFacts { waiting: 180, is_due: false, ..of(&well) }, "active"),
             (of(&well), "active"),
         ];
-        for (signs, word) in rows {
-            let flow = signs.flow();
+        for (facts, word) in rows {
+            let flow = facts.flow();
             assert_eq!(flow.state.word(), word, "{flow}");
             assert_eq!(flow.reason.is_empty() && flow.remedy.is_empty(), word == "active", "{flow}");
         }
@@ -432,7 +442,7 @@ mod tests {
     #[test]
     fn an_open_breaker_says_since_when_and_until_when() {
         let (contract, open) = (contract(), Holds { breaker: OPEN, ..holds() });
-        let text = signs(&open, &contract).flow().to_string();
+        let text = facts(&open, &contract).flow().to_string();
         assert!(
             text.starts_with("breaker open: ")
                 && text.contains(
@@ -440,16 +450,16 @@ mod tests {
                 ),
             "{text}"
         );
-        assert!(text.contains("the next probe is at 2027-01-15T08:01:40"), "{text}");
+        assert!(text.contains("no attempt starts before 2027-01-15T08:01:40"), "{text}");
         let probing = Holds { breaker: Standing::Probing { opened: OPENED }, ..open };
-        let text = signs(&probing, &contract).flow().to_string();
+        let text = facts(&probing, &contract).flow().to_string();
         assert!(text.contains("; a probe is under way; mend"), "{text}");
     }
 
     #[test]
     fn a_backlog_says_how_long_it_takes_and_which_limit_makes_it_so() {
         let (contract, well) = (contract(), holds());
-        let text = Signs { waiting: 3_600, ..signs(&well, &contract) }.flow().to_string();
-        assert!(text.contains("3600 deliveries wait: 20min at least by its limit.windows"), "{text}");
+        let text = LaneFacts { waiting: 3_600, ..facts(&well, &contract) }.flow().to_string();
+        assert!(text.contains("deliveries waiting: 3600, about 20min by its limit.windows"), "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! Logs when a lane of this process comes to wait, and when it flows again. The runtime logs an open breaker, a pause,
+//! Logs when a lane of this process comes to wait, and when it flows again, if the state lasts. The runtime logs an open breaker, a pause,
 //! a 410 and a throttle as they happen.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,13 +15,15 @@ use crate::runtime::Sender;
 use crate::store::StoreError;
 
 const EVERY: Duration = Duration::from_secs(5);
-/// The rest waits for the next round.
-const LANES_MAX: usize = 1_000;
+/// The lanes that one round looks at; the next round goes on after them.
+const LANES_MAX: usize = 100;
+/// The lines of a round. The next round has the others, if their state lasts.
 const LINES_MAX: usize = 20;
 
 /// Reads the store only while a lane waits.
 pub(crate) async fn log_flow(sender: &Sender) -> Infallible {
-    let mut waiting = BTreeMap::new();
+    let (mut waiting, mut before) = (BTreeMap::new(), BTreeMap::new());
+    let mut last = None;
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -33,23 +35,26 @@ pub(crate) async fn log_flow(sender: &Sender) -> Infallible {
         let may_wait = |view: &&LaneView| {
             view.has_work || view.paused_for > Nanos::ZERO || waiting.contains_key(&view.lane)
         };
-        let views = present.views.iter().filter(may_wait);
-        let lanes: Vec<LaneId> = views.map(|view| view.lane).take(LANES_MAX).collect();
+        let mut lanes: Vec<LaneId> = present.views.iter().filter(may_wait).map(|view| view.lane).collect();
         if lanes.is_empty() {
             continue;
         }
+        lanes.sort_unstable();
+        let start = lanes.partition_point(|lane| Some(*lane) <= last);
+        lanes.rotate_left(start);
+        lanes.truncate(LANES_MAX);
+        last = lanes.last().copied();
         // A store that cannot be read is logged elsewhere.
         let found = sender.read(move |reader| present.flows(reader, &lanes)).await;
         let Ok(Ok::<_, StoreError>(flows)) = found else { continue };
-        let changes: Vec<_> =
-            flows.iter().filter(|(lane, flow)| is_news(&mut waiting, **lane, flow.state)).collect();
-        for (lane, flow) in changes.iter().take(LINES_MAX) {
-            let name = roster.get(**lane).map_or("a removed subscriber", |known| &**known.name());
+        let lasting =
+            flows.iter().filter(|(lane, flow)| before.insert(**lane, flow.state) == Some(flow.state));
+        let news = lasting.filter(|(lane, flow)| is_news(&mut waiting, **lane, flow.state));
+        for (lane, flow) in news.take(LINES_MAX) {
+            let name = roster.get(*lane).map_or("a removed subscriber", |known| &**known.name());
             log_one(name, flow);
         }
-        if let Some(more @ 1..) = changes.len().checked_sub(LINES_MAX) {
-            info!(more, "more subscribers came to wait, or flow again; `status` lists those that wait");
-        }
+        before.retain(|lane, _| ours.contains(lane));
     }
 }
 
@@ -76,8 +81,8 @@ fn log_one(name: &str, flow: &Flow) {
     let state = flow.state.word();
     match flow.state {
         State::Active => info!(subscriber = name, state, "{name} flows again"),
-        State::InDoubt => warn!(subscriber = name, state, "{name} is {flow}"),
-        _ => info!(subscriber = name, state, "{name} is {flow}"),
+        State::InDoubt => warn!(subscriber = name, state, "{name}: {flow}"),
+        _ => info!(subscriber = name, state, "{name}: {flow}"),
     }
 }
 

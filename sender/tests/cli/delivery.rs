@@ -149,9 +149,9 @@ fn check_the_look_at_deliveries(world: &World) {
     );
     assert!(shown["body"].as_str().unwrap().contains("{\"n\":1}"), "{shown}");
     let waits_for = shown["waits_for"].as_str().unwrap();
-    assert!(waits_for.contains("the subscriber is breaker open: its endpoint failed"), "{shown}");
+    assert!(waits_for.contains("the subscriber: breaker open: its endpoint failed"), "{shown}");
     let text = world.ok(&["delivery", "show", id]);
-    assert!(text.contains("the subscriber is breaker open: ") && text.contains("answered 500\n"), "{text}");
+    assert!(text.contains("the subscriber: breaker open: ") && text.contains("answered 500\n"), "{text}");
 
     let unknown = world.run(&["delivery", "show", "dlv_01hf7yat00zzzzzzzzzzzzzzzz"]);
     assert_eq!(unknown.code, 1);

@@ -67,7 +67,7 @@ fn an_impossible_operation_exits_with_1() {
         (&["subscriber", "pause", "nobody"], "\"nobody\""),
         (&["subscriber", "remove", "nobody"], "\"nobody\""),
         (&["subscriber", "test", "nobody"], "\"nobody\""),
-        (&["subscriber", "test", "shop", "--wait", "10ms"], "no attempt within 10ms"),
+        (&["subscriber", "test", "shop", "--wait", "10ms"], "no attempt ended within 10ms"),
         (&["subscriber", "add", "shop", "http://a.example/"], "taken"),
         (&["dead", "list", "--subscriber", "nobody"], "\"nobody\""),
         (&["dead", "redrive", "not-a-delivery"], "not-a-delivery"),

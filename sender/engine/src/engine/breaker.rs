@@ -118,7 +118,7 @@ impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Answered(status) => write!(f, "it answered {status}"),
-            Self::Unsent => f.write_str("it could not be connected to"),
+            Self::Unsent => f.write_str("nothing could be sent to it"),
             Self::Silent => f.write_str("it did not answer"),
         }
     }
