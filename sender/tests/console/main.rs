@@ -133,6 +133,9 @@ fn it_tells_what_is_in_flight_in_all_and_fits_narrow_and_wide_screens() {
     }
     held.wait_for(2);
     browser.until("document.querySelector('#figures').innerText.includes('In flight here\\n2\\n')");
+    browser.until(
+        "document.querySelector('#held-up').innerText.includes('shop: paused: an operator paused it')",
+    );
     for dialog in ["", "Limits", "Give up"] {
         if !dialog.is_empty() {
             browser.click(&format!("[aria-label='{dialog} shop']"));
