@@ -96,6 +96,7 @@ fn arrival(n: u64, t: u64, token: u64, endpoint: &Text) -> Arrival {
         head: Head { method: "POST".into(), path, content_type }.into(),
         bytes: 500,
         sha256: format!("{token:064x}").into(),
+        payload: None,
         signed: Signed {
             signature: Some(format!("v1,{n:044}").into()),
             verified: Verified::Keys(vec![0].into()),

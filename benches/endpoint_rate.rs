@@ -55,7 +55,7 @@ struct Server {
 fn main() {
     let (recorder, writer) = Recorder::writing(std::io::sink()).expect("a thread");
     recorder.begin(header());
-    let stage = Stage { clock: Clock::begun(), recorder, tokens: TOKENS, seed: 1 };
+    let stage = Stage { clock: Clock::begun(), recorder, tokens: TOKENS, seed: 1, offered: None };
     let bare = start("bare", |tell| async move {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         tell.send(listener.local_addr().expect("an address")).expect("somebody listens");

@@ -3,10 +3,14 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 
 use hookproof_judge::exit::{FAILED, HARNESS, INTERRUPTED, UNREACHABLE, USAGE};
-use hookproof_judge::scenario::{Durability, SECOND, Scenario};
-use hookproof_judge::trace::{Arrival, ProcessEvent, Record, Recorder, Records, Stray, StrayKind, Verified};
+use hookproof_judge::scenario::{Durability, SECOND, Scenario, Subscriber};
+use hookproof_judge::trace::{
+    Arrival, Payload, ProcessEvent, Record, Recorder, Records, Stray, StrayKind, Verified,
+};
+use hookproof_play::payload::Offered;
 use hookproof_play::traffic::{Schedule, Tokens};
 use serde::Serialize;
 
@@ -64,7 +68,9 @@ pub async fn rehearse(
     let run = clock.unix_ns(0) / 1_000_000 % (1 << 32);
     let tokens = Tokens::new(u32::try_from(run).unwrap_or_default());
     let (recorder, records) = Recorder::new(10_000);
-    let stage = Stage { clock: clock.clone(), recorder, tokens, seed: 1 };
+    let offered = offered(file, &scenario, tokens)?;
+    let stage =
+        Stage { clock: clock.clone(), recorder, tokens, seed: 1, offered: Some(Arc::clone(&offered)) };
     let mut rehearsal = Rehearsal::new(&file.name);
     let name = scenario.subscribers[0].name.as_str();
     options.reach.check(std::iter::once(name))?;
@@ -90,18 +96,12 @@ pub async fn rehearse(
             return Ok(rehearsal);
         }
     };
-    let subscriber = &scenario.subscribers[0];
-    let spec = Spec {
-        name: subscriber.name.clone(),
-        path: subscriber.path(),
-        behaviours: Vec::new(),
-        answers: subscriber.answers,
-        scheme: scheme(file, subscriber.sign),
-    };
+    let spec = spec(file, &scenario.subscribers[0]);
     let endpoints = Endpoints::open_at(vec![spec], &stage, options.reach, identity.as_ref());
     let endpoints = endpoints.await.map_err(RunError::Endpoints)?;
     let mut stand = Stand {
         scenario: &scenario,
+        schedule: &offered.schedule,
         api: &api,
         endpoints: &endpoints,
         arrivals: Arrivals::new(records),
@@ -121,6 +121,22 @@ pub async fn rehearse(
     endpoints.close().await;
     rehearsal.show_log(&api, options.folder);
     Ok(rehearsal)
+}
+
+fn spec(file: &DriverFile, subscriber: &Subscriber) -> Spec {
+    Spec {
+        name: subscriber.name.clone(),
+        path: subscriber.path(),
+        behaviours: Vec::new(),
+        answers: subscriber.answers,
+        scheme: scheme(file, subscriber.sign),
+    }
+}
+
+fn offered(file: &DriverFile, scenario: &Scenario, tokens: Tokens) -> Result<Arc<Offered>, RunError> {
+    let schedule = Schedule::compute(&scenario.traffic, &scenario.events, 1, Path::new("."));
+    let schedule = Arc::new(schedule.map_err(|_| RunError::Generator)?);
+    Ok(Arc::new(Offered { schedule, tokens, places: file.payload.clone() }))
 }
 
 fn api(
@@ -145,6 +161,7 @@ fn api(
 
 struct Stand<'a> {
     scenario: &'a Scenario,
+    schedule: &'a Schedule,
     api: &'a Api,
     endpoints: &'a Endpoints,
     arrivals: Arrivals,
@@ -220,10 +237,7 @@ impl Stand<'_> {
     }
 
     async fn emit(&mut self) -> bool {
-        let here = Path::new(".");
-        let schedule = Schedule::compute(&self.scenario.traffic, &self.scenario.events, 1, here);
-        let Ok(schedule) = schedule else { return false };
-        let (tokens, clock) = (self.stage.tokens, &self.stage.clock);
+        let (schedule, tokens, clock) = (self.schedule, self.stage.tokens, &self.stage.clock);
         let events: Vec<Event> = schedule
             .due()
             .iter()
@@ -292,6 +306,13 @@ impl Stand<'_> {
             Err(Outcome::Skipped(why)) => self.rehearsal.skipped("verify", &why),
             Err(Outcome::Failed(why)) => self.rehearsal.failed("verify", why, None, FAILED),
             Err(Outcome::Passed) => {}
+        }
+        match self.arrivals.payloads() {
+            Ok(0) => self.rehearsal.skipped("payload", "nothing arrived"),
+            Ok(count) => {
+                self.rehearsal.passed("payload", format!("{count} events arrived as they were offered"))
+            }
+            Err(why) => self.rehearsal.failed("payload", why, None, FAILED),
         }
     }
 
@@ -531,6 +552,14 @@ impl Arrivals {
 
     fn shape(&self) -> String {
         self.all.iter().find(|arrival| arrival.token.is_some()).map(shape).unwrap_or_default()
+    }
+
+    fn payloads(&self) -> Result<usize, String> {
+        let altered = self.all.iter().find_map(|arrival| match &arrival.payload {
+            Some(Payload::Altered(why)) => Some(why.to_string()),
+            _ => None,
+        });
+        altered.map_or(Ok(self.came().len()), Err)
     }
 
     fn signatures(&self) -> Result<String, Outcome> {

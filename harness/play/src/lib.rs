@@ -11,3 +11,6 @@ pub mod fault;
 
 /// The scenario's subscribers as settings of a sender.
 pub mod settings;
+
+/// The bodies of requests: decoded, and compared with the offered events.
+pub mod payload;

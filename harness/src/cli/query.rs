@@ -29,7 +29,7 @@ const TABLES: [(&str, &str); 24] = [
     (
         "arrival",
         "t, read, n, endpoint, connection, token, more, id, attempt, method, path, content_type, bytes, sha256, \
-         signature, verified, timestamp",
+         payload, signature, verified, timestamp",
     ),
     ("answer", "t, end, n, status, retry_after, whole"),
     ("cut", "t, endpoint, n, how, began, token"),
@@ -206,9 +206,9 @@ mod tests {
     use hookproof_judge::scenario::FaultKind;
     use hookproof_judge::trace::{
         Accepted, Answer, Arrival, Ceiling, ClockSet, Cut, CutKind, Dead, Declared, Depth, Ended, Fault,
-        Handshake, Head, Machine, Offer, Offset, Process, ProcessEvent, Public, Record, Refused, Retained,
-        SharedSecret, Signed, Signs, Stall, Stray, StrayKind, Substitution, Text, Trailer, Undone, Unoffered,
-        Verified,
+        Handshake, Head, Machine, Offer, Offset, Payload, Process, ProcessEvent, Public, Record, Refused,
+        Retained, SharedSecret, Signed, Signs, Stall, Stray, StrayKind, Substitution, Text, Trailer, Undone,
+        Unoffered, Verified,
     };
 
     use super::*;
@@ -256,6 +256,7 @@ mod tests {
                 head: head.into(),
                 bytes: 1,
                 sha256: shared(),
+                payload: Some(Payload::Intact),
                 signed,
             }),
             Record::Answer(Answer { t, end: 1, n, status: 200, retry_after: Some(shared()), whole: false }),

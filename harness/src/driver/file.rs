@@ -5,6 +5,7 @@ use std::path::Path;
 
 use hookproof_judge::scenario::{Duration, Problem, nearest};
 use hookproof_judge::trace::{Declared, Lack};
+use hookproof_play::payload::Places;
 use hookproof_play::settings;
 use serde::Deserialize;
 
@@ -58,6 +59,9 @@ pub struct DriverFile {
     pub teardown: Vec<Request>,
     /// How it signs, unless as each subscriber of the scenario wants.
     pub sign: Option<Sign>,
+    /// Where its deliveries hold the event, unless the harness finds it.
+    #[serde(default)]
+    pub payload: Places,
     /// How to stop it.
     #[serde(default)]
     pub stop: Stop,
@@ -324,6 +328,7 @@ impl Search<'_> {
         file.teardown.iter().for_each(|request| self.request("teardown", request, &shared));
         self.questions(file, &shared);
         self.key(file, &own);
+        self.places(&file.payload);
     }
 
     fn questions(&mut self, file: &DriverFile, shared: &Names<'_>) {
@@ -345,6 +350,17 @@ impl Search<'_> {
             self.headers(&dead.headers);
             dead.headers.values().chain([&dead.request]).for_each(|one| self.holes(one, shared));
             dead.page.iter().for_each(|page| self.holes(page, &next));
+        }
+    }
+
+    fn places(&mut self, places: &Places) {
+        let all = [("data", &places.data), ("type", &places.kind), ("key", &places.key)];
+        for (name, place) in all.into_iter().filter_map(|(name, place)| Some((name, place.as_ref()?))) {
+            if !place.is_empty() && !place.starts_with('/') {
+                let what = format!("expected a JSON pointer such as \"/data\", got {place:?}");
+                let at = self.text.find("[payload]").unwrap_or_default();
+                self.add(at, &format!("payload.{name}"), what);
+            }
         }
     }
 

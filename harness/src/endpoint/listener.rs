@@ -159,7 +159,7 @@ mod tests {
 
     fn port(address: SocketAddr) -> Port {
         let (recorder, _records) = Recorder::new(10);
-        let stage = Stage { clock: Clock::begun(), recorder, tokens: Tokens::new(0), seed: 1 };
+        let stage = Stage { clock: Clock::begun(), recorder, tokens: Tokens::new(0), seed: 1, offered: None };
         let spec = Spec {
             name: "a".to_owned(),
             path: "/".to_owned(),

@@ -35,6 +35,7 @@ use hookproof_judge::scenario::{Answer as Script, Behaviour, Duration, Range, Re
 use hookproof_judge::signature::{Key, Scheme};
 use hookproof_judge::trace::{Head, Record, Recorder, Shared, SharedSecret, Stray, StrayKind, Text};
 use hookproof_play::endpoint::{Choices, Enforced};
+use hookproof_play::payload::Offered;
 use hookproof_play::traffic::Tokens;
 pub(crate) use reach::ListenError;
 use reach::{Behind, Port};
@@ -71,6 +72,8 @@ pub struct Stage {
     pub tokens: Tokens,
     /// The seed of its random choices.
     pub seed: u64,
+    /// The events to compare bodies with.
+    pub offered: Option<Arc<Offered>>,
 }
 
 /// The open endpoints of a run.
@@ -369,7 +372,7 @@ mod tests {
     #[tokio::test]
     async fn an_endpoint_whose_secrets_are_not_all_known_checks_none() {
         let (recorder, _records) = Recorder::new(10);
-        let stage = Stage { clock: Clock::begun(), recorder, tokens: Tokens::new(1), seed: 1 };
+        let stage = Stage { clock: Clock::begun(), recorder, tokens: Tokens::new(1), seed: 1, offered: None };
         let spec = Spec {
             name: "a".to_owned(),
             path: "/".to_owned(),

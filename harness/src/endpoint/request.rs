@@ -11,6 +11,7 @@ use std::sync::PoisonError;
 use hookproof_judge::signature::sha256_hex;
 use hookproof_judge::trace::{Answer, Arrival, Cut, CutKind, Head, Record, Shared, Signed, Text, Verified};
 use hookproof_play::endpoint::Rendered;
+use hookproof_play::payload::{decoded, tokens_in};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::Endpoint;
@@ -361,7 +362,10 @@ impl Endpoint {
             Ok(keys) => Verified::Keys(keys.into()),
             Err(wrong) => Verified::No(wrong.to_string().into()),
         };
-        let mut tokens = self.stage.tokens.find_all(&request.body).into_iter();
+        let body = decoded(&request.body, request.field("content-encoding"));
+        let tokens = tokens_in(self.stage.tokens, &body);
+        let payload = self.stage.offered.as_ref().and_then(|offered| offered.compare(&body, &tokens));
+        let mut tokens = tokens.into_iter();
         Arrival {
             t,
             read,
@@ -375,6 +379,7 @@ impl Endpoint {
             head: self.head(request),
             bytes: u64::try_from(request.body.len()).unwrap_or(u64::MAX),
             sha256: sha256_hex(&request.body).into(),
+            payload,
             signed: Signed {
                 signature: seen.signature.map(Box::from),
                 verified,

@@ -33,7 +33,13 @@ pub async fn ceiling(specs: Vec<Spec>, body: &[u8], header: Header) -> io::Resul
     let clock = Clock::begun();
     let (recorder, writer) = Recorder::writing(io::sink())?;
     recorder.begin(header);
-    let stage = Stage { clock: clock.clone(), recorder: recorder.clone(), tokens: Tokens::new(0), seed: 0 };
+    let stage = Stage {
+        clock: clock.clone(),
+        recorder: recorder.clone(),
+        tokens: Tokens::new(0),
+        seed: 0,
+        offered: None,
+    };
     let thread = EndpointThread::start(&clock, &recorder)?;
     let specs = specs.into_iter().map(at_their_best).collect();
     let endpoints = thread.open(specs, &stage, &Reach::default(), None).await?;

@@ -217,7 +217,7 @@ mod tests {
 
     async fn opened_at(bind: &str) -> RunError {
         let (recorder, _records) = Recorder::new(10);
-        let stage = Stage { clock: Clock::begun(), recorder, tokens: Tokens::new(0), seed: 1 };
+        let stage = Stage { clock: Clock::begun(), recorder, tokens: Tokens::new(0), seed: 1, offered: None };
         let public = Some("http://hooks.example/{endpoint}".parse().unwrap());
         let reach = Reach { bind: Some(bind.parse().unwrap()), public, ..Reach::default() };
         RunError::Endpoints(Endpoints::open_at(Vec::new(), &stage, &reach, None).await.unwrap_err())

@@ -31,6 +31,7 @@ use hookproof_judge::trace::ledger::Ledger;
 use hookproof_judge::trace::{
     Ceiling, ClockKind, Dead, Declared, End, Ended, FORMAT, Header, Public, Record, Recorder, TraceFile,
 };
+use hookproof_play::payload::Offered;
 use hookproof_play::traffic::{Chance, Schedule, Tokens};
 use live::Following;
 pub use live::{Judging, Live, PageServer};
@@ -90,12 +91,14 @@ pub async fn play(scenario: &Scenario, options: &Options, interrupt: Interrupt) 
     let tokens = Tokens::new(u32::try_from(run).unwrap_or_default());
     let sink = TraceFile::reserve(&trace).map_err(|error| cannot_write(&trace, error))?;
     let (recorder, writer) = Recorder::writing(sink).map_err(|error| cannot_write(&trace, error))?;
-    let stage = Stage { clock, recorder, tokens, seed };
+    let schedule = Arc::new(schedule);
+    let offered = Offered { schedule: Arc::clone(&schedule), tokens, places: file.payload.clone() };
+    let stage = Stage { clock, recorder, tokens, seed, offered: Some(Arc::new(offered)) };
     let staged = Staged {
         scenario,
         options,
         file,
-        schedule: Arc::new(schedule),
+        schedule,
         stage: stage.clone(),
         home: home.path(),
         database: &database,

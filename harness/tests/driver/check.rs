@@ -27,6 +27,7 @@ fn our_own_driver_works_step_by_step() {
         "passed   emit         3 events accepted",
         "passed   deliver      3 events arrived",
         "passed   verify       3 signatures are valid",
+        "passed   payload      3 events arrived as they were offered",
         "passed   depth",
         "passed   dead         0 dead letters",
         "skipped  unsubscribe  the driver file has neither",
@@ -64,6 +65,13 @@ fn a_signature_that_is_described_wrongly_fails_with_what_was_seen() {
     );
     check(&text, 0, &["3 signatures are valid"]);
     check(&text.replace("{id}.", ""), 1, &["failed   verify", "no signature was made", "v1,"]);
+}
+
+#[test]
+fn a_payload_that_is_not_where_the_driver_says_fails_with_what_was_missing() {
+    let text = ours().replace("exact = true", "key = \"/key\"");
+    check(&text, 1, &["failed   payload", "the event's key is missing", "one step failed"]);
+    check(&ours().replace("\"/data\"", "\"data\""), 64, &["payload.data", "expected a JSON pointer"]);
 }
 
 #[test]
@@ -141,8 +149,19 @@ fn the_answer_is_for_machines_too() {
     assert_eq!((code, &answer["code"], &answer["driver"]), (Some(0), &0.into(), &"hookproof".into()));
     let steps: Vec<&str> =
         answer["steps"].as_array().unwrap().iter().map(|step| step["step"].as_str().unwrap()).collect();
-    let expected =
-        ["start", "setup", "subscribe", "emit", "deliver", "verify", "depth", "dead", "unsubscribe", "stop"];
+    let expected = [
+        "start",
+        "setup",
+        "subscribe",
+        "emit",
+        "deliver",
+        "verify",
+        "payload",
+        "depth",
+        "dead",
+        "unsubscribe",
+        "stop",
+    ];
     assert_eq!(steps, expected);
 }
 

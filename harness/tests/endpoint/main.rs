@@ -6,6 +6,8 @@ mod http2;
 mod secure;
 mod stage;
 
+use std::io::Write as _;
+
 use hookproof_judge::scenario::{Answer, Behaviour, Duration, Reply, RetryAfter, Size};
 use hookproof_judge::trace::{CutKind, Record, Verified};
 
@@ -43,6 +45,20 @@ async fn an_endpoint_that_behaves_answers_204_and_records_the_arrival_before_the
     assert_eq!(one.bytes, u64::try_from(BODY.len()).unwrap());
     assert_eq!(one.token, Some(7));
     assert!(matches!(one.signed.verified, Verified::Unchecked(_)), "{:?}", one.signed);
+}
+
+#[tokio::test]
+async fn a_compressed_body_counts_as_its_event_and_its_bytes_as_they_came() {
+    let mut zipped = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    zipped.write_all(BODY.as_bytes()).unwrap();
+    let body = zipped.finish().unwrap();
+    let head = format!(
+        "POST / HTTP/1.1\r\nhost: a\r\ncontent-encoding: gzip\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    let records = stage::write_at_once(&[], &[head.as_bytes(), &body].concat()).await;
+    let Some(Record::Arrival(one)) = records.first() else { panic!("{records:?}") };
+    assert_eq!((one.token, one.bytes), (Some(7), u64::try_from(body.len()).unwrap()));
 }
 
 #[tokio::test]

@@ -34,7 +34,7 @@ impl Place {
         let folder = tempfile::tempdir().unwrap();
         let clock = Clock::begun();
         let (recorder, records) = Recorder::new(10_000);
-        let stage = Stage { clock: clock.clone(), recorder, tokens: Tokens::new(0), seed: 1 };
+        let stage = Stage { clock: clock.clone(), recorder, tokens: Tokens::new(0), seed: 1, offered: None };
         let spec = |name: &&str| Spec {
             name: (*name).to_owned(),
             path: "/".to_owned(),

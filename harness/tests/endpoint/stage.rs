@@ -59,7 +59,7 @@ pub(crate) struct Set {
 pub(crate) async fn set(count: usize, behaviours: &[Behaviour]) -> Set {
     let clock = Clock::begun();
     let (recorder, records) = Recorder::new(10_000);
-    let stage = Stage { clock: clock.clone(), recorder, tokens: Tokens::new(0), seed: 1 };
+    let stage = Stage { clock: clock.clone(), recorder, tokens: Tokens::new(0), seed: 1, offered: None };
     let spec = Spec {
         name: "a".to_owned(),
         path: "/".to_owned(),
@@ -138,7 +138,7 @@ pub(crate) async fn write_at_once(behaviours: &[Behaviour], bytes: &[u8]) -> Vec
 pub(crate) async fn with_one_secret(count: usize) -> Vec<Record> {
     let clock = Clock::begun();
     let (recorder, records) = Recorder::new(100);
-    let stage = Stage { clock: clock.clone(), recorder, tokens: Tokens::new(0), seed: 1 };
+    let stage = Stage { clock: clock.clone(), recorder, tokens: Tokens::new(0), seed: 1, offered: None };
     let spec = |name: char| Spec {
         name: name.to_string(),
         path: "/".to_owned(),

@@ -12,7 +12,7 @@ const fn bug(name: &'static str, about: &'static str, check: &'static str, scena
     Bug { name, about, check, scenario }
 }
 
-pub(crate) const BUGS: [Bug; 75] = [
+pub(crate) const BUGS: [Bug; 76] = [
     bug(
         "charges-on-send",
         "charges its bucket when it sends, not when it is over",
@@ -139,6 +139,12 @@ pub(crate) const BUGS: [Bug; 75] = [
         "delivers everything again after a restart",
         "duplicate.bounded",
         "crash",
+    ),
+    bug(
+        "reads-numbers-as-floats",
+        "parses the data and writes it anew: whole numbers beyond 2^53 lose digits",
+        "payload.intact",
+        "answers",
     ),
     bug("forgets-the-path", "posts to the origin of the URL", "path.own", "answers"),
     bug(
@@ -270,13 +276,14 @@ pub(crate) const BUGS: [Bug; 75] = [
     ),
 ];
 
-pub(crate) const ALONE: [&str; 23] = [
+pub(crate) const ALONE: [&str; 24] = [
     "counts-by-the-calendar",
     "pauses-one-delivery-only",
     "rebuilds-the-body-for-a-retry",
     "changes-its-content-type-for-a-retry",
     "stamps-in-milliseconds",
     "names-no-content-type",
+    "reads-numbers-as-floats",
     "forgets-the-path",
     "never-expires",
     "filters-by-its-own-rules",

@@ -233,7 +233,10 @@ impl Sender {
                 continue;
             }
             let body = json!({ "id": id, "type": kind, "key": event["key"], "data": event["data"] });
-            let body = body.to_string();
+            let mut body = body.to_string();
+            if self.bug.is("reads-numbers-as-floats") {
+                body = body.replace(&i64::MAX.to_string(), "9223372036854775808");
+            }
             let window = lane.window(kind).filter(|_| !self.bug.is("delivers-what-it-should-replace"));
             if window.is_some() && lane.replace(kind, &event["key"], &body, now) {
                 deliveries += 1;

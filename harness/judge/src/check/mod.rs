@@ -40,6 +40,7 @@ mod network;
 mod order;
 pub(crate) mod outcomes;
 mod path;
+mod payload;
 mod pressure;
 mod process;
 mod process_timeline;
@@ -75,12 +76,13 @@ pub mod exact {
 }
 
 /// Every check, in the order of the report.
-pub const CHECKS: [Check; 73] = [
+pub const CHECKS: [Check; 74] = [
     format::POST_JSON,
     format::SIGNATURE,
     format::TIMESTAMP,
     format::ID,
     path::CHECK,
+    payload::CHECK,
     identity::BODY,
     identity::HEADERS,
     identity::SECRET,

@@ -121,6 +121,7 @@ mod tests {
             head: Head { method: Text::default(), path: Text::default(), content_type: None }.into(),
             bytes: 0,
             sha256: Text::default(),
+            payload: None,
             signed: Signed {
                 signature: None,
                 verified: Verified::Unchecked(Text::default()),

@@ -18,8 +18,8 @@ pub use harness::{
 };
 pub use reader::{DISORDER, FORMAT, Growing, Trace, TraceError};
 pub use record::{
-    Accepted, Answer, Arrival, ClockKind, Cut, CutKind, Ended, Head, Header, Offer, Record, Refused, Shared,
-    SharedSecret, Signed, Text, Trailer, Verified,
+    Accepted, Answer, Arrival, ClockKind, Cut, CutKind, Ended, Head, Header, Offer, Payload, Record, Refused,
+    Shared, SharedSecret, Signed, Text, Trailer, Verified,
 };
 pub use recorder::{Lately, QUEUE_MAX, Recorder, Records, Tally};
 pub use writer::{End, TraceFile, Writer};

@@ -147,8 +147,21 @@ pub struct Arrival {
     pub head: Shared<Head>,
     pub bytes: u64,
     pub sha256: Text,
+    /// The comparison of the body with the offered events; none without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload: Option<Payload>,
     #[serde(flatten)]
     pub signed: Signed,
+}
+
+/// The harness compares each body as it arrives: the trace holds no bodies.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Payload {
+    /// Each of its events has the offered data, type and key.
+    Intact,
+    /// One differs, with the first difference.
+    Altered(Text),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -328,6 +341,9 @@ impl Shares {
         match &mut signed.verified {
             Verified::Keys(keys) => self.keys.share(keys),
             Verified::No(why) | Verified::Unchecked(why) => self.texts.share(why),
+        }
+        if let Some(Payload::Altered(why)) = &mut arrival.payload {
+            self.texts.share(why);
         }
     }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::Result;
 
-use super::record::{Accepted, Answer, Arrival, Ended, Header, Offer, Record, Trailer};
+use super::record::{Accepted, Answer, Arrival, Ended, Header, Offer, Payload, Record, Trailer};
 use super::{Shared, Text};
 
 /// Fast rather than small.
@@ -230,6 +230,13 @@ impl Line<'_> {
         self.text_of(r#","content_type":"#, arrival.head.content_type.as_deref())?;
         self.put(r#","bytes":"#).number(arrival.bytes)?;
         self.put(r#","sha256":"#).text(&arrival.sha256)?;
+        match &arrival.payload {
+            None => {}
+            Some(Payload::Intact) => {
+                self.put(r#","payload":"intact""#);
+            }
+            Some(payload) => self.put(r#","payload":"#).value(payload)?,
+        }
         self.text_of(r#","signature":"#, arrival.signed.signature.as_deref())?;
         self.put(r#","verified":"#).value(&arrival.signed.verified)?;
         self.text_of(r#","timestamp":"#, arrival.signed.timestamp.as_deref())?;
@@ -347,6 +354,7 @@ mod tests {
             head: head.into(),
             bytes: 8,
             sha256: text.clone(),
+            payload: Some(Payload::Altered(text.clone())),
             signed: Signed { signature, verified, timestamp: Some(text) },
         }
     }
@@ -363,8 +371,19 @@ mod tests {
                 let head = Head { content_type: None, ..(*whole.head).clone() };
                 let signed = Signed { signature: None, timestamp: None, ..whole.signed.clone() };
                 let (token, more, id, attempt) = (None, [].into(), None, None);
-                let bare = Arrival { token, more, id, attempt, head: head.into(), signed, ..whole.clone() };
+                let bare = Arrival {
+                    token,
+                    more,
+                    id,
+                    attempt,
+                    head: head.into(),
+                    payload: None,
+                    signed,
+                    ..whole.clone()
+                };
+                let intact = Arrival { payload: Some(Payload::Intact), ..bare.clone() };
                 check(&Record::Arrival(whole));
+                check(&Record::Arrival(intact));
                 check(&Record::Arrival(bare));
             }
             for (retry_after, whole) in [(None, true), (Some(text.into()), false)] {

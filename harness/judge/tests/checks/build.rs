@@ -1,8 +1,8 @@
 use hookproof_judge::check::{Status, Strictness, judge};
 use hookproof_judge::scenario::Scenario;
 use hookproof_judge::trace::{
-    Accepted, Answer, Arrival, ClockKind, Depth, Ended, Head, Header, Offer, Shared, Signed, Text, Trace,
-    Trailer, Verified,
+    Accepted, Answer, Arrival, ClockKind, Depth, Ended, Head, Header, Offer, Payload, Shared, Signed, Text,
+    Trace, Trailer, Verified,
 };
 
 pub(crate) fn header(scenario_toml: &str) -> Header {
@@ -140,6 +140,7 @@ fn arrival(n: u64, t: u64) -> Arrival {
         head: head("/hooks/a"),
         bytes: 1,
         sha256: Text::default(),
+        payload: Some(Payload::Intact),
         signed: Signed {
             signature: Some("v1,x".into()),
             verified: Verified::Keys(vec![0].into()),

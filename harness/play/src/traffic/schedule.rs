@@ -19,6 +19,23 @@ const REPEATED_WITHIN: (u64, u64) = (50_000_000, 500_000_000);
 /// The purposes of the seed's streams.
 const PURPOSE_EVENTS: u64 = 1;
 const PURPOSE_GAPS: u64 = 2;
+const PURPOSE_DATA: u64 = 3;
+
+/// Members of the data that careless senders change: JSON text, without line breaks, each a hundred bytes or less.
+/// No U+0000, which databases refuse.
+const DELICATE: [&str; 11] = [
+    "\"unicode\":\"\u{e9} e\u{301} \u{3a9} \u{416} \u{4e2d} \u{d55c} \u{627} \u{1f600} \u{1f469}\u{200d}\u{1f467}\"",
+    r#""escapes":"\" \\ \/ \b \f \n \r \t \u0001 \u001f \u007f \u00e9 \ud83d\ude00""#,
+    r#""i64":[9223372036854775807,-9223372036854775808,9007199254740993]"#,
+    r#""f64":[1.7976931348623157e308,2.2250738585072014e-308,5e-324]"#,
+    r#""fractions":[0.1,-1.5,1e-7,123456.789,-0.0]"#,
+    r#""whole":[0,-1,2147483648,-2147483649,4294967296,1e3]"#,
+    r#""empty":[{},[],"",null,true,false,{"":""}]"#,
+    r#""nested":{"a":[{"b":[[[{"c":[1,[2,[3,{"d":{}}]]]}]]]}]}"#,
+    "\"\u{540d} \u{1f511}\":{\"\u{43a}\u{43b}\u{44e}\u{447}\":\"\u{e4}\"}",
+    r#""markup":"<a href='x?y=1&z=%41+%2B'>&amp; \u003c/script> {{ x }} ${y} \\u0041""#,
+    "\"separators\":\"a\u{2028}b\u{2029}c\u{feff}d\u{a0}e\u{85}f\"",
+];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Due {
@@ -42,6 +59,9 @@ pub struct Schedule {
     keys: Names,
     /// The length of the traffic, final pauses included.
     lasts: u64,
+    seed: u64,
+    /// The index of each token's first event in `due`.
+    first: Vec<u32>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -61,14 +81,37 @@ impl Schedule {
         folder: &Path,
     ) -> Result<Self, ScheduleError> {
         let mut filler = Filler::new(events, seed);
-        let mut schedule = Self::default();
+        let mut schedule = Self { seed, ..Self::default() };
         for (number, phase) in (0_u64..).zip(phases) {
             let gaps = Chance::new(seed, PURPOSE_GAPS.wrapping_add(number << 8));
             schedule.append(phase, &mut filler, gaps, folder)?;
         }
         // Stable: simultaneous events keep the order of their creation.
         schedule.due.sort_by_key(|due| due.at);
-        Ok(schedule)
+        Ok(schedule.indexed())
+    }
+
+    fn indexed(mut self) -> Self {
+        let tokens = self.due.iter().map(|due| due.token).max().map_or(0, |most| most + 1);
+        self.first = vec![u32::MAX; usize::try_from(tokens).unwrap_or_default()];
+        for (place, due) in (0_u32..).zip(&self.due) {
+            if let Some(slot) = usize::try_from(due.token).ok().and_then(|token| self.first.get_mut(token)) {
+                *slot = place.min(*slot);
+            }
+        }
+        self
+    }
+
+    /// The place of a token's first event.
+    #[must_use]
+    pub fn place_of(&self, token: u64) -> Option<usize> {
+        let place = *self.first.get(usize::try_from(token).ok()?)?;
+        usize::try_from(place).ok().filter(|place| *place < self.due.len())
+    }
+
+    #[must_use]
+    pub fn due_of(&self, token: u64) -> Option<&Due> {
+        self.due.get(self.place_of(token)?)
     }
 
     fn append(
@@ -131,7 +174,7 @@ impl Schedule {
     pub fn before(mut self, until: u64) -> Self {
         self.due.retain(|due| due.at < until);
         self.lasts = self.lasts.min(until);
-        self
+        self.indexed()
     }
 
     #[must_use]
@@ -155,6 +198,16 @@ impl Schedule {
         self.keys.name(due.key)
     }
 
+    #[must_use]
+    pub fn has_type(&self, name: &str) -> bool {
+        self.types.numbers.contains_key(name)
+    }
+
+    #[must_use]
+    pub fn has_key(&self, name: &str) -> bool {
+        self.keys.numbers.contains_key(name)
+    }
+
     /// The occurring types, in the order of [`Due::kind`].
     pub fn types(&self) -> impl Iterator<Item = &str> {
         self.types.all.iter().map(String::as_str)
@@ -176,19 +229,29 @@ impl Schedule {
         hex(context.finish().as_ref())
     }
 
-    /// An event's data: a JSON object of its size with its token, the same in every call.
+    /// An event's data: a JSON object of its size with its token and [`DELICATE`] members, the same in every call.
     #[must_use]
     pub fn data(&self, due: &Due, tokens: Tokens) -> String {
         const FILLER: &str = "0123456789abcdef";
+        const LAST: &str = "\"filler\":\"";
         let size = usize::try_from(due.bytes).unwrap_or(usize::MAX);
         let mut data = format!(
-            "{{\"token\":\"{}\",\"key\":{},\"views\":{},\"filler\":\"",
+            "{{\"token\":\"{}\",\"key\":{},\"views\":{},",
             tokens.text(due.token),
             serde_json::Value::from(self.key(due)),
             due.token
         );
+        data.reserve_exact(size.saturating_sub(data.len()));
+        let mut chance = Chance::new(self.seed, PURPOSE_DATA.wrapping_add(due.token << 8));
+        let first = usize::try_from(chance.below(DELICATE.len() as u64)).unwrap_or_default();
+        for member in DELICATE.iter().cycle().skip(first).take(DELICATE.len()) {
+            if data.len() + member.len() + 1 + LAST.len() + 2 <= size {
+                data.push_str(member);
+                data.push(',');
+            }
+        }
+        data.push_str(LAST);
         let mut missing = size.saturating_sub(data.len() + 2);
-        data.reserve_exact(missing + 2);
         while missing > 0 {
             let piece = &FILLER[..missing.min(FILLER.len())];
             data.push_str(piece);

@@ -48,6 +48,7 @@ impl World<'_> {
             head: head.into(),
             bytes: u64::try_from(body.len()).unwrap_or(u64::MAX),
             sha256: sha256_hex(body).into(),
+            payload: token.and_then(|token| self.play.offered.compare(body, &[token])),
             signed: Signed {
                 signature: seen.signature.map(Box::from),
                 verified,

@@ -121,7 +121,7 @@ impl World<'_> {
                     self.refuse(token, Some(429), false, "a lane is full")?;
                 }
                 Outcome::Stale => {
-                    if let Some(place) = self.play.place_of(token) {
+                    if let Some(place) = self.play.schedule.place_of(token) {
                         // The subscribers have changed: the process reads them and matches the event again.
                         self.schedule_poll(worker);
                         let after = ns(LOOK_EVERY).saturating_add(self.delay(worker, 1)) + 1;

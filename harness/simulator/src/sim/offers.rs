@@ -1,14 +1,16 @@
+use std::sync::Arc;
+
 use hookproof_sender::engine::LaneId;
 
 use hookproof_judge::scenario::Scenario;
 use hookproof_judge::trace::{Shared, Text};
-use hookproof_play::traffic::{Due, Schedule, Tokens};
+use hookproof_play::payload::{Offered, Places};
+use hookproof_play::traffic::{Schedule, Tokens};
 
 pub(super) struct Play {
-    pub(super) schedule: Schedule,
+    pub(super) schedule: Arc<Schedule>,
+    pub(super) offered: Offered,
     pub(super) next: usize,
-    /// The index of each token's first event in the schedule.
-    first: Vec<u32>,
     pub(super) owed: Vec<Shared<[Text]>>,
     pub(super) owed_lanes: Vec<Vec<usize>>,
     pub(super) tokens: Tokens,
@@ -30,13 +32,6 @@ pub(super) enum Outcome {
 
 impl Play {
     pub(super) fn new(schedule: Schedule, scenario: &Scenario) -> Self {
-        let tokens = schedule.due().iter().map(|due| due.token).max().map_or(0, |most| most + 1);
-        let mut first = vec![u32::MAX; usize::try_from(tokens).unwrap_or_default()];
-        for (place, due) in (0_u32..).zip(schedule.due()) {
-            if let Some(slot) = usize::try_from(due.token).ok().and_then(|token| first.get_mut(token)) {
-                *slot = place.min(*slot);
-            }
-        }
         let to = |kind: &str| {
             let all = scenario.subscribers.iter().enumerate();
             all.filter(|(_, one)| one.is_owed(kind)).map(|(at, _)| at).collect::<Vec<_>>()
@@ -44,24 +39,16 @@ impl Play {
         let owed_lanes: Vec<Vec<usize>> = schedule.types().map(to).collect();
         let name = |at: &usize| Text::from(scenario.subscribers[*at].name.as_str());
         let owed = owed_lanes.iter().map(|lanes| lanes.iter().map(name).collect()).collect();
+        let (schedule, tokens) = (Arc::new(schedule), Tokens::new(0x51));
         Self {
+            offered: Offered { schedule: Arc::clone(&schedule), tokens, places: Places::default() },
             schedule,
             next: 0,
-            first,
             owed,
             owed_lanes,
-            tokens: Tokens::new(0x51),
+            tokens,
             open: 0,
             idle_since: None,
         }
-    }
-
-    pub(super) fn place_of(&self, token: u64) -> Option<usize> {
-        let place = *self.first.get(usize::try_from(token).ok()?)?;
-        usize::try_from(place).ok().filter(|place| *place < self.schedule.due().len())
-    }
-
-    pub(super) fn due_of(&self, token: u64) -> Option<&Due> {
-        self.schedule.due().get(self.place_of(token)?)
     }
 }

@@ -119,7 +119,7 @@ impl World<'_> {
     }
 
     pub(super) fn intended(&self, token: u64) -> Option<u64> {
-        self.play.due_of(token).map(|due| due.at)
+        self.play.schedule.due_of(token).map(|due| due.at)
     }
 
     pub(super) fn endpoint_of(&self, lane: LaneId) -> Result<usize, SimError> {

@@ -1,10 +1,11 @@
 use hookproof_judge::scenario::FaultKind;
+use hookproof_judge::trace::Payload;
 
 use super::Row;
 use super::run::{Run, calm, retried};
 use crate::build::{head, with_head};
 
-pub(super) const ROWS: [Row; 7] = [
+pub(super) const ROWS: [Row; 8] = [
     Row {
         check: "format.post-json",
         broken: "one request says that its body is plain text",
@@ -30,6 +31,12 @@ pub(super) const ROWS: [Row; 7] = [
         broken: "one request comes to the root of the URL",
         good: || calm(""),
         breaks: |run| run.trace.arrivals[1].head = head("/"),
+    },
+    Row {
+        check: "payload.intact",
+        broken: "a number of one event's data has lost its last digits",
+        good: || calm(""),
+        breaks: |run| run.trace.arrivals[1].payload = Some(Payload::Altered("another number".into())),
     },
     Row {
         check: "identity.body",

@@ -1,0 +1,349 @@
+//! Compares the body of a request with the events that it carries: data, type and key, as they were offered.
+//!
+//! The data is sought in the whole body, or at the place that the driver names: as JSON, as JSON in a string, in
+//! base64, or in a form's field; a body that is an object may also hold the data's members among its own. Numbers
+//! are equal by value, and the order of members does not matter. The objects around the data may leave out its type
+//! and key, but must not name another type or key of the run in their place.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::io::Read;
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::alphabet::{STANDARD, URL_SAFE};
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use flate2::read::{GzDecoder, ZlibDecoder};
+use hookproof_judge::trace::Payload;
+use serde::Deserialize;
+use serde_json::{Number, Value};
+
+use crate::traffic::{Due, Schedule, Tokens};
+
+/// The longest body after decompression.
+pub const DECODED_BYTES_MAX: u64 = 32 << 20;
+/// Strings within strings that are read as JSON.
+const LAYERS_MAX: u32 = 4;
+/// The length of a value in a message.
+const QUOTED_MAX: usize = 80;
+/// Stands where the data stood, so that the rest is short.
+const HOLE: &str = "\u{0}data";
+/// Shorter texts hold no token.
+const BASE64_MIN: usize = 40;
+
+/// Where the sender puts an event: `[payload]` of a driver file. Without a place the harness seeks.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Places {
+    /// JSON pointer to the data.
+    pub data: Option<String>,
+    /// JSON pointer to the type.
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
+    /// JSON pointer to the key.
+    pub key: Option<String>,
+    /// Whether the data's bytes arrive unchanged.
+    #[serde(default)]
+    pub exact: bool,
+}
+
+/// The offered events, for comparison.
+#[derive(Clone, Debug)]
+pub struct Offered {
+    pub schedule: Arc<Schedule>,
+    pub tokens: Tokens,
+    pub places: Places,
+}
+
+impl Offered {
+    /// Compares a body, without its content coding, with the events of these tokens. None if the run offered none of
+    /// them.
+    #[must_use]
+    pub fn compare(&self, body: &[u8], tokens: &[u64]) -> Option<Payload> {
+        let mut found = None;
+        for due in tokens.iter().filter_map(|token| self.schedule.due_of(*token)) {
+            if let Err(why) = self.event(body, due) {
+                return Some(Payload::Altered(why.to_string().into()));
+            }
+            found = Some(Payload::Intact);
+        }
+        found
+    }
+
+    fn event(&self, body: &[u8], due: &Due) -> Result<(), Altered> {
+        let data = self.schedule.data(due, self.tokens);
+        let verbatim = memchr::memmem::find(body, data.as_bytes());
+        if self.places.exact && verbatim.is_none() {
+            return Err(Altered::Bytes);
+        }
+        let search = Search { schedule: &self.schedule, due, places: &self.places };
+        let is_anywhere = self.places.data.is_none();
+        if let Some(at) = verbatim.filter(|_| is_anywhere) {
+            let hole = Value::from(HOLE);
+            let rest = [&body[..at], hole.to_string().as_bytes(), &body[at + data.len()..]].concat();
+            return serde_json::from_slice(&rest)
+                .map_or(Ok(()), |envelope: Value| search.envelope(&envelope, &hole));
+        }
+        let wanted: Value = serde_json::from_str(&data).map_err(|_| Altered::Missing)?;
+        search.body(&parsed(body).ok_or(Altered::NotJson)?, &wanted)
+    }
+}
+
+/// The difference between a body and the offered event.
+#[derive(Debug)]
+enum Altered {
+    NotJson,
+    Bytes,
+    Missing,
+    Place(String),
+    Member { name: String, wanted: String, found: Option<String> },
+    Surplus(String),
+    Envelope { name: String, wanted: String, found: String },
+}
+
+impl fmt::Display for Altered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotJson => f.write_str("the body is not JSON, and the data is not in it"),
+            Self::Bytes => f.write_str("the data's bytes are not in the body"),
+            Self::Missing => f.write_str("the data is not in the body"),
+            Self::Place(place) => write!(f, "the body has nothing at {place}"),
+            Self::Member { name, wanted, found: Some(found) } => {
+                write!(f, "the data's {name} is {found}; offered was {wanted}")
+            }
+            Self::Member { name, wanted, found: None } => {
+                write!(f, "the data's {name} is missing; offered was {wanted}")
+            }
+            Self::Surplus(name) => write!(f, "the data has {name}, which was not offered"),
+            Self::Envelope { name, wanted, found } => {
+                write!(f, "the event's {name} is {found}; offered was {wanted}")
+            }
+        }
+    }
+}
+
+struct Search<'a> {
+    schedule: &'a Schedule,
+    due: &'a Due,
+    places: &'a Places,
+}
+
+impl Search<'_> {
+    fn body(&self, body: &Value, wanted: &Value) -> Result<(), Altered> {
+        let at = self.places.data.as_deref().unwrap_or_default();
+        let place = body.pointer(at).ok_or_else(|| Altered::Place(at.to_owned()))?;
+        let merged = at.is_empty() && has_all(body, wanted);
+        if !merged && !holds(place, wanted, LAYERS_MAX) {
+            return Err(nearest(place, wanted, LAYERS_MAX).unwrap_or(Altered::Missing));
+        }
+        if merged { self.named(body) } else { self.envelope(body, wanted) }
+    }
+
+    /// Compares type and key of the objects around `inner`.
+    fn envelope(&self, body: &Value, inner: &Value) -> Result<(), Altered> {
+        self.named(body)?;
+        if self.places.kind.is_some() && self.places.key.is_some() {
+            return Ok(());
+        }
+        self.around(body, inner)
+    }
+
+    fn named(&self, body: &Value) -> Result<(), Altered> {
+        let rows = [
+            ("type", &self.places.kind, self.schedule.kind(self.due)),
+            ("key", &self.places.key, self.schedule.key(self.due)),
+        ];
+        for (name, place, wanted) in rows {
+            let Some(place) = place else { continue };
+            let found = body.pointer(place);
+            if found.and_then(Value::as_str) != Some(wanted) {
+                let found = found.map_or_else(|| "missing".to_owned(), quoted);
+                return Err(Altered::Envelope {
+                    name: name.to_owned(),
+                    wanted: format!("{wanted:?}"),
+                    found,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares the strings of the objects around `inner` with the run's types and keys.
+    fn around(&self, body: &Value, inner: &Value) -> Result<(), Altered> {
+        let mut strings = Vec::new();
+        collect(body, inner, &mut strings);
+        let (due, schedule) = (self.due, self.schedule);
+        let rows: [(&str, &str, &dyn Fn(&str) -> bool); 2] = [
+            ("type", schedule.kind(due), &|text| schedule.has_type(text)),
+            ("key", schedule.key(due), &|text| schedule.has_key(text)),
+        ];
+        for (name, own, is_known) in rows {
+            let other = strings.iter().find(|text| is_known(text));
+            if let Some(other) = other.filter(|_| !strings.contains(&own)) {
+                let (wanted, found) = (format!("{own:?}"), format!("{other:?}"));
+                return Err(Altered::Envelope { name: name.to_owned(), wanted, found });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The strings of the objects on the way from the root to `inner`.
+fn collect<'a>(value: &'a Value, inner: &Value, strings: &mut Vec<&'a str>) {
+    let next = match value {
+        Value::Array(all) => all.iter().find(|one| holds(one, inner, 1)),
+        Value::Object(members) if !same(value, inner) => {
+            strings.extend(members.values().filter_map(Value::as_str));
+            members.values().find(|one| holds(one, inner, 1))
+        }
+        _ => None,
+    };
+    next.into_iter().for_each(|next| collect(next, inner, strings));
+}
+
+/// Whether a value is the wanted one, or holds it.
+fn holds(value: &Value, wanted: &Value, layers: u32) -> bool {
+    same(value, wanted) || inside(value, layers).iter().any(|(value, layers)| holds(value, wanted, *layers))
+}
+
+/// The first difference from the object that has the wanted token.
+fn nearest(value: &Value, wanted: &Value, layers: u32) -> Option<Altered> {
+    if let (Value::Object(found), Value::Object(wanted)) = (value, wanted)
+        && found.get("token").is_some_and(|token| wanted.get("token") == Some(token))
+    {
+        let differs = wanted.iter().find(|(name, one)| !found.get(*name).is_some_and(|own| same(own, one)));
+        return Some(match differs {
+            Some((name, one)) => Altered::Member {
+                name: format!("{name:?}"),
+                wanted: quoted(one),
+                found: found.get(name).map(quoted),
+            },
+            None => {
+                let surplus = found.keys().find(|name| !wanted.contains_key(*name));
+                Altered::Surplus(format!("{:?}", surplus.map_or("", String::as_str)))
+            }
+        });
+    }
+    inside(value, layers).iter().find_map(|(value, layers)| nearest(value, wanted, *layers))
+}
+
+/// The values in a value, with the layers of strings that may still be read.
+fn inside(value: &Value, layers: u32) -> Vec<(Cow<'_, Value>, u32)> {
+    match value {
+        Value::Array(all) => all.iter().map(|one| (Cow::Borrowed(one), layers)).collect(),
+        Value::Object(members) => members.values().map(|one| (Cow::Borrowed(one), layers)).collect(),
+        Value::String(text) if layers > 0 => {
+            parsed(text.as_bytes()).map(|value| (Cow::Owned(value), layers - 1)).into_iter().collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// An object or array from a text: JSON, a form, or either in base64.
+fn parsed(text: &[u8]) -> Option<Value> {
+    let is_json = matches!(text.trim_ascii_start().first(), Some(b'{' | b'['));
+    if is_json {
+        return serde_json::from_slice(text).ok();
+    }
+    if let Some(plain) = from_base64(text) {
+        return parsed(&plain);
+    }
+    if !text.contains(&b'=') || !text.iter().all(u8::is_ascii_graphic) {
+        return None;
+    }
+    let fields = url::form_urlencoded::parse(text);
+    Some(fields.map(|(name, value)| (name.into_owned(), Value::String(value.into_owned()))).collect())
+}
+
+/// With or without padding, in either alphabet.
+fn from_base64(text: &[u8]) -> Option<Vec<u8>> {
+    let text = text.trim_ascii();
+    if text.len() < BASE64_MIN {
+        return None;
+    }
+    let config = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+    let alphabet = if text.iter().any(|byte| matches!(byte, b'-' | b'_')) { URL_SAFE } else { STANDARD };
+    GeneralPurpose::new(&alphabet, config).decode(text).ok()
+}
+
+/// The tokens of this run in a body without its content coding, also in base64.
+#[must_use]
+pub fn tokens_in(tokens: Tokens, body: &[u8]) -> Vec<u64> {
+    let plain = tokens.find_all(body);
+    if !plain.is_empty() {
+        return plain;
+    }
+    let mut found = Vec::new();
+    let mut waiting: Vec<(Value, u32)> = parsed(body).map(|value| (value, LAYERS_MAX)).into_iter().collect();
+    while let Some((value, layers)) = waiting.pop() {
+        if let Value::String(text) = &value {
+            found.extend(tokens.find_all(text.as_bytes()));
+        }
+        waiting
+            .extend(inside(&value, layers).into_iter().map(|(value, layers)| (value.into_owned(), layers)));
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// A body without its content coding; as it came if the coding is unknown, the body damaged, or longer than
+/// [`DECODED_BYTES_MAX`].
+#[must_use]
+pub fn decoded<'a>(body: &'a [u8], coding: Option<&str>) -> Cow<'a, [u8]> {
+    let read = |reader: &mut dyn Read| {
+        let mut plain = Vec::new();
+        let read = reader.take(DECODED_BYTES_MAX + 1).read_to_end(&mut plain).ok()?;
+        (u64::try_from(read).unwrap_or(u64::MAX) <= DECODED_BYTES_MAX).then_some(plain)
+    };
+    let plain = match coding.map(|coding| coding.trim().to_ascii_lowercase()).as_deref() {
+        Some("gzip" | "x-gzip") => read(&mut GzDecoder::new(body)),
+        Some("deflate") => read(&mut ZlibDecoder::new(body)),
+        _ => None,
+    };
+    plain.map_or(Cow::Borrowed(body), Cow::Owned)
+}
+
+fn has_all(value: &Value, wanted: &Value) -> bool {
+    let (Value::Object(own), Value::Object(wanted)) = (value, wanted) else { return false };
+    wanted.iter().all(|(name, one)| own.get(name).is_some_and(|own| same(own, one)))
+}
+
+/// Equal by value.
+fn same(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Number(one), Value::Number(other)) => equal(one, other),
+        (Value::Array(one), Value::Array(other)) => {
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| same(one, other))
+        }
+        (Value::Object(one), Value::Object(other)) => {
+            let is_same =
+                |(name, value): (&String, &Value)| other.get(name).is_some_and(|own| same(value, own));
+            one.len() == other.len() && one.iter().all(is_same)
+        }
+        _ => one == other,
+    }
+}
+
+fn equal(one: &Number, other: &Number) -> bool {
+    match (one.as_i128(), other.as_i128()) {
+        (Some(one), Some(other)) => one == other,
+        (None, None) => one.as_f64() == other.as_f64(),
+        (Some(whole), None) => is_whole(other, whole),
+        (None, Some(whole)) => is_whole(one, whole),
+    }
+}
+
+/// Beyond 2^53 an integer that went through a float may be another one.
+#[expect(clippy::cast_precision_loss, reason = "below 2^53 every integer is a float")]
+fn is_whole(float: &Number, whole: i128) -> bool {
+    whole.unsigned_abs() <= 1 << 53 && float.as_f64() == Some(whole as f64)
+}
+
+fn quoted(value: &Value) -> String {
+    let text = value.to_string();
+    match text.char_indices().nth(QUOTED_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
