@@ -96,7 +96,7 @@ pub fn of_limit(limit: &Limit) -> Variables {
         limit.bucket.as_ref().map_or((RATE_BOUNDLESS.to_owned(), BURST_BOUNDLESS), |bucket| {
             (bucket.rate.to_string(), bucket.burst)
         });
-    let in_flight = limit.in_flight.unwrap_or(IN_FLIGHT_BOUNDLESS);
+    let in_flight = limit.in_flight_told().unwrap_or(IN_FLIGHT_BOUNDLESS);
     let whole = json!({
         "rate": rate,
         "burst": burst,
@@ -178,6 +178,18 @@ mod tests {
         let bucket = Bucket { rate: rate.parse().unwrap(), burst: 1 };
         let told = of_limit(&Limit { bucket: Some(bucket), ..Limit::default() });
         assert_eq!(expected.map(|(name, _)| (name, told[name].as_str())), expected, "{rate}");
+    }
+
+    #[test]
+    fn a_cap_that_is_not_written_is_told_as_half_of_the_burst() {
+        for (burst, written, told) in
+            [(200, None, "10"), (9, None, "4"), (1, None, "1"), (200, Some(40), "40")]
+        {
+            let bucket = Bucket { rate: "9/s".parse().unwrap(), burst };
+            let limit = Limit { bucket: Some(bucket), in_flight: written, ..Limit::default() };
+            assert_eq!(of_limit(&limit)["in_flight"], told, "{burst} {written:?}");
+        }
+        assert_eq!(of_limit(&Limit::default())["in_flight"], "10000");
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! and no delivery is open twice at once, except in exchanges of a killed process. A kill that took no lane
 //! ([`super::fault_windows`]) proves nothing.
 
-use super::evidence::{Evidence, Outcome};
+use super::evidence::{Evidence, Lane, Outcome};
 use super::fault_windows::{Again, served_again};
 use super::outcomes::{Fate, fates, missing, not_settled_in_time, unless_late};
 use super::verdict::{Finding, Tally, Witness, show, show_beside};
@@ -190,7 +190,7 @@ pub(super) fn takeover(evidence: &Evidence<'_>) -> Finding {
 }
 
 fn served(evidence: &Evidence<'_>, kill: u64, tally: &mut Tally) {
-    for (at, _) in (0..).zip(&evidence.lanes) {
+    for (at, lane) in (0..).zip(&evidence.lanes) {
         match served_again(evidence, at, kill) {
             Again::Nothing => {}
             Again::InTime => tally.see(),
@@ -201,12 +201,31 @@ fn served(evidence: &Evidence<'_>, kill: u64, tally: &mut Tally) {
                     evidence.absent(
                         first,
                         format!(
-                            "due at a kill; time until the subscriber was served \
-                        again: {after}"
+                            "due at a kill; time until the subscriber was served again: {after}{}",
+                            in_doubt(evidence, lane, kill)
                         ),
                     )
                 });
             }
         }
     }
+}
+
+/// The share of the contract that requests in flight at a kill may hold, where that can stop the lane.
+fn in_doubt(evidence: &Evidence<'_>, lane: &Lane<'_>, kill: u64) -> String {
+    let exchanges = lane.begun.iter().map(|n| evidence.exchange(*n));
+    let open = exchanges.filter(|one| one.t < kill && kill <= one.end).count();
+    let limit = &lane.subscriber.limit;
+    // A new owner may have to count twice the cap in flight.
+    let lacks_room = limit
+        .bucket
+        .zip(limit.in_flight_told())
+        .filter(|(bucket, cap)| open > 0 && bucket.burst < cap.saturating_mul(2));
+    let Some((bucket, _)) = lacks_room else { return String::new() };
+    format!(
+        "; requests in flight at the kill: {open}; they may count as in doubt for {}, in a burst of {}: an \
+        `in_flight` of at most half of the burst leaves room",
+        show(limit.doubt.0),
+        bucket.burst
+    )
 }

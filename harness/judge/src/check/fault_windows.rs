@@ -237,6 +237,7 @@ fn find_resumption<'e>(evidence: &'e Evidence<'_>, at: u32, from: u64, despite: 
     let since = due.max(pause_until(evidence, lane, came.unwrap_or(evidence.end)));
     let wait = evidence.scenario.sender.takeover_within.0.saturating_add(held_on_purpose(lane));
     let by = since.saturating_add(wait);
+    let by = doubtful_until(evidence, lane, by).map_or(by, |over| by.max(over.saturating_add(wait)));
     if came.is_some_and(|t| t <= by) {
         return Again::InTime;
     }
@@ -246,6 +247,16 @@ fn find_resumption<'e>(evidence: &'e Evidence<'_>, at: u32, from: u64, despite: 
         return Again::Nothing;
     }
     Again::Late { first, after: came.map(|t| t - from) }
+}
+
+/// Until when a lane may stand still because a new owner counts its whole contract as in doubt: the scenario writes a
+/// cap in flight that leaves no room, and a process was killed or stopped by `by`.
+fn doubtful_until(evidence: &Evidence<'_>, lane: &Lane<'_>, by: u64) -> Option<u64> {
+    let limit = &lane.subscriber.limit;
+    let upset =
+        evidence.upsets.partition_point(|t| *t <= by).checked_sub(1).map(|last| evidence.upsets[last]);
+    let upset = upset.filter(|_| limit.in_flight.is_some() && lane.lacks_room())?;
+    Some(upset.saturating_add(limit.doubt.0))
 }
 
 /// The wait that the contract and the scenario impose.

@@ -48,6 +48,10 @@ fn section(report: &Report, worse: &[String]) -> String {
     }
     let (passed, silent) = (judgement.count(Status::Pass), judgement.count(Status::NotApplicable));
     let _ = writeln!(text, "Checks passed: {passed}; not applicable to this scenario: {silent}.\n");
+    if !report.course.defaults.is_empty() {
+        let all = plain(&report.course.defaults.join("; "));
+        let _ = writeln!(text, "Not set in the scenario, so judged by the default: {all}.\n");
+    }
     if let Some(picture) = worst(report) {
         let _ = writeln!(text, "{}\n", block(&picture));
     }

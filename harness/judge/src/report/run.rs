@@ -10,7 +10,7 @@ use crate::check::Judgement;
 use crate::check::evidence::{Exchange, Outcome};
 use crate::check::figures;
 use crate::check::outcomes::{Fate, fates_of};
-use crate::scenario::{SECOND, Scenario};
+use crate::scenario::{Retry, SECOND, Scenario, Setup, Subscriber};
 use crate::trace::{Declared, Ended, Fault, Machine, Trace};
 
 const FORMAT: u32 = 1;
@@ -57,6 +57,9 @@ pub struct Course {
     pub waiting: Series,
     #[serde(default)]
     pub faults: Vec<FaultReport>,
+    /// The figures that checks judge by though the scenario does not set them; empty in an older report.
+    #[serde(default)]
+    pub defaults: Vec<String>,
     /// The chart data; empty in an older report.
     #[serde(default)]
     pub drawn: Drawn,
@@ -172,6 +175,7 @@ impl Report {
                 seconds_each: seconds.each,
                 waiting: waiting(trace, seconds),
                 faults: trace.faults.iter().map(fault).collect(),
+                defaults: defaults(scenario),
                 drawn,
             },
             judgement,
@@ -277,6 +281,54 @@ fn delivered(evidence: &Evidence<'_>, at: u32) -> u64 {
     (in_full.count() + besides.count()) as u64
 }
 
+/// As `key value`, with the subscribers that they concern.
+fn defaults(scenario: &Scenario) -> Vec<String> {
+    let expect = &scenario.expect;
+    let setup = Setup::default();
+    let own = [
+        ("lost", expect.lost.to_string()),
+        ("retry_after_late", expect.retry_after_late.to_string()),
+        ("utilisation_min", expect.utilisation_min.to_string()),
+        ("ack_max", expect.ack_max.to_string()),
+        ("schedule_late", expect.schedule_late.to_string()),
+        ("slower_beside_slow", expect.slower_beside_slow.to_string()),
+        ("gap_max", expect.gap_max.to_string()),
+        ("recovery_gap_max", expect.recovery_gap_max.to_string()),
+        ("no_storm", expect.no_storm.to_string()),
+    ];
+    let own = own.into_iter().filter(|(key, _)| !expect.written.contains(key));
+    let sender = [
+        ("takeover_within", scenario.sender.takeover_within, setup.takeover_within),
+        ("confirm_within", scenario.sender.confirm_within, setup.confirm_within),
+        ("stop_within", scenario.sender.stop_within, setup.stop_within),
+    ];
+    let sender = sender.into_iter().filter(|(_, value, default)| value == default);
+    let figures = own.chain(sender.map(|(key, value, _)| (key, value.to_string())));
+    let retry = Retry::default();
+    let policy = format!(
+        "retry {} from {} to {}, {} attempts",
+        retry.backoff.name(),
+        retry.base,
+        retry.cap,
+        retry.attempts
+    );
+    let subscribers = &scenario.subscribers;
+    let groups = |is: &dyn Fn(&Subscriber) -> bool| {
+        let names: BTreeSet<&str> =
+            subscribers.iter().filter(|one| is(one)).map(|one| one.group.as_str()).collect();
+        let whom = names.into_iter().collect::<Vec<_>>().join(", ");
+        (!whom.is_empty()).then_some(whom)
+    };
+    let of_retry = groups(&|one| one.retry == retry).map(|whom| format!("{policy} ({whom})"));
+    let of_timeout = groups(&|one| one.timeout == Subscriber::TIMEOUT)
+        .map(|whom| format!("timeout {} ({whom})", Subscriber::TIMEOUT));
+    of_retry
+        .into_iter()
+        .chain(of_timeout)
+        .chain(figures.map(|(key, value)| format!("{key} {value}")))
+        .collect()
+}
+
 fn contract_text(contract: String, declared: &Declared, name: &str) -> String {
     let own = declared.told.iter().filter(|told| told.subscriber == name).map(|told| told.what.clone());
     std::iter::once(contract).chain(own).collect::<Vec<_>>().join("; ")
@@ -285,7 +337,10 @@ fn contract_text(contract: String, declared: &Declared, name: &str) -> String {
 fn contract(limit: &crate::scenario::Limit) -> String {
     let bucket = limit.bucket.map(|bucket| format!("{} burst {}", bucket.rate, bucket.burst));
     let windows = limit.windows.iter().map(ToString::to_string);
-    let in_flight = limit.in_flight.map(|cap| format!("{cap} in flight"));
+    let in_flight = limit.in_flight_told().map(|cap| {
+        let by_default = if limit.in_flight.is_none() { " by default" } else { "" };
+        format!("{cap} in flight{by_default}")
+    });
     let slack = limit.slack;
     let forgiven = [(u64::from(slack.burst), "burst"), (slack.window, "window")];
     let forgiven = forgiven.into_iter().filter(|(more, _)| *more > 0);
@@ -340,7 +395,7 @@ pub fn schema() -> serde_json::Value {
         "required": ["format", "version", "scenario", "seed", "driver", "repeat", "judgement", "subscribers"],
         "properties": {
             "format": { "const": FORMAT }, "version": text, "scenario": text, "about": text, "seed": count,
-            "driver": text, "repeat": text, "ended": { "enum": ["done", "interrupted", "sender-gone", null] },
+            "driver": text, "repeat": text, "defaults": { "type": "array", "items": text }, "ended": { "enum": ["done", "interrupted", "sender-gone", null] },
             "lasted": count, "seconds_each": count, "scenario_sha256": text, "drawn": maybe("object"),
             "machine": maybe("object"), "judgement": judgement, "efficiency": maybe("number"),
             "ceiling_per_second": maybe("integer"), "delivered_per_second": maybe("integer"),

@@ -9,7 +9,12 @@ pub(super) const LIMIT: Section = Section {
         may("rate", Form::Rate, "the rate in the long run"),
         may("burst", Form::Count, "how many at once after a pause (default 1)"),
         may("windows", Form::List(&Form::Window), "caps on sliding windows"),
-        may("in_flight", Form::Count, "how many requests may be in flight at once"),
+        may(
+            "in_flight",
+            Form::Count,
+            "how many requests may be in flight at once (default: the sender gets half of the burst, from 1 to 10, and \
+                no check demands it)",
+        ),
         may(
             "pace",
             Form::Flag,
@@ -98,6 +103,13 @@ impl Limit {
     #[must_use]
     pub fn is_boundless(&self) -> bool {
         self.bucket.is_none() && self.windows.is_empty() && self.in_flight.is_none()
+    }
+
+    /// The cap in flight that the sender gets: the written one, or the default of our sender, half of the burst. A
+    /// default is not judged. None for a limit without a rate.
+    #[must_use]
+    pub fn in_flight_told(&self) -> Option<u32> {
+        self.in_flight.or_else(|| self.bucket.map(|bucket| (bucket.burst / 2).clamp(1, 10)))
     }
 
     /// Whether both allow the same requests.

@@ -135,6 +135,9 @@ impl Subscriber {
         format!("/hooks/{}", self.name)
     }
 
+    /// The default time limit of an attempt.
+    pub const TIMEOUT: Duration = Duration::from_secs(8);
+
     /// The most subscribers of a scenario, all groups together.
     pub const COUNT_MAX: u64 = 100_000;
 
@@ -164,7 +167,7 @@ impl Subscriber {
         if name.is_empty() || name.len() > 64 || !name.chars().all(fine) {
             reader.wrong("name", "expected 1 to 64 letters, digits, dots, dashes or underscores");
         }
-        let timeout = reader.or("timeout", Duration::from_secs(8));
+        let timeout = reader.or("timeout", Self::TIMEOUT);
         if timeout == Duration(0) {
             reader.wrong("timeout", "expected more than 0s");
         }

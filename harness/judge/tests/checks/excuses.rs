@@ -1,7 +1,7 @@
 //! A correct sender is not blamed for its endpoint, its contract, an operator or the harness; none of these excuses
 //! anything else.
 
-use hookproof_judge::check::Status;
+use hookproof_judge::check::{Status, Strictness, judge};
 use hookproof_judge::scenario::{FaultKind, Scenario};
 use hookproof_judge::trace::{Cut, CutKind, ENDPOINTS, Fault, Process, ProcessEvent, Stall, Text, Trace};
 
@@ -90,6 +90,39 @@ fn a_pause_and_a_breaker_outlive_the_process_that_met_them() {
     let breaker = "breaker = { failures = 1, cooldown = \"1min\" }";
     across_a_kill(breaker, 500, None, 61 * SECOND, Status::Inconclusive);
     across_a_kill("", 429, Some("2"), 61 * SECOND, Status::Fail);
+}
+
+#[test]
+fn a_late_takeover_names_doubt_only_where_the_burst_may_be_in_doubt() {
+    for (cap, came, named) in [
+        ("in_flight = 5", 54, None),
+        ("in_flight = 5", 60, Some(true)),
+        ("in_flight = 2", 54, Some(false)),
+        ("", 54, Some(false)),
+    ] {
+        let kill = "[sender]\ntakeover_within = \"5s\"\n[[fault]]\nat = \"20s\"\ndo = \"kill\"\n";
+        let limited = build::scenario(&format!("rate = \"10/s\", burst = 5, doubt = \"30s\", {cap}"));
+        let scenario = build::named(&format!("{}{kill}", limited.text));
+        let mut trace = empty(&scenario);
+        (0..2).for_each(|token| build::offer(&mut trace, token, 0, &["a"]));
+        exchange(&mut trace, (0, 20 * SECOND - MS), 0, 0, None);
+        trace.answers.clear();
+        let (endpoint, n, how) = ("a".into(), Some(0), CutKind::PeerGone);
+        trace.cuts.push(Cut { t: 20 * SECOND + MS, endpoint, n, how, began: None, token: None });
+        exchange(&mut trace, (1, came * SECOND), came * SECOND, 204, None);
+        use ProcessEvent::{Exited, Killed, Ready, Started};
+        let life = [(0, Started), (1, Ready), (20, Killed), (20, Exited), (21, Started), (21, Ready)];
+        trace.processes.extend(life.map(|(t, event)| process(t * SECOND, event)));
+        trace.faults.push(fault(20 * SECOND, FaultKind::Kill, Some(21 * SECOND)));
+        build::end(&mut trace, 200 * SECOND);
+        let judgement = judge(&scenario, &trace, Strictness::Usual);
+        let verdict = judgement.verdicts.iter().find(|one| one.id == "crash.takeover").expect("judged");
+        let expected = if named.is_some() { Status::Fail } else { Status::Pass };
+        assert_eq!(verdict.status, expected, "{cap} {came}: {}", verdict.sentence);
+        let told = verdict.witness.first().map(|witness| witness.what.as_str()).unwrap_or_default();
+        let part = "requests in flight at the kill: 1; they may count as in doubt for 30 s";
+        assert_eq!(told.contains(part), named == Some(true), "{told}");
+    }
 }
 
 const STALLS: &str = "[[subscriber.behaviour]]\nat = \"1s\"\nlasts = \"4s\"\nanswer = \"stall\"";

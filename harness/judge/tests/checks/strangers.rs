@@ -71,6 +71,44 @@ fn slack_is_forgiven_to_others_and_not_to_ours_and_is_said() {
     check("rate.window", &windowed, &trace(&windowed, &[3 * SECOND; 6]), Status::Fail);
 }
 
+#[test]
+fn a_report_says_by_which_defaults_it_judges() {
+    let bare = scenario("rate = \"10/s\", burst = 5");
+    let text = "[subscriber.retry]\nattempts = 3\n[expect]\nack_max = \"9s\"\n";
+    let own =
+        Scenario::from_text(&format!("{}timeout = \"1s\"\n{text}", bare.text), "own.toml").expect("valid");
+    let report = |scenario: &Scenario| {
+        let trace = trace(scenario, &[SECOND]);
+        let judgement = judge(scenario, &trace, Strictness::Usual);
+        hookproof_judge::report::Report::new(scenario, &trace, judgement, String::new())
+    };
+    let (bare, own) = (report(&bare), report(&own));
+    for part in [
+        "retry full-jitter from 1s to 1h, 12 attempts (a)",
+        "timeout 8s (a)",
+        "ack_max 10s",
+        "takeover_within 1min",
+    ] {
+        assert!(bare.course.defaults.iter().any(|one| one == part), "{part}: {:?}", bare.course.defaults);
+    }
+    let set = ["retry", "timeout", "ack_max"];
+    assert!(
+        !own.course.defaults.iter().any(|one| set.iter().any(|key| one.starts_with(&format!("{key} ")))),
+        "{:?}",
+        own.course.defaults
+    );
+    assert_eq!(bare.subscribers[0].contract, "10/s burst 5, 2 in flight by default");
+    use hookproof_judge::report::{Colours, Regressions, html, markdown, terminal};
+    let pages = [
+        terminal(&bare, Colours::No),
+        markdown(std::slice::from_ref(&bare), &[], &Regressions::new()),
+        html(&bare, &[]),
+    ];
+    for page in pages {
+        assert!(page.contains("timeout 8s (a)"), "{page}");
+    }
+}
+
 fn ahead(scenario: &Scenario, seconds: u64) -> Trace {
     let mut trace = trace(scenario, &[SECOND, 2 * SECOND, 3 * SECOND]);
     for arrival in &mut trace.arrivals {

@@ -69,7 +69,7 @@ fn held_bytes(scenario: &Scenario, body_bytes: u64) -> u64 {
     let (lanes, processes) = (scenario.subscribers.len() as u64, u64::from(scenario.sender.workers.max(1)));
     let (least, most) = HELD_BY_LANE;
     let unsent = (HELD / lanes.div_ceil(processes).max(1)).clamp(least, most).saturating_mul(lanes);
-    let in_flight = |one: &Subscriber| u64::from(one.limit.in_flight.unwrap_or(IN_FLIGHT_MAX));
+    let in_flight = |one: &Subscriber| u64::from(one.limit.in_flight_told().unwrap_or(IN_FLIGHT_MAX));
     let allowed: u64 = scenario.subscribers.iter().map(in_flight).sum();
     let under_way = allowed.min(ATTEMPTS_MAX * processes + lanes);
     let rows = unsent.saturating_add(under_way);

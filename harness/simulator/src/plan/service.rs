@@ -93,7 +93,7 @@ fn rate(limit: &Limit, latency_ns: u64) -> u64 {
             u128::from(bucket.rate.per.0) * u128::from(bucket.burst) / u128::from(bucket.rate.count.max(1));
         rate = rate.min(millihertz(bucket.burst.into(), round + u128::from(latency_ns)));
     }
-    if let Some(in_flight) = limit.in_flight {
+    if let Some(in_flight) = limit.in_flight_told() {
         rate = rate.min(millihertz(in_flight.into(), latency_ns.into()));
     }
     for window in &limit.windows {

@@ -40,7 +40,7 @@ fn is_fast(epoch: &Epoch, bucket: Bucket, answer: u64) -> bool {
         u128::from(n) * u128::from(bucket.rate.per.0) >= u128::from(bucket.rate.count) * u128::from(length)
     };
     let windows = epoch.limit.windows.iter().all(|window| carries(window.count, window.length.0 + answer));
-    let in_flight = epoch.limit.in_flight.is_none_or(|cap| carries(u64::from(cap), answer));
+    let in_flight = epoch.limit.in_flight_told().is_none_or(|cap| carries(u64::from(cap), answer));
     // Half of the burst: a busy machine may oversleep the other half.
     windows && in_flight && carries(u64::from(bucket.burst.saturating_sub(1) / 2), answer + SECOND / 50)
 }
