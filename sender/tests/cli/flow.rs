@@ -163,3 +163,12 @@ fn a_test_event_and_doctor_name_an_open_breaker() {
         check_a_test_of_an_open_breaker(&world);
     }
 }
+
+#[test]
+fn a_new_database_by_a_bare_file_name_takes_events() {
+    let world = World::new();
+    let serving = world.serve_with(&["--db", "fresh.db"]);
+    let status = get(&serving.address, "/v1/status");
+    assert_eq!(status["store"]["reserve_left_bytes"], Value::Null, "{status}");
+    assert_eq!(serving.terminate().0, 0);
+}

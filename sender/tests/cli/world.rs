@@ -48,6 +48,7 @@ impl World {
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof-sender"));
         let file = || self.folder.path().join("sender.db").into_os_string();
+        command.current_dir(self.folder.path());
         command.args(arguments).env("HOOKPROOF_DB", self.server.as_ref().map_or_else(file, Into::into));
         command.env_remove("HOOKPROOF_LOG").env_remove("HOOKPROOF_REGIONS").stdin(Stdio::null());
         command

@@ -10,7 +10,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{FallocateFlags, fallocate, statvfs};
+use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
 use rustix::io::Errno;
 
 use crate::StoreError;
@@ -112,8 +112,11 @@ impl Reserve {
             match self.resize(wanted) {
                 Ok(()) => (is_whole, seen.lacked) = (true, None),
                 Err(error) => {
+                    if error.kind() != io::ErrorKind::StorageFull && seen.lacked.is_none() {
+                        let path = self.path.display();
+                        tracing::error!(%error, "the reserve {path} cannot be made: events are refused");
+                    }
                     seen.lacked = now;
-                    tracing::debug!(%error, "the disk has no room for the reserve yet");
                 }
             }
         }
@@ -174,7 +177,7 @@ impl Reserve {
         if missing == 0 {
             return file.set_len(wanted);
         }
-        let disk = statvfs(self.path.parent().unwrap_or(Path::new("/")))?;
+        let disk = fstatvfs(&file)?;
         if disk.f_bavail.saturating_mul(disk.f_frsize) < missing.saturating_add(MARGIN) {
             return Err(io::ErrorKind::StorageFull.into());
         }
