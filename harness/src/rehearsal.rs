@@ -253,11 +253,14 @@ impl Stand<'_> {
             .collect();
         let emit = &self.api.file().emit;
         let calls = if emit.batch { emit.batch_max } else { 1 };
-        let mut accepted = 0;
+        let (mut accepted, mut all_unmatched) = (0, true);
         for batch in events.chunks(calls) {
             for result in self.api.emit(batch).await {
                 match result {
-                    EmitResult::Accepted { .. } => accepted += 1,
+                    EmitResult::Accepted { matched, .. } => {
+                        accepted += 1;
+                        all_unmatched &= matched == Some(0);
+                    }
                     EmitResult::Refused { status, why, .. } => {
                         let why = format!("an event was answered with {status}: {why}");
                         return self.not_emitted(why, UNREACHABLE);
@@ -270,6 +273,11 @@ impl Stand<'_> {
             }
         }
         self.arrivals.expect(events.iter().map(|event| event.token));
+        if all_unmatched {
+            let why = "the sender says that no subscriber matches the events; if it knows no patterns such as \
+                `video.*`, use `filter_types` in place of `events` in [subscribe]";
+            return self.not_emitted(why.to_owned(), FAILED);
+        }
         self.rehearsal.passed("emit", format!("{accepted} events accepted"));
         true
     }
@@ -321,7 +329,9 @@ impl Stand<'_> {
         match (&file.depth, self.api.depth().await) {
             (None, _) => self.rehearsal.skipped("depth", "the driver file has no [depth]"),
             (Some(depth), Ok(samples)) => match samples.first().and_then(|whole| whole.waiting) {
-                Some(waiting) => self.rehearsal.passed("depth", format!("{waiting} deliveries wait")),
+                Some(waiting) => self
+                    .rehearsal
+                    .passed("depth", format!("the queue can be read; deliveries waiting: {waiting}")),
                 None => {
                     let what = format!("there is no number at {:?} in the answer", depth.pointer);
                     self.rehearsal.failed("depth", what, self.api.last(), FAILED);

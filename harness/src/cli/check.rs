@@ -265,6 +265,7 @@ fn show(path: &Path) {
 }
 
 #[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Verdict")]
 pub(crate) struct Gate {
     /// Checks that decide, no others: ids or their beginnings, such as rate.envelope, retry, or breaker.*
     #[arg(long, value_name = "ID", value_delimiter = ',')]

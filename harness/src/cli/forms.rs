@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::out::{print_stderr, written};
 
 #[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Reports")]
 pub(crate) struct Forms {
     /// Write the report as JSON, of several runs a list; - prints it on stdout, one line a run, instead of the table
     /// (not in `sim`)

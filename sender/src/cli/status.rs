@@ -146,8 +146,9 @@ impl Found {
         let figures = &self.figures;
         let counts = &figures.counts;
         let [active, paused, disabled] = figures.subscribers;
-        let latency =
-            figures.latency_last_hour.map_or_else(String::new, |it| format!(", {} on average", rough(it)));
+        let latency = figures
+            .latency_last_hour
+            .map_or_else(String::new, |it| format!("; answers took {} on average", rough(it)));
         let behind = if self.overdue > BEHIND_AFTER {
             format!("yes: the longest due delivery is {} late", rough(self.overdue))
         } else {
