@@ -93,13 +93,15 @@ fn arrival(n: u64, t: u64, token: u64, endpoint: &Text) -> Arrival {
         more: Box::default(),
         id: Some(format!("msg_{token:026}").into()),
         attempt: Some("1".into()),
-        head: Head { method: "POST".into(), path, content_type }.into(),
+        head: Head { method: "POST".into(), path, content_type, ..Head::default() }.into(),
         bytes: 500,
         sha256: format!("{token:064x}").into(),
         payload: None,
         signed: Signed {
             signature: Some(format!("v1,{n:044}").into()),
             verified: Verified::Keys(vec![0].into()),
+            surplus: 0,
+            disclosed: None,
             timestamp: Some((t / 1_000_000_000).to_string().into()),
         },
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use hookproof_judge::scenario::{
-    Answer, Behaviour, Duration, Millionths, Range, Rate, Reply, RetryAfter, SECOND,
+    Answer, Behaviour, Certificate, Duration, Millionths, Range, Rate, Reply, RetryAfter, SECOND,
 };
 
 use crate::traffic::{Chance, mix};
@@ -175,6 +175,21 @@ impl Choices {
             Answer::Stall => Before::Wait(self.behaviours[place].until().unwrap_or(u64::MAX)),
             _ => Before::Read,
         }
+    }
+
+    /// The wrong certificate of a connection that begins now, if there is one.
+    pub fn certificate(&self, now: u64) -> Option<Certificate> {
+        let wrong = |behaviour: &Behaviour| match behaviour.answer {
+            Answer::WrongCertificate(certificate) if behaviour.covers(now) => Some(certificate),
+            _ => None,
+        };
+        self.behaviours.iter().find_map(wrong)
+    }
+
+    /// The next moment at which the endpoint shows another certificate.
+    pub fn certificate_until(&self, now: u64) -> Option<u64> {
+        let wrong = self.behaviours.iter().filter(|one| matches!(one.answer, Answer::WrongCertificate(_)));
+        wrong.flat_map(|one| [Some(one.at.0), one.until()]).flatten().filter(|t| *t > now).min()
     }
 
     /// The end of a stall that holds for every request, if there is one now.

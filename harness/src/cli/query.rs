@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use super::out::{USAGE, print_stderr, refuse, written};
 
 /// They exist even if the trace has no such record.
-const TABLES: [(&str, &str); 24] = [
+const TABLES: [(&str, &str); 25] = [
     (
         "header",
         "format, version, scenario, scenario_sha256, schedule_sha256, seed, driver, clock, clock_resolution_ns, \
@@ -28,11 +28,11 @@ const TABLES: [(&str, &str); 24] = [
     ("refused", "t, token, status, retry_after, unknown, cut_off, why"),
     (
         "arrival",
-        "t, read, n, endpoint, connection, token, more, id, attempt, method, path, content_type, bytes, sha256, \
-         payload, signature, verified, timestamp",
+        "t, read, n, endpoint, connection, token, more, id, attempt, method, path, content_type, forbidden, http2, bytes, \
+         sha256, payload, signature, verified, surplus, disclosed, timestamp",
     ),
     ("answer", "t, end, n, status, retry_after, whole"),
-    ("cut", "t, endpoint, n, how, began, token"),
+    ("cut", "t, endpoint, n, how, began, token, why"),
     ("fault", "t, do, until, detail, delay, plan"),
     ("process", "t, worker, event, status"),
     (
@@ -54,6 +54,7 @@ const TABLES: [(&str, &str); 24] = [
     ("public", "url, path"),
     ("stray", "t, kind, token, said, count"),
     ("handshake", "t, until, connection"),
+    ("certificate", "t, endpoint, connection, certificate, refused"),
     ("undone", "t, do, worker, plan, why"),
     ("trailer", "t, ended, lines, offers, arrivals, dead_listed, late, dropped"),
 ];
@@ -64,7 +65,7 @@ pub(crate) struct Arguments {
     trace: PathBuf,
     /// A SELECT over the tables header, offer, accepted, refused, arrival, answer, cut, fault, process, depth, dead,
     /// "shared-secret", ceiling, machine, "clock-set", declared, stall, unoffered, "offset", public, stray, handshake,
-    /// undone, trailer
+    /// certificate, undone, trailer
     sql: String,
     /// Print rows as JSON, one object a line
     #[arg(long)]
@@ -203,12 +204,12 @@ fn json(value: ValueRef<'_>) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use hookproof_judge::scenario::FaultKind;
+    use hookproof_judge::scenario::{Certificate, FaultKind};
     use hookproof_judge::trace::{
         Accepted, Answer, Arrival, Ceiling, ClockSet, Cut, CutKind, Dead, Declared, Depth, Ended, Fault,
         Handshake, Head, Machine, Offer, Offset, Payload, Process, ProcessEvent, Public, Record, Refused,
-        Retained, SharedSecret, Signed, Signs, Stall, Stray, StrayKind, Substitution, Text, Trailer, Undone,
-        Unoffered, Verified,
+        Retained, SharedSecret, ShownCertificate, Signed, Signs, Stall, Stray, StrayKind, Substitution, Text,
+        Trailer, Undone, Unoffered, Verified,
     };
 
     use super::*;
@@ -218,9 +219,21 @@ mod tests {
         let header = r#"{"k":"header","format":1,"version":"0","scenario":"x","scenario_sha256":"","schedule_sha256":"","seed":1,
             "driver":"x","clock":"real","clock_resolution_ns":1,"began_unix_ns":1,"scenario_toml":""}"#;
         let shared = || Text::from("x");
-        let head = Head { method: shared(), path: shared(), content_type: Some(shared()) };
+        let head = Head {
+            method: shared(),
+            path: shared(),
+            content_type: Some(shared()),
+            forbidden: Some(shared()),
+            http2: true,
+        };
         let verified = Verified::Keys(vec![0].into());
-        let signed = Signed { signature: Some("x".into()), verified, timestamp: Some(shared()) };
+        let signed = Signed {
+            signature: Some("x".into()),
+            verified,
+            surplus: 1,
+            disclosed: Some(shared()),
+            timestamp: Some(shared()),
+        };
         let (t, n, token) = (1, 1, 1);
         vec![
             serde_json::from_str(header).unwrap(),
@@ -267,6 +280,7 @@ mod tests {
                 how: CutKind::Close,
                 began: Some(1),
                 token: Some(1),
+                why: Some(shared()),
             }),
         ]
     }
@@ -338,6 +352,13 @@ mod tests {
                 count: 1,
             }),
             Record::Handshake(Handshake { t, until: 2, connection: 1, first: None }),
+            Record::Certificate(ShownCertificate {
+                t,
+                endpoint: endpoint.clone(),
+                connection: 1,
+                certificate: Certificate::Expired,
+                refused: Some(endpoint.clone()),
+            }),
             Record::Undone(Undone {
                 t,
                 kind: FaultKind::Kill,
@@ -370,7 +391,7 @@ mod tests {
                 Record::Ceiling(_) | Record::Machine(_) | Record::Declared(_) | Record::Stall(_) => {}
                 Record::Unoffered(_) | Record::Offset(_) | Record::Trailer(_) => {}
                 Record::Public(_) | Record::Stray(_) | Record::Handshake(_) | Record::Undone(_) => {}
-                Record::ClockSet(_) => {}
+                Record::ClockSet(_) | Record::Certificate(_) => {}
             }
             let Ok(Value::Object(mut fields)) = serde_json::to_value(record) else { panic!("{record:?}") };
             let kind = fields.remove("k").unwrap();

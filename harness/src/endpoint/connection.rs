@@ -11,10 +11,10 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-use super::reach::Port;
-use super::request::{ReadError, Wire};
+use super::port::Port;
+use super::request::Wire;
 use super::stream::{Stream, shake_hands};
-use super::{Deed, Endpoint, ShutdownSignal, http2, is_blackhole, ok};
+use super::{Broken, Deed, Endpoint, ShutdownSignal, http2, is_blackhole, ok};
 use crate::clock::Clock;
 
 #[expect(clippy::cast_possible_truncation, reason = "64 KiB")]
@@ -36,11 +36,11 @@ pub(super) async fn serve(
 ) {
     // Without it small answers are merely late.
     let _ = stream.set_nodelay(true);
-    let (stream, is_second) = if let Some(acceptor) = &port.tls {
+    let (stream, is_second) = if let Some(identity) = &port.tls {
         let agreed = tokio::select! {
             () = tether.closed() => return,
             _ = open.wait_for(|open| !*open) => return,
-            agreed = shake_hands(&port, acceptor, stream, number) => agreed,
+            agreed = shake_hands(&port, identity, stream, number) => agreed,
         };
         let Some(agreed) = agreed else { return };
         agreed
@@ -72,10 +72,13 @@ async fn requests(
     // Created once: registering with a watch costs too much for each request.
     let mut closed = pin!(tether.closed());
     let mut shut = pin!(async { drop(open.wait_for(|open| !*open).await) });
+    let mut changed = pin!(port.certificate_changed());
     let mut wire = Wire::new(stream, clock.clone());
     loop {
         tokio::select! {
             () = &mut closed => return,
+            // The next request comes with the other certificate.
+            () = &mut changed => return,
             // A closed port holds no idle connections either.
             () = &mut shut => return wire.stream.reset_at_end(),
             ready = wire.readable() => if ready.is_err() { return },
@@ -138,7 +141,7 @@ async fn named(
         let (head, _) = match head {
             Ok(head) => head,
             Err(error) => {
-                port.broken_off(cut_kind(&error), first_byte, wire.rest());
+                port.broken_off(error.into(), first_byte, wire.rest());
                 return None;
             }
         };
@@ -157,13 +160,6 @@ async fn named(
     }
 }
 
-const fn cut_kind(error: &ReadError) -> CutKind {
-    match error {
-        ReadError::Io(_) | ReadError::Closed { .. } => CutKind::PeerGone,
-        ReadError::Malformed(_) => CutKind::Malformed,
-    }
-}
-
 /// Records the requests behind the one at which a connection ended: they reached the endpoint and get no
 /// answer.
 async fn unanswered(port: &Port, wire: &mut Wire, connection: u64) {
@@ -175,7 +171,7 @@ async fn unanswered(port: &Port, wire: &mut Wire, connection: u64) {
             () = std::future::ready(()) => None,
         };
         let Some(request) = request else {
-            return port.broken_off(CutKind::Close, first_byte, wire.rest());
+            return port.broken_off(CutKind::Close.into(), first_byte, wire.rest());
         };
         let Some(endpoint) = port.find(&request.path, request.field("host")) else {
             port.stray(&request.method, &request.path, request.field("host"), &request.body);
@@ -199,8 +195,8 @@ async fn exchange(
     // Ready work comes first; the end of the run is rare.
     let request = tokio::select! {
         biased;
-        request = wire.request() => request.map_err(|error| cut_kind(&error)),
-        () = &mut closed => Err(CutKind::RunEnded),
+        request = wire.request() => request.map_err(Broken::from),
+        () = &mut closed => Err(CutKind::RunEnded.into()),
     };
     let request = match request {
         Ok(request) => request,

@@ -8,7 +8,7 @@ use hookproof_play::endpoint::{Closure, Shut};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 
-use super::reach::Port;
+use super::port::Port;
 use super::{ShutdownSignal, connection};
 
 /// The kernel's backlog: a stalling endpoint accepts slowly.
@@ -28,7 +28,7 @@ pub(super) async fn listen(port: Arc<Port>, listener: TcpListener, mut tether: S
             tokio::select! {
                 () = ended.closed() => return,
                 () = accept(&port, &listener, &opened, &tether) => {}
-                () = begun_until(&port, from) => {}
+                () = port.begun_until(from) => {}
             }
         }
         // A bound socket that does not listen reserves the port, and refuses.
@@ -77,15 +77,6 @@ async fn closed(
         }
     };
     held.listen(BACKLOG).ok()
-}
-
-/// Waits until a moment of the run, which may not have begun yet.
-async fn begun_until(port: &Port, at: u64) {
-    const LOOK_NS: u64 = 1_000_000;
-    while port.stage.clock.now() == 0 && at > 0 {
-        port.stage.clock.pass(LOOK_NS).await;
-    }
-    port.stage.clock.until(at).await;
 }
 
 async fn accept(
@@ -154,7 +145,7 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
     use crate::endpoint::Strays;
-    use crate::endpoint::reach::Behind;
+    use crate::endpoint::port::Behind;
     use crate::endpoint::{Endpoint, Spec, Stage};
 
     fn port(address: SocketAddr) -> Port {

@@ -17,9 +17,12 @@
 //! Bounds: the head and body of a request (`request`), the deliveries with counted attempts (`Choices`), the waiting
 //! records ([`hookproof_judge::trace::Recorder`]), and the limit of open files.
 
+mod certificate;
 mod connection;
+mod form;
 mod http2;
 mod listener;
+mod port;
 mod reach;
 mod request;
 mod stream;
@@ -31,16 +34,16 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+pub use certificate::{Identity, TlsError};
 use hookproof_judge::scenario::{Answer as Script, Behaviour, Duration, Range, Reply, RetryAfter, Size};
 use hookproof_judge::signature::{Key, Scheme};
-use hookproof_judge::trace::{Head, Record, Recorder, Shared, SharedSecret, Stray, StrayKind, Text};
+use hookproof_judge::trace::{CutKind, Head, Record, Recorder, Shared, SharedSecret, Stray, StrayKind, Text};
 use hookproof_play::endpoint::{Choices, Enforced};
 use hookproof_play::payload::Offered;
 use hookproof_play::traffic::Tokens;
+use port::{Behind, Port};
 pub(crate) use reach::ListenError;
-use reach::{Behind, Port};
 pub use reach::{Bind, HOLE, PublicUrl, Reach, ReachError, Tls};
-pub use stream::{Identity, TlsError};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 
@@ -133,8 +136,7 @@ impl Endpoints {
         let strays = Arc::new(Strays::new(stage.clock.clone(), stage.recorder.clone()));
         let connections = Arc::new(AtomicU64::new(0));
         let listen = |listener: TcpListener, address: SocketAddr, behind: Behind| {
-            let tls = identity.map(|identity| identity.acceptor.clone());
-            let port = Port::new((address, behind), tls, stage, &strays, &connections);
+            let port = Port::new((address, behind), identity.cloned(), stage, &strays, &connections);
             tokio::spawn(listener::listen(Arc::new(port), listener, tether.clone()));
         };
         let (mut all, mut addresses) = (Vec::new(), Vec::new());
@@ -293,8 +295,22 @@ impl Endpoint {
             Script::Close => Deed::Close,
             // These belong before the read, which was not possible here.
             Script::Reset | Script::Refuse | Script::NoAccept | Script::ResetAfterRead => Deed::Reset,
-            Script::Stall | Script::Blackhole => Deed::Answer(Cow::Owned(no_content())),
+            Script::Stall | Script::Blackhole | Script::WrongCertificate(_) => {
+                Deed::Answer(Cow::Owned(no_content()))
+            }
         }
+    }
+}
+
+/// The end of an exchange without an answer.
+pub(super) struct Broken {
+    pub(super) how: CutKind,
+    why: Option<Cow<'static, str>>,
+}
+
+impl From<CutKind> for Broken {
+    fn from(how: CutKind) -> Self {
+        Self { how, why: None }
     }
 }
 

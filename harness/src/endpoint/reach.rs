@@ -1,19 +1,11 @@
-//! The way to the endpoints: their address, their subscribers' URLs, TLS, and ports.
+//! The way to the endpoints: their address, their subscribers' URLs, and TLS.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use hookproof_judge::trace::{CutKind, StrayKind};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
-use tokio_rustls::TlsAcceptor;
-
-use super::{Endpoint, Stage, Strays};
 
 /// The placeholder of an endpoint's name in a public URL.
 pub const HOLE: &str = "{endpoint}";
@@ -90,6 +82,12 @@ pub enum ReachError {
     /// A public `http://` URL excludes TLS.
     #[error("the public URL begins with http://, which excludes TLS; expected https://, or no --tls")]
     Plain,
+    /// Wrong certificates need an authority of the run, and a port for each endpoint.
+    #[error(
+        "the scenario shows wrong certificates; expected neither --public-url nor --tls-cert, because the harness \
+         issues them for each endpoint's own port"
+    )]
+    Certificates,
     /// A subscriber's name can't be part of a host name.
     #[error(
         "{name:?} cannot be part of a host name; expected lower-case letters, digits and dashes, or {HOLE} in \
@@ -134,6 +132,14 @@ impl Reach {
     pub fn address(&self) -> SocketAddr {
         let Bind { address, port } = self.bind();
         SocketAddr::new(address, port.unwrap_or(0))
+    }
+
+    /// The way for a scenario with wrong certificates.
+    pub fn with_certificates(&self) -> Result<Self, ReachError> {
+        if self.public.is_some() || matches!(self.tls, Tls::Given { .. }) {
+            return Err(ReachError::Certificates);
+        }
+        Ok(Self { tls: Tls::OfTheRun, ..self.clone() })
     }
 
     fn bind(&self) -> Bind {
@@ -310,83 +316,6 @@ fn without_port(authority: &str) -> &str {
 impl std::fmt::Display for PublicUrl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.text)
-    }
-}
-
-/// Further handshakes of a port wait, within their time limit.
-const HANDSHAKES_MAX: usize = 1_024;
-
-pub(super) struct Port {
-    pub(super) address: SocketAddr,
-    pub(super) behind: Behind,
-    pub(super) tls: Option<TlsAcceptor>,
-    pub(super) handshakes: Semaphore,
-    pub(super) stage: Stage,
-    pub(super) strays: Arc<Strays>,
-    pub(super) connections: Arc<AtomicU64>,
-}
-
-pub(super) enum Behind {
-    /// One endpoint gets every request.
-    One(Arc<Endpoint>),
-    /// All endpoints, by name.
-    All { url: PublicUrl, endpoints: BTreeMap<String, Arc<Endpoint>> },
-}
-
-impl Port {
-    pub(super) fn new(
-        (address, behind): (SocketAddr, Behind),
-        tls: Option<TlsAcceptor>,
-        stage: &Stage,
-        strays: &Arc<Strays>,
-        connections: &Arc<AtomicU64>,
-    ) -> Self {
-        let (strays, connections) = (Arc::clone(strays), Arc::clone(connections));
-        let handshakes = Semaphore::new(HANDSHAKES_MAX);
-        Self { address, behind, tls, handshakes, stage: stage.clone(), strays, connections }
-    }
-
-    pub(super) fn next_connection(&self) -> u64 {
-        self.connections.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// The only endpoint of this port, if it is not shared.
-    pub(super) const fn alone(&self) -> Option<&Arc<Endpoint>> {
-        match &self.behind {
-            Behind::One(endpoint) => Some(endpoint),
-            Behind::All { .. } => None,
-        }
-    }
-
-    /// The endpoint of a request with this target and host.
-    pub(super) fn find(&self, target: &str, host: Option<&str>) -> Option<&Arc<Endpoint>> {
-        match &self.behind {
-            Behind::One(endpoint) => Some(endpoint),
-            Behind::All { url, endpoints } => {
-                let host = host.map(str::to_ascii_lowercase);
-                endpoints.get(url.name_in(target, host.as_deref())?)
-            }
-        }
-    }
-
-    pub(super) fn stray(&self, method: &str, target: &str, host: Option<&str>, body: &[u8]) {
-        let said = format!("{method} {target} at {}", host.unwrap_or("no host"));
-        self.strays.record_or_count(StrayKind::Request, self.stage.tokens.find(body), &said);
-    }
-
-    /// Records an incomplete request; `began` is the time of its first byte.
-    pub(super) fn broken_off(&self, how: CutKind, began: u64, bytes: &[u8]) {
-        let token = self.stage.tokens.find(bytes);
-        match &self.behind {
-            Behind::One(endpoint) => endpoint.record_cut(None, how, Some(began), token),
-            Behind::All { .. } => {
-                self.strays.record_or_count(
-                    StrayKind::Request,
-                    token,
-                    "the connection ended before the request named its endpoint",
-                );
-            }
-        }
     }
 }
 

@@ -3,19 +3,20 @@
 //!
 //! Pipelined requests are read while an answer is pending, and keep the time of their own first byte.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io;
 use std::mem::MaybeUninit;
 use std::sync::PoisonError;
 
-use hookproof_judge::signature::sha256_hex;
+use hookproof_judge::signature::{Key, sha256_hex};
 use hookproof_judge::trace::{Answer, Arrival, Cut, CutKind, Head, Record, Shared, Signed, Text, Verified};
 use hookproof_play::endpoint::Rendered;
 use hookproof_play::payload::{decoded, tokens_in};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::Endpoint;
 use super::stream::Stream;
+use super::{Broken, Endpoint, form};
 use crate::clock::Clock;
 
 pub(super) const HEAD_BYTES_MAX: usize = 64 << 10;
@@ -37,6 +38,9 @@ pub(super) struct Request {
     pub(super) body: Vec<u8>,
     /// Whether the connection may carry another one.
     pub(super) keep_alive: bool,
+    /// The first flaw that HTTP forbids a client.
+    pub(super) forbidden: Option<String>,
+    pub(super) http2: bool,
 }
 
 /// Names and values in order and spelling, in two buffers, since a request has ten or more.
@@ -88,9 +92,18 @@ pub(super) enum ReadError {
         read: usize,
     },
     #[error("this is not an HTTP request: {0}")]
-    Malformed(&'static str),
+    Malformed(Cow<'static, str>),
     #[error("reading a request failed: {0}")]
     Io(#[from] io::Error),
+}
+
+impl From<ReadError> for Broken {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Io(_) | ReadError::Closed { .. } => CutKind::PeerGone.into(),
+            ReadError::Malformed(why) => Self { how: CutKind::Malformed, why: Some(why) },
+        }
+    }
 }
 
 /// A connection, with the bytes read beyond the last request.
@@ -175,7 +188,9 @@ impl Wire {
             }
             Framing::Chunked => {
                 self.consume(head);
-                request.body = self.chunks().await?;
+                let (body, forbidden) = self.chunks().await?;
+                request.body = body;
+                request.forbidden = request.forbidden.or(forbidden);
             }
         }
         self.buffer.shrink_to(IDLE_BYTES_MAX);
@@ -189,7 +204,7 @@ impl Wire {
                 return Ok((std::mem::take(&mut self.done), head));
             }
             if self.buffer.len() > HEAD_BYTES_MAX {
-                return Err(ReadError::Malformed("its head is too long"));
+                return Err(ReadError::Malformed("its head is too long".into()));
             }
             self.more_or_closed().await?;
         }
@@ -201,40 +216,43 @@ impl Wire {
         self.came.iter_mut().for_each(|(_, t)| *t = now);
     }
 
-    async fn chunks(&mut self) -> Result<Vec<u8>, ReadError> {
-        let mut body = Vec::new();
+    /// The body, and the first flaw of its framing.
+    async fn chunks(&mut self) -> Result<(Vec<u8>, Option<String>), ReadError> {
+        let (mut body, mut forbidden) = (Vec::new(), None);
         loop {
             let line = self.line().await?;
+            forbidden = forbidden.or_else(|| form::forbidden_chunk(&line));
             let digits = line.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
             let length =
                 std::str::from_utf8(digits).ok().and_then(|text| usize::from_str_radix(text, 16).ok());
-            let length = length.ok_or(ReadError::Malformed("a chunk's length is not a number"))?;
+            let length = length.ok_or(ReadError::Malformed("a chunk's length is not a number".into()))?;
             if length == 0 {
-                while !self.line().await?.is_empty() {}
-                return Ok(body);
+                while !self.line().await?.trim_ascii_end().is_empty() {}
+                return Ok((body, forbidden));
             }
             if body.len().saturating_add(length) > BODY_BYTES_MAX {
-                return Err(ReadError::Malformed("its body is too long"));
+                return Err(ReadError::Malformed("its body is too long".into()));
             }
             while self.buffer.len() < length + 2 {
                 self.more_or_closed().await?;
             }
             body.extend_from_slice(&self.buffer[..length]);
+            forbidden = forbidden.or_else(|| form::forbidden_chunk_end(&self.buffer[length..length + 2]));
             self.consume(length + 2);
         }
     }
 
+    /// With its end.
     async fn line(&mut self) -> Result<Vec<u8>, ReadError> {
         const LINE_BYTES_MAX: usize = 8 << 10;
         loop {
             if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
-                let mut line = self.buffer[..=end].to_vec();
+                let line = self.buffer[..=end].to_vec();
                 self.consume(end + 1);
-                line.truncate(line.trim_ascii_end().len());
                 return Ok(line);
             }
             if self.buffer.len() > LINE_BYTES_MAX {
-                return Err(ReadError::Malformed("a line between chunks is too long"));
+                return Err(ReadError::Malformed("a line between chunks is too long".into()));
             }
             self.more_or_closed().await?;
         }
@@ -281,14 +299,14 @@ fn framing(request: &Request) -> Result<Framing, ReadError> {
         return if chunked {
             Ok(Framing::Chunked)
         } else {
-            Err(ReadError::Malformed("its transfer-encoding is not chunked"))
+            Err(ReadError::Malformed("its transfer-encoding is not chunked".into()))
         };
     }
     let Some(length) = request.field("content-length") else { return Ok(Framing::Length(0)) };
     match length.trim().parse() {
         Ok(length) if length <= BODY_BYTES_MAX => Ok(Framing::Length(length)),
-        Ok(_) => Err(ReadError::Malformed("its body is too long")),
-        Err(_) => Err(ReadError::Malformed("its content-length is not a number")),
+        Ok(_) => Err(ReadError::Malformed("its body is too long".into())),
+        Err(_) => Err(ReadError::Malformed("its content-length is not a number".into())),
     }
 }
 
@@ -297,7 +315,9 @@ fn parse(buffer: &[u8], request: &mut Request) -> Result<Option<usize>, ReadErro
     let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
     let mut parsed = httparse::Request::new(&mut []);
     let status = parsed.parse_with_uninit_headers(buffer, &mut fields);
-    let status = status.map_err(|_| ReadError::Malformed("its head cannot be parsed"))?;
+    let status = status.map_err(|_| {
+        ReadError::Malformed(form::forbidden(buffer).map_or("its head cannot be parsed".into(), Cow::Owned))
+    })?;
     let httparse::Status::Complete(head) = status else { return Ok(None) };
     for (own, read) in [(&mut request.method, parsed.method), (&mut request.path, parsed.path)] {
         own.clear();
@@ -312,7 +332,21 @@ fn parse(buffer: &[u8], request: &mut Request) -> Result<Option<usize>, ReadErro
     } else {
         connection.contains("keep-alive")
     };
+    (request.forbidden, request.http2) = (form::forbidden(&buffer[..head]), false);
     Ok(Some(head))
+}
+
+/// Where a request holds one of these secrets, in plain bytes.
+fn disclosed(secrets: &[Key], request: &Request) -> Option<String> {
+    const NAME_CHARS_MAX: usize = 40;
+    let is_in = |bytes: &[u8]| secrets.iter().any(|secret| secret.is_in(bytes));
+    if is_in(request.path.as_bytes()) {
+        return Some("its target".to_owned());
+    }
+    if let Some((name, _)) = request.fields.iter().find(|(_, value)| is_in(value)) {
+        return Some(format!("its header {}", name.chars().take(NAME_CHARS_MAX).collect::<String>()));
+    }
+    is_in(&request.body).then(|| "its body".to_owned())
 }
 
 impl Endpoint {
@@ -333,22 +367,24 @@ impl Endpoint {
     }
 
     pub(super) fn cut(&self, n: u64, how: CutKind) {
-        self.record_cut(Some(n), how, None, None);
+        self.record_cut(Some(n), how.into(), None, None);
     }
 
     pub(super) fn unread(&self, wire: &Wire, how: CutKind) {
-        self.record_cut(None, how, wire.first_byte(), self.stage.tokens.find(wire.rest()));
+        self.record_cut(None, how.into(), wire.first_byte(), self.stage.tokens.find(wire.rest()));
     }
 
-    pub(super) fn broken_off(&self, wire: &mut Wire, began: u64, how: CutKind) {
+    pub(super) fn broken_off(&self, wire: &mut Wire, began: u64, how: Broken) {
         self.record_cut(None, how, Some(began), self.stage.tokens.find(wire.rest()));
         // After an invalid request the next one's beginning is unknown.
         wire.forget();
     }
 
-    pub(super) fn record_cut(&self, n: Option<u64>, how: CutKind, began: Option<u64>, token: Option<u64>) {
+    pub(super) fn record_cut(&self, n: Option<u64>, how: Broken, began: Option<u64>, token: Option<u64>) {
         let (t, endpoint) = (self.stage.clock.now(), self.text.clone());
-        self.stage.recorder.record(Record::Cut(Cut { t, endpoint, n, how, began, token }));
+        let Broken { how, why } = how;
+        let why = why.as_deref().map(Text::from);
+        self.stage.recorder.record(Record::Cut(Cut { t, endpoint, n, how, began, token, why }));
     }
 
     /// The record lacks its number.
@@ -362,6 +398,7 @@ impl Endpoint {
             Ok(keys) => Verified::Keys(keys.into()),
             Err(wrong) => Verified::No(wrong.to_string().into()),
         };
+        let disclosed = disclosed(&secrets, request).map(Text::from);
         let body = decoded(&request.body, request.field("content-encoding"));
         let tokens = tokens_in(self.stage.tokens, &body);
         let payload = self.stage.offered.as_ref().and_then(|offered| offered.compare(&body, &tokens));
@@ -383,6 +420,8 @@ impl Endpoint {
             signed: Signed {
                 signature: seen.signature.map(Box::from),
                 verified,
+                surplus: u32::try_from(seen.surplus).unwrap_or(u32::MAX),
+                disclosed,
                 timestamp: seen.timestamp.map(Text::from),
             },
         }
@@ -394,12 +433,16 @@ impl Endpoint {
         let same = last.as_ref().filter(|head| {
             let own = (head.method.as_str(), head.path.as_str(), head.content_type.as_deref());
             own == (request.method.as_str(), request.path.as_str(), content_type)
+                && head.forbidden.as_deref() == request.forbidden.as_deref()
+                && head.http2 == request.http2
         });
         if let Some(same) = same {
             return same.clone();
         }
         let (method, path) = (request.method.as_str().into(), request.path.as_str().into());
-        let head = Shared::from(Head { method, path, content_type: content_type.map(Text::from) });
+        let forbidden = request.forbidden.as_deref().map(Text::from);
+        let content_type = content_type.map(Text::from);
+        let head = Shared::from(Head { method, path, content_type, forbidden, http2: request.http2 });
         *last = Some(head.clone());
         head
     }

@@ -63,6 +63,15 @@ pub enum RunError {
         /// The driver.
         driver: String,
     },
+    /// The driver does not tell the sender which authority to trust.
+    #[error(
+        "the scenario shows wrong certificates, so its endpoints use TLS, and the driver {driver} has no start.trust; \
+         expected it, or --tls if the sender trusts {{{{ ca }}}} already"
+    )]
+    Trust {
+        /// The driver.
+        driver: String,
+    },
     /// The sender's secret is unusable.
     #[error("the secret of subscriber {name}, as the driver saves it, cannot be used: {error}")]
     Secret {

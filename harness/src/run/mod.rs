@@ -78,6 +78,7 @@ pub async fn play(scenario: &Scenario, options: &Options, interrupt: Interrupt) 
     let seed = options.seed.unwrap_or(scenario.seed);
     let file = options.driver.as_deref().map_or_else(DriverFile::hookproof, DriverFile::open)?;
     is_fit(scenario, &file)?;
+    let options = &with_certificates(scenario, options, &file)?;
     options.reach.check(scenario.subscribers.iter().map(|one| one.name.as_str()))?;
     raise_files(scenario)?;
     let schedule = Schedule::compute(&scenario.traffic, &scenario.events, seed, &options.folder)?;
@@ -384,6 +385,18 @@ pub(crate) fn here(driver: Option<&Path>) -> String {
 
 fn cannot_write(path: &Path, error: std::io::Error) -> RunError {
     RunError::File { path: path.to_owned(), error }
+}
+
+/// A scenario with wrong certificates is played over TLS.
+fn with_certificates(scenario: &Scenario, options: &Options, file: &DriverFile) -> Result<Options, RunError> {
+    if !scenario.shows_wrong_certificates() {
+        return Ok(options.clone());
+    }
+    let trusts = options.reach.is_tls() || file.start.as_ref().is_some_and(|start| !start.trust.is_empty());
+    if !trusts {
+        return Err(RunError::Trust { driver: file.name.clone() });
+    }
+    Ok(Options { reach: options.reach.with_certificates()?, ..options.clone() })
 }
 
 fn is_fit(scenario: &Scenario, file: &DriverFile) -> Result<(), RunError> {

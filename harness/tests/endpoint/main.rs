@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod any;
 mod http2;
 mod secure;
 mod stage;
@@ -201,6 +202,46 @@ async fn a_request_that_breaks_off_or_is_none_is_recorded_with_its_first_byte() 
         let records = stage::write_at_once(&[], bytes.as_bytes()).await;
         assert_eq!(cuts(&records), [(how, false)], "{bytes:?}");
         assert_eq!(begun(&records).len(), 1, "{bytes:?}");
+    }
+}
+
+fn flaw(record: &Record) -> Option<&str> {
+    match record {
+        Record::Arrival(arrival) => arrival.head.forbidden.as_deref(),
+        Record::Cut(cut) => cut.why.as_deref(),
+        _ => None,
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_http_forbids_is_answered_where_it_can_be_read_and_recorded_with_its_flaw() {
+    let right = stage::request();
+    for (bytes, expected, answered) in [
+        (right.clone(), None, true),
+        (right.replace("host", "x-host"), Some("it names no host"), true),
+        (right.replace("\r\n", "\n"), Some("bare LF"), true),
+        (
+            right.replace("host: a", &format!("host: a\r\ncontent-length: {}", BODY.len())),
+            Some("several"),
+            true,
+        ),
+        (right.replace("content-length", "x: 1\r\n 2\r\ncontent-length"), Some("folding"), false),
+        (right.replace("content-length", "x : 1\r\ncontent-length"), Some("precedes the colon"), false),
+        (right.replace("content-length", "x: \0\r\ncontent-length"), Some("control character"), false),
+        (
+            "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n+1\r\n2\r\n0\r\n\r\n".to_owned(),
+            Some("a chunk's length"),
+            true,
+        ),
+    ] {
+        let records = stage::write_at_once(&[], bytes.as_bytes()).await;
+        let (found, is_answered) = (
+            records.iter().filter_map(flaw).collect::<Vec<_>>(),
+            records.iter().any(|one| matches!(one, Record::Arrival(_))),
+        );
+        let is_right = found.len() == usize::from(expected.is_some())
+            && found.iter().all(|flaw| flaw.contains(expected.unwrap_or_default()));
+        assert!(is_right && is_answered == answered, "{bytes:?}: {found:?}, expected {expected:?}");
     }
 }
 

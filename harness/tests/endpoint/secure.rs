@@ -3,7 +3,7 @@ use std::time::Duration as Length;
 
 use hookproof::clock::Clock;
 use hookproof::endpoint::{Endpoints, Identity, Reach, Spec, Stage, Tls};
-use hookproof_judge::scenario::{Answer, Behaviour, Duration, Range, Reply, RetryAfter, Size};
+use hookproof_judge::scenario::{Answer, Behaviour, Certificate, Duration, Range, Reply, RetryAfter, Size};
 use hookproof_judge::signature::Profile;
 use hookproof_judge::trace::{CutKind, Record, Stray, StrayKind};
 use hookproof_judge::trace::{Recorder, Records};
@@ -16,8 +16,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::cuts;
 use crate::stage::{BODY, Exchange, answer, behaviour, during, request};
+use crate::{any, cuts};
 
 const PATIENCE: Length = Length::from_millis(600);
 
@@ -308,4 +308,47 @@ async fn hosts_tell_endpoints_apart_as_well() {
     let records = place.end().await;
     assert_eq!(arrivals(&records), [("b", "/"), ("a", "/")]);
     assert_eq!(records.into_iter().filter_map(stray).count(), 3);
+}
+
+#[tokio::test]
+async fn a_wrong_certificate_is_shown_in_its_time_and_each_handshake_is_recorded() {
+    for certificate in Certificate::ALL {
+        let wrong = during(Answer::WrongCertificate(certificate), 0, 300);
+        let place = Place::open(&["odd"], None, &[wrong]).await;
+        let Err(error) = place.connect("127.0.0.1").await else { panic!("{certificate:?} is taken") };
+        let expected = match certificate {
+            Certificate::Expired => "Expired",
+            Certificate::OtherName => "NotValidForName",
+            Certificate::UnknownAuthority => "UnknownIssuer",
+            Certificate::SelfSigned => "UnknownIssuer",
+        };
+        assert!(error.to_string().contains(expected) || format!("{error:?}").contains(expected), "{error:?}");
+        let mut taken = place.connect_by(&any::connector(), "127.0.0.1").await.unwrap();
+        assert_eq!(send(&mut taken, &request()).await, Exchange::Answered(204, String::new()));
+        place.clock.until(300_000_000).await;
+        // A connection from before the change ends, and new ones show the right certificate.
+        assert_eq!(taken.read(&mut [0]).await.unwrap_or(0), 0);
+        let mut right = place.connect("127.0.0.1").await.unwrap();
+        assert_eq!(send(&mut right, &request()).await, Exchange::Answered(204, String::new()));
+        drop(right);
+        let records = place.end().await;
+        let shown = |record: &Record| match record {
+            Record::Certificate(shown) => {
+                Some((shown.certificate, shown.refused.is_some(), shown.connection))
+            }
+            _ => None,
+        };
+        let shown: Vec<_> = records.iter().filter_map(shown).collect();
+        let [(first, true, _), (second, false, connection)] = shown[..] else { panic!("{shown:?}") };
+        assert_eq!([first, second], [certificate; 2]);
+        let arrivals: Vec<u64> = records
+            .iter()
+            .filter_map(|one| if let Record::Arrival(one) = one { Some(one.connection) } else { None })
+            .collect();
+        assert!(
+            arrivals.len() == 2 && arrivals[0] == connection && arrivals[1] != connection,
+            "{arrivals:?}"
+        );
+        assert!(!records.iter().any(|one| matches!(one, Record::Stray(_))), "{records:?}");
+    }
 }

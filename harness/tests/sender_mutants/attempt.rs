@@ -6,9 +6,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::sender::{Bug, Sender};
+use crate::tls::{self, Wire};
 
 const SECOND: u64 = 1_000_000_000;
 pub(crate) const AHEAD_S: u64 = 8;
+
+/// Small reads would make a long answer slow on a busy machine.
+const READ_BYTES: usize = 64 << 10;
 
 const JSON: &str = "content-type: application/json\r\n";
 
@@ -107,6 +111,9 @@ fn request(sender: &Sender, at: usize, n: u64) -> Option<(String, String, Durati
     if bug.is("makes-a-new-id-for-a-retry") {
         id.push_str(&format!("_{}", delivery.attempts));
     }
+    if bug.is("writes-long-ids-with-blanks") {
+        id.push_str(&" of a delivery".repeat(700));
+    }
     let mut body = delivery.body.clone();
     if bug.is("rebuilds-the-body-for-a-retry") {
         body = body.replacen('{', &format!("{{\"attempt\":{},", delivery.attempts), 1);
@@ -118,7 +125,10 @@ fn request(sender: &Sender, at: usize, n: u64) -> Option<(String, String, Durati
     let signing = Signing { id: &id, timestamp: &timestamp, event_type: "", body: body.as_bytes() };
     let secret =
         if bug.is("signs-all-with-one-secret") { &lanes[0].target.secret } else { &lane.target.secret };
-    let mut headers = sign(Profile::StandardWebhooks, &[secret], &signing);
+    let every: Vec<_> = lanes.iter().map(|lane| &lane.target.secret).collect();
+    let own = [secret];
+    let secrets = if bug.is("signs-with-every-secret") { every.as_slice() } else { &own };
+    let mut headers = sign(Profile::StandardWebhooks, secrets, &signing);
     if bug.is("signs-the-body-alone") {
         let alone = Signing { id: "", timestamp: "", ..signing };
         headers = sign(Profile::StandardWebhooks, &[secret], &alone);
@@ -130,33 +140,44 @@ fn request(sender: &Sender, at: usize, n: u64) -> Option<(String, String, Durati
         stamped.for_each(|(_, value)| value.clone_from(&timestamp));
     }
     let url = lane.target.url.trim_start_matches("http://");
+    let (scheme, url) = url.strip_prefix("https://").map_or(("", url), |url| ("https://", url));
     let (host, path) = url.find('/').map_or((url, "/"), |at| url.split_at(at));
     let (host, path) = (host.to_owned(), if bug.is("forgets-the-path") { "/" } else { path });
-    let mut head = format!("POST {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n");
+    let named = if bug.is("names-no-host") { String::new() } else { format!("host: {host}\r\n") };
+    let mut head = format!("POST {path} HTTP/1.1\r\n{named}connection: close\r\n");
     if !bug.is("names-no-content-type") {
         let again = delivery.attempts > 0 && bug.is("changes-its-content-type-for-a-retry");
         head.push_str(if again { "content-type: application/cloudevents+json\r\n" } else { JSON });
+    }
+    if bug.is("shows-its-secret") {
+        head.push_str(&format!("authorization: Bearer {}\r\n", lane.target.shown));
     }
     let prefix = if bug.is("names-its-headers-after-itself") { "svix-" } else { "webhook-" };
     for (name, value) in &headers {
         head.push_str(&format!("{}: {value}\r\n", name.replace("webhook-", prefix)));
     }
     let patience = if bug.is("waits-twice-as-long") { 2 } else { 1 };
-    Some((host, framed(&head, &body, bug), Duration::from_nanos(lane.target.timeout * patience)))
+    Some((
+        format!("{scheme}{host}"),
+        framed(&head, &body, bug),
+        Duration::from_nanos(lane.target.timeout * patience),
+    ))
 }
 
 fn framed(head: &str, body: &str, bug: &Bug) -> String {
-    if bug.is("sends-its-bodies-in-chunks") {
+    let twice = bug.is("says-its-length-twice");
+    if twice || bug.is("sends-its-bodies-in-chunks") {
+        let length = if twice { format!("content-length: {}\r\n", body.len()) } else { String::new() };
         let pieces = body.as_bytes().chunks(100).map(String::from_utf8_lossy);
         let pieces: String = pieces.map(|piece| format!("{:x}\r\n{piece}\r\n", piece.len())).collect();
-        return format!("{head}transfer-encoding: chunked\r\n\r\n{pieces}0\r\n\r\n");
+        return format!("{head}{length}transfer-encoding: chunked\r\n\r\n{pieces}0\r\n\r\n");
     }
     let expect = if bug.is("asks-before-it-sends-a-body") { "expect: 100-continue\r\n" } else { "" };
     format!("{head}{expect}content-length: {}\r\n\r\n{body}", body.len())
 }
 
 /// The body once the endpoint asks for it; returns the bytes after the interim answer.
-async fn send_first(stream: &mut TcpStream, request: &str) -> std::io::Result<Vec<u8>> {
+async fn send_first(stream: &mut (impl Wire + ?Sized), request: &str) -> std::io::Result<Vec<u8>> {
     let (head, body) = request.split_once("\r\n\r\n").unwrap_or((request, ""));
     stream.write_all(format!("{head}\r\n\r\n").as_bytes()).await?;
     let mut answer = Vec::new();
@@ -189,15 +210,16 @@ async fn exchange(sender: &Sender, host: &str, request: &str, each: Duration) ->
     if sender.bug.is("speaks-http-2-only") {
         return crate::second::exchange(sender, host, request).await;
     }
-    let Ok(mut stream) = TcpStream::connect(host).await else { return Outcome::Refused };
+    let Some(mut stream) = tls::connect(host, &sender.bug).await else { return Outcome::Refused };
     // The process may have been stopped past its lease.
     if !sender.is_its_own() {
         return Outcome::Refused;
     }
     let sent = if sender.bug.is("asks-before-it-sends-a-body") {
-        send_first(&mut stream, request).await
+        send_first(&mut *stream, request).await
     } else {
-        stream.write_all(request.as_bytes()).await.map(|()| Vec::new())
+        let written = stream.write_all(request.as_bytes()).await;
+        written.and(stream.flush().await).map(|()| Vec::new())
     };
     let Ok(mut answer) = sent else { return Outcome::Cut };
     let mut dropped = 0;
@@ -213,6 +235,7 @@ async fn exchange(sender: &Sender, host: &str, request: &str, each: Duration) ->
                 return head.outcome(sender.clock.unix_ns(sender.clock.now()));
             }
         }
+        answer.reserve(READ_BYTES);
         match tokio::time::timeout(each, stream.read_buf(&mut answer)).await {
             Err(_) => return Outcome::Late,
             Ok(Ok(0)) => return Outcome::Closed,

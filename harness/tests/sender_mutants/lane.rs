@@ -55,6 +55,7 @@ pub(crate) struct Lane {
 pub(crate) struct Target {
     pub(crate) url: String,
     pub(crate) secret: Secret,
+    pub(crate) shown: String,
     pub(crate) timeout: u64,
 }
 
@@ -117,6 +118,7 @@ impl Lane {
             target: Target {
                 url: text(&settings["url"]),
                 secret: Secret::parse(Profile::StandardWebhooks, &text(&settings["secret"])).unwrap(),
+                shown: text(&settings["secret"]),
                 timeout: length(&settings["timeout"]),
             },
             gone: false,

@@ -4,6 +4,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+#[path = "../endpoint/any.rs"]
+mod any;
 mod attempt;
 mod breaker;
 mod journal;
@@ -16,6 +18,7 @@ mod second;
 mod sender;
 mod serve;
 mod strangers;
+mod tls;
 
 /// The sender, if the harness starts it. As a test it does nothing.
 #[test]
@@ -35,6 +38,23 @@ fn a_right_sender_that_is_another_than_ours_fails_nothing() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let complaints = runtime.block_on(strangers::play_all());
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}
+
+#[test]
+fn a_wrong_sender_ends_the_command_with_1() {
+    if std::env::var_os("SENDER_PORT").is_some() {
+        return;
+    }
+    for (bug, check) in [
+        ("names-no-host", "format.http"),
+        ("writes-long-ids-with-blanks", "format.id"),
+        ("signs-with-every-secret", "identity.secret"),
+        ("shows-its-secret", "identity.secret"),
+        ("takes-any-certificate", "tls.verified"),
+    ] {
+        let (code, said) = matrix::command(bug);
+        assert!(code == Some(1) && said.contains(&format!("1 failed: {check}")), "{bug}: {code:?}: {said}");
+    }
 }
 
 #[test]

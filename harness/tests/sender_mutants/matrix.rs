@@ -2,6 +2,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use hookproof::endpoint::{Reach, Tls};
 use hookproof::run::{Options, play};
 use hookproof_judge::catalogue;
 use hookproof_judge::check::{Judgement, Status, Strictness, Verdict, judge};
@@ -73,7 +74,7 @@ async fn row(bug: Bug) -> Row {
         folder: PathBuf::new(),
         show: false,
         live: None,
-        reach: hookproof::endpoint::Reach::default(),
+        reach: Reach { tls: if secure(stage.text) { Tls::OfTheRun } else { Tls::None }, ..Reach::default() },
     };
     let (_tell, told) = watch::channel(false);
     let mut row = Row {
@@ -108,6 +109,29 @@ async fn row(bug: Bug) -> Row {
     row
 }
 
+/// Whether its endpoints speak TLS. The driver has no `trust`: the sender reads `SENDER_CA`.
+fn secure(scenario: &str) -> bool {
+    scenario.contains("wrong-certificate")
+}
+
+/// The exit code and the output of `hookproof run` on this bug.
+pub(crate) fn command(bug: &str) -> (Option<i32>, String) {
+    let bug = BUGS.iter().find(|one| one.name == bug).unwrap();
+    let stage = SCENARIOS.iter().find(|stage| stage.name == bug.scenario).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let [scenario, driver, out] =
+        ["scenario.toml", "driver.toml", "out"].map(|name| folder.path().join(name));
+    std::fs::write(&scenario, stage.text).unwrap();
+    std::fs::write(&driver, driver_file(bug.name)).unwrap();
+    let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_hookproof"));
+    program.arg("run").arg(scenario).arg("--driver").arg(driver).arg("--out").arg(out);
+    if secure(stage.text) {
+        program.arg("--tls");
+    }
+    let output = program.output().unwrap();
+    (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+}
+
 pub(crate) fn driver_file(bug: &str) -> String {
     let program = std::env::current_exe().unwrap();
     format!(
@@ -115,7 +139,7 @@ pub(crate) fn driver_file(bug: &str) -> String {
 name = "mutant"
 [start]
 command = [{program:?}, "--exact", "the_sender_itself", "--nocapture"]
-env = {{ SENDER_PORT = "{{{{ port }}}}", SENDER_DIR = "{{{{ dir }}}}", SENDER_BUG = "{bug}" }}
+env = {{ SENDER_PORT = "{{{{ port }}}}", SENDER_DIR = "{{{{ dir }}}}", SENDER_BUG = "{bug}", SENDER_CA = "{{{{ ca }}}}" }}
 ready = "{{{{ base }}}}/ready"
 database = "{{{{ dir }}}}/sender.db"
 [subscribe]

@@ -12,7 +12,7 @@ const fn bug(name: &'static str, about: &'static str, check: &'static str, scena
     Bug { name, about, check, scenario }
 }
 
-pub(crate) const BUGS: [Bug; 76] = [
+pub(crate) const BUGS: [Bug; 82] = [
     bug(
         "charges-on-send",
         "charges its bucket when it sends, not when it is over",
@@ -111,6 +111,13 @@ pub(crate) const BUGS: [Bug; 76] = [
         "answers",
     ),
     bug(
+        "signs-with-every-secret",
+        "every subscriber's secret signs every delivery",
+        "identity.secret",
+        "limits",
+    ),
+    bug("shows-its-secret", "sends the secret beside the signature", "identity.secret", "limits"),
+    bug(
         "signs-the-body-alone",
         "leaves id and timestamp out of the signature",
         "format.signature",
@@ -118,6 +125,9 @@ pub(crate) const BUGS: [Bug; 76] = [
     ),
     bug("stamps-in-milliseconds", "timestamps a thousand times too large", "format.timestamp", "answers"),
     bug("names-no-content-type", "no content type", "format.post-json", "answers"),
+    bug("names-no-host", "writes HTTP/1.1 without Host", "format.http", "limits"),
+    bug("says-its-length-twice", "sends Content-Length beside Transfer-Encoding", "format.http", "limits"),
+    bug("writes-long-ids-with-blanks", "an id of 9 kB with blanks", "format.id", "limits"),
     bug(
         "storms-on-recovery",
         "lets the whole backlog go when a pause is over (S3)",
@@ -233,6 +243,7 @@ pub(crate) const BUGS: [Bug; 76] = [
         "network.refused",
         "network",
     ),
+    bug("takes-any-certificate", "looks at no certificate", "tls.verified", "certificates"),
     bug(
         "takes-a-close-for-success",
         "a connection that was closed counts as delivered",
@@ -276,7 +287,7 @@ pub(crate) const BUGS: [Bug; 76] = [
     ),
 ];
 
-pub(crate) const ALONE: [&str; 24] = [
+pub(crate) const ALONE: [&str; 30] = [
     "counts-by-the-calendar",
     "pauses-one-delivery-only",
     "rebuilds-the-body-for-a-retry",
@@ -284,6 +295,12 @@ pub(crate) const ALONE: [&str; 24] = [
     "stamps-in-milliseconds",
     "names-no-content-type",
     "reads-numbers-as-floats",
+    "names-no-host",
+    "says-its-length-twice",
+    "writes-long-ids-with-blanks",
+    "signs-with-every-secret",
+    "shows-its-secret",
+    "takes-any-certificate",
     "forgets-the-path",
     "never-expires",
     "filters-by-its-own-rules",
@@ -303,7 +320,7 @@ pub(crate) const ALONE: [&str; 24] = [
     "ignores-410",
 ];
 
-pub(crate) const SCENARIOS: [Stage; 20] = [
+pub(crate) const SCENARIOS: [Stage; 21] = [
     Stage { name: "limits", text: LIMITS, thin: &["isolation.latency"] },
     Stage { name: "answers", text: ANSWERS, thin: &["isolation.latency"] },
     Stage { name: "backoff", text: BACKOFF, thin: &[] },
@@ -324,6 +341,7 @@ pub(crate) const SCENARIOS: [Stage; 20] = [
     Stage { name: "coalesced", text: COALESCED, thin: &[] },
     Stage { name: "quick", text: QUICK, thin: &[] },
     Stage { name: "sparse", text: SPARSE, thin: &[] },
+    Stage { name: "certificates", text: CERTIFICATES, thin: &[] },
 ];
 
 const LIMITS: &str = include_str!("played/limits.toml");
@@ -346,3 +364,4 @@ const STORAGE: &str = include_str!("played/storage.toml");
 const COALESCED: &str = include_str!("played/coalesced.toml");
 const QUICK: &str = include_str!("played/quick.toml");
 const SPARSE: &str = include_str!("played/sparse.toml");
+const CERTIFICATES: &str = include_str!("played/certificates.toml");

@@ -1,4 +1,4 @@
-//! `format.post-json`, `format.signature`, `format.timestamp`, `format.id`: the form of each request.
+//! `format.http`, `format.post-json`, `format.signature`, `format.timestamp`, `format.id`: the form of each request.
 //!
 //! The harness's own verifier judges the signature as the request arrives, and the trace holds its result. A
 //! timestamp must agree with the arrival on the sender's clock (`epochs`), ±5 s. Requests that a
@@ -55,6 +55,47 @@ fn is_fresh(evidence: &Evidence<'_>, lane: u32) -> bool {
     }
 }
 
+pub(super) const HTTP: Check = Check {
+    id: "format.http",
+    severity: Severity::Must,
+    source: "RFC 9110, RFC 9112, RFC 9113",
+    requirement: "every request has the form that HTTP demands of a client: one valid Host, one way to find the \
+        end of the body, and whole lines of permitted characters without folding",
+    why: "servers refuse other requests, and where two servers find different ends of one request, a second \
+        request hides in it",
+    remedy: "let a maintained HTTP client write the request, and check each header value that comes from outside",
+    stands_alone: true,
+    simulated: Simulated::Beyond("a simulated request has no bytes"),
+    find: http,
+    ..Check::PLAIN
+};
+
+/// The endpoint finds the first flaw of each request. Over HTTP/2 a library refuses most flaws, and hides which.
+fn http(evidence: &Evidence<'_>) -> Finding {
+    let (mut tally, mut over_second) = (Tally::default(), 0_u64);
+    for (n, lane, arrival) in arrivals(evidence) {
+        tally.see();
+        over_second += u64::from(arrival.head.http2);
+        if let Some(why) = &arrival.head.forbidden {
+            tally.broke(|| evidence.witness(lane, &[n], why.to_string()));
+        }
+    }
+    for (exchange, n) in evidence.exchanges.iter().zip(0_u32..) {
+        if let (Outcome::Cut(CutKind::Malformed), Some(lane)) = (exchange.outcome, exchange.lane) {
+            tally.see();
+            let unread = (n as usize).checked_sub(evidence.trace.arrivals.len());
+            let cut = unread.and_then(|at| evidence.unread.get(at));
+            let why = cut.and_then(|cut| cut.why.as_deref()).unwrap_or("the endpoint gives no reason");
+            tally.broke(|| evidence.witness(lane, &[n], format!("it is not an HTTP request: {why}")));
+        }
+    }
+    let finding = tally.finding("requests", "each has the form of HTTP", "against a rule of HTTP");
+    match over_second {
+        0 => finding,
+        _ => finding.with("over HTTP/2, seen only as a library reads them", over_second.to_string()),
+    }
+}
+
 pub(super) const POST_JSON: Check = Check {
     id: "format.post-json",
     severity: Severity::Must,
@@ -99,14 +140,6 @@ fn post_json(evidence: &Evidence<'_>) -> Finding {
             () => continue,
         };
         tally.broke(|| evidence.witness(lane, &[n], what));
-    }
-    for (exchange, n) in evidence.exchanges.iter().zip(0_u32..) {
-        if let (Outcome::Cut(CutKind::Malformed), Some(lane)) = (exchange.outcome, exchange.lane) {
-            tally.see();
-            tally.broke(|| {
-                evidence.witness(lane, &[n], "the bytes that arrived are not an HTTP request".to_owned())
-            });
-        }
     }
     let right = match &declared {
         None => "each is a POST of JSON with its profile's headers".to_owned(),
@@ -270,7 +303,8 @@ pub(super) const ID: Check = Check {
     id: "format.id",
     severity: Severity::Must,
     source: "Standard Webhooks 1.0",
-    requirement: "the delivery id is the same on every retry, contains no dot, and belongs to one delivery",
+    requirement: "the delivery id is the same on every retry, belongs to one delivery, and has at most 256 \
+        characters, which are visible ASCII without a dot",
     why: "receivers recognise repeats by the id alone: a new id turns a retry into a second event, and a \
         shared id makes an event vanish",
     remedy: "create the id once, when the delivery is stored, from letters, digits, - and _",
@@ -278,6 +312,26 @@ pub(super) const ID: Check = Check {
     find: id,
     ..Check::PLAIN
 };
+
+/// In bytes. Signing profiles set no bound; a UUID has 36, and servers refuse a header line from 8,192 on.
+const ID_BYTES_MAX: usize = 256;
+
+/// Why a profile's header may not carry this id.
+fn unfit(id: &str) -> Option<String> {
+    let shown: String = id.chars().take(ID_SHOWN_CHARS).collect();
+    match () {
+        () if id.len() > ID_BYTES_MAX => {
+            Some(format!("the id {shown:?}… has more than {ID_BYTES_MAX} bytes"))
+        }
+        () if !id.bytes().all(|byte| byte.is_ascii_graphic()) => {
+            Some(format!("the id {shown:?} has a blank, or a character that is not visible ASCII"))
+        }
+        () if id.contains('.') => Some(format!("the id {shown:?} contains a dot")),
+        () => None,
+    }
+}
+
+const ID_SHOWN_CHARS: usize = 80;
 
 pub(super) fn id(evidence: &Evidence<'_>) -> Finding {
     let mut tally = Tally::default();
@@ -290,12 +344,13 @@ pub(super) fn id(evidence: &Evidence<'_>) -> Finding {
         tally.see();
         let owner = *owners.entry((delivery.lane, first)).or_insert(delivery.token);
         let signed = !is_own && profile(evidence, delivery.lane) == Profile::StandardWebhooks;
-        let what = if let Some(n) = attempts.iter().find(|n| id(n) != Some(first)) {
+        let unfit = if signed { unfit(first) } else { None };
+        let what = if let Some(unfit) = unfit {
+            unfit
+        } else if let Some(n) = attempts.iter().find(|n| id(n) != Some(first)) {
             format!("the id is {first:?} on one attempt and {:?} on another", id(n).unwrap_or_default())
         } else if owner != delivery.token && !together(evidence, attempts, owner) {
             format!("the id {first:?} is also used for event {owner}")
-        } else if signed && first.contains('.') {
-            format!("the id {first:?} contains a dot")
         } else {
             continue;
         };
@@ -307,7 +362,7 @@ pub(super) fn id(evidence: &Evidence<'_>) -> Finding {
     tally.finding(
         "delivery ids",
         "each belongs to one delivery and stays the same",
-        "changed, shared, or with a dot",
+        "changed, shared, or unfit for a header",
     )
 }
 

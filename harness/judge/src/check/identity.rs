@@ -102,11 +102,12 @@ pub(super) const SECRET: Check = Check {
     id: "identity.secret",
     severity: Severity::Must,
     source: "Standard Webhooks 1.0",
-    requirement: "each subscriber's signatures are made with its own secret, and during a rotation with \
-        both keys",
-    why: "a shared secret lets one subscriber forge deliveries to another, and a rotation with one key \
+    requirement: "each signature is made with a secret of its subscriber that is in force, during a rotation with \
+        both, and no request holds a secret",
+    why: "a secret that others know or that was withdrawn lets them forge deliveries, and a rotation with one key \
         loses the deliveries in flight",
-    remedy: "look up the keys by subscriber for each attempt; while a key retires, sign with both",
+    remedy: "look up the keys by subscriber for each attempt; sign with both while a key retires, and with none \
+        after that",
     needs: &[Lack::Signature],
     follows_fault: true,
     stands_alone: true,
@@ -132,6 +133,13 @@ pub(super) fn secret(evidence: &Evidence<'_>) -> Finding {
         };
         for n in &lane.arrivals {
             let arrival = &evidence.trace.arrivals[*n as usize];
+            if let Some(place) = &arrival.signed.disclosed {
+                tally.see();
+                tally.broke(|| {
+                    evidence.witness(at, &[*n], format!("{place} holds a secret of this subscriber"))
+                });
+                continue;
+            }
             let keys = match &arrival.signed.verified {
                 Verified::Unchecked(_) => {
                     unchecked += 1;
@@ -152,8 +160,10 @@ pub(super) fn secret(evidence: &Evidence<'_>) -> Finding {
                 "made with no secret of this subscriber"
             } else if fresh && rotations.both(arrival.t) && with_every_key && keys.len() < 2 {
                 "two secrets are valid, but only one signed"
-            } else if fresh && !once && keys.iter().all(|key| *key < rotations.oldest(arrival.t)) {
-                "made with a retired secret, and with no newer one"
+            } else if fresh && !once && keys.iter().any(|key| *key < rotations.oldest(arrival.t)) {
+                "made with a retired secret"
+            } else if arrival.signed.surplus > 0 {
+                "a further signature was made with no secret of this subscriber"
             } else {
                 continue;
             };
@@ -169,6 +179,6 @@ pub(super) fn secret(evidence: &Evidence<'_>) -> Finding {
     tally.finding(
         "signatures",
         "made with the subscriber's own secrets",
-        "made with a wrong secret, or with too few",
+        "made with a wrong or withdrawn secret, with too few, or beside the secret itself",
     )
 }

@@ -12,7 +12,7 @@
 //! - `outcomes`, `dead_letters`: how each delivery ended, by the trace and by the sender's report.
 //! - `process_timeline`, `fault_windows`: faults over time, the lateness they excuse, and service after them.
 //! - `epochs`: the contract in force at each moment, and the sender's clock.
-//! - The checks: `rate` and `retry`, and one module for each other section of the catalogue; `deadline` belongs to
+//! - The checks: `rate` and `retry`, and one module for each other section of the catalogue; `deadline` and `tls` belong to
 //!   `network`, `truth` and `retention` to `queue`, `strays` to `harness`.
 //! - `stall`: the effect of the harness's stalls on a finding.
 //! - `witness_context`: the picture around a witness, and endpoints that received nothing; not judged.
@@ -52,6 +52,7 @@ mod retention;
 mod retry;
 mod stall;
 mod strays;
+mod tls;
 mod truth;
 pub mod verdict;
 pub(crate) mod witness_context;
@@ -76,7 +77,8 @@ pub mod exact {
 }
 
 /// Every check, in the order of the report.
-pub const CHECKS: [Check; 74] = [
+pub const CHECKS: [Check; 76] = [
+    format::HTTP,
     format::POST_JSON,
     format::SIGNATURE,
     format::TIMESTAMP,
@@ -120,6 +122,7 @@ pub const CHECKS: [Check; 74] = [
     network::REFUSED,
     network::STALE,
     network::HUGE_ANSWER,
+    tls::CHECK,
     isolation::LATENCY,
     isolation::GAP,
     liveness::CHECK,

@@ -75,7 +75,11 @@ pub(super) fn refused(evidence: &Evidence<'_>) -> Finding {
 }
 
 /// Judges deliveries with such a cut, and deliveries that fell due during the behaviour.
-fn survives(evidence: &Evidence<'_>, wanted: fn(&Answer) -> bool, cut: fn(CutKind) -> bool) -> Finding {
+pub(super) fn survives(
+    evidence: &Evidence<'_>,
+    wanted: fn(&Answer) -> bool,
+    cut: fn(CutKind) -> bool,
+) -> Finding {
     if !has(evidence, wanted) {
         return Finding::unasked("no endpoint of the scenario behaves so");
     }

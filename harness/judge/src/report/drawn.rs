@@ -271,6 +271,9 @@ fn describe_behaviour(behaviour: &Behaviour) -> String {
         Answer::Blackhole => "reads, but never answers".to_owned(),
         Answer::Drip { pace } => format!("answers a byte every {pace}"),
         Answer::HugeAnswer { body } => format!("answers with a body of {body}"),
+        Answer::WrongCertificate(certificate) => {
+            format!("shows a wrong certificate ({})", certificate.name())
+        }
         Answer::Enforce { limit, burst } => format!("answers 429 beyond {limit} with burst {burst}"),
     };
     let share = if behaviour.share == crate::scenario::quantity::Millionths::ONE {

@@ -1,9 +1,11 @@
 //! The behaviours of an endpoint: when, for which requests, and their effect in place of a 204.
 
+use serde::{Deserialize, Serialize};
+
 use super::quantity::{Duration, Millionths, Range, Rate, SECOND, Size, Whole};
 use super::reader::{Form, Reader, Section, WordOrCount, may, must};
 
-const WORDS: [&str; 11] = [
+const WORDS: [&str; 12] = [
     "refuse",
     "no-accept",
     "reset",
@@ -15,6 +17,7 @@ const WORDS: [&str; 11] = [
     "drip",
     "huge-answer",
     "enforce",
+    "wrong-certificate",
 ];
 
 pub(super) const BEHAVIOUR: Section = Section {
@@ -46,6 +49,12 @@ pub(super) const BEHAVIOUR: Section = Section {
         may("limit", Form::Rate, "enforce: the endpoint's own limit; beyond it, 429 with Retry-After"),
         may("burst", Form::Count, "enforce: how many at once (default: one second of the limit, at least 1)"),
         may("pace", Form::Duration, "drip: the time between two bytes (default 1s)"),
+        may(
+            "certificate",
+            Form::Word(&Certificate::NAMES),
+            "wrong-certificate: the one thing that is wrong with the certificate of new connections; the endpoints \
+                of the run then speak TLS",
+        ),
     ],
 };
 
@@ -98,13 +107,41 @@ pub enum Answer {
         /// The capacity of its bucket.
         burst: u32,
     },
+    /// New connections are shown a certificate that the sender must refuse. A request that comes all the same is
+    /// answered normally.
+    WrongCertificate(Certificate),
+}
+
+/// The one thing that is wrong with a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Certificate {
+    /// It was valid until a month ago.
+    Expired,
+    /// It is for another host.
+    OtherName,
+    /// Its issuer is not one that the sender trusts.
+    UnknownAuthority,
+    /// It is its own issuer.
+    SelfSigned,
+}
+
+impl Certificate {
+    pub const ALL: [Self; 4] = [Self::Expired, Self::OtherName, Self::UnknownAuthority, Self::SelfSigned];
+
+    const NAMES: [&str; Self::ALL.len()] = ["expired", "other-name", "unknown-authority", "self-signed"];
+
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
 }
 
 impl Answer {
     /// Whether the endpoint may miss attempts: it never reads them, or reads them late.
     #[must_use]
     pub const fn hides_attempts(&self) -> bool {
-        matches!(self, Self::Refuse | Self::NoAccept | Self::Reset | Self::Stall)
+        matches!(self, Self::Refuse | Self::NoAccept | Self::Reset | Self::Stall | Self::WrongCertificate(_))
     }
 
     /// Whether its body is written in several pieces. A sender may have read enough before the last.
@@ -182,8 +219,13 @@ impl Behaviour {
         if behaviour.answer == Answer::NoAccept && share != Millionths::ONE {
             reader.wrong("share", "expected none, because `no-accept` applies to all requests");
         }
-        if matches!(behaviour.answer, Answer::Refuse | Answer::NoAccept | Answer::Stall)
-            && behaviour.attempts.is_some()
+        if matches!(behaviour.answer, Answer::WrongCertificate(_)) && share != Millionths::ONE {
+            reader.wrong("share", "expected none, because a certificate belongs to a connection");
+        }
+        if matches!(
+            behaviour.answer,
+            Answer::Refuse | Answer::NoAccept | Answer::Stall | Answer::WrongCertificate(_)
+        ) && behaviour.attempts.is_some()
         {
             reader.wrong("attempts", "expected none, because this answer comes before the request is read");
         }
@@ -240,6 +282,7 @@ fn answer(reader: &Reader<'_>) -> Option<Answer> {
         "drip" => Answer::Drip { pace: reader.or("pace", Duration::from_secs(1)) },
         "huge-answer" => Answer::HugeAnswer { body: reader.or("body_bytes", Size(64 << 20)) },
         "enforce" => enforce(reader)?,
+        "wrong-certificate" => Answer::WrongCertificate(certificate(reader)?),
         _ => {
             reader.word("answer", &WORDS.map(|word| (word, ())))?;
             return None;
@@ -277,6 +320,14 @@ fn retry_after(reader: &Reader<'_>) -> Option<RetryAfter> {
     date.or_else(|| reader.get("retry_after_text").map(RetryAfter::Text))
 }
 
+fn certificate(reader: &Reader<'_>) -> Option<Certificate> {
+    if !reader.has("certificate") {
+        let names = Certificate::NAMES.join(", ");
+        reader.wrong("certificate", format!("missing; `wrong-certificate` needs one of {names}"));
+    }
+    reader.word("certificate", &Certificate::ALL.map(|one| (one.name(), one)))
+}
+
 fn enforce(reader: &Reader<'_>) -> Option<Answer> {
     if !reader.has("limit") {
         reader.wrong("limit", "missing; `enforce` needs a limit, such as \"5/s\"");
@@ -306,6 +357,7 @@ fn idle_keys(reader: &Reader<'_>, answer: &Answer) {
         Answer::HugeAnswer { .. } => &["latency", "body_bytes"],
         Answer::Enforce { .. } => &["latency", "limit", "burst"],
         Answer::HalfAnswer | Answer::Close | Answer::ResetAfterRead => &["latency"],
+        Answer::WrongCertificate(_) => &["certificate"],
         Answer::Refuse | Answer::NoAccept | Answer::Reset | Answer::Stall | Answer::Blackhole => &[],
     };
     let all = [
@@ -319,6 +371,7 @@ fn idle_keys(reader: &Reader<'_>, answer: &Answer) {
         "limit",
         "burst",
         "pace",
+        "certificate",
     ];
     for key in all.into_iter().filter(|key| reader.has(key) && !used.contains(key)) {
         reader.wrong(key, "does not apply to this answer");

@@ -22,7 +22,7 @@ pub mod traffic;
 use std::collections::BTreeSet;
 use std::fmt;
 
-pub use behaviour::{Answer, Behaviour, PIECE_BYTES, Reply, RetryAfter};
+pub use behaviour::{Answer, Behaviour, Certificate, PIECE_BYTES, Reply, RetryAfter};
 pub use contract::{Backoff, Breaker, Bucket, Limit, Queue, Retry, Slack, WhenFull};
 pub use expect::{
     Duplicates, Expect, Holds, KeptBound, Known, LatencyBound, Percentiles, PressureBound, QueueRows, Speeds,
@@ -115,6 +115,13 @@ impl Scenario {
     #[must_use]
     pub fn subscriber(&self, name: &str) -> Option<&Subscriber> {
         self.subscribers.iter().find(|subscriber| subscriber.name == name)
+    }
+
+    /// Whether some endpoint shows a certificate that the sender must refuse. The endpoints then speak TLS.
+    #[must_use]
+    pub fn shows_wrong_certificates(&self) -> bool {
+        let mut behaviours = self.subscribers.iter().flat_map(|one| &one.behaviours);
+        behaviours.any(|one| matches!(one.answer, Answer::WrongCertificate(_)))
     }
 
     /// The processes that a fault starts, by number.

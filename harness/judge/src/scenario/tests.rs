@@ -41,7 +41,7 @@ fn every_key_that_the_interface_names_is_read() {
     let ingest = &scenario.subscribers[0];
     assert_eq!(ingest.limit.bucket.map(|bucket| bucket.burst), Some(20));
     assert_eq!(ingest.limit.windows, [Window { count: 60, length: Duration::from_secs(1) }]);
-    assert_eq!(ingest.behaviours.len(), 15);
+    assert_eq!(ingest.behaviours.len(), 16);
     assert_eq!(scenario.faults.iter().filter(|fault| fault.action == FaultAction::Kill).count(), 3);
     assert!(scenario.faults.is_sorted_by_key(|fault| fault.at));
     let [first, rest, whole] = scenario.expect.speeds.latency.as_slice() else { panic!("three bounds") };
@@ -133,6 +133,11 @@ fn a_key_that_its_answer_does_not_go_by_is_refused() {
     refused(&with("[[subscriber.behaviour]]\nanswer = \"blakhole\""), "did you mean \"blackhole\"?");
     let twice = "[[subscriber.behaviour]]\nanswer = 429\nretry_after = \"3s\"\nretry_after_text = \"inf\"";
     refused(&with(twice), "one Retry-After");
+    let wrong = "[[subscriber.behaviour]]\nanswer = \"wrong-certificate\"";
+    refused(&with(wrong), "needs one of expired, other-name");
+    refused(&with(&format!("{wrong}\ncertificate = \"expird\"")), "did you mean \"expired\"?");
+    refused(&with(&format!("{wrong}\ncertificate = \"expired\"\nshare = 0.5")), "belongs to a connection");
+    refused(&with("[[subscriber.behaviour]]\nanswer = 500\ncertificate = \"expired\""), "does not apply");
 }
 
 /// A scenario with these behaviours of its endpoint, one per line.

@@ -2,9 +2,10 @@
 //! sender's public key.
 
 use std::fmt;
+use std::sync::Arc;
 
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use md5::{Digest as _, Md5};
 use ring::signature::{self, UnparsedPublicKey};
 use ring::{digest, hmac};
@@ -13,7 +14,7 @@ use rustls_pki_types::pem::PemObject as _;
 use zeroize::Zeroizing;
 
 use super::profile::Profile;
-use super::{hex, unbase64, unbase64url, unhex};
+use super::{base64, hex, unbase64, unbase64url, unhex};
 
 /// The length of a P-256 signature as two numbers side by side; any other length is ASN.1.
 const P256_FIXED_BYTES: usize = 64;
@@ -44,7 +45,11 @@ pub enum KeyForm {
 
 /// A verification key. It is never printed.
 #[derive(Clone)]
-pub struct Key(Kind);
+pub struct Key {
+    kind: Kind,
+    /// The spellings that would disclose it.
+    spellings: Arc<[Zeroizing<Vec<u8>>]>,
+}
 
 #[derive(Clone)]
 enum Kind {
@@ -63,7 +68,8 @@ impl Algorithm {
 
 impl From<Secret> for Key {
     fn from(secret: Secret) -> Self {
-        Self(Kind::Secret(secret))
+        let spellings = spellings(&secret.text, &secret.bytes);
+        Self { kind: Kind::Secret(secret), spellings }
     }
 }
 
@@ -84,21 +90,27 @@ impl Key {
         if bytes.is_empty() {
             return Err(SecretError::Empty.into());
         }
-        let hmac = |algorithm| Ok(Self(Kind::Hmac(hmac::Key::new(algorithm, &bytes))));
+        let hmac = |algorithm| {
+            let kind = Kind::Hmac(hmac::Key::new(algorithm, &bytes));
+            Ok(Self { kind, spellings: spellings(text, &bytes) })
+        };
         match algorithm {
             Algorithm::HmacSha1 => hmac(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY),
             Algorithm::HmacSha256 => hmac(hmac::HMAC_SHA256),
             Algorithm::HmacSha512 => hmac(hmac::HMAC_SHA512),
-            _ => Ok(Self(Kind::Public(algorithm, public_key_of_der(bytes)))),
+            _ => {
+                let kind = Kind::Public(algorithm, public_key_of_der(bytes));
+                Ok(Self { kind, spellings: Arc::default() })
+            }
         }
     }
 
     pub(super) const fn secret(&self) -> Option<&Secret> {
-        if let Kind::Secret(secret) = &self.0 { Some(secret) } else { None }
+        if let Kind::Secret(secret) = &self.kind { Some(secret) } else { None }
     }
 
     pub(super) fn signed(&self, signature: &[u8], message: &[u8]) -> bool {
-        match &self.0 {
+        match &self.kind {
             Kind::Secret(secret) => secret.authenticates(signature, &[message]),
             Kind::Hmac(key) => hmac::verify(key, message, signature).is_ok(),
             Kind::Public(algorithm, bytes) => {
@@ -115,12 +127,21 @@ impl Key {
         }
     }
 
+    /// Whether the bytes hold the secret: its text or its bytes, in hexadecimal or base64 too. Secrets below
+    /// [`SPELLING_BYTES_MIN`] are not looked for, as they may occur by chance; a public key is no secret.
+    #[must_use]
+    pub fn is_in(&self, bytes: &[u8]) -> bool {
+        self.spellings
+            .iter()
+            .any(|one| bytes.len() >= one.len() && memchr::memmem::find(bytes, one).is_some())
+    }
+
     /// A value that two subscribers share only if they share a secret. None for a public key, which a sender
     /// may use for all.
     #[must_use]
     pub fn mark(&self) -> Option<[u8; 32]> {
         const OWNER: &[u8] = b"owner";
-        match &self.0 {
+        match &self.kind {
             Kind::Secret(secret) => Some(secret.tag(&[OWNER])),
             Kind::Hmac(key) => {
                 let hash = digest::digest(&digest::SHA256, hmac::sign(key, OWNER).as_ref());
@@ -129,6 +150,22 @@ impl Key {
             Kind::Public(..) => None,
         }
     }
+}
+
+const SPELLING_BYTES_MIN: usize = 16;
+
+/// Without padding, which a spelling may lack.
+fn spellings(text: &str, bytes: &[u8]) -> Arc<[Zeroizing<Vec<u8>>]> {
+    let bare = text.strip_prefix(PREFIX).unwrap_or(text).trim_end_matches('=').as_bytes().to_vec();
+    let spelled = hex(bytes);
+    let encoded = base64(bytes).trim_end_matches('=').as_bytes().to_vec();
+    let for_urls = URL_SAFE_NO_PAD.encode(bytes).into_bytes();
+    let upper = spelled.to_uppercase().into_bytes();
+    let mut all = vec![bare, bytes.to_vec(), spelled.into_bytes(), upper, encoded, for_urls];
+    all.retain(|one| one.len() >= SPELLING_BYTES_MIN);
+    all.sort_unstable();
+    all.dedup();
+    all.into_iter().map(Zeroizing::new).collect()
 }
 
 impl fmt::Debug for Key {

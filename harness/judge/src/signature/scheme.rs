@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::key::{Algorithm, Key, KeyError, KeyForm, Secret};
 use super::profile::Profile;
 use super::verify::{
-    CheckedSignature, Field, SIGNATURES_MAX, TEXT_BYTES_MAX, Wrong, is_canonical, one, verify_by,
+    CheckedSignature, Field, Made, SIGNATURES_MAX, TEXT_BYTES_MAX, Wrong, is_canonical, made, one, split,
+    verify_by,
 };
 use super::{base64, hex, unbase64, unbase64url, unhex};
 
@@ -193,10 +194,12 @@ impl OwnScheme {
                 signature.as_deref().and_then(|values| self.value_after(values, prefix)).map(str::to_owned)
             }
         };
+        let (verdict, surplus) = split(self.judge(keys, headers, body));
         CheckedSignature {
             id: self.id.as_deref().and_then(shown),
             attempt: self.attempt.as_deref().and_then(shown),
-            verdict: self.judge(keys, headers, body),
+            verdict,
+            surplus,
             timestamp: timestamp.map(|text| self.in_seconds(text)),
             signature,
         }
@@ -210,7 +213,7 @@ impl OwnScheme {
         }
     }
 
-    fn judge(&self, keys: &[Key], headers: Headers<'_>, body: &[u8]) -> Result<Vec<usize>, Wrong> {
+    fn judge(&self, keys: &[Key], headers: Headers<'_>, body: &[u8]) -> Result<Made, Wrong> {
         let value = |name: &str| one(Some(name), Some(Field::of(headers, name)));
         let values = value(&self.header)?;
         let id = self.id.as_deref().map(value).transpose()?.unwrap_or_default();
@@ -236,9 +239,7 @@ impl OwnScheme {
                 Part::Text(text) => text.as_bytes(),
             });
         }
-        let made = |key: &Key| signatures.iter().any(|signature| key.signed(signature, &message));
-        let keys: Vec<usize> = (0..keys.len()).filter(|at| made(&keys[*at])).collect();
-        if keys.is_empty() { Err(Wrong::NoKey) } else { Ok(keys) }
+        made(signatures.len(), keys.len(), |at, key| keys[key].signed(&signatures[at], &message))
     }
 
     fn signatures(&self, values: &str) -> Result<Vec<Vec<u8>>, Wrong> {

@@ -22,6 +22,8 @@ pub struct CheckedSignature {
     pub signature: Option<String>,
     /// The places of the secrets that signed it.
     pub verdict: Result<Vec<usize>, Wrong>,
+    /// How many of its signatures none of the secrets made, beside those that one made.
+    pub surplus: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -72,13 +74,43 @@ pub(super) fn verify_by(
     let id = find(profile.id_header());
     let timestamp = find(profile.timestamp_header());
     let stripe_timestamp = || Some(stripe_parts(shown(signature)?.as_str()).0?.to_owned());
+    let (verdict, surplus) = split(judge(profile, secrets, [id, timestamp, signature], body));
     CheckedSignature {
         id: shown(id),
         timestamp: if profile == Profile::Stripe { stripe_timestamp() } else { shown(timestamp) },
         attempt: shown(find(profile.attempt_header())),
         signature: shown(signature),
-        verdict: judge(profile, secrets, [id, timestamp, signature], body),
+        verdict,
+        surplus,
     }
+}
+
+/// The secrets that signed a request, by place, and the number of signatures of no secret.
+pub(super) type Made = (Vec<usize>, usize);
+
+pub(super) fn split(made: Result<Made, Wrong>) -> (Result<Vec<usize>, Wrong>, usize) {
+    match made {
+        Ok((keys, surplus)) => (Ok(keys), surplus),
+        Err(wrong) => (Err(wrong), 0),
+    }
+}
+
+/// `signs` is given the places of a signature and of a key.
+pub(super) fn made(
+    signatures: usize,
+    keys: usize,
+    signs: impl Fn(usize, usize) -> bool,
+) -> Result<Made, Wrong> {
+    let (mut found, mut surplus) = (vec![false; keys], 0);
+    for signature in 0..signatures {
+        let mut is_known = false;
+        for (_, found) in found.iter_mut().enumerate().filter(|(key, _)| signs(signature, *key)) {
+            (is_known, *found) = (true, true);
+        }
+        surplus += usize::from(!is_known);
+    }
+    let keys: Vec<usize> = (0..keys).filter(|key| found[*key]).collect();
+    if keys.is_empty() { Err(Wrong::NoKey) } else { Ok((keys, surplus)) }
 }
 
 #[derive(Clone, Copy)]
@@ -100,7 +132,7 @@ fn judge(
     secrets: &[&Secret],
     [id, timestamp, signature]: [Option<Field<'_>>; 3],
     body: &[u8],
-) -> Result<Vec<usize>, Wrong> {
+) -> Result<Made, Wrong> {
     let id = one(profile.id_header(), id)?;
     let timestamp = one(profile.timestamp_header(), timestamp)?;
     let header = one(Some(profile.signature_header()), signature)?;
@@ -124,9 +156,7 @@ fn judge(
     let tags = tags(profile, &signatures)?;
     let parts = Signing { id, timestamp, event_type: "", body };
     let parts = parts.parts(profile);
-    let made = |secret: &Secret| tags.iter().any(|tag| secret.authenticates(tag, &parts));
-    let keys: Vec<usize> = (0..secrets.len()).filter(|at| made(secrets[*at])).collect();
-    if keys.is_empty() { Err(Wrong::NoKey) } else { Ok(keys) }
+    made(tags.len(), secrets.len(), |tag, key| secrets[key].authenticates(&tags[tag], &parts))
 }
 
 /// The bytes of every signature of the profile's version. Signatures of other versions are ignored, as the

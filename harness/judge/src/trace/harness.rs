@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::scenario::{Backoff, Duration, Retry, Scenario};
+use crate::scenario::{Backoff, Certificate, Duration, Retry, Scenario};
 
 /// The stamps of a stalled thread's time may belong to any moment of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,12 +85,26 @@ pub struct Handshake {
     pub first: Option<u64>,
 }
 
+/// A connection on which an endpoint showed a certificate that the sender must refuse.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShownCertificate {
+    pub t: u64,
+    pub endpoint: String,
+    /// Numbered over the run.
+    pub connection: u64,
+    pub certificate: Certificate,
+    /// How the handshake failed; none if the peer took the certificate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reached {
     pub public: Option<Public>,
     pub strays: Vec<Stray>,
     /// The handshakes, in the order of the connections' numbers.
     pub handshakes: Vec<Handshake>,
+    pub certificates: Vec<ShownCertificate>,
 }
 
 impl Reached {

@@ -118,13 +118,15 @@ mod tests {
             more: more.into(),
             id: None,
             attempt: None,
-            head: Head { method: Text::default(), path: Text::default(), content_type: None }.into(),
+            head: Head::default().into(),
             bytes: 0,
             sha256: Text::default(),
             payload: None,
             signed: Signed {
                 signature: None,
                 verified: Verified::Unchecked(Text::default()),
+                surplus: 0,
+                disclosed: None,
                 timestamp: None,
             },
         }));

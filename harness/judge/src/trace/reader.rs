@@ -140,6 +140,7 @@ impl Trace {
             Record::Public(one) => self.reached.public = Some(one),
             Record::Stray(one) => self.reached.strays.push(one),
             Record::Handshake(one) => self.reached.handshakes.push(one),
+            Record::Certificate(one) => self.reached.certificates.push(one),
             Record::Undone(one) => {
                 one.take_back(&mut self.faults, &mut self.processes);
                 self.undone.push(one);

@@ -13,7 +13,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::fault::{Fault, Process, Undone};
 use super::harness::{
-    Ceiling, ClockSet, Dead, Declared, Depth, Handshake, Machine, Offset, Public, Stall, Stray, Unoffered,
+    Ceiling, ClockSet, Dead, Declared, Depth, Handshake, Machine, Offset, Public, ShownCertificate, Stall,
+    Stray, Unoffered,
 };
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -41,6 +42,7 @@ pub enum Record {
     Public(Public),
     Stray(Stray),
     Handshake(Handshake),
+    Certificate(ShownCertificate),
     Undone(Undone),
     /// The last line. A trace without it was cut short.
     Trailer(Trailer),
@@ -164,12 +166,18 @@ pub enum Payload {
     Altered(Text),
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Head {
     pub method: Text,
     pub path: Text,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_type: Option<Text>,
+    /// The first flaw in the request's own bytes that HTTP forbids a client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forbidden: Option<Text>,
+    /// Whether it came over HTTP/2, where a library reads the bytes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub http2: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -177,6 +185,12 @@ pub struct Signed {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<Box<str>>,
     pub verified: Verified,
+    /// Signatures that no known key made, beside one that a known key made.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub surplus: u32,
+    /// Where the request holds one of the subscriber's secrets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disclosed: Option<Text>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<Text>,
 }
@@ -220,6 +234,9 @@ pub struct Cut {
     /// The harness's token, if the incomplete request had it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<u64>,
+    /// Why the bytes are no request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<Text>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -282,6 +299,11 @@ const fn yes() -> bool {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_none(count: &u32) -> bool {
+    *count == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 const fn is_nothing(nanos: &u64) -> bool {
     *nanos == 0
 }
@@ -337,7 +359,8 @@ impl Shares {
         self.heads.share(&mut arrival.head);
         self.texts([&mut arrival.endpoint, &mut arrival.sha256]);
         let signed = &mut arrival.signed;
-        self.texts([&mut arrival.id, &mut arrival.attempt, &mut signed.timestamp].into_iter().flatten());
+        let more = [&mut arrival.id, &mut arrival.attempt, &mut signed.timestamp, &mut signed.disclosed];
+        self.texts(more.into_iter().flatten());
         match &mut signed.verified {
             Verified::Keys(keys) => self.keys.share(keys),
             Verified::No(why) | Verified::Unchecked(why) => self.texts.share(why),

@@ -355,7 +355,15 @@ mod tests {
     use crate::trace::{ClockKind, Cut, CutKind, Ended, FORMAT, Offer, Shared, Text, Trace};
 
     fn cut(t: u64) -> Record {
-        Record::Cut(Cut { t, endpoint: "a".into(), n: None, how: CutKind::Close, began: None, token: None })
+        Record::Cut(Cut {
+            t,
+            endpoint: "a".into(),
+            n: None,
+            how: CutKind::Close,
+            began: None,
+            token: None,
+            why: None,
+        })
     }
 
     fn header() -> Header {

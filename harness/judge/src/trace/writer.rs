@@ -228,6 +228,10 @@ impl Line<'_> {
         self.put(r#","method":"#).text(&arrival.head.method)?;
         self.put(r#","path":"#).text(&arrival.head.path)?;
         self.text_of(r#","content_type":"#, arrival.head.content_type.as_deref())?;
+        self.text_of(r#","forbidden":"#, arrival.head.forbidden.as_deref())?;
+        if arrival.head.http2 {
+            self.put(r#","http2":true"#);
+        }
         self.put(r#","bytes":"#).number(arrival.bytes)?;
         self.put(r#","sha256":"#).text(&arrival.sha256)?;
         match &arrival.payload {
@@ -239,6 +243,10 @@ impl Line<'_> {
         }
         self.text_of(r#","signature":"#, arrival.signed.signature.as_deref())?;
         self.put(r#","verified":"#).value(&arrival.signed.verified)?;
+        if arrival.signed.surplus > 0 {
+            self.put(r#","surplus":"#).number(arrival.signed.surplus.into())?;
+        }
+        self.text_of(r#","disclosed":"#, arrival.signed.disclosed.as_deref())?;
         self.text_of(r#","timestamp":"#, arrival.signed.timestamp.as_deref())?;
         self.end()
     }
@@ -339,7 +347,13 @@ mod tests {
 
     fn arrival(text: &str, verified: Verified) -> Arrival {
         let text = Text::from(text);
-        let head = Head { method: text.clone(), path: text.clone(), content_type: Some(text.clone()) };
+        let head = Head {
+            method: text.clone(),
+            path: text.clone(),
+            content_type: Some(text.clone()),
+            forbidden: Some(text.clone()),
+            http2: true,
+        };
         let signature = Some(text.as_str().into());
         Arrival {
             t: 1,
@@ -355,7 +369,13 @@ mod tests {
             bytes: 8,
             sha256: text.clone(),
             payload: Some(Payload::Altered(text.clone())),
-            signed: Signed { signature, verified, timestamp: Some(text) },
+            signed: Signed {
+                signature,
+                verified,
+                surplus: 3,
+                disclosed: Some(text.clone()),
+                timestamp: Some(text),
+            },
         }
     }
 
@@ -368,8 +388,15 @@ mod tests {
                 Verified::Unchecked(text.into()),
             ] {
                 let whole = arrival(text, verified);
-                let head = Head { content_type: None, ..(*whole.head).clone() };
-                let signed = Signed { signature: None, timestamp: None, ..whole.signed.clone() };
+                let head =
+                    Head { content_type: None, forbidden: None, http2: false, ..(*whole.head).clone() };
+                let signed = Signed {
+                    signature: None,
+                    surplus: 0,
+                    disclosed: None,
+                    timestamp: None,
+                    ..whole.signed.clone()
+                };
                 let (token, more, id, attempt) = (None, [].into(), None, None);
                 let bare = Arrival {
                     token,

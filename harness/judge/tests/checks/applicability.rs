@@ -42,6 +42,7 @@ fn a_delivery_that_waits_after_a_reset_is_not_lost_by_it() {
                 how: CutKind::ResetAfterRead,
                 began: None,
                 token: None,
+                why: None,
             });
             let mut depth = hookproof_judge::trace::Depth {
                 t: 5,

@@ -9,7 +9,8 @@ const SECOND: u64 = 1_000_000_000;
 fn broken_off(count: u64, how: CutKind) -> impl Fn(&mut Trace) {
     move |trace| {
         let began = Some(5 * SECOND / 2);
-        let cut = |_| Cut { t: 7 * SECOND / 2, endpoint: "a".into(), n: None, how, began, token: None };
+        let cut =
+            |_| Cut { t: 7 * SECOND / 2, endpoint: "a".into(), n: None, how, began, token: None, why: None };
         trace.cuts.extend((0..count).map(cut));
     }
 }
@@ -116,7 +117,7 @@ fn a_request_that_is_repeated_at_once_after_a_reset_is_hidden() {
         move |trace: &mut Trace| {
             let t = SECOND - gap;
             let (endpoint, how) = ("a".into(), CutKind::Reset);
-            trace.cuts.push(Cut { t, endpoint, n: None, how, began: Some(t), token: Some(0) });
+            trace.cuts.push(Cut { t, endpoint, n: None, how, began: Some(t), token: Some(0), why: None });
         }
     };
     let resets = "retry = { backoff = \"equal-jitter\", base = \"500ms\" }\n[[subscriber.behaviour]]\nanswer = \"reset\"\nlasts = \"1s\"";

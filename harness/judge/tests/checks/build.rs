@@ -117,7 +117,7 @@ fn an_offer(token: u64) -> Offer {
 
 pub(crate) fn head(path: &str) -> Shared<Head> {
     let (method, content_type) = ("POST".into(), Some("application/json".into()));
-    Head { method, path: path.into(), content_type }.into()
+    Head { method, path: path.into(), content_type, ..Head::default() }.into()
 }
 
 pub(crate) fn with_head(arrival: &mut Arrival, change: impl FnOnce(&mut Head)) {
@@ -144,6 +144,8 @@ fn arrival(n: u64, t: u64) -> Arrival {
         signed: Signed {
             signature: Some("v1,x".into()),
             verified: Verified::Keys(vec![0].into()),
+            surplus: 0,
+            disclosed: None,
             timestamp: Some((t / 1_000_000_000).to_string().into()),
         },
     }

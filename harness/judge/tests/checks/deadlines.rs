@@ -18,7 +18,15 @@ fn hung_up_after(length: u64) -> impl Fn(&mut Trace) {
     move |trace| {
         trace.answers.remove(0);
         let (endpoint, how) = ("a".into(), CutKind::PeerGone);
-        trace.cuts.push(Cut { t: SECOND + length, endpoint, n: Some(0), how, began: None, token: None });
+        trace.cuts.push(Cut {
+            t: SECOND + length,
+            endpoint,
+            n: Some(0),
+            how,
+            began: None,
+            token: None,
+            why: None,
+        });
         trace.arrivals[2].token = Some(0);
         trace.offers.pop();
         trace.accepted.pop();

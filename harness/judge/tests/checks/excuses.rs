@@ -108,7 +108,7 @@ fn a_late_takeover_names_doubt_only_where_the_burst_may_be_in_doubt() {
         exchange(&mut trace, (0, 20 * SECOND - MS), 0, 0, None);
         trace.answers.clear();
         let (endpoint, n, how) = ("a".into(), Some(0), CutKind::PeerGone);
-        trace.cuts.push(Cut { t: 20 * SECOND + MS, endpoint, n, how, began: None, token: None });
+        trace.cuts.push(Cut { t: 20 * SECOND + MS, endpoint, n, how, began: None, token: None, why: None });
         exchange(&mut trace, (1, came * SECOND), came * SECOND, 204, None);
         use ProcessEvent::{Exited, Killed, Ready, Started};
         let life = [(0, Started), (1, Ready), (20, Killed), (20, Exited), (21, Started), (21, Ready)];
@@ -146,7 +146,7 @@ fn read_together(trace: &mut Trace, cut: Option<CutKind>) {
     if let Some(how) = cut {
         let answer = trace.answers.pop().expect("answered");
         let (endpoint, n) = ("a".into(), Some(answer.n));
-        trace.cuts.push(Cut { t, endpoint, n, how, began: None, token: None });
+        trace.cuts.push(Cut { t, endpoint, n, how, began: None, token: None, why: None });
     }
     exchange(trace, (7, t + MS), t + 2 * MS, 204, None);
     build::offer(trace, 7, SECOND, &["a"]);
@@ -191,6 +191,7 @@ fn a_stall_of_the_harness_may_have_squeezed_what_broke_off_too() {
                 how: CutKind::PeerGone,
                 began: Some(5 * SECOND),
                 token: None,
+                why: None,
             };
             trace.cuts.extend((0..8).map(cut));
             build::end(trace, 60 * SECOND);

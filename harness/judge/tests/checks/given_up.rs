@@ -124,6 +124,7 @@ fn cut_and_given_up(reason: &'static str, again: bool) -> impl Fn(&mut Trace) {
             how: CutKind::Close,
             began: None,
             token: None,
+            why: None,
         };
         bury(trace, 0, reason);
         trace.answers.remove(0);

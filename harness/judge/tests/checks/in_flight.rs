@@ -100,7 +100,7 @@ fn left_open_until(
         if matches!(end, End::Cut) {
             trace.answers.pop();
             let how = CutKind::PeerGone;
-            trace.cuts.push(Cut { t, endpoint: "a".into(), n, how, began: None, token: None });
+            trace.cuts.push(Cut { t, endpoint: "a".into(), n, how, began: None, token: None, why: None });
         } else {
             let answer = trace.answers.last_mut().expect("answered");
             (answer.t, answer.end) = (t, t);

@@ -103,7 +103,7 @@ fn a_request_without_an_answer_excuses_while_it_is_in_doubt() {
         trace.answers.pop();
         trace.answers[1..].iter_mut().for_each(|answer| answer.n += 1);
         let (endpoint, how) = ("a".into(), CutKind::Blackhole);
-        let cut = Cut { t: 1_900 * MS, endpoint, n: Some(1), how, began: None, token: None };
+        let cut = Cut { t: 1_900 * MS, endpoint, n: Some(1), how, began: None, token: None, why: None };
         trace.cuts.push(cut);
     };
     until(ROOMY, "", 10_000, &silent);

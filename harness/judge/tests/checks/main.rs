@@ -8,6 +8,7 @@ mod begun;
 mod beside;
 mod broken;
 mod build;
+mod certificates;
 mod coalesced;
 mod deadlines;
 mod drawn;

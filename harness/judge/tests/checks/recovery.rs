@@ -154,7 +154,15 @@ fn a_pause_a_failure_and_a_silence_before_the_kill_excuse_the_lane() {
     let silent = |trace: &mut Trace| {
         trace.answers.remove(0);
         let (t, endpoint) = (1_100 * MILLI, "a".into());
-        trace.cuts.push(Cut { t, endpoint, n: Some(0), began: None, token: None, how: CutKind::Close });
+        trace.cuts.push(Cut {
+            t,
+            endpoint,
+            n: Some(0),
+            began: None,
+            token: None,
+            why: None,
+            how: CutKind::Close,
+        });
     };
     check(ROOMY, "", 6_000, silent, Status::Inconclusive);
 }

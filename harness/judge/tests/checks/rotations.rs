@@ -46,7 +46,7 @@ fn a_secret_that_the_harness_could_not_know_yet_is_held_against_nobody() {
 
 #[test]
 fn a_secret_that_was_retired_signs_no_more() {
-    for (keys, expected) in [(vec![0], Status::Fail), (vec![1], Status::Pass), (vec![0, 1], Status::Pass)] {
+    for (keys, expected) in [(vec![0], Status::Fail), (vec![1], Status::Pass), (vec![0, 1], Status::Fail)] {
         let change = |trace: &mut Trace| {
             trace.faults.push(rotation(1_600_000_000, 0));
             signed(trace, 2, &Verified::Keys(keys.clone().into()));
@@ -76,4 +76,23 @@ fn a_rotation_of_one_subscriber_of_a_group_concerns_that_one() {
         end(&mut trace, 8 * S);
         verdict("identity.secret", &scenario, &trace, expected);
     }
+}
+
+#[test]
+fn a_signature_of_another_secret_and_a_secret_that_is_shown_are_held_against_the_sender() {
+    check("identity.secret", "", |trace| trace.arrivals[1].signed.surplus = 1, Status::Fail);
+    // The harness learns a new secret a little later than the sender uses it.
+    let early = |trace: &mut Trace| {
+        trace.faults.push(rotation(2_500_000_000, 600));
+        trace.arrivals[1].signed.surplus = 1;
+        signed(trace, 2, &Verified::Keys(vec![0, 1].into()));
+    };
+    check("identity.secret", &rotated(600), early, Status::Pass);
+    let shown = |trace: &mut Trace| trace.arrivals[1].signed.disclosed = Some("its body".into());
+    check("identity.secret", "", shown, Status::Fail);
+    let unchecked = |trace: &mut Trace| {
+        shown(trace);
+        (0..3).for_each(|n| signed(trace, n, &Verified::Unchecked("unknown".into())));
+    };
+    check("identity.secret", "", unchecked, Status::Fail);
 }

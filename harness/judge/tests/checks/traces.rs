@@ -110,7 +110,8 @@ fn a_cut_of_a_request_that_could_not_be_kept_is_left_out_and_no_number_stands_fo
     let mut trace = build::trace(&build::scenario("rate = \"10/s\""), &[1, 2, 3]);
     trace.trailer.as_mut().expect("whole").dropped = 1;
     trace.arrivals.remove(0);
-    let cut = |n| Cut { t: 3, endpoint: "a".into(), n, how: CutKind::Close, began: None, token: None };
+    let cut =
+        |n| Cut { t: 3, endpoint: "a".into(), n, how: CutKind::Close, began: None, token: None, why: None };
     trace.cuts.extend([Some(0), Some(2), None].map(cut));
     trace.settle().expect("what is there is read");
     assert_eq!(trace.cuts.iter().map(|cut| cut.n).collect::<Vec<_>>(), [Some(1), None]);

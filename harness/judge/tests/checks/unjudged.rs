@@ -176,7 +176,7 @@ fn cut_and_redriven(redriven: bool) -> (Scenario, Trace) {
         trace.arrivals.last_mut().expect("arrived").attempt = Some("1".into());
         let answer = trace.answers.pop().expect("answered");
         let (endpoint, n) = ("a".into(), Some(answer.n));
-        trace.cuts.push(Cut { t, endpoint, n, how: CutKind::Close, began: None, token: None });
+        trace.cuts.push(Cut { t, endpoint, n, how: CutKind::Close, began: None, token: None, why: None });
     }
     if redriven {
         trace.faults.push(fault(5 * SECOND, FaultKind::Redrive, None));

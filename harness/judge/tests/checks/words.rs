@@ -165,11 +165,26 @@ fn a_malformed_request_is_not_in_form() {
     let broken = |how: CutKind| {
         move |trace: &mut Trace| {
             let (t, endpoint) = (2 * SECOND, "a".into());
-            trace.cuts.push(Cut { t, endpoint, n: None, how, began: Some(t), token: None });
+            trace.cuts.push(Cut { t, endpoint, n: None, how, began: Some(t), token: None, why: None });
         }
     };
-    check("format.post-json", "", broken(CutKind::PeerGone), Status::Pass);
-    check("format.post-json", "", broken(CutKind::Malformed), Status::Fail);
+    check("format.http", "", broken(CutKind::PeerGone), Status::Pass);
+    check("format.http", "", broken(CutKind::Malformed), Status::Fail);
+}
+
+#[test]
+fn an_id_fits_into_a_header() {
+    let long = "x".repeat(256);
+    for (id, expected) in [
+        (long.as_str(), Status::Pass),
+        ("msg-2_b", Status::Pass),
+        (&format!("{long}x"), Status::Fail),
+        ("msg 2", Status::Fail),
+        ("msg.2", Status::Fail),
+        ("msg\u{fffd}2", Status::Fail),
+    ] {
+        check("format.id", "", |trace| trace.arrivals[1].id = Some(id.into()), expected);
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ mod vectors;
 
 use proptest::prelude::*;
 
-use hookproof_judge::signature::{Profile, Secret, Signing, Wrong, sign, unbase64, verify};
+use hookproof_judge::signature::{Key, Profile, Secret, Signing, Wrong, hex, sign, unbase64, verify};
 
 const BODY: &[u8] = br#"{"id":"evt_1","type":"video.trending"}"#;
 
@@ -60,6 +60,38 @@ fn a_signature_verifies_with_the_keys_that_made_it() {
         let headers = sign(profile, &[&second], &signing(BODY));
         assert_eq!(verdict(profile, &[first, second], &headers, BODY), Ok(vec![1]), "{profile}");
     }
+}
+
+#[test]
+fn signatures_of_no_known_key_are_counted() {
+    for profile in Profile::ALL.into_iter().filter(|profile| profile.has_several_signatures()) {
+        let headers = sign(profile, &[&secret(profile), &other(profile), &other(profile)], &signing(BODY));
+        let headers: Vec<(&str, &[u8])> =
+            headers.iter().map(|(name, value)| (&**name, value.as_bytes())).collect();
+        let seen = |keys: &[Secret]| verify(profile, keys, &headers, BODY);
+        assert_eq!(seen(&[secret(profile)]).surplus, 2, "{profile}");
+        assert_eq!(seen(&[secret(profile), other(profile)]).surplus, 0, "{profile}");
+    }
+}
+
+#[test]
+fn a_key_is_found_in_each_of_its_spellings() {
+    let text = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+    let key = Key::from(Secret::parse(Profile::StandardWebhooks, text).unwrap());
+    let bytes = unbase64(&text[6..]).unwrap();
+    for spelled in [
+        text.as_bytes().to_vec(),
+        text.as_bytes()[6..].to_vec(),
+        hex(&bytes).into_bytes(),
+        hex(&bytes).to_uppercase().into_bytes(),
+        bytes,
+    ] {
+        let inside = [b"{\"a\":\"".as_slice(), &spelled, b"\"}"].concat();
+        assert!(key.is_in(&inside), "{inside:?}");
+        assert!(!key.is_in(&inside[..inside.len() - 3]) && !key.is_in(b""), "{inside:?}");
+    }
+    let short = Key::from(Secret::parse(Profile::Github, "password").unwrap());
+    assert!(!short.is_in(b"password"), "a short text occurs by chance");
 }
 
 #[test]

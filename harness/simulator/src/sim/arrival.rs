@@ -34,6 +34,7 @@ impl World<'_> {
             method: "POST".into(),
             path: to.path().into(),
             content_type: Some("application/json".into()),
+            ..Head::default()
         };
         Ok(Arrival {
             t: self.now,
@@ -52,6 +53,8 @@ impl World<'_> {
             signed: Signed {
                 signature: seen.signature.map(Box::from),
                 verified,
+                surplus: u32::try_from(seen.surplus).unwrap_or(u32::MAX),
+                disclosed: None,
                 timestamp: seen.timestamp.map(Text::from),
             },
         })

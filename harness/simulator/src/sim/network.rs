@@ -37,7 +37,7 @@ impl World<'_> {
         let endpoint = self.endpoint_of(lane)?;
         let generation = self.slots[worker].generation;
         let refused = self.net.endpoints[endpoint].behaviours.iter().any(|behaviour| {
-            matches!(behaviour.answer, Script::Refuse)
+            matches!(behaviour.answer, Script::Refuse | Script::WrongCertificate(_))
                 && behaviour.share == Millionths::ONE
                 && behaviour.covers(self.now)
         });
@@ -205,7 +205,7 @@ impl World<'_> {
             Script::Reset | Script::Refuse | Script::NoAccept | Script::ResetAfterRead => {
                 (0, Final::Cut(CutKind::ResetAfterRead, "connection reset"))
             }
-            Script::Stall | Script::Blackhole => (0, whole(no_content())),
+            Script::Stall | Script::Blackhole | Script::WrongCertificate(_) => (0, whole(no_content())),
         }
     }
 
@@ -339,7 +339,15 @@ impl World<'_> {
             && self.given.options.keep == Keep::Trace
         {
             let endpoint = self.given.scenario.subscribers[at].name.as_str().into();
-            self.defer_record(Record::Cut(Cut { t: now, endpoint, n, how, began: None, token: None }));
+            self.defer_record(Record::Cut(Cut {
+                t: now,
+                endpoint,
+                n,
+                how,
+                began: None,
+                token: None,
+                why: None,
+            }));
         }
     }
 

@@ -30,6 +30,9 @@ pub fn unmodelled(scenario: &Scenario) -> Vec<String> {
     if scenario.faults.iter().any(is_half_open) {
         all.push("how = \"half-open\": played as silence, nothing passes in either direction".to_owned());
     }
+    if scenario.shows_wrong_certificates() {
+        all.push("answer = \"wrong-certificate\": played as a refused connection".to_owned());
+    }
     let unaccepting = scenario.subscribers.iter().flat_map(|one| &one.behaviours);
     if { unaccepting }.any(|behaviour| behaviour.answer == Answer::NoAccept) {
         all.push("answer = \"no-accept\": an unaccepted request fails and is not sent late".to_owned());

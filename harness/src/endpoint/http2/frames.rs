@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::endpoint::reach::Port;
+use crate::endpoint::port::Port;
 use crate::endpoint::stream::Stream;
 
 /// The connection preface of a client (RFC 9113 §3.4).

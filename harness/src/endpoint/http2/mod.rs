@@ -21,6 +21,7 @@
 mod frames;
 mod stream;
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -34,9 +35,9 @@ use tokio::task::JoinSet;
 
 use self::frames::{Begun, PREFACE};
 use self::stream::Stream;
-use super::ShutdownSignal;
-use super::reach::Port;
-use super::request::HEAD_BYTES_MAX;
+use super::port::Port;
+use super::request::{HEAD_BYTES_MAX, ReadError};
+use super::{Broken, ShutdownSignal};
 use crate::clock::Clock;
 
 const STREAMS_MAX: u32 = 1_000;
@@ -80,9 +81,14 @@ pub(super) async fn serve(
     if let Ok(mut connection) = handshake {
         let mut streams = JoinSet::new();
         let taken = StreamContext { port: &port, begun: &begun, number, tether: &tether };
-        let (mut is_open, mut over) = (true, tether.clone());
+        let (mut is_open, mut is_current, mut over) = (true, true, tether.clone());
+        let mut changed = pin!(port.certificate_changed());
         loop {
             tokio::select! {
+                () = &mut changed, if is_current => {
+                    is_current = false;
+                    connection.graceful_shutdown();
+                }
                 () = over.closed() => break,
                 // A closed port holds no idle connections.
                 _ = open.wait_for(|open| !*open), if is_open => {
@@ -100,7 +106,7 @@ pub(super) async fn serve(
         end(&mut connection, &mut streams).await;
     }
     let how = if tether.is_closed() { CutKind::RunEnded } else { CutKind::PeerGone };
-    begun.rest().into_iter().for_each(|t| port.broken_off(how, t, &[]));
+    begun.rest().into_iter().for_each(|t| port.broken_off(how.into(), t, &[]));
 }
 
 /// Waits until every stream is recorded; their writes continue meanwhile.
@@ -126,6 +132,11 @@ fn builder() -> Builder {
     builder
 }
 
+/// RFC 9113, 8.1.1: the library hides the rest.
+fn refused() -> Broken {
+    ReadError::Malformed("the HTTP/2 library refused it as malformed".into()).into()
+}
+
 struct StreamContext<'a> {
     port: &'a Arc<Port>,
     begun: &'a Begun,
@@ -142,8 +153,7 @@ impl StreamContext<'_> {
         is_open: bool,
     ) {
         let (own, strays) = self.begun.take(respond.stream_id().as_u32());
-        // The library refused them as invalid.
-        strays.into_iter().for_each(|t| self.port.broken_off(CutKind::Malformed, t, &[]));
+        strays.into_iter().for_each(|t| self.port.broken_off(refused(), t, &[]));
         let began = own.unwrap_or_else(|| self.port.stage.clock.now());
         let target = request.uri().path_and_query().map_or("", |path| path.as_str());
         let named = request.headers().get(http::header::HOST).and_then(|host| host.to_str().ok());
@@ -152,7 +162,7 @@ impl StreamContext<'_> {
             return self.not_found(streams, request, respond);
         };
         if !is_open {
-            endpoint.record_cut(None, CutKind::Reset, Some(began), None);
+            endpoint.record_cut(None, CutKind::Reset.into(), Some(began), None);
             return respond.send_reset(Reason::INTERNAL_ERROR);
         }
         let tether = self.tether.clone();

@@ -12,7 +12,7 @@ use hookproof_play::endpoint::{Before, Luck, Rendered, render};
 use http::{HeaderName, HeaderValue, Response};
 
 use crate::endpoint::request::{BODY_BYTES_MAX, Fields, Request};
-use crate::endpoint::{Deed, Endpoint, ShutdownSignal, is_blackhole, ok};
+use crate::endpoint::{Deed, Endpoint, ShutdownSignal, form, is_blackhole, ok};
 
 #[expect(clippy::cast_possible_truncation, reason = "64 KiB")]
 const PIECE_BYTES: usize = scenario::PIECE_BYTES as usize;
@@ -37,7 +37,7 @@ impl Stream {
         match self.endpoint.choices.before(clock.now(), self.luck) {
             Before::Read => {}
             Before::Reset => {
-                self.endpoint.record_cut(None, CutKind::Reset, Some(self.began), None);
+                self.endpoint.record_cut(None, CutKind::Reset.into(), Some(self.began), None);
                 return respond.send_reset(Reason::INTERNAL_ERROR);
             }
             Before::Wait(until) => tokio::select! {
@@ -68,7 +68,7 @@ impl Stream {
     }
 
     fn broken_off(&self, body: &[u8], how: CutKind) {
-        self.endpoint.record_cut(None, how, Some(self.began), self.endpoint.stage.tokens.find(body));
+        self.endpoint.record_cut(None, how.into(), Some(self.began), self.endpoint.stage.tokens.find(body));
     }
 
     async fn perform(&self, n: u64, mut respond: SendResponse<Bytes>, chosen: Option<(usize, &Behaviour)>) {
@@ -200,7 +200,8 @@ pub(super) fn to_request(parts: &http::request::Parts, body: Vec<u8>) -> Request
     let mut fields = Fields::default();
     parts.headers.iter().for_each(|(name, value)| fields.push(name.as_str(), value.as_bytes()));
     let path = parts.uri.path_and_query().map_or("", |path| path.as_str());
-    Request { method: parts.method.to_string(), path: path.to_owned(), fields, body, keep_alive: true }
+    let (method, forbidden) = (parts.method.to_string(), form::forbidden_second(parts));
+    Request { method, path: path.to_owned(), fields, body, keep_alive: true, forbidden, http2: true }
 }
 
 /// Characters that are invalid in a field become `?`.

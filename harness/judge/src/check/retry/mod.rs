@@ -120,7 +120,11 @@ pub(in crate::check) fn expects_retries(evidence: &Evidence<'_>, lane: u32) -> b
             !matches!(reply.status, 200..=299 | 410) && !finals.contains(&reply.status)
         }
         Answer::Reset => behaviour.attempts.is_some(),
-        Answer::HugeAnswer { .. } | Answer::Stall | Answer::Refuse | Answer::NoAccept => false,
+        Answer::HugeAnswer { .. }
+        | Answer::Stall
+        | Answer::Refuse
+        | Answer::NoAccept
+        | Answer::WrongCertificate(_) => false,
         _ => true,
     };
     let tried_again = |delivery: &Delivery| evidence.attempts(delivery).len() > 1;

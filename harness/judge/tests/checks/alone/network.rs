@@ -1,9 +1,10 @@
-use hookproof_judge::trace::CutKind;
+use hookproof_judge::scenario::Certificate;
+use hookproof_judge::trace::{CutKind, ShownCertificate};
 
 use super::Row;
 use super::run::{Run, calm, forgiving};
 
-pub(super) const ROWS: [Row; 8] = [
+pub(super) const ROWS: [Row; 9] = [
     Row {
         check: "network.timeout",
         broken: "a request without an answer is held open for six seconds; its deadline is two",
@@ -41,6 +42,12 @@ pub(super) const ROWS: [Row; 8] = [
         breaks: |run| {
             run.unsent().dead(0, 2_000, "rejected");
         },
+    },
+    Row {
+        check: "tls.verified",
+        broken: "a request comes on a connection with an expired certificate",
+        good: expired,
+        breaks: |run| run.trace.arrivals[1].connection = 90,
     },
     Row {
         check: "network.huge-answer",
@@ -120,5 +127,15 @@ fn beside_a_slow_one() -> Run {
     (0..50).for_each(|token| {
         run.delivery(token, 1_000 * token);
     });
+    run
+}
+
+/// A handshake with an expired certificate, which the sender lets end.
+fn expired() -> Run {
+    let behaviour = "[[subscriber.behaviour]]\nlasts = \"500ms\"\nanswer = \"wrong-certificate\"";
+    let mut run = calm(&format!("{behaviour}\ncertificate = \"expired\""));
+    let (endpoint, certificate) = ("a".to_owned(), Certificate::Expired);
+    let shown = ShownCertificate { t: 1, endpoint, connection: 90, certificate, refused: None };
+    run.trace.reached.certificates.push(shown);
     run
 }

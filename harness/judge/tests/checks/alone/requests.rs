@@ -5,7 +5,15 @@ use super::Row;
 use super::run::{Run, calm, retried};
 use crate::build::{head, with_head};
 
-pub(super) const ROWS: [Row; 8] = [
+pub(super) const ROWS: [Row; 9] = [
+    Row {
+        check: "format.http",
+        broken: "one request names no host",
+        good: || calm(""),
+        breaks: |run| {
+            with_head(&mut run.trace.arrivals[1], |head| head.forbidden = Some("it names no host".into()));
+        },
+    },
     Row {
         check: "format.post-json",
         broken: "one request says that its body is plain text",

@@ -58,7 +58,15 @@ impl Run {
 
     pub(super) fn cut(&mut self, t: u64, how: CutKind) -> &mut Self {
         let n = self.trace.answers.pop().map(|answer| answer.n);
-        self.trace.cuts.push(Cut { t: t * MS, endpoint: "a".into(), n, how, began: None, token: None });
+        self.trace.cuts.push(Cut {
+            t: t * MS,
+            endpoint: "a".into(),
+            n,
+            how,
+            began: None,
+            token: None,
+            why: None,
+        });
         self
     }
 
