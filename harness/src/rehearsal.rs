@@ -318,7 +318,7 @@ impl Stand<'_> {
         match self.arrivals.payloads() {
             Ok(0) => self.rehearsal.skipped("payload", "nothing arrived"),
             Ok(count) => {
-                self.rehearsal.passed("payload", format!("{count} events arrived as they were offered"))
+                self.rehearsal.passed("payload", format!("{count} events arrived as they were offered"));
             }
             Err(why) => self.rehearsal.failed("payload", why, None, FAILED),
         }

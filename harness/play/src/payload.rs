@@ -173,7 +173,7 @@ impl Search<'_> {
         let mut strings = Vec::new();
         collect(body, inner, &mut strings);
         let (due, schedule) = (self.due, self.schedule);
-        let rows: [(&str, &str, &dyn Fn(&str) -> bool); 2] = [
+        let rows: [(&str, &str, IsKnown<'_>); 2] = [
             ("type", schedule.kind(due), &|text| schedule.has_type(text)),
             ("key", schedule.key(due), &|text| schedule.has_key(text)),
         ];
@@ -187,6 +187,8 @@ impl Search<'_> {
         Ok(())
     }
 }
+
+type IsKnown<'a> = &'a dyn Fn(&str) -> bool;
 
 /// The strings of the objects on the way from the root to `inner`.
 fn collect<'a>(value: &'a Value, inner: &Value, strings: &mut Vec<&'a str>) {

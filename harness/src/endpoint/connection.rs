@@ -93,15 +93,7 @@ async fn requests(
         let luck = endpoint.choices.draw();
         match endpoint.choices.before(clock.now(), luck) {
             Before::Read => {}
-            Before::Reset => {
-                // It is read so that its arrival is recorded.
-                tokio::select! {
-                    () = &mut closed => {}
-                    _ = wire.begin() => {}
-                }
-                endpoint.unread(&wire, CutKind::Reset);
-                return wire.stream.reset_at_end();
-            }
+            Before::Reset => return reset_unread(&endpoint, wire, &mut closed).await,
             Before::Wait(until) => {
                 tokio::select! {
                     () = &mut closed => return,
@@ -120,6 +112,16 @@ async fn requests(
             Ok(Then::End) | Err(_) => return unanswered(&port, &mut wire, number).await,
         }
     }
+}
+
+/// Reads the beginning of the request, so that its arrival is recorded.
+async fn reset_unread(endpoint: &Endpoint, mut wire: Wire, closed: impl Future<Output = ()>) {
+    tokio::select! {
+        () = closed => {}
+        _ = wire.begin() => {}
+    }
+    endpoint.unread(&wire, CutKind::Reset);
+    wire.stream.reset_at_end();
 }
 
 /// A request for no endpoint is recorded and answered 404. None if the connection ends.
