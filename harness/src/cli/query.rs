@@ -214,10 +214,7 @@ mod tests {
 
     use super::*;
 
-    fn of_exchanges() -> Vec<Record> {
-        let text = || Some("x".to_owned());
-        let header = r#"{"k":"header","format":1,"version":"0","scenario":"x","scenario_sha256":"","schedule_sha256":"","seed":1,
-            "driver":"x","clock":"real","clock_resolution_ns":1,"began_unix_ns":1,"scenario_toml":""}"#;
+    fn head_and_signature() -> (Head, Signed) {
         let shared = || Text::from("x");
         let head = Head {
             method: shared(),
@@ -226,14 +223,22 @@ mod tests {
             forbidden: Some(shared()),
             http2: true,
         };
-        let verified = Verified::Keys(vec![0].into());
         let signed = Signed {
             signature: Some("x".into()),
-            verified,
+            verified: Verified::Keys(vec![0].into()),
             surplus: 1,
             disclosed: Some(shared()),
             timestamp: Some(shared()),
         };
+        (head, signed)
+    }
+
+    fn of_exchanges() -> Vec<Record> {
+        let text = || Some("x".to_owned());
+        let header = r#"{"k":"header","format":1,"version":"0","scenario":"x","scenario_sha256":"","schedule_sha256":"","seed":1,
+            "driver":"x","clock":"real","clock_resolution_ns":1,"began_unix_ns":1,"scenario_toml":""}"#;
+        let shared = || Text::from("x");
+        let (head, signed) = head_and_signature();
         let (t, n, token) = (1, 1, 1);
         vec![
             serde_json::from_str(header).unwrap(),

@@ -128,7 +128,7 @@ impl Key {
     }
 
     /// Whether the bytes hold the secret: its text or its bytes, in hexadecimal or base64 too. Secrets below
-    /// [`SPELLING_BYTES_MIN`] are not looked for, as they may occur by chance; a public key is no secret.
+    /// a fixed number of bytes are not looked for, as they may occur by chance; a public key is no secret.
     #[must_use]
     pub fn is_in(&self, bytes: &[u8]) -> bool {
         self.spellings

@@ -229,7 +229,7 @@ impl Schedule {
         hex(context.finish().as_ref())
     }
 
-    /// An event's data: a JSON object of its size with its token and [`DELICATE`] members, the same in every call.
+    /// An event's data: a JSON object of its size with its token and delicate members, the same in every call.
     #[must_use]
     pub fn data(&self, due: &Due, tokens: Tokens) -> String {
         const FILLER: &str = "0123456789abcdef";
