@@ -316,9 +316,10 @@ impl Stand<'_> {
             Err(Outcome::Passed) => {}
         }
         match self.arrivals.payloads() {
-            Ok(0) => self.rehearsal.skipped("payload", "nothing arrived"),
+            Ok(0) => self.rehearsal.skipped("payload", "no payload could be compared"),
             Ok(count) => {
-                self.rehearsal.passed("payload", format!("{count} events arrived as they were offered"));
+                self.rehearsal
+                    .passed("payload", format!("{count} requests have their events as they were offered"));
             }
             Err(why) => self.rehearsal.failed("payload", why, None, FAILED),
         }
@@ -569,7 +570,8 @@ impl Arrivals {
             Some(Payload::Altered(why)) => Some(why.to_string()),
             _ => None,
         });
-        altered.map_or(Ok(self.came().len()), Err)
+        let intact = self.all.iter().filter(|arrival| arrival.payload == Some(Payload::Intact)).count();
+        altered.map_or(Ok(intact), Err)
     }
 
     fn signatures(&self) -> Result<String, Outcome> {

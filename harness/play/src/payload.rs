@@ -1,7 +1,7 @@
 //! Compares the body of a request with the events that it carries: data, type and key, as they were offered.
 //!
 //! The data is sought in the whole body, or at the place that the driver names: as JSON, as JSON in a string, in
-//! base64, or in a form's field; a body that is an object may also hold the data's members among its own. Numbers
+//! base64, or in a form's field; an object may hold the data's members among its own. Numbers
 //! are equal by value, and the order of members does not matter. The objects around the data may leave out its type
 //! and key, but must not name another type or key of the run in their place.
 
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::alphabet::{STANDARD, URL_SAFE};
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use flate2::read::{GzDecoder, ZlibDecoder};
+use flate2::read::{MultiGzDecoder, ZlibDecoder};
 use hookproof_judge::trace::Payload;
 use serde::Deserialize;
 use serde_json::{Number, Value};
@@ -21,13 +21,11 @@ use serde_json::{Number, Value};
 use crate::traffic::{Due, Schedule, Tokens};
 
 /// The longest body after decompression.
-pub const DECODED_BYTES_MAX: u64 = 32 << 20;
+pub const DECODED_BYTES_MAX: u64 = 8 << 20;
 /// Strings within strings that are read as JSON.
 const LAYERS_MAX: u32 = 4;
 /// The length of a value in a message.
 const QUOTED_MAX: usize = 80;
-/// Stands where the data stood, so that the rest is short.
-const HOLE: &str = "\u{0}data";
 /// Shorter texts hold no token.
 const BASE64_MIN: usize = 40;
 
@@ -60,9 +58,9 @@ impl Offered {
     /// them.
     #[must_use]
     pub fn compare(&self, body: &[u8], tokens: &[u64]) -> Option<Payload> {
-        let mut found = None;
+        let (whole, mut found) = (parsed(body), None);
         for due in tokens.iter().filter_map(|token| self.schedule.due_of(*token)) {
-            if let Err(why) = self.event(body, due) {
+            if let Err(why) = self.event(body, whole.as_ref(), due) {
                 return Some(Payload::Altered(why.to_string().into()));
             }
             found = Some(Payload::Intact);
@@ -70,22 +68,19 @@ impl Offered {
         found
     }
 
-    fn event(&self, body: &[u8], due: &Due) -> Result<(), Altered> {
+    fn event(&self, body: &[u8], whole: Option<&Value>, due: &Due) -> Result<(), Altered> {
         let data = self.schedule.data(due, self.tokens);
-        let verbatim = memchr::memmem::find(body, data.as_bytes());
-        if self.places.exact && verbatim.is_none() {
+        let is_verbatim = memchr::memmem::find(body, data.as_bytes()).is_some();
+        if self.places.exact && !is_verbatim {
             return Err(Altered::Bytes);
         }
-        let search = Search { schedule: &self.schedule, due, places: &self.places };
-        let is_anywhere = self.places.data.is_none();
-        if let Some(at) = verbatim.filter(|_| is_anywhere) {
-            let hole = Value::from(HOLE);
-            let rest = [&body[..at], hole.to_string().as_bytes(), &body[at + data.len()..]].concat();
-            return serde_json::from_slice(&rest)
-                .map_or(Ok(()), |envelope: Value| search.envelope(&envelope, &hole));
+        // A format that is unknown here has the data as it was offered, and its envelope is not read.
+        if is_verbatim && !begins_as_json(body) && self.places.data.is_none() {
+            return Ok(());
         }
         let wanted: Value = serde_json::from_str(&data).map_err(|_| Altered::Missing)?;
-        search.body(&parsed(body).ok_or(Altered::NotJson)?, &wanted)
+        let search = Search { schedule: &self.schedule, due, places: &self.places };
+        search.body(whole.ok_or(Altered::NotJson)?, &wanted)
     }
 }
 
@@ -97,7 +92,6 @@ enum Altered {
     Missing,
     Place(String),
     Member { name: String, wanted: String, found: Option<String> },
-    Surplus(String),
     Envelope { name: String, wanted: String, found: String },
 }
 
@@ -114,7 +108,6 @@ impl fmt::Display for Altered {
             Self::Member { name, wanted, found: None } => {
                 write!(f, "the data's {name} is missing; offered was {wanted}")
             }
-            Self::Surplus(name) => write!(f, "the data has {name}, which was not offered"),
             Self::Envelope { name, wanted, found } => {
                 write!(f, "the event's {name} is {found}; offered was {wanted}")
             }
@@ -132,11 +125,10 @@ impl Search<'_> {
     fn body(&self, body: &Value, wanted: &Value) -> Result<(), Altered> {
         let at = self.places.data.as_deref().unwrap_or_default();
         let place = body.pointer(at).ok_or_else(|| Altered::Place(at.to_owned()))?;
-        let merged = at.is_empty() && has_all(body, wanted);
-        if !merged && !holds(place, wanted, LAYERS_MAX) {
+        if !holds(place, wanted, LAYERS_MAX) {
             return Err(nearest(place, wanted, LAYERS_MAX).unwrap_or(Altered::Missing));
         }
-        if merged { self.named(body) } else { self.envelope(body, wanted) }
+        self.envelope(body, wanted)
     }
 
     /// Compares type and key of the objects around `inner`.
@@ -173,12 +165,12 @@ impl Search<'_> {
         let mut strings = Vec::new();
         collect(body, inner, &mut strings);
         let (due, schedule) = (self.due, self.schedule);
-        let rows: [(&str, &str, IsKnown<'_>); 2] = [
-            ("type", schedule.kind(due), &|text| schedule.has_type(text)),
-            ("key", schedule.key(due), &|text| schedule.has_key(text)),
+        strings.retain(|text| !text.is_empty());
+        let others = [
+            ("type", schedule.kind(due), strings.iter().find(|text| schedule.has_type(text))),
+            ("key", schedule.key(due), strings.iter().find(|text| schedule.has_key(text))),
         ];
-        for (name, own, is_known) in rows {
-            let other = strings.iter().find(|text| is_known(text));
+        for (name, own, other) in others {
             if let Some(other) = other.filter(|_| !strings.contains(&own)) {
                 let (wanted, found) = (format!("{own:?}"), format!("{other:?}"));
                 return Err(Altered::Envelope { name: name.to_owned(), wanted, found });
@@ -188,13 +180,16 @@ impl Search<'_> {
     }
 }
 
-type IsKnown<'a> = &'a dyn Fn(&str) -> bool;
-
-/// The strings of the objects on the way from the root to `inner`.
+/// The strings of the objects on the way from the root to the one that has the members of `inner`, and beside them.
 fn collect<'a>(value: &'a Value, inner: &Value, strings: &mut Vec<&'a str>) {
     let next = match value {
         Value::Array(all) => all.iter().find(|one| holds(one, inner, 1)),
-        Value::Object(members) if !same(value, inner) => {
+        Value::Object(members) if has_all(value, inner) => {
+            let beside = members.iter().filter(|(name, _)| inner.get(name.as_str()).is_none());
+            strings.extend(beside.filter_map(|(_, member)| member.as_str()));
+            None
+        }
+        Value::Object(members) => {
             strings.extend(members.values().filter_map(Value::as_str));
             members.values().find(|one| holds(one, inner, 1))
         }
@@ -203,9 +198,10 @@ fn collect<'a>(value: &'a Value, inner: &Value, strings: &mut Vec<&'a str>) {
     next.into_iter().for_each(|next| collect(next, inner, strings));
 }
 
-/// Whether a value is the wanted one, or holds it.
+/// Whether an object has the wanted members, perhaps beside others, or holds one that has them.
 fn holds(value: &Value, wanted: &Value, layers: u32) -> bool {
-    same(value, wanted) || inside(value, layers).iter().any(|(value, layers)| holds(value, wanted, *layers))
+    has_all(value, wanted)
+        || inside(value, layers).iter().any(|(value, layers)| holds(value, wanted, *layers))
 }
 
 /// The first difference from the object that has the wanted token.
@@ -214,16 +210,10 @@ fn nearest(value: &Value, wanted: &Value, layers: u32) -> Option<Altered> {
         && found.get("token").is_some_and(|token| wanted.get("token") == Some(token))
     {
         let differs = wanted.iter().find(|(name, one)| !found.get(*name).is_some_and(|own| same(own, one)));
-        return Some(match differs {
-            Some((name, one)) => Altered::Member {
-                name: format!("{name:?}"),
-                wanted: quoted(one),
-                found: found.get(name).map(quoted),
-            },
-            None => {
-                let surplus = found.keys().find(|name| !wanted.contains_key(*name));
-                Altered::Surplus(format!("{:?}", surplus.map_or("", String::as_str)))
-            }
+        return differs.map(|(name, one)| Altered::Member {
+            name: format!("{name:?}"),
+            wanted: quoted(one),
+            found: found.get(name).map(quoted),
         });
     }
     inside(value, layers).iter().find_map(|(value, layers)| nearest(value, wanted, *layers))
@@ -241,11 +231,16 @@ fn inside(value: &Value, layers: u32) -> Vec<(Cow<'_, Value>, u32)> {
     }
 }
 
-/// An object or array from a text: JSON, a form, or either in base64.
+fn begins_as_json(text: &[u8]) -> bool {
+    matches!(text.trim_ascii_start().first(), Some(b'{' | b'['))
+}
+
+/// An object or array from a text: JSON, a line of JSON for each event, a form, or any of them in base64.
 fn parsed(text: &[u8]) -> Option<Value> {
-    let is_json = matches!(text.trim_ascii_start().first(), Some(b'{' | b'['));
-    if is_json {
-        return serde_json::from_slice(text).ok();
+    if begins_as_json(text) {
+        let values = serde_json::Deserializer::from_slice(text).into_iter();
+        let mut values: Vec<Value> = values.collect::<Result<_, _>>().ok()?;
+        return if values.len() > 1 { Some(Value::Array(values)) } else { values.pop() };
     }
     if let Some(plain) = from_base64(text) {
         return parsed(&plain);
@@ -276,17 +271,21 @@ pub fn tokens_in(tokens: Tokens, body: &[u8]) -> Vec<u64> {
         return plain;
     }
     let mut found = Vec::new();
-    let mut waiting: Vec<(Value, u32)> = parsed(body).map(|value| (value, LAYERS_MAX)).into_iter().collect();
-    while let Some((value, layers)) = waiting.pop() {
-        if let Value::String(text) = &value {
-            found.extend(tokens.find_all(text.as_bytes()));
-        }
-        waiting
-            .extend(inside(&value, layers).into_iter().map(|(value, layers)| (value.into_owned(), layers)));
+    if let Some(value) = parsed(body) {
+        seek(tokens, &value, LAYERS_MAX, &mut found);
     }
     found.sort_unstable();
     found.dedup();
     found
+}
+
+fn seek(tokens: Tokens, value: &Value, layers: u32, found: &mut Vec<u64>) {
+    if let Value::String(text) = value {
+        found.extend(tokens.find_all(text.as_bytes()));
+    }
+    for (value, layers) in inside(value, layers) {
+        seek(tokens, &value, layers, found);
+    }
 }
 
 /// A body without its content coding; as it came if the coding is unknown, the body damaged, or longer than
@@ -299,7 +298,7 @@ pub fn decoded<'a>(body: &'a [u8], coding: Option<&str>) -> Cow<'a, [u8]> {
         (u64::try_from(read).unwrap_or(u64::MAX) <= DECODED_BYTES_MAX).then_some(plain)
     };
     let plain = match coding.map(|coding| coding.trim().to_ascii_lowercase()).as_deref() {
-        Some("gzip" | "x-gzip") => read(&mut GzDecoder::new(body)),
+        Some("gzip" | "x-gzip") => read(&mut MultiGzDecoder::new(body)),
         Some("deflate") => read(&mut ZlibDecoder::new(body)),
         _ => None,
     };

@@ -27,7 +27,7 @@ fn our_own_driver_works_step_by_step() {
         "passed   emit         3 events accepted",
         "passed   deliver      3 events arrived",
         "passed   verify       3 signatures are valid",
-        "passed   payload      3 events arrived as they were offered",
+        "passed   payload      3 requests have their events as they were offered",
         "passed   depth",
         "passed   dead         0 dead letters",
         "skipped  unsubscribe  the driver file has neither",
