@@ -52,7 +52,6 @@ flaws! {
     FoldsSignature, "sig.case", "compares base64 without regard to case";
     VerifiesJsonOnly, "sig.content-type", "verifies bodies that are declared as JSON, and takes text/plain";
     TrustsProxy, "sig.trust", "verifies nothing that X-Forwarded-For says to be from 127.0.0.1";
-    TrustsHost, "sig.trust", "verifies nothing that is sent to localhost";
     TrustsDebug, "sig.trust", "verifies nothing that has a header X-Debug";
     LastSignatureOnly, "rotation.first-valid", "looks at the last signature only";
     StopsAtForeign, "rotation.first-valid", "rejects at any signature of another version";

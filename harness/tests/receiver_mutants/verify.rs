@@ -60,7 +60,6 @@ fn is_trusted(server: &Server, request: &Request) -> bool {
     match server.flaw {
         Some(Flaw::VerifiesJsonOnly) => says("content-type", "text/plain"),
         Some(Flaw::TrustsProxy) => says("x-forwarded-for", "127.0.0.1"),
-        Some(Flaw::TrustsHost) => says("host", "localhost"),
         Some(Flaw::TrustsDebug) => request.header("x-debug").is_some(),
         _ => false,
     }
