@@ -110,7 +110,7 @@ pub async fn rehearse(
     };
     let broken_off = tokio::select! {
         () = stand.play(&mut processes) => None,
-        () = clock.pass(WITHIN_NS) => Some(("time limit of a minute reached", UNREACHABLE)),
+        () = clock.pass(WITHIN_NS) => Some(("the time limit of 60 s is over", UNREACHABLE)),
         Ok(_) = interrupt.wait_for(|wanted| *wanted) => Some(("interrupted", INTERRUPTED)),
     };
     let Stand { arrivals, .. } = stand;
@@ -278,7 +278,7 @@ impl Stand<'_> {
                 `video.*`, use `filter_types` in place of `events` in [subscribe]";
             return self.not_emitted(why.to_owned(), FAILED);
         }
-        self.rehearsal.passed("emit", format!("{accepted} events accepted"));
+        self.rehearsal.passed("emit", format!("events accepted: {accepted}"));
         true
     }
 
@@ -307,7 +307,7 @@ impl Stand<'_> {
             }
             self.rehearsal.failed("deliver", what, None, FAILED);
         } else {
-            self.rehearsal.passed("deliver", format!("{came} events arrived: {}", self.arrivals.shape()));
+            self.rehearsal.passed("deliver", format!("events arrived: {came}; {}", self.arrivals.shape()));
         }
         match self.arrivals.signatures() {
             Ok(what) => self.rehearsal.passed("verify", what),
@@ -343,7 +343,7 @@ impl Stand<'_> {
         match (&file.dead, self.api.dead(1_000_000).await) {
             (None, _) => self.rehearsal.skipped("dead", "the driver file has no [dead]"),
             (Some(_), Ok(letters)) => {
-                self.rehearsal.passed("dead", format!("{} dead letters", letters.len()));
+                self.rehearsal.passed("dead", format!("dead letters: {}", letters.len()));
             }
             (Some(_), Err(error)) => drop(self.refused("dead", error)),
         }
@@ -594,7 +594,7 @@ impl Arrivals {
         }
         match self.came().len() {
             0 => Err(Outcome::Skipped("nothing arrived".to_owned())),
-            count => Ok(format!("{count} signatures are valid")),
+            count => Ok(format!("valid signatures: {count}")),
         }
     }
 }

@@ -142,7 +142,11 @@ pub(crate) fn compare(arguments: &Compare) -> ExitCode {
         Err(what) => return refuse("compare", what, USAGE),
     };
     if base.is_empty() || new.is_empty() {
-        return refuse("compare", "one of the two files has no report", USAGE);
+        return refuse(
+            "compare",
+            "one of the two files has no report; expected files of `hookproof run --json`",
+            USAGE,
+        );
     }
     let allowed = &arguments.allowances.allow;
     let gone = missing(&base, &new, allowed);

@@ -173,7 +173,10 @@ fn named(what: &str, path: &Path, error: &io::Error) -> io::Error {
 
 /// Removes an older run's picture, which must not stand for this run. Anything but a regular file stays.
 fn undrawn(path: &Path) -> io::Result<()> {
-    print_stderr(format_args!("hookproof: no picture in {}: no failure can be drawn", path.display()));
+    print_stderr(format_args!(
+        "hookproof: {} was not written: the run has no failure with a chart",
+        path.display()
+    ));
     let removed = match fs::canonicalize(path) {
         Ok(older) if older.is_file() => fs::remove_file(&older),
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

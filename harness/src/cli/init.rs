@@ -30,7 +30,11 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     let folder = &arguments.folder;
     let paths = FILES.map(|(name, text)| (folder.join(name), text));
     if let Some((path, _)) = paths.iter().find(|(path, _)| path.symlink_metadata().is_ok()) {
-        return refuse("init", format!("{} exists: no file was written", path.display()), USAGE);
+        return refuse(
+            "init",
+            format!("{} exists, so no file was written; remove it, or name another folder", path.display()),
+            USAGE,
+        );
     }
     for (path, text) in &paths {
         if let Err(error) = write_new(path, text) {

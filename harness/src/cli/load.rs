@@ -121,7 +121,7 @@ async fn interrupted(flag: &AtomicBool) {
 
 async fn once(asked: &LoadArgs, load: &Load, slo: Option<&Slo>) -> Result<u8, Ended> {
     if std::io::stderr().is_terminal() {
-        print_stderr(format_args!("sending {} requests in {:?}", load.requests(), load.lasts));
+        print_stderr(format_args!("sending {} requests within {:?}", load.requests(), load.lasts));
     }
     let stopped = AtomicBool::new(false);
     let trial = load::run(load, interrupted(&stopped)).await.map_err(Ended::Unreachable)?;

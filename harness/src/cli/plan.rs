@@ -234,9 +234,7 @@ impl Asks {
         let (all, partners, path) = (scenario.subscribers.len(), partners.display(), path.display());
         let whose = match all - written {
             0 => "a sheet for each partner".to_owned(),
-            left => {
-                format!("sheets for {written} of {all} partners, without {left}; use --sheets {all} for all")
-            }
+            _ => format!("sheets for {written} of {all} partners; use --sheets {all} for all"),
         };
         Ok(format!("page: {path}\n{whose}: {partners}"))
     }

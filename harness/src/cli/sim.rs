@@ -222,7 +222,7 @@ impl Sim {
     /// Judges a run without a trace by its figures: the store's counts must balance.
     fn weigh(&self, scenario: &Scenario, figures: &Figures) -> u8 {
         if let Some(missing) = figures.ledger.missing() {
-            line(format_args!("{}: not conserved: {missing}", scenario.name));
+            line(format_args!("{}: deliveries are missing or doubled: {missing}", scenario.name));
             return FAILED;
         }
         if self.figures {
@@ -270,10 +270,7 @@ impl Sim {
         };
         let took = Duration::from_nanos(clock.now().saturating_sub(began));
         let (name, seconds) = (&scenario.name, took.as_secs_f64());
-        line(format_args!(
-            "{name}: {} seeds, {} of them judged, in {seconds:.1} s",
-            swept.played, swept.judged
-        ));
+        line(format_args!("{name}: seeds: {}, judged: {}, in {seconds:.1} s", swept.played, swept.judged));
         line(format_args!(
             "{name}: performance figures, listed and not judged: {}",
             not_judged_disturbed().join(", ")
@@ -374,7 +371,7 @@ pub(super) fn summary(scenario: &Scenario, simulated: &Simulated, took: Duration
     let happened = u128::from(figures.offered + arrivals) * 1_000_000_000;
     let speed = happened / took.as_nanos().max(1);
     format!(
-        "{}: {} events, {owed} deliveries owed, {} delivered, {} dead, {} waiting, {arrivals} attempts; {:.1} s \
+        "{}: events {}, deliveries owed {owed}, delivered {}, dead {}, waiting {}, attempts {arrivals}; {:.1} s \
          of virtual time in {:.2} s ({speed} events and attempts per second); {} commits, database {} MiB; \
          sha256 {}",
         scenario.name,

@@ -127,7 +127,7 @@ pub(super) fn emit_results(emit: &Emit, reply: &Reply, events: usize, hidden: &R
     let lines = if emit.batch { json_lines(&reply.body) } else { Vec::new() };
     if emit.batch && emit.status.is_some() && lines.len() != events {
         // With another number of lines, no line belongs to an event.
-        let why = format!("the answer has {} lines for {events} events", lines.len());
+        let why = format!("the answer has {} lines; expected one for each event ({events})", lines.len());
         return vec![EmitResult::Silent { unknown: true, why }; events];
     }
     if lines.len() != events {

@@ -565,7 +565,7 @@ impl Api {
         }
         let left = self.0.subscribers.read().unwrap_or_else(PoisonError::into_inner).len();
         if left > 0 && !self.0.file.unsubscribe.is_empty() {
-            failed.push(format!("{left} subscriptions are left with the sender"));
+            failed.push(format!("subscriptions left with the sender: {left}; remove them there"));
         }
         failed
     }

@@ -84,7 +84,7 @@ pub enum ApiError {
         last: String,
     },
     /// The driver has no such call.
-    #[error("the driver has no [{what}]")]
+    #[error("the driver file has no [{what}]")]
     Absent {
         /// The call.
         what: &'static str,

@@ -209,7 +209,7 @@ impl Conductor<'_> {
 
     /// Reports an action that failed, or continues with a prepared one.
     fn handle_outcome(&mut self, done: Result<Result<ActionOutcome, String>, JoinError>) {
-        match done.map_err(|error| format!("a fault was not applied: {error}")).flatten() {
+        match done.map_err(|error| format!("a fault was not injected: {error}")).flatten() {
             Ok(ActionOutcome::All) => {}
             Ok(ActionOutcome::Found(place, worker)) => self.strike_owner(place, worker),
             // It has no record, so its check reports that it saw none.
@@ -300,8 +300,8 @@ impl Conductor<'_> {
         let over = self.clock.now() >= fault.at.0.saturating_add(fault.lasts.0);
         if over && fault::ends(&fault.action) {
             let name = fault.action.kind();
-            let why = "its time passed before the owner was known";
-            return self.view.print(&format!("{name} was not applied: {why}"));
+            let why = "no process reported in time that it serves the subscriber";
+            return self.view.print(&format!("{name} was not injected: {why}"));
         }
         self.strike(fault, Some(worker));
     }
@@ -371,7 +371,7 @@ impl Conductor<'_> {
         };
         if let Err(why) = done {
             let (kind, why) = (fault.action.kind(), why.to_string());
-            self.view.print(&format!("{kind} was not applied: {why}"));
+            self.view.print(&format!("{kind} was not injected: {why}"));
             return self.recorder.record(Record::Undone(Undone { t, kind, worker: None, plan, why }));
         }
         self.recorder.record(Record::Fault(fault::record(fault, plan, t, until, worker)));
@@ -397,7 +397,7 @@ impl Conductor<'_> {
     fn ours(&mut self) -> std::io::Result<&mut Processes> {
         if self.processes.is_empty() {
             return Err(std::io::Error::other(
-                "the driver doesn't start the sender, so its process is unknown",
+                "the driver file has no [start], so the sender's process is unknown",
             ));
         }
         Ok(&mut *self.processes)
@@ -436,10 +436,10 @@ impl Conductor<'_> {
 
     fn lock(&mut self, fault: &FaultPlan) {
         let path = self.api.file().start.as_ref().and_then(|start| start.database.as_ref());
-        let path = path.ok_or_else(|| "the driver's [start] names no database".to_owned());
+        let path = path.ok_or_else(|| "the [start] of the driver file has no `database`".to_owned());
         match path.and_then(|path| path.fill(&self.api.variables(0)).map_err(text)) {
             Ok(path) => drop(self.errands.spawn(self.operator().lock(path, self.errand(fault)))),
-            Err(why) => self.view.print(&format!("lock-database was not applied: {why}")),
+            Err(why) => self.view.print(&format!("lock-database was not injected: {why}")),
         }
     }
 
@@ -450,7 +450,7 @@ impl Conductor<'_> {
                 drop(self.errands.spawn(self.operator().restart_database(server, self.errand(fault))));
             }
             None => self.view.print(&format!(
-                "{} was not applied: the database server is not the harness's own",
+                "{} was not injected: the database server is not the harness's own",
                 fault.action.kind()
             )),
         }

@@ -136,13 +136,13 @@ pub enum RunError {
         limit: u64,
     },
     /// The sender's processes can't be watched.
-    #[error("the sender's processes cannot be supervised: {0}")]
+    #[error("the harness cannot supervise the sender's processes: {0}")]
     Process(std::io::Error),
     /// The run was interrupted before it began.
     #[error("interrupted before the sender was ready")]
     Interrupted,
     /// The generator's thread failed.
-    #[error("the generator could not be started, or failed")]
+    #[error("the load generator could not be started, or failed")]
     Generator,
 }
 

@@ -100,7 +100,7 @@ impl Operator {
         let asked = self.clock.now();
         for whom in &errand.whom {
             let done = self.persist(whom, &errand.plan).await;
-            done.map_err(|why| format!("{} was not applied: {why}", errand.plan.action.kind()))?;
+            done.map_err(|why| format!("{} was not injected: {why}", errand.plan.action.kind()))?;
         }
         // The end of a lasting fault counts from the request, which is not later than the action.
         self.record_fault(&errand, asked);
@@ -110,7 +110,8 @@ impl Operator {
     /// Holds the lock for the fault's duration, or until this is dropped.
     pub(super) async fn lock(self, database: String, errand: Errand) -> Result<ActionOutcome, String> {
         let held = hold_database(&database).await;
-        let held = held.map_err(|error| format!("{} was not applied: {error}", errand.plan.action.kind()))?;
+        let held =
+            held.map_err(|error| format!("{} was not injected: {error}", errand.plan.action.kind()))?;
         self.record_fault(&errand, self.clock.now());
         self.clock.pass(errand.plan.lasts.0).await;
         drop(held);
@@ -130,7 +131,7 @@ impl Operator {
         let mut lasting = Lasting { recorder: &self.recorder, fault: Some(fault) };
         if let Err(error) = server.stop().await {
             lasting.fault = None;
-            return Err(format!("{kind} was not applied: {error}"));
+            return Err(format!("{kind} was not injected: {error}"));
         }
         self.clock.pass(errand.plan.lasts.0).await;
         let begun = server.begin().await;
@@ -144,12 +145,12 @@ impl Operator {
     pub(super) async fn find_owner(self, place: usize, name: String) -> Result<ActionOutcome, String> {
         for _ in 0..OWNER_QUESTIONS {
             let found = self.api.owner(&name).await;
-            if let Some(worker) = found.map_err(|error| format!("a fault was not applied: {error}"))? {
+            if let Some(worker) = found.map_err(|error| format!("a fault was not injected: {error}"))? {
                 return Ok(ActionOutcome::Found(place, worker));
             }
             self.clock.pass(AGAIN_NS).await;
         }
-        Err(format!("a fault was not applied: no process reports that it serves {name}"))
+        Err(format!("a fault was not injected: no process reports that it serves {name}"))
     }
 
     fn record_fault(&self, errand: &Errand, from: u64) {

@@ -16,7 +16,7 @@ fn a_sheet_says_what_the_partner_will_see_and_nothing_of_others() {
         "# capacity-launch: requests to partner-b (forecast)".to_owned(),
         format!("| deliveries in all | {} |", lane.owed),
         format!("| requests in the busiest second | {}, ", lane.busiest.count),
-        "20 at once, 30/s in the long run; 60 per 1s; 10 without an answer yet".to_owned(),
+        "20 at once, 30/s in the long run; 60 per 1s; 10 requests in flight".to_owned(),
         "| events | video.trending, video.rank_updated |".to_owned(),
     ] {
         assert!(text.contains(&part), "no {part} in {text}");

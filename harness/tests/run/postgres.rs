@@ -206,7 +206,7 @@ async fn a_run_whose_own_database_server_dies_is_none() {
     if server("a_run_whose_own_database_server_dies").is_none() {
         return;
     }
-    for (faults, expected) in [("", "broke off"), (RESTARTS, "database-restart was not applied")] {
+    for (faults, expected) in [("", "broke off"), (RESTARTS, "database-restart was not injected")] {
         let kill = |place: &Path| kill_process(postmaster(place).unwrap(), Signal::KILL).unwrap();
         let said = bereft(faults, kill).await;
         let is_told = said.contains("PostgreSQL server ended unexpectedly") && said.contains(expected);

@@ -71,7 +71,7 @@ impl Condition {
     pub(super) fn meaning_for(&self, partner: &Subscriber) -> &str {
         match &self.whom {
             Some(whom) if *whom != partner.name && *whom != partner.group => {
-                "another partner is down or slow meanwhile"
+                "another subscriber is down or slow meanwhile"
             }
             _ => &self.means,
         }

@@ -52,8 +52,9 @@ pub fn with_live(scenario: &Scenario, path: &Path) -> Result<Live, LiveError> {
     let all = reader.subscribers_since(0, SUBSCRIBERS_MAX).map_err(failed)?;
     let (active, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|one| one.state == LaneState::Active);
     let present = others.iter().filter(|one| one.state != LaneState::Removed);
-    let mut notes: Vec<String> =
-        present.map(|one| format!("{} is {} and was left out", one.name, word(one.state))).collect();
+    let mut notes: Vec<String> = present
+        .map(|one| format!("{} is {}, so the plan leaves it out", one.name, word(one.state)))
+        .collect();
     if active.is_empty() {
         return Err(LiveError::Nobody(path.display().to_string()));
     }
@@ -64,7 +65,7 @@ pub fn with_live(scenario: &Scenario, path: &Path) -> Result<Live, LiveError> {
         let measured = measured.iter().find(|(lane, _)| *lane == one.lane).map(|(_, histogram)| histogram);
         let name = free_name(&one.name, &mut names);
         if name != *one.name {
-            notes.push(format!("{:?} is called {name} here", one.name));
+            notes.push(format!("{:?} is named {name} in this plan", one.name));
         }
         tables.push(toml::Value::Table(table(one, name, measured.map(|it| &it.answer), &mut notes)));
     }
@@ -147,7 +148,8 @@ fn table(
     let unsaid = settings.as_object().into_iter().flatten().map(|(key, _)| key.as_str());
     let unsaid: Vec<&str> = unsaid.filter(|key| !SAID.contains(key)).collect();
     if !unsaid.is_empty() {
-        notes.push(format!("{name}: a scenario cannot express {}", unsaid.join(", ")));
+        notes
+            .push(format!("{name}: the plan ignores {}, which a scenario cannot express", unsaid.join(", ")));
     }
     let mut table = Table::new();
     table.insert("name".to_owned(), name.into());

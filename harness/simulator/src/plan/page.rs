@@ -39,7 +39,7 @@ fn title(text: impl Into<String>) -> Part {
     Part::Title(text.into())
 }
 
-const ROWS: &str = "Do any one of these per subscriber.";
+const ROWS: &str = "Make one of these changes for each subscriber.";
 
 fn changes(plan: &Plan) -> Vec<Part> {
     let Some(headroom) = &plan.headroom else { return Vec::new() };
@@ -148,7 +148,7 @@ fn charts(plan: &Plan) -> Vec<Part> {
         parts.push(Part::Card { status: None, name: lane.name.clone(), parts: both.to_vec() });
     }
     if lanes.len() > CHARTS_MAX {
-        parts.push(Part::Text(format!("The table has {} more subscribers.", lanes.len() - CHARTS_MAX)));
+        parts.push(Part::Text(format!("More subscribers, in the table: {}.", lanes.len() - CHARTS_MAX)));
     }
     parts
 }

@@ -59,9 +59,9 @@ fn sheet(
         ),
         ("upper limit", contract(subscriber)),
         ("data of an event", format!("{} to {} bytes, plus the envelope", sizes.least, sizes.most)),
-        ("delay after the event: median, 95 %", format!("{}, {}", late(500), late(950))),
-        ("the last one comes", drained),
-        ("time limit of an answer", subscriber.timeout.to_string()),
+        ("time from event to delivery: median, 95th percentile", format!("{}, {}", late(500), late(950))),
+        ("the last delivery comes", drained),
+        ("timeout of a request", subscriber.timeout.to_string()),
     ];
     text.push_str("| | |\n|---|---|\n");
     for (name, value) in rows {
@@ -88,7 +88,7 @@ fn sheet(
 fn contract(subscriber: &Subscriber) -> String {
     let limit = &subscriber.limit;
     let bucket = limit.bucket.map(|one| format!("{} at once, {} in the long run", one.burst, one.rate));
-    let in_flight = limit.in_flight.map(|most| format!("{most} without an answer yet"));
+    let in_flight = limit.in_flight.map(|most| format!("{most} requests in flight"));
     let windows = limit.windows.iter().map(ToString::to_string);
     let all: Vec<String> = bucket.into_iter().chain(windows).chain(in_flight).collect();
     if all.is_empty() { "nothing is agreed yet".to_owned() } else { all.join("; ") }

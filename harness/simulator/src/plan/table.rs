@@ -109,7 +109,7 @@ fn others(advice: &Advice, told: &str) -> String {
     if others.is_empty() {
         String::new()
     } else {
-        format!(", plus the changes of {} other subscribers below", others.len())
+        format!(", plus the changes below for other subscribers ({})", others.len())
     }
 }
 
@@ -119,7 +119,7 @@ const NOTHING: &str = "no change is needed";
 fn present(plan: &Plan) -> String {
     let left = plan.lanes.iter().filter(|lane| lane.left > 0);
     let mut told: Vec<String> = left
-        .map(|lane| format!("{} deliveries still wait for {} when the run ends", lane.left, lane.name))
+        .map(|lane| format!("deliveries still waiting when the run ends: {}, for {}", lane.left, lane.name))
         .take(TOLD_MAX)
         .collect();
     let slowest = plan.lanes.iter().max_by_key(|lane| lane.drain_ns);
@@ -147,7 +147,7 @@ pub fn table(plan: &Plan) -> String {
     rows.extend(lanes.iter().take(LISTED_MAX).map(|lane| row(lane)));
     let mut text = columns(&rows);
     if lanes.len() > LISTED_MAX {
-        let _ = writeln!(text, "The page and --json have {} more subscribers.", lanes.len() - LISTED_MAX);
+        let _ = writeln!(text, "More subscribers, in the page and --json: {}.", lanes.len() - LISTED_MAX);
     }
     for lane in lanes.iter().take(LISTED_MAX) {
         if let Err(why) = lane.bound {
@@ -157,7 +157,7 @@ pub fn table(plan: &Plan) -> String {
     if plan.refused > 0 {
         let _ = writeln!(
             text,
-            "{} events were refused, since a queue was full or no sender was running: they are lost unless the \
+            "refused events: {}, since a queue was full or no sender was running; they are lost unless the \
              emitter sends them again",
             plan.refused
         );
@@ -310,7 +310,7 @@ pub(super) fn advised(headroom: &Headroom) -> Vec<String> {
     match advice.tried {
         0 if headroom.too_many => lines.push("too many events to simulate".to_owned()),
         seeds if seeds > 0 && advice.failing == 0 => {
-            lines.push(format!("{NOTHING}: it holds with all {seeds} tried seeds"));
+            lines.push(format!("{NOTHING}: it holds with every tried seed ({seeds})"));
         }
         _ => {}
     }

@@ -37,7 +37,7 @@ impl Ledger {
         let Counts { accepted, delivered, dead, coalesced, waiting, .. } = self.counts;
         let (acknowledged, found) = (self.acknowledged, delivered + dead + coalesced + waiting);
         if acknowledged > accepted {
-            return Some(format!("{acknowledged} deliveries were acknowledged, but {accepted} are recorded"));
+            return Some(format!("acknowledged deliveries: {acknowledged}; recorded: {accepted}"));
         }
         (found != accepted).then(|| {
             format!(
