@@ -31,7 +31,7 @@ pub(crate) const NAME_BYTES_MAX: usize = 100;
 /// People must be able to read and type the name, and it must fit in a path.
 pub(crate) fn checked_name(name: &str) -> Result<&str, String> {
     let problem = if name.trim() != name || name.is_empty() {
-        "is empty, or begins or ends with a blank"
+        "is empty, or begins or ends with a space"
     } else if name.len() > NAME_BYTES_MAX {
         "is too long"
     } else if name.contains(is_hidden) {

@@ -278,7 +278,7 @@ struct MachineArgs {
     /// scenarios/throughput.toml`, if there is one, and the store is a file
     #[arg(long, value_name = "REPORT", conflicts_with_all = ["machine", "no_measure"])]
     throughput: Option<PathBuf>,
-    /// Machines that share the store, each as fast as this one
+    /// Machines that share the database, each as fast as this one
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     nodes: u64,
     /// Space for the database; by default the free space at its place

@@ -90,7 +90,7 @@ fn run(Arguments { log, command }: Arguments) -> Result<ExitCode, Failure> {
 fn start_logs(directives: &str) -> Result<(), Failure> {
     let filter = EnvFilter::builder().parse(directives).map_err(|error| {
         Failure::Usage(format!(
-            "cannot read the log level {directives:?}: {error}; expected such as --log info"
+            "cannot read the log level {directives:?}: {error}; expected error, warn, info, debug, trace, or off, such as --log info"
         ))
     })?;
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();

@@ -237,7 +237,7 @@ impl Unrouted {
             ),
             Self::Incomplete => (
                 StatusCode::BAD_REQUEST,
-                "the header with the id or the signature of the delivery is missing",
+                "a header of the signing profile is missing; expected the delivery's id and signature",
             ),
             Self::Unknown => (StatusCode::NOT_FOUND, "unknown subscriber"),
             Self::Elsewhere => (StatusCode::NOT_FOUND, "no route is configured for this path"),

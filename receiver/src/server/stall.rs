@@ -22,7 +22,7 @@ impl<S> Stall<S> {
         Self { stream, within, patience: None }
     }
 
-    #[expect(clippy::disallowed_methods, reason = "what is waited for is that nothing happens")]
+    #[expect(clippy::disallowed_methods, reason = "the wait ends when no data came for the whole period")]
     fn judge<T>(&mut self, context: &mut Context<'_>, progress: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if progress.is_ready() {
             self.patience = None;

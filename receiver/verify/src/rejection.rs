@@ -30,7 +30,7 @@ pub enum Rejection {
     },
     /// The id is invalid.
     #[error(
-        "the id in {name} is malformed; expected up to 256 visible characters, without blanks or the profile's \
+        "the id in {name} is malformed; expected up to 256 visible characters, without spaces or the profile's \
          field separators"
     )]
     Id {

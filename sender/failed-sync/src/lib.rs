@@ -114,7 +114,7 @@ fn end(sql: &Connection, error: &Error) -> ! {
         %error,
         db = place,
         "the disk did not keep what was written (a sync failed): this process ends, so that the next one writes the log again; \
-         check the disk, then start it anew"
+         check the disk, then restart it"
     );
     if let Err(error) = prepare_the_next(sql, Path::new(place)) {
         tracing::error!(%error, db = place, "the next process cannot be told: end all that use the database before one starts");

@@ -99,7 +99,7 @@ pub(super) async fn purge(State(app): State<App>, request: Request) -> Result<Re
                 after = last;
             }
             Reply::Refused(refusal) => return Err(refusal.into()),
-            other => return Err(Problem::unexpected("forget dead letters", &other)),
+            other => return Err(Problem::unexpected("purge dead letters", &other)),
         }
         if after.is_none() {
             break;
@@ -140,7 +140,7 @@ async fn parse_selection(app: &App, mut object: Map<String, Value>) -> Result<De
 
 fn one_id(names: &Names, id: &Value) -> Result<DeliveryId, Problem> {
     id.as_str().and_then(|id| names.find(id)).ok_or_else(|| {
-        let message = "an item of `ids` is not the id of a delivery of this store";
+        let message = "an item of `ids` is not the id of a delivery of this database";
         Problem::unprocessable("bad_ids", message).field("ids")
     })
 }
@@ -194,7 +194,7 @@ async fn in_steps(app: &App, lane: LaneId, max: u64) -> Result<(u64, bool), Prob
                 more && rows > 0 && shed < max
             }
             Reply::Refused(refusal) => return Err(refusal.into()),
-            other => return Err(Problem::unexpected("give up deliveries", &other)),
+            other => return Err(Problem::unexpected("shed waiting deliveries", &other)),
         };
         let now = clock.now();
         if !more || now.since(began) >= WITHIN {

@@ -35,7 +35,7 @@ async fn one(app: &App, request: Request) -> Result<Response, Problem> {
     let results = app.sender().emit(std::slice::from_ref(&offer)).await;
     // Only a stopping sender gives no answer.
     let result = results.into_iter().next();
-    let accepted = result.unwrap_or_else(|| Err(EmitError::Store("the sender is stopping".to_owned())));
+    let accepted = result.unwrap_or_else(|| Err(EmitError::stopping()));
     let accepted = accepted.map_err(|error| explain(app, error))?;
     let shown = AcceptedJson::of(app, &accepted, None);
     let mut response = answer(shown.status(), &shown);
@@ -61,7 +61,8 @@ async fn many(app: &App, request: Request) -> Result<Response, Problem> {
 fn refuse_if_failing(app: &App) -> Result<(), Problem> {
     match app.sender().health().failing {
         Some((since, error)) if app.sender().clock().now().since(since) > FAILING_MAX => {
-            let message = format!("the event was not recorded, since the store cannot write: {error}");
+            let message =
+                format!("the event was not recorded, since the database cannot be written: {error}");
             Err(Problem::unavailable("store", message))
         }
         _ => Ok(()),
@@ -78,9 +79,7 @@ fn lines_shown(
     for (number, refusal) in lines {
         let result = match refusal {
             Some(refusal) => Err(refusal.into()),
-            None => {
-                results.next().unwrap_or_else(|| Err(EmitError::Store("the sender is stopping".to_owned())))
-            }
+            None => results.next().unwrap_or_else(|| Err(EmitError::stopping())),
         };
         let _ = match result {
             Ok(accepted) => {

@@ -26,7 +26,7 @@ pub(super) async fn works(State(app): State<App>) -> Result<Response, Problem> {
     let broken = app.sender().roster().broken().count();
     if broken > 0 {
         answer["broken_subscribers"] = json!(broken);
-        details.push(format!("{broken} subscribers cannot be delivered to: see /v1/status"));
+        details.push(format!("broken subscribers, which get no deliveries: {broken}; see /v1/status"));
     }
     let breakers = app.sender().views().await.into_iter().map(|view| view.holds.breaker);
     let open: Vec<Standing> = breakers.filter(|breaker| breaker.is_open()).collect();
@@ -38,10 +38,7 @@ pub(super) async fn works(State(app): State<App>) -> Result<Response, Problem> {
         let until =
             until.max().map_or_else(String::new, |until| format!(", the last until {}", moment(until)));
         answer["open_breakers"] = json!(open.len());
-        details.push(format!(
-            "the circuit breakers of {} endpoints are open{until}: see /v1/status",
-            open.len()
-        ));
+        details.push(format!("open circuit breakers: {}{until}; see /v1/status", open.len()));
     }
     if !details.is_empty() {
         answer["detail"] = json!(details.join("; "));

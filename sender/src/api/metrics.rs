@@ -276,7 +276,12 @@ fn totals(text: &mut Exposition, status: &Status) {
         "Dead letters of the last hour, without redriven ones.",
         status.dead_last_hour,
     );
-    one("hookproof_unreadable_rows", Type::Gauge, "Unreadable dead letters in the store.", status.unreadable);
+    one(
+        "hookproof_unreadable_rows",
+        Type::Gauge,
+        "Unreadable dead letters in the database.",
+        status.unreadable,
+    );
     one("hookproof_outbox_rows", Type::Gauge, "Rows waiting in the outbox.", status.outbox);
     one(
         "hookproof_outbox_rejected_rows",
@@ -333,7 +338,7 @@ const OF_STORED: [OfLane<LaneStatus, u64>; 10] = [
         lane.counts.coalesced
     }),
     ("hookproof_dead", Type::Gauge, "Dead letters ever made and not redriven.", |lane| lane.counts.dead),
-    ("hookproof_dead_kept", Type::Gauge, "Dead letters in the store.", |lane| lane.counts.dead_kept),
+    ("hookproof_dead_kept", Type::Gauge, "Dead letters in the database.", |lane| lane.counts.dead_kept),
     ("hookproof_waiting", Type::Gauge, "Waiting deliveries.", |lane| lane.counts.waiting),
     ("hookproof_waiting_max", Type::Gauge, "Limit of waiting deliveries.", |lane| lane.bounds.rows_max),
     ("hookproof_waiting_bytes", Type::Gauge, "Bytes of waiting bodies.", |lane| lane.counts.waiting_bytes),
@@ -459,10 +464,10 @@ async fn owned(text: &mut Exposition, figures: &Figures, views: &[LaneView], app
 fn store(text: &mut Exposition, health: &Health) {
     let mut one = |name, kind, help, value: u64| text.family(name, kind, help).sample(&[], value);
     let failing = u64::from(health.failing.is_some() || health.reserve_left.is_some());
-    one("hookproof_store_failing", Type::Gauge, "1 if the store cannot write events.", failing);
+    one("hookproof_store_failing", Type::Gauge, "1 if the database cannot be written.", failing);
     one("hookproof_store_log_bytes", Type::Gauge, "Size of the database's log.", health.log_bytes);
     let waiting = u64::try_from(health.requests).unwrap_or(u64::MAX);
-    one("hookproof_store_requests_waiting", Type::Gauge, "Requests waiting for the store.", waiting);
+    one("hookproof_store_requests_waiting", Type::Gauge, "Requests waiting for the database.", waiting);
     one(
         "hookproof_store_commits_total",
         Type::Counter,
@@ -484,7 +489,7 @@ fn store(text: &mut Exposition, health: &Health) {
     );
     let help = "Deliveries that this process shed to make room for new ones.";
     one("hookproof_shed_total", Type::Counter, help, health.written.shed);
-    let help = "Deliveries that full queues refused to this process, each time that an event was offered.";
+    let help = "Deliveries that full queues refused to this process, counted at every emit.";
     one("hookproof_refused_total", Type::Counter, help, health.written.refused);
     let help = "Dead letters that this process deleted to make room.";
     one("hookproof_dead_forgotten_total", Type::Counter, help, health.written.forgotten);

@@ -65,9 +65,10 @@ impl Problem {
 
     /// Reports a defect.
     pub(super) fn unexpected(doing: &'static str, reply: &Reply) -> Self {
-        error!(doing, ?reply, "the store gave an unexpected answer");
-        let message =
-            format!("could not {doing}: the store gave an unexpected answer; this is a defect of the sender");
+        error!(doing, ?reply, "the database gave an unexpected answer");
+        let message = format!(
+            "could not {doing}: the database gave an unexpected answer; this is a defect of the sender: report it with the log"
+        );
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "defect", message)
     }
 
@@ -172,7 +173,7 @@ impl From<StoreError> for Problem {
             let busy = Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", error.to_string());
             return busy.retry_after(BUSY_SECS);
         }
-        error!(%error, "reading the store failed");
+        error!(%error, "reading the database failed");
         Self::unavailable("store", error.to_string())
     }
 }

@@ -180,8 +180,8 @@ impl DeadSelection {
             printer.object(&json!({ "redriven": redriven, "kept": kept }))?;
         } else {
             printer.line(format_args!(
-                "{redriven} deliveries wait again; {kept} stay dead letters: the queue is full or the \
-                 subscriber removed"
+                "redriven: {redriven}; still dead letters, because the queue is full or the subscriber \
+                 removed: {kept}"
             ))?;
         }
         self.check_found(redriven + kept)
@@ -194,7 +194,7 @@ impl DeadSelection {
         if printer.json {
             printer.object(&json!({ "purged": purged }))?;
         } else {
-            printer.line(format_args!("{purged} dead letters purged"))?;
+            printer.line(format_args!("purged dead letters: {purged}"))?;
         }
         self.check_found(purged)
     }
@@ -223,7 +223,7 @@ fn redrive(session: &WriteSession, which: &command::Dead) -> Result<(u64, u64), 
                 after = done.last;
                 Ok(more)
             }
-            other => Err(Failure::ours(format_args!("the store answered {other:?}"))),
+            other => Err(Failure::ours(format_args!("the database answered {other:?}"))),
         }
     })?;
     Ok((redriven, kept))
@@ -239,7 +239,7 @@ fn purge(session: &WriteSession, which: &command::Dead) -> Result<u64, Failure> 
                 after = last;
                 Ok(last.is_some())
             }
-            other => Err(Failure::ours(format_args!("the store answered {other:?}"))),
+            other => Err(Failure::ours(format_args!("the database answered {other:?}"))),
         }
     })?;
     Ok(purged)

@@ -75,8 +75,8 @@ impl Doctor {
             Err(
                 error @ (StoreError::Damaged { .. } | StoreError::Broken { .. } | StoreError::Foreign { .. }),
             ) => {
-                let remedy = "if it was a store, copy the file, then restore a backup or repair it with `.recover` of sqlite3";
-                return Ok(vec![Finding::off("file", format!("no store can be read: {error}; {remedy}"))]);
+                let remedy = "if it was a Hookproof database, copy the file, then restore a backup or repair it with `.recover` of sqlite3";
+                return Ok(vec![Finding::off("file", format!("no database can be read: {error}; {remedy}"))]);
             }
             reader => reader?,
         };
@@ -150,7 +150,7 @@ fn leases(database: &Database, (reader, now): Looking<'_>, mend: bool) -> Result
     let is_dead = |owner: &Owner| owner.lanes > 0 && liveness.life_of(owner.owner) == Life::Dead;
     let dead: Vec<_> = reader.owners()?.into_iter().filter(is_dead).collect();
     let names: Vec<_> =
-        dead.iter().map(|owner| format!("{:x} ({} subscribers)", owner.owner.0, owner.lanes)).collect();
+        dead.iter().map(|owner| format!("{:x} (subscribers: {})", owner.owner.0, owner.lanes)).collect();
     let finding = Finding::of("leases", &names, "dead processes still hold subscribers");
     if dead.is_empty() || !mend {
         return Ok(Some(finding));
@@ -175,7 +175,11 @@ fn lanes((reader, now): Looking<'_>) -> Result<Finding, Failure> {
             Ok(true)
         },
     )?;
-    Ok(Finding::of("lanes", &stuck, "subscribers have due deliveries and no process delivers to them"))
+    Ok(Finding::of(
+        "lanes",
+        &stuck,
+        "no process delivers to these subscribers, though deliveries are due (start `serve`)",
+    ))
 }
 
 /// Broken subscribers and those without a process have their own checks. A pause, and a lane that waits in its turn,
@@ -201,10 +205,13 @@ fn subscribers((reader, now): Looking<'_>, reach: &Reach) -> Result<Finding, Fai
 
 fn letters((reader, now): Looking<'_>) -> Result<Finding, Failure> {
     let unreadable = reader.status(now)?.unreadable;
-    let what = "dead letters are unreadable; `dead purge` deletes them";
+
     Ok(if unreadable == 0 {
         Finding::well("unreadable")
     } else {
-        Finding::off("unreadable", format!("{unreadable} {what}"))
+        Finding::off(
+            "unreadable",
+            format!("unreadable dead letters: {unreadable}; `dead purge` deletes them"),
+        )
     })
 }

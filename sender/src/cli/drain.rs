@@ -192,11 +192,11 @@ fn summarise(
     let end = match (idle, others) {
         (true, 0) => "no more deliveries fall due in time",
         (true, _) => "no more deliveries of this process fall due in time",
-        (false, _) => "time is up",
+        (false, _) => "the time of --for is over",
     };
     printer.line(format_args!(
-        "drained for {}: {delivered} delivered, {failed_attempts} attempts failed, {dead} given up, {waiting} \
-         waiting{elsewhere}; {end}",
+        "drained for {}: delivered: {delivered}; failed attempts: {failed_attempts}; given up: {dead}; \
+         waiting: {waiting}{elsewhere}; {end}",
         rough(took),
     ))
 }
@@ -235,7 +235,7 @@ impl Shed {
         if printer.json {
             return printer.object(&json!({ "name": self.name, "shed": shed }));
         }
-        printer.line(format_args!("{shed} deliveries to {} became dead letters", self.name))
+        printer.line(format_args!("deliveries of {} shed to dead letters: {shed}", self.name))
     }
 
     fn print_plan(&self, plan: &Plan, printer: &mut Printer) -> Result<(), Failure> {
@@ -253,7 +253,7 @@ impl Shed {
         if *would_forget == 0 {
             return Ok(());
         }
-        printer.line(format_args!("the oldest {would_forget} dead letters would be deleted to make room"))
+        printer.line(format_args!("oldest dead letters that would be deleted to make room: {would_forget}"))
     }
 }
 
@@ -267,7 +267,7 @@ fn shed(session: &WriteSession, lane: LaneId, max: u64) -> Result<u64, Failure> 
                 left = left.saturating_sub(rows);
                 Ok(more && rows > 0 && left > 0)
             }
-            other => Err(Failure::ours(format_args!("the store answered {other:?}"))),
+            other => Err(Failure::ours(format_args!("the database answered {other:?}"))),
         }
     })?;
     Ok(shed)

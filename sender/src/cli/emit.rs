@@ -160,7 +160,7 @@ fn summary(accepted: &Accepted, refused: &[Refused]) -> String {
         text.push_str(&format!(", {duplicates} had it already"));
     }
     if *shed > 0 {
-        text.push_str(&format!(", {shed} older deliveries dropped to make room"));
+        text.push_str(&format!(", older deliveries shed to make room: {shed}"));
     }
     for (subscriber, why) in refused {
         text.push_str(&format!("; refused by {subscriber}: {why}"));
@@ -205,7 +205,7 @@ fn emit_lines(
     if !printer.json {
         let in_part = if in_part == 0 { String::new() } else { format!(" ({in_part} in part)") };
         printer.line(format_args!(
-            "{recorded} events recorded{in_part}, {deliveries} deliveries owed, {refused} refused"
+            "events recorded: {recorded}{in_part}; deliveries owed: {deliveries}; events refused: {refused}"
         ))?;
     }
     Ok(if refused + in_part == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })

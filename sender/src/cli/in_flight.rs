@@ -86,7 +86,7 @@ impl InFlight {
 
 async fn query_node(liveness: &dyn Liveness, node: &Node, token: Option<&str>) -> Result<UnderWay, String> {
     let Some(announced) = node.announced.address.as_deref() else {
-        return Err("it has no API".to_owned());
+        return Err("it serves no API".to_owned());
     };
     let address = announced.parse().map(reachable);
     let address = address.map_err(|error| format!("its address {announced} is invalid: {error}"))?;
@@ -160,10 +160,10 @@ mod tests {
     fn a_sum_of_which_a_part_is_unknown_says_so() {
         let mut found = InFlight::default();
         assert_eq!(found.summary(), "no running process");
-        found.silent.push(("web-1".to_owned(), "it has no API".to_owned()));
-        assert_eq!(found.summary(), "unknown: web-1: it has no API");
+        found.silent.push(("web-1".to_owned(), "it serves no API".to_owned()));
+        assert_eq!(found.summary(), "unknown: web-1: it serves no API");
         (found.told, found.sum) = (2, UnderWay { in_flight: 7, in_doubt: 1 });
-        assert_eq!(found.summary(), "7, 1 of them in doubt, from 2 of 3 nodes; web-1: it has no API");
+        assert_eq!(found.summary(), "7, 1 of them in doubt, from 2 of 3 nodes; web-1: it serves no API");
         assert_eq!(found.to_json()["nodes_asked"], 3);
         found.silent.clear();
         assert_eq!(found.summary(), "7, 1 of them in doubt");

@@ -82,9 +82,9 @@ enum Command {
     /// Have a process hand its subscribers to the others, or take them again
     #[command(subcommand)]
     Node(nodes::Node),
-    /// Show rows of the outbox that were set aside
+    /// Show rejected rows of the outbox
     Outbox(outbox::Outbox),
-    /// Move a whole store from a file to a server, or back, while nobody works on it
+    /// Move a whole database from a file to a server, or back, while no process works on it
     Move(transfer::Move),
     /// Copy a file while processes work on it
     Backup(transfer::Backup),

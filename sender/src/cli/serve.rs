@@ -118,7 +118,7 @@ async fn serve(options: Options, door: ListenArgs, stop_within: Duration) -> Res
         () = signals.next() => {}
         never = log_flow(&sender) => match never {},
         // A supervisor must restart it.
-        what = sender.breakdown() => return Err(Failure::ours(format_args!("{what}; this process ends, start it anew"))),
+        what = sender.breakdown() => return Err(Failure::ours(format_args!("{what}; this process ends: restart it"))),
     }
     // No attempt starts after the log line.
     sender.start_nothing_more();

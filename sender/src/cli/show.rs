@@ -86,7 +86,7 @@ fn figures(lane: &LaneStatus, measured: Option<&Measured>, look: &Look) -> Vec<(
     let rows = [
         (
             "waiting",
-            format!("{} ({} bytes, {} tried before)", counts.waiting, counts.waiting_bytes, counts.retrying),
+            format!("{} ({} B, {} tried before)", counts.waiting, counts.waiting_bytes, counts.retrying),
         ),
         ("next due", lane.next.map_or_else(String::new, |next| relative_time(next, look.now))),
         ("delivered", counts.delivered.to_string()),

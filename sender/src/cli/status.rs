@@ -158,7 +158,7 @@ impl Found {
             format!("{}, {} in the last hour{latency}", counts.delivered, figures.delivered_last_hour);
         let failed = format!("{}, {} in the last hour", counts.failed_attempts, figures.failed_last_hour);
         let tried =
-            format!("{} ({} bytes, {} tried before)", counts.waiting, counts.waiting_bytes, counts.retrying);
+            format!("{} ({} B, {} tried before)", counts.waiting, counts.waiting_bytes, counts.retrying);
         let mut rows = vec![
             ("subscribers", format!("{active} active, {paused} paused, {disabled} disabled")),
             ("broken", self.broken()),
@@ -172,7 +172,7 @@ impl Found {
             ("emit to first attempt", print::lengths(Some(&self.measured.first_attempt), "first attempts")),
             ("emit to delivered", print::lengths(Some(&self.measured.delivery), "deliveries")),
             ("slow endpoints", first_of(&self.slow)),
-            ("unreadable", format!("{} dead letters that could not be read", figures.unreadable)),
+            ("unreadable", format!("dead letters: {}", figures.unreadable)),
             ("outbox", format!("{} waiting, {} rejected", figures.outbox, figures.outbox_rejected)),
             ("delivered by", format!("{}; {}", delivered_by(self.senders), nodes(self.nodes))),
             ("in flight", self.in_flight.summary()),
@@ -214,7 +214,7 @@ fn dead_letters(counts: &Counts, last_hour: u64) -> String {
     let kept = format!("{}, {last_hour} in the last hour", counts.dead_kept);
     match counts.dead_gone() {
         0 => kept,
-        gone => format!("{kept}; {gone} more were deleted: over the limit, purged, or too old"),
+        gone => format!("{kept}; deleted as over the limit, purged, or too old: {gone}"),
     }
 }
 
@@ -274,7 +274,7 @@ mod tests {
         assert_eq!(dead_letters(&counts, 2), "5, 2 in the last hour");
         assert_eq!(
             dead_letters(&Counts { dead: 12, ..counts }, 2),
-            "5, 2 in the last hour; 7 more were deleted: over the limit, purged, or too old"
+            "5, 2 in the last hour; deleted as over the limit, purged, or too old: 7"
         );
     }
 

@@ -317,7 +317,10 @@ impl Remove {
         if printer.json {
             return printer.object(&json!({ "name": self.name, "state": "removed", "given_up": waiting }));
         }
-        printer.line(format_args!("removed {}; {waiting} waiting deliveries become dead letters", self.name))
+        printer.line(format_args!(
+            "removed {}; waiting deliveries that become dead letters: {waiting}",
+            self.name
+        ))
     }
 }
 

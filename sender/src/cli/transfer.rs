@@ -50,7 +50,7 @@ impl Move {
             let line = if printer.json {
                 printer.object(&json!({ "table": table, "rows": rows }))
             } else {
-                printer.line(format_args!("{table}: {rows} rows"))
+                printer.line(format_args!("rows of {table}: {rows}"))
             };
             told = std::mem::replace(&mut told, Ok(())).and(line);
         };

@@ -149,7 +149,7 @@ pub enum TargetError {
         bytes: usize,
     },
     /// A blank or a control character.
-    #[error("the URL has a blank or control character at byte {at}; percent-encode it")]
+    #[error("the URL has a space or control character at byte {at}; percent-encode it")]
     Blank {
         /// Its byte position.
         at: usize,

@@ -56,7 +56,7 @@ impl Pattern {
                 "a few a day: the endpoint works mostly; now and then all attempts of a delivery fail"
             }
             Self::QueueFull => {
-                "dropped from a full queue, since events come faster than the contract allows, or given up by \
+                "shed from a full queue, since events come faster than the contract allows, or given up by \
                  an operator"
             }
             Self::TooOld => "expired before delivery: the backlog takes longer than their time to live",
@@ -70,10 +70,10 @@ impl Pattern {
                  outages"
             }
             Self::RotatedCredentials => {
-                "ask the partner for the valid secret and URL, change them, then redrive"
+                "ask the endpoint's operator for the valid secret and URL, change them, then redrive"
             }
             Self::OverTheLimit => {
-                "lower limit.rate to the partner's limit, or ask the partner to raise it; then redrive"
+                "lower limit.rate to the endpoint's limit, or ask its operator to raise it; then redrive"
             }
             Self::SlowAccumulation => {
                 "raise retry.attempts, or check in the attempts whether the timeout is too short"

@@ -59,7 +59,7 @@ pub(crate) async fn unready(sender: &Sender) -> Vec<Unready> {
 fn of_the_store(health: &Health, now: StoreTime) -> Vec<Unready> {
     let mut reasons = Vec::new();
     if let Some((_, error)) = &health.failing {
-        reasons.push(Unready::new("store", format!("the store cannot write: {error}")));
+        reasons.push(Unready::new("store", format!("the database cannot be written: {error}")));
     }
     if let (None, Some(left)) = (&health.failing, health.reserve_left) {
         let detail = format!(
@@ -73,7 +73,7 @@ fn of_the_store(health: &Health, now: StoreTime) -> Vec<Unready> {
         && now.since(*at) < GIVEN_UP_FOR
         && !matches!(error, StoreError::Damaged { .. })
     {
-        reasons.push(Unready::new("given_up", format!("the store gave up a request: {error}")));
+        reasons.push(Unready::new("given_up", format!("the database gave up a request: {error}")));
     }
     if let Some(error) = &health.damaged {
         reasons.push(Unready::new(
@@ -96,8 +96,8 @@ fn of_the_reader(last: &LastLook, now: StoreTime) -> Option<Unready> {
         return None;
     }
     let detail = match &last.error {
-        Some(error) => format!("the store cannot be read: {error}"),
-        None => "the store does not answer".to_owned(),
+        Some(error) => format!("the database cannot be read: {error}"),
+        None => "the database does not answer".to_owned(),
     };
     Some(Unready::new("store", detail))
 }
@@ -106,7 +106,7 @@ fn of_the_reader(last: &LastLook, now: StoreTime) -> Option<Unready> {
 fn of_the_lanes(stuck: &[Stuck]) -> Option<Unready> {
     let first = stuck.first()?;
     let (count, lane, why) = (stuck.len(), first.lane.0, &first.why);
-    Some(Unready::new("lanes", format!("{count} lanes are blocked, lane {lane} first: {why}")))
+    Some(Unready::new("lanes", format!("blocked lanes: {count}; the first is lane {lane}: {why}")))
 }
 
 /// Durations are right by a clock that is behind.
@@ -114,7 +114,7 @@ fn of_the_clock(ahead: Option<Nanos>) -> Option<Unready> {
     let ahead = ahead.filter(|ahead| *ahead > FAR_OFF)?;
     let minutes = ahead.0 / Nanos::MINUTE.0;
     let remedy = "see `hookproof sender doctor`";
-    let detail = format!("the database's clock is {minutes} minutes ahead of the wall clock: {remedy}");
+    let detail = format!("the database's clock is {minutes} min ahead of the wall clock: {remedy}");
     Some(Unready::new("clock", detail))
 }
 
@@ -153,7 +153,7 @@ mod tests {
         let stuck = |lane| Stuck { lane: LaneId(lane), why: "the disk is gone".into() };
         assert_eq!(of_the_lanes(&[]), None);
         let reason = of_the_lanes(&[stuck(4), stuck(7)]).unwrap();
-        assert_eq!(reason.detail, "2 lanes are blocked, lane 4 first: the disk is gone");
+        assert_eq!(reason.detail, "blocked lanes: 2; the first is lane 4: the disk is gone");
     }
 
     #[test]
@@ -170,6 +170,6 @@ mod tests {
         let told = |last: LastLook, now| of_the_reader(&last, now).map(|reason| reason.detail);
         assert_eq!(told(last(Some(error.clone())), StoreTime(NOW.0 + READ_WITHIN.0)), None);
         assert!(told(last(Some(error)), later).unwrap().contains("cannot be read: could not glance"));
-        assert_eq!(told(last(None), later).unwrap(), "the store does not answer");
+        assert_eq!(told(last(None), later).unwrap(), "the database does not answer");
     }
 }

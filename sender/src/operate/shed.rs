@@ -65,7 +65,7 @@ pub(crate) fn rest_after(step: Nanos) -> Nanos {
 
 pub(crate) async fn rest(length: Nanos) {
     let passed = timeout(Duration::from_nanos(length.0), std::future::pending::<()>()).await;
-    debug_assert!(passed.is_err(), "what never happens takes longer");
+    debug_assert!(passed.is_err(), "a pending future never completes");
 }
 
 #[cfg(test)]

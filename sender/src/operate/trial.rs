@@ -87,7 +87,7 @@ impl Trial<'_> {
                     sender.wait_for_roster_after(known).await;
                 }
                 Reply::Refused(refusal) => return Err(refusal.into()),
-                other => return Err(TrialError::Subscriber(format!("the store answered {other:?}"))),
+                other => return Err(TrialError::Subscriber(format!("the database answered {other:?}"))),
             }
         }
         let problem = "subscribers keep changing; try again";

@@ -44,10 +44,10 @@ pub enum EmitError {
     #[error(transparent)]
     Offer(#[from] BadOffer),
     /// Subscribers with a policy to refuse are full. Retry later.
-    #[error("{} subscribers cannot take the event now: {}", .0.count(), .0.listed().first().map_or("full", Refused::as_str))]
+    #[error("subscribers without room for the event: {}; the first: {}; emit it again later", .0.count(), .0.listed().first().map_or("full", Refused::as_str))]
     Full(RefusedList),
     /// It exceeds the queues, or becomes too long by the shapes.
-    #[error("the event never fits the queues of {} subscribers: {}; make it smaller, or change their queue.bytes or shape", .0.count(), .0.listed().first().map_or("full", Refused::as_str))]
+    #[error("subscribers whose queue never fits the event: {}; the first: {}; make it smaller, or change their queue.bytes or shape", .0.count(), .0.listed().first().map_or("full", Refused::as_str))]
     NeverFits(RefusedList),
     /// A matching subscriber is broken, so its shape and secrets are unknown.
     #[error(
@@ -61,7 +61,7 @@ pub enum EmitError {
         fault: Box<str>,
     },
     /// The store's queue is full. Retry later.
-    #[error("events arrive faster than the store can write; try again later")]
+    #[error("events arrive faster than the database can write; try again later")]
     Busy,
     #[error("the event could not be recorded: {0}")]
     Store(String),
@@ -74,6 +74,10 @@ impl EmitError {
             Self::Offer(_) | Self::NeverFits(_) => false,
             Self::Full(_) | Self::Broken { .. } | Self::Busy | Self::Store(_) => true,
         }
+    }
+
+    pub(crate) fn stopping() -> Self {
+        Self::Store("the sender is stopping; emit the event again after its restart".to_owned())
     }
 
     fn refused(all: Vec<Refused>, atomic: bool) -> Self {
@@ -227,8 +231,7 @@ impl Emitter {
 
     fn submit(self: &Arc<Self>, chunk: Chunk) -> PendingAnswers {
         let Chunk { known, commands, .. } = chunk;
-        let stopped = EmitError::Store("the sender is stopping".to_owned());
-        let unanswered = vec![Err(Unrecorded::For(stopped)); known.len()];
+        let unanswered = vec![Err(Unrecorded::For(EmitError::stopping())); known.len()];
         let (tell, answers) = oneshot::channel();
         let emitter = Arc::clone(self);
         submit(&self.store, commands, move |result| {
@@ -274,7 +277,7 @@ impl Emitter {
             Reply::Refused(Refusal::OutboxTaken(_)) => {
                 Ok(Accepted::new(known, &Emitted { targets: vec![], shed: 0 }))
             }
-            other => Err(Unrecorded::For(EmitError::Store(format!("the store answered {other:?}")))),
+            other => Err(Unrecorded::For(EmitError::Store(format!("the database answered {other:?}")))),
         });
         let answers = answers.collect();
         self.add_recorded(recorded);

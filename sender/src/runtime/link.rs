@@ -15,7 +15,7 @@ pub enum Failed {
     /// The store cannot read or write.
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("the store accepts no more commands: {0}")]
+    #[error("the database takes no more commands: {0}")]
     TurnedAway(Why),
     /// The store's thread has ended.
     #[error("the sender is stopping")]
@@ -89,7 +89,7 @@ impl Sender {
         let running = self.0.running.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(running) = &*running else { return Some("the sender has stopped") };
         let ended = [
-            (running.thread.has_ended(), "the store's thread has ended: no events are recorded"),
+            (running.thread.has_ended(), "the database thread has ended: no events are recorded"),
             (
                 running.shell.as_ref().is_some_and(JoinHandle::is_finished),
                 "the dispatcher has ended: no deliveries are made",

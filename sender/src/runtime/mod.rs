@@ -137,7 +137,7 @@ impl Sender {
         let (registration, clock) = join(&mut *writer, (&database, &*liveness), requests.clock)?;
         options.delivers.then(|| writer.maintain_reserve());
         let thread = StoreThread::start(writer, Arc::new(move || clock.now()), CAPACITY);
-        let thread = thread.map_err(beside("start the store's thread"))?;
+        let thread = thread.map_err(beside("start the database thread"))?;
         let handle = thread.handle();
         owner::clear_up_the_dead(&liveness, &*reader, &handle, registration.id()).map_err(store)?;
         let mut keeper = RosterKeeper::caught_up(options.regions.clone(), &*reader, wall()).map_err(store)?;
@@ -298,7 +298,7 @@ impl Sender {
         running.stop_upkeep.send_replace(true);
         drop(running.stop_watcher);
         let ended = running.upkeep.await;
-        debug_assert!(ended.is_ok(), "upkeep does not panic");
+        debug_assert!(ended.is_ok(), "maintenance does not panic");
         let inner = Arc::clone(&self.0);
         let rest = tokio::task::spawn_blocking(move || {
             // A watcher that waits for a failing store would never end.

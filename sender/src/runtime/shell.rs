@@ -195,18 +195,18 @@ fn log_news<'a>(news: &News, name: impl FnOnce(LaneId) -> Option<&'a Arc<str>>) 
             match (before.is_open(), breaker) {
                 (false, Standing::Open { until, .. }) => {
                     let until = Timestamp(*until);
-                    warn!(lane, subscriber = name, %until, "opened the breaker of {name} until {until}");
+                    warn!(lane, subscriber = name, %until, "opened the circuit breaker of {name} until {until}");
                 }
                 (true, Standing::Open { until, .. }) => {
                     let until = Timestamp(*until);
-                    info!(lane, subscriber = name, %until, "a probe failed: the breaker of {name} stays open until {until}");
+                    info!(lane, subscriber = name, %until, "a probe failed: the circuit breaker of {name} stays open until {until}");
                 }
-                _ => info!(lane, subscriber = name, "closed the breaker of {name}"),
+                _ => info!(lane, subscriber = name, "closed the circuit breaker of {name}"),
             }
         }
         News::GaveUp { lane, why } => {
             let subscriber = subscriber(*lane);
-            error!(lane = lane.0, subscriber, %why, "a lane's last state was not fully recorded");
+            error!(lane = lane.0, subscriber, %why, "a lane's last checkpoint was not written");
         }
     }
 }

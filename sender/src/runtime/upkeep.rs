@@ -148,7 +148,7 @@ impl Step {
                 Self { rows, given_up: 0, more: purged.more }
             }
             other => {
-                warn!(?other, "the store gave maintenance an unexpected answer");
+                warn!(?other, "the database gave maintenance an unexpected answer");
                 Self::default()
             }
         }

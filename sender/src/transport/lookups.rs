@@ -162,7 +162,7 @@ impl Lookups {
         match found.as_deref() {
             Ok(Some(answer)) => answer.found.clone(),
             // The resolver panicked, or the lane now needs another name.
-            Ok(None) | Err(_) => Err("the look-up ended without an answer".into()),
+            Ok(None) | Err(_) => Err("the lookup ended without an answer".into()),
         }
     }
 

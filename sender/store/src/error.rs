@@ -5,14 +5,14 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// Another process holds the store.
-    #[error("could not {doing}: another process locks the store ({detail}); will try again")]
+    #[error("could not {doing}: another process locks the database ({detail}); will try again")]
     Busy {
         /// The operation.
         doing: &'static str,
         /// The store's message.
         detail: String,
     },
-    #[error("could not read: {waiting} requests wait already; try again in a moment")]
+    #[error("could not read: too many requests wait already ({waiting}); try again in a moment")]
     Overloaded {
         /// The number of waiting reads.
         waiting: usize,
@@ -37,7 +37,7 @@ pub enum StoreError {
     },
     /// The disk, or a layer above it, fails.
     #[error(
-        "could not {doing}: the store cannot be read or written ({detail}); check the disk and the permissions"
+        "could not {doing}: the database cannot be read or written ({detail}); check the disk and the permissions"
     )]
     Io {
         /// The operation.
@@ -46,7 +46,7 @@ pub enum StoreError {
         detail: String,
     },
     #[error(
-        "could not {doing}: the store is read-only ({detail}); check the permissions of the file and its folder"
+        "could not {doing}: the database is read-only ({detail}); check the permissions of the file and its folder"
     )]
     ReadOnly {
         /// The operation.
@@ -136,7 +136,7 @@ pub enum StoreError {
         /// The expected version.
         expected: i64,
     },
-    #[error("{} is not a hookproof store: {detail}", .path.display())]
+    #[error("{} is not a Hookproof database: {detail}", .path.display())]
     Foreign {
         /// The file, or the address of the database.
         path: PathBuf,
@@ -152,7 +152,9 @@ pub enum StoreError {
         detail: String,
     },
     /// Invalid data, or a defect of the program.
-    #[error("could not {doing}: {detail}; this is a defect or a damaged store")]
+    #[error(
+        "could not {doing}: {detail}; this is a defect of the sender or a damaged database: run `hookproof sender doctor`"
+    )]
     Broken {
         /// The operation.
         doing: &'static str,
@@ -173,7 +175,7 @@ pub enum StoreError {
         doing: &'static str,
     },
     /// The store's thread has ended.
-    #[error("the store has been stopped")]
+    #[error("the database has been closed")]
     Stopped,
 }
 

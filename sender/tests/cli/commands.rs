@@ -147,7 +147,7 @@ fn waiting_deliveries_are_given_up_only_after_a_confirmation() {
     };
     assert_eq!(places(), (Some(3), Some(0)));
     let done = world.ok(&["subscriber", "shed", "shop", "--max", "2", "--yes"]);
-    assert_eq!(done, "2 deliveries to shop became dead letters\n");
+    assert_eq!(done, "deliveries of shop shed to dead letters: 2\n");
     assert_eq!(places(), (Some(1), Some(2)));
     assert_eq!(world.json(&["subscriber", "shed", "shop", "--yes"])["shed"], 1);
     assert_eq!(world.run(&["subscriber", "shed", "shop", "--max", "0"]).code, 64);
@@ -165,7 +165,7 @@ fn more_dead_letters_than_one_step_takes_are_forgotten_by_their_ids() {
     let letters = listed.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
     let ids: Vec<String> = letters.map(|letter| letter["id"].as_str().unwrap().to_owned()).collect();
     let purge: Vec<&str> = ["dead", "purge"].into_iter().chain(ids.iter().map(String::as_str)).collect();
-    assert_eq!(world.ok(&purge), "501 dead letters purged\n");
+    assert_eq!(world.ok(&purge), "purged dead letters: 501\n");
     assert_eq!(world.json(&["status"])["deliveries"]["dead_kept"], 0);
 }
 
@@ -174,7 +174,10 @@ fn a_bad_line_of_a_batch_spoils_no_other_and_is_named() {
     let (world, _) = World::with_shop(NOWHERE, &[]);
     let lines = "{\"type\":\"a\",\"data\":1}\n\nbad\n{\"type\":\"b\",\"data\":{}}\n{\"data\":1}";
     let ran = world.feed(&["emit", "--ndjson", "-"], lines);
-    assert_eq!((ran.code, ran.stdout.as_str()), (1, "2 events recorded, 2 deliveries owed, 2 refused\n"));
+    assert_eq!(
+        (ran.code, ran.stdout.as_str()),
+        (1, "events recorded: 2; deliveries owed: 2; events refused: 2\n")
+    );
     assert!(ran.stderr.contains("line 3: ") && ran.stderr.contains("line 5: "), "{}", ran.stderr);
 
     let ran = world.feed(&["emit", "--ndjson", "-", "--json"], lines);

@@ -19,7 +19,7 @@ fn drain_delivers_what_is_due_and_ends_when_nothing_is_left() {
     let text = world.ok(&["drain", "--allow-private-targets"]);
     assert!(
         text.ends_with(
-            "0 delivered, 0 attempts failed, 0 given up, 0 waiting; no more deliveries fall due in time\n"
+            "delivered: 0; failed attempts: 0; given up: 0; waiting: 0; no more deliveries fall due in time\n"
         ),
         "{text}"
     );

@@ -68,7 +68,7 @@ impl ServingWithLog {
         let code = self.serving.ended();
         let said: Vec<_> = self.said.iter().collect();
         assert_eq!(code, Some(OUR_FAILURE), "{said:?}");
-        for part in ["the database lost commits", "this process ends, start it anew"] {
+        for part in ["the database lost commits", "this process ends: restart it"] {
             assert!(said.iter().any(|line| line.contains(part)), "{said:?}");
         }
     }

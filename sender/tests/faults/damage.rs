@@ -38,7 +38,7 @@ fn a_file_whose_first_page_is_damaged_is_refused() {
     let output = database.command(&SERVE).output().unwrap();
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(64), "{complaint}");
-    assert!(complaint.contains("not a hookproof store") && complaint.lines().count() == 1, "{complaint}");
+    assert!(complaint.contains("not a Hookproof database") && complaint.lines().count() == 1, "{complaint}");
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn a_store_that_was_cut_to_nothing_is_no_new_one() {
     let output = database.command(&SERVE).output().unwrap();
     assert_eq!(output.status.code(), Some(64), "{output:?}");
     let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(complaint.contains("was a store; restore a backup"), "{complaint}");
+    assert!(complaint.contains("was a database; restore a backup"), "{complaint}");
     assert_eq!(fs::metadata(database.path()).unwrap().len(), 0);
     fs::remove_file(database.folder.path().join("sender.db-reserve")).unwrap();
     database.serve().stop_in_order();

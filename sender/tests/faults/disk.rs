@@ -168,7 +168,7 @@ fn once_the_reserve_is_used_up_deliveries_wait_for_room_and_events_are_still_ref
     File::create(disk.path("sender.db-reserve")).unwrap();
     disk.fill();
     refuses_an_event(&serving);
-    serving.wait_for_line("the store fails");
+    serving.wait_for_line("the database fails");
     refuses_an_event(&serving);
     let (_keep, nothing) = channel();
     holds_still(&mut serving, &nothing, Duration::from_secs(2));
@@ -224,12 +224,12 @@ fn a_full_disk_refuses_events_at_once_and_room_resumes_everything() {
         serving.until("/v1/status", |status| status["deliveries"]["delivered"] == delivered);
     }
     let complaints = serving.complaints();
-    for says in ["the disk is full", "the store fails"] {
+    for says in ["the disk is full", "the database fails"] {
         let said = complaints.iter().filter(|line| line.contains(says)).count();
         assert!(said >= 2, "each at least once a time: {complaints:#?}");
     }
     assert!(complaints.len() <= 12, "few lines, however many tries: {complaints:#?}");
-    serving.wait_for_lines("\"the store works again", 2);
+    serving.wait_for_lines("\"the database works again", 2);
     serving.stop_in_order();
     assert_eq!(sink.count(), 3, "each once");
 }
@@ -243,7 +243,7 @@ fn without_room_at_a_kill_what_was_acknowledged_is_there_afterwards() {
     limit(&serving, "1024");
     let offered = offer(&serving, "during");
     holds_still(&mut serving, &offered, Duration::from_secs(1));
-    serving.wait_for_line("the store fails");
+    serving.wait_for_line("the database fails");
     serving.kill();
     let serving = database.serve();
     for event in kept {

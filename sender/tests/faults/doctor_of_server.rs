@@ -58,7 +58,10 @@ fn a_strangers_transaction_that_stays_open_is_told_with_its_program_and_what_to_
     let (code, state, detail) = transactions(&address);
     assert_eq!((code, &*state), (Some(1), "off"), "{detail}");
     let whose = format!("nightly report (pid {pid}, user hookproof) for ");
-    assert!(detail.contains(&whose) && detail.contains(", idle, during 10"), "{detail}");
+    assert!(
+        detail.contains(&whose) && detail.contains(", idle, transactions begun meanwhile: 10"),
+        "{detail}"
+    );
     assert!(detail.contains("tables grow") && detail.contains("pg_terminate_backend"), "{detail}");
     execute(&address, &format!("SELECT pg_terminate_backend({pid}, 60000)"));
     assert_eq!(transactions(&address), (Some(0), "well".to_owned(), String::new()));

@@ -22,7 +22,7 @@ fn a_lock_held_by_a_stranger_while_serving_holds_up_acknowledgements_and_nothing
     stranger.execute_batch("ROLLBACK").unwrap();
     let event = acknowledged_after_all(&serving, &offered);
     sink.wait_for_events(&[event]);
-    assert_logged_once(&serving, "another process locks the store");
+    assert_logged_once(&serving, "another process locks the database");
     serving.stop_in_order();
     assert_eq!(sink.count(), 2);
 }
@@ -66,7 +66,7 @@ fn a_file_that_a_stranger_has_locked_at_the_start_is_waited_for() {
         let stranger = database.sql();
         stranger.execute_batch(lock).unwrap();
         let mut serving = Serving::spawn(database.command(&SERVE));
-        serving.wait_for_line("another process locks the store");
+        serving.wait_for_line("another process locks the database");
         let (_keep, nothing) = std::sync::mpsc::channel::<()>();
         assert!(nothing.recv_timeout(LOCKED / 2).is_err());
         assert!(serving.is_running(), "{lock}: {:#?}", serving.lines());

@@ -33,7 +33,7 @@ fn a_reader_that_does_not_end_is_told_of_and_the_log_is_cut_once_it_has() {
     // The fault must end without another write.
     serving.until("/v1/status", |status| status["deliveries"]["waiting"] == 0);
     reader.execute_batch("COMMIT").unwrap();
-    serving.wait_for_line("the store's log is short again");
+    serving.wait_for_line("the database's write-ahead log is truncated again");
     assert_eq!(serving.get("/readyz").status, 200);
     serving.stop_in_order();
 }

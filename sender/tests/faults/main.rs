@@ -53,13 +53,13 @@ fn holds_still(serving: &mut Serving, offered: &Receiver<Option<Answer>>, length
 
 #[track_caller]
 fn assert_logged_once(serving: &Serving, what: &str) {
-    let over = serving.wait_for_line("\"the store works again");
+    let over = serving.wait_for_line("\"the database works again");
     let complaints = serving.complaints();
     assert_eq!(complaints.len(), 1, "{complaints:#?}");
     assert!(complaints[0].contains(what), "expected {what:?}: {complaints:#?}");
     let lines = serving.lines();
     assert_eq!(
-        lines.iter().filter(|line| line.contains("\"the store works again")).count(),
+        lines.iter().filter(|line| line.contains("\"the database works again")).count(),
         1,
         "{over} {lines:#?}"
     );

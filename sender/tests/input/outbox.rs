@@ -32,7 +32,7 @@ fn a_row_of_any_number_is_set_aside_and_rows_after_it_go_on() {
     let mut last = 0;
     for (count, id) in HOSTILE_IDS.iter().enumerate() {
         sql.execute("INSERT INTO outbox (id, type, data) VALUES (?1, 'good', '1')", [id]).unwrap();
-        serving.wait_for_lines("set aside an outbox row", count + 1);
+        serving.wait_for_lines("rejected an outbox row", count + 1);
         assert_eq!(serving.get("/readyz").status, 200, "{id}");
         // No number may be reused, and the highest would leave none.
         sql.execute_batch("INSERT INTO outbox (type, data) VALUES ('good', '1')").unwrap();
@@ -54,7 +54,7 @@ fn a_sender_starts_on_an_outbox_with_rows_of_any_number() {
         sql.execute("INSERT INTO outbox (id, type, data) VALUES (?1, 'good', '1')", [id]).unwrap();
     }
     let serving = database.serve();
-    serving.wait_for_lines("set aside an outbox row", HOSTILE_IDS.len());
+    serving.wait_for_lines("rejected an outbox row", HOSTILE_IDS.len());
     sql.execute_batch("INSERT INTO outbox (type, data) VALUES ('good', '1')").unwrap();
     sink.wait_for(1);
     serving.stop_in_order();
@@ -92,7 +92,7 @@ fn hostile_rows_are_set_aside_and_hold_up_no_row_after_them() {
 
 /// Rejections are written soon after the good rows.
 fn wait_until_empty(sql: &rusqlite::Connection, serving: &crate::binary::Serving) {
-    serving.wait_for_lines("set aside an outbox row", HOSTILE.len());
+    serving.wait_for_lines("rejected an outbox row", HOSTILE.len());
     while sql.query_row("SELECT count(*) FROM outbox", [], |row| row.get::<_, u32>(0)).unwrap() > 0 {
         std::thread::yield_now();
     }
@@ -111,7 +111,7 @@ fn a_row_of_a_hundred_megabytes_is_set_aside_without_being_read() {
     .unwrap();
     sql.execute_batch("INSERT INTO outbox (type, data) VALUES ('good', '1')").unwrap();
     sink.wait_for(1);
-    serving.wait_for_line("set aside an outbox row");
+    serving.wait_for_line("rejected an outbox row");
     while sql.query_row("SELECT count(*) FROM outbox", [], |row| row.get::<_, u32>(0)).unwrap() > 0 {
         std::thread::yield_now();
     }
@@ -245,7 +245,7 @@ fn a_row_that_can_never_fit_one_subscriber_is_set_aside_once_the_others_have_it(
     let sql = database.sql();
     sql.execute("INSERT INTO outbox (type, data) VALUES ('a', ?1)", [format!("{:?}", "x".repeat(1_000))])
         .unwrap();
-    serving.wait_for_lines("set aside an outbox row", 1);
+    serving.wait_for_lines("rejected an outbox row", 1);
     sink.wait_for(1);
     serving.stop_in_order();
     assert_eq!(sink.count(), 1);
@@ -269,7 +269,7 @@ fn a_row_that_is_too_long_for_one_subscriber_once_it_is_shaped_is_set_aside_once
     for kind in ["a", "b"] {
         sql.execute("INSERT INTO outbox (type, data) VALUES (?1, ?2)", [kind, &data]).unwrap();
     }
-    serving.wait_for_lines("set aside an outbox row", 2);
+    serving.wait_for_lines("rejected an outbox row", 2);
     sink.wait_for(1);
     let whys = "SELECT count(*) FROM outbox_rejected WHERE why LIKE '%too long after shaping%'";
     assert_eq!(sql.query_row(whys, [], |row| row.get::<_, u32>(0)).unwrap(), 2);

@@ -192,5 +192,5 @@ fn a_process_whose_database_has_gone_back_says_so_and_ends() {
     let output = process.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && said.contains("the database lost commits"), "{said}");
-    assert!(said.contains("start it anew") && !said.contains("panicked"), "{said}");
+    assert!(said.contains("restart it") && !said.contains("panicked"), "{said}");
 }

@@ -541,7 +541,7 @@ fn a_refusal_of_the_server_is_described_without_a_file_name() {
     let emit = Command::Emit(world.event(&[lane]));
     let locked = world.store.commit(world.now, std::slice::from_ref(&emit)).unwrap_err();
     assert!(matches!(locked, StoreError::Busy { .. }));
-    fits(&locked, "another process locks the store", true);
+    fits(&locked, "another process locks the database", true);
     std::thread::scope(|scope| {
         let (now, store) = (world.now, &mut world.store);
         let ended = scope.spawn(move || store.commit(now, &[emit]).unwrap_err());

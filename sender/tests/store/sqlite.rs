@@ -146,8 +146,8 @@ mod files {
 
     #[test]
     fn a_missing_file_is_not_made_unless_asked_for() {
-        check(|_| {}, "could not open the store");
-        check(|path| std::fs::create_dir(path).unwrap(), "could not open the store");
+        check(|_| {}, "could not open the database");
+        check(|path| std::fs::create_dir(path).unwrap(), "could not open the database");
     }
 
     #[test]

@@ -275,7 +275,7 @@ fn a_disk_that_fills_during_a_vacuum_is_reported_and_loses_nothing() {
         program.arg(format!("--fsize={limit}:")).arg(env!("CARGO_BIN_EXE_hookproof-sender"));
         let output = vacuum(&mut program, &file).wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(70), "{limit}: {}", stderr_of(&output));
-        assert!(stderr_of(&output).contains("could not vacuum the store"), "{}", stderr_of(&output));
+        assert!(stderr_of(&output).contains("could not vacuum the database"), "{}", stderr_of(&output));
         assert_eq!((everything(&file), bytes(&file)), (before.clone(), had), "{limit}");
         assert_eq!(bytes(&log_of(&file)), 0, "{limit}: what was written in vain takes no room");
     }

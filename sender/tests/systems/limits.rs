@@ -147,7 +147,7 @@ fn each_drain_tells_what_it_did_itself_and_who_has_the_rest() {
     assert_eq!(found, [Some(0), Some(4), Some(4)], "{told}");
     let output = slow.command(&drain[..4]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    let end = "0 delivered, 0 attempts failed, 0 given up, 4 waiting, 4 of them for 1 subscriber of another process; no more deliveries of this process fall due in time\n";
+    let end = "delivered: 0; failed attempts: 0; given up: 0; waiting: 4, 4 of them for 1 subscriber of another process; no more deliveries of this process fall due in time\n";
     assert!(text.ends_with(end), "{text}");
     serving.stop_in_order();
 }

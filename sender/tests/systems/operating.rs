@@ -108,7 +108,10 @@ fn the_command_line_says_who_had_no_room_and_how_to_go_on() {
     assert!(text.starts_with(expected), "{text}");
     let (code, text, complaint) = emit(&["--id", "other", "--atomic"]);
     assert_eq!((code, text.as_str()), (Some(1), ""));
-    assert!(complaint.contains("1 subscribers cannot take the event now"), "{complaint}");
+    assert!(
+        complaint.contains("subscribers without room for the event: 1; the first: its queue"),
+        "{complaint}"
+    );
     let shown = database.json(&["status", "--json"]);
     assert_eq!(shown["deliveries"]["waiting"], 3, "{shown}");
     let lines = format!("{0}{0}", "{\"type\":\"a\",\"data\":1}\n");
@@ -116,7 +119,7 @@ fn the_command_line_says_who_had_no_room_and_how_to_go_on() {
     std::fs::write(&file, lines).unwrap();
     let output = database.command(&["emit", "--ndjson", file.to_str().unwrap()]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(text, "2 events recorded (2 in part), 2 deliveries owed, 0 refused\n");
+    assert_eq!(text, "events recorded: 2 (2 in part); deliveries owed: 2; events refused: 0\n");
     assert_eq!(output.status.code(), Some(1));
 }
 
@@ -253,7 +256,8 @@ fn an_open_breaker_is_named_until_when_and_each_of_its_turns_is_logged_once() {
     assert_eq!(database.json(&["status", "--json"])["held_up"], json!([]));
     let owner = database.serve();
     owner.emit("one");
-    let line: Value = serde_json::from_str(&owner.wait_for_line("opened the breaker of sink until")).unwrap();
+    let line: Value =
+        serde_json::from_str(&owner.wait_for_line("opened the circuit breaker of sink until")).unwrap();
     let until = line["fields"]["until"].as_str().unwrap().to_owned();
     let told = |status: &Value| {
         let one = &status["held_up"][0];
@@ -297,10 +301,10 @@ fn an_open_breaker_is_named_until_when_and_each_of_its_turns_is_logged_once() {
         "--json",
     ]);
     let next = database.serve();
-    next.wait_for_line("closed the breaker of sink");
+    next.wait_for_line("closed the circuit breaker of sink");
     next.until("/v1/status", |status| status["held_up"] == json!([]));
     while database.json(&["status", "--json"])["held_up"] != json!([]) {}
-    let turns = next.lines().into_iter().filter(|line| line.contains("the breaker of")).count();
+    let turns = next.lines().into_iter().filter(|line| line.contains("the circuit breaker of")).count();
     assert_eq!(turns, 1, "{:#?}", next.lines());
     next.stop_in_order();
 }

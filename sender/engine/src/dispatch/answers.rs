@@ -93,7 +93,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
     fn settled(&mut self, number: u64, reply: Result<Reply, Failure>) {
         let failure = match reply {
             Ok(Reply::Settled(results)) => return self.settle_done(number, &results),
-            Ok(other) => Failure::Lasting(format!("the store answered {other:?}").into()),
+            Ok(other) => Failure::Lasting(format!("the database answered {other:?}").into()),
             Err(failure) => failure,
         };
         let Some(lane) = self.unsettled.rows(number).and_then(|rows| rows.first()).map(|row| row.lane) else {
@@ -104,8 +104,8 @@ impl<S: SubscriberSet> Dispatcher<S> {
                 self.unsettled.delay(number);
                 self.obstacles.put_off(self.now, lane, Cause::Settle(number));
             }
-            Failure::Full => self.give_up_settling(number, "the store has no room for its settlements"),
-            Failure::Stopped => self.give_up_settling(number, "the store has been stopped"),
+            Failure::Full => self.give_up_settling(number, "the database has no room for its settlements"),
+            Failure::Stopped => self.give_up_settling(number, "the database has been closed"),
             Failure::Lasting(why) => match self.unsettled.halve(number) {
                 // Rows that the store can write must not wait for the others.
                 Some(halves) => halves.into_iter().for_each(|half| self.submit_batch(half)),
@@ -166,7 +166,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
         let failure = match reply {
             Ok(Reply::Refused(Refusal::StaleTerm { .. })) => return self.lose(lane, term),
             Ok(Reply::Done | Reply::Refused(Refusal::UnknownLane(_))) => None,
-            Ok(other) => Some(Failure::Lasting(format!("the store answered {other:?}").into())),
+            Ok(other) => Some(Failure::Lasting(format!("the database answered {other:?}").into())),
             Err(failure) => Some(failure),
         };
         if failure.is_none() {
@@ -179,7 +179,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
         match failure {
             None => self.forget_record(lane, term),
             Some(Failure::Lasting(why)) if !self.stopping => {
-                self.meet(lane, Cause::Persist, describe("its state cannot be recorded", &why));
+                self.meet(lane, Cause::Persist, describe("its checkpoint cannot be written", &why));
             }
             Some(Failure::Full) if !self.stopping => {
                 self.obstacles.put_off(self.now, lane, Cause::Persist);

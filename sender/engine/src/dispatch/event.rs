@@ -98,12 +98,12 @@ pub enum Order {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// The store has no room for it now.
-    #[error("the queue of the store is full")]
+    #[error("the queue of the database is full")]
     Full,
     /// The store cannot do it, and a retry is unlikely to succeed soon. Contains the reason.
     #[error("{0}")]
     Lasting(Arc<str>),
-    #[error("the store has been stopped")]
+    #[error("the database has been closed")]
     Stopped,
 }
 

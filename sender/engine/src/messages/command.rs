@@ -214,7 +214,7 @@ impl Command {
             Self::RejectOutbox(_) => "reject an outbox row",
             Self::Claim(_) => "claim deliveries",
             Self::Settle(_) => "settle deliveries",
-            Self::Persist(_) => "record a lane",
+            Self::Persist(_) => "write a lane's checkpoint",
             Self::Acquire(_) => "acquire lanes",
             Self::Renew(_) => "renew a lease",
             Self::Evict(_) => "evict an owner",

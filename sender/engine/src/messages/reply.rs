@@ -59,7 +59,7 @@ pub enum Refusal {
         current: u64,
     },
     /// Lanes that refuse instead of shedding are full.
-    #[error("{} lanes have no room for the event, lane {} first: {}", lanes(.0.len()), .0.first().map_or(0, |full| full.lane.0), .0.first().map_or("full", |full| full.bound.as_str()))]
+    #[error("lanes without room for the event: {}; the first is lane {}: {}", .0.len(), .0.first().map_or(0, |full| full.lane.0), .0.first().map_or("full", |full| full.bound.as_str()))]
     Full(Vec<FullLane>),
     /// A program's long read transaction keeps the log from being truncated.
     #[error(
@@ -115,10 +115,6 @@ pub enum Refusal {
     Nonsense(&'static str),
 }
 
-fn lanes(count: usize) -> String {
-    if count == 1 { "one lane".to_owned() } else { format!("{count} lanes") }
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FullLane {
     pub lane: LaneId,
@@ -151,8 +147,8 @@ impl Bound {
             Self::LaneRows => "its queue has reached queue.rows",
             Self::LaneBytes => "its queue has reached queue.bytes",
             Self::BodyBytes => "the body is larger than queue.bytes",
-            Self::TotalRows => "the limit of deliveries waiting in total is reached",
-            Self::TotalBytes => "the limit of bytes waiting in total is reached",
+            Self::TotalRows => "the limit of waiting deliveries of all subscribers is reached",
+            Self::TotalBytes => "the limit of waiting bytes of all subscribers is reached",
         }
     }
 }

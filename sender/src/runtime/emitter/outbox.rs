@@ -205,7 +205,7 @@ impl Emitter {
         for (RejectOutbox { id, why }, reply) in rejects.iter().zip(replies) {
             // Otherwise another process has logged it.
             if matches!(reply, Reply::Done) {
-                warn!(row = id.0, refusal = %why, "set aside an outbox row");
+                warn!(row = id.0, refusal = %why, "rejected an outbox row");
             }
         }
         Ok(())

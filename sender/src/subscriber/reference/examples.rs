@@ -11,7 +11,7 @@ pub(super) struct Example {
 pub(super) const EXAMPLES: &[Example] = &[
     Example {
         setting: "coalesce",
-        before: "A video's rank changes many times a second, and the partner wants to know it every 5 seconds at most.",
+        before: "A video's rank changes many times a second, and the subscriber wants to know it every 5 s at most.",
         text: r#"command line  coalesce='[{"events":"video.rank_updated","window":"5s"}]'
 JSON          {"coalesce": [{"events": "video.rank_updated", "window": "5s"}]}
 
@@ -24,7 +24,7 @@ at 4 s  {"type": "video.rank_updated", "key": "v1", "data": {"rank": 1}}   deliv
     },
     Example {
         setting: "shape",
-        before: "The partner may see how often a video was watched, and tell creators apart without their names.",
+        before: "The subscriber may see how often a video was watched, and tell creators apart without their names.",
         text: r#"command line  shape.allow=video,stats.views
               shape.pseudonymise='[{"field":"channel_id","as":"creator"}]' shape.region=DE
 JSON          {"shape": {"allow": ["video", "stats.views"], "region": "DE",

@@ -55,11 +55,11 @@ fn start(clock: StoreTime, latest: StoreTime, wall: StoreTime) -> Start {
 impl PostgresStore {
     /// Starts to count by the database's clock. Without this call, `commit` uses the times that it is given.
     pub fn begin_clock(&mut self, beginning: Beginning<'_>) -> Result<Start, StoreError> {
-        let doing = "read the time of the store";
+        let doing = "read the database's clock";
         let link = self.link.as_ref().ok_or_else(|| self.lost(doing))?;
         let start = read_clock(link, beginning).map_err(|error| failure(doing, &error))?;
         if let Some(Fault::Corrected(_)) = start.fault {
-            let doing = "correct the time of the store";
+            let doing = "correct the database's clock";
             link.execute(BRING_BACK, &[&start.now]).map_err(|error| failure(doing, &error))?;
         }
         (self.by_server_clock, self.connected) = (true, Some(start.now));

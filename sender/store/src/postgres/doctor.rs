@@ -103,7 +103,7 @@ impl OpenTransaction {
         );
         let idle = if self.is_idle { ", idle" } else { "" };
         match self.behind {
-            Some(behind) => format!("{whose} {length}{idle}, during {behind} other transactions"),
+            Some(behind) => format!("{whose} {length}{idle}, transactions begun meanwhile: {behind}"),
             None => format!("{whose} {length}{idle}, holding locks"),
         }
     }
@@ -131,7 +131,7 @@ mod tests {
     fn unknown_details_of_a_transaction_are_omitted() {
         assert_eq!(
             open(Some(Nanos::MINUTE.times(90)), Some(12_000)).description(),
-            "psql (pid 7, user me) for 90min, idle, during 12000 other transactions"
+            "psql (pid 7, user me) for 90min, idle, transactions begun meanwhile: 12000"
         );
         assert_eq!(
             open(Some(Nanos::MINUTE.times(90)), None).description(),

@@ -483,7 +483,7 @@ pub(super) struct Writer(pub(super) i64);
 
 impl Writer {
     pub(super) fn new(link: &Link) -> std::result::Result<Self, StoreError> {
-        let doing = "open the store";
+        let doing = "open the database";
         for _ in 0..DRAWS_MAX {
             if let Some(row) = link.first(NEW, &[]).map_err(|error| failure(doing, &error))? {
                 return row.try_get(0).map(Self).map_err(|error| failure(doing, &error));

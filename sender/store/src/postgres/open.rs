@@ -10,7 +10,7 @@ use crate::lane::Limits;
 const VERSION: i64 = 1;
 const SCHEMA: &str = include_str!("schema.sql");
 
-const OPENING: &str = "open the store";
+const OPENING: &str = "open the database";
 
 const LOOKS: u32 = 4;
 

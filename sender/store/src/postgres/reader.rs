@@ -101,7 +101,7 @@ impl PostgresReader {
 
 impl Notices for PostgresReader {
     fn glance(&self) -> Result<Glance, StoreError> {
-        self.query("poll the store", |sql| {
+        self.query("poll the database", |sql| {
             sql.soon(|sql| outside::glance(sql, &mut self.arrivals.borrow_mut(), &self.late))
         })
     }
@@ -244,7 +244,7 @@ impl Reader for PostgresReader {
     }
 
     fn read_clock(&self, beginning: Beginning<'_>) -> Result<Start, StoreError> {
-        self.query("read the time of the store", |sql| clock::read_clock(sql, beginning))
+        self.query("read the database's clock", |sql| clock::read_clock(sql, beginning))
     }
 
     fn owners(&self) -> Result<Vec<Owner>, StoreError> {

@@ -55,10 +55,17 @@ impl Servers {
                 .to_owned());
         }
         if !hosts.is_empty() && !addresses.is_empty() && hosts.len() != addresses.len() {
-            return Err(format!("it names {} hosts and {} of hostaddr", hosts.len(), addresses.len()));
+            return Err(format!(
+                "hosts: {}, addresses in hostaddr: {}; expected as many of each",
+                hosts.len(),
+                addresses.len()
+            ));
         }
         if ports.len() > 1 && ports.len() != count {
-            return Err(format!("it names {count} hosts and {} ports", ports.len()));
+            return Err(format!(
+                "hosts: {count}, ports: {}; expected one port, or one for each host",
+                ports.len()
+            ));
         }
         let each = (0..count).map(|index| Server::of(config, index)).collect();
         let asked = config.get_target_session_attrs();
@@ -406,8 +413,8 @@ mod tests {
     fn hosts_that_do_not_fit_are_told_of() {
         for (text, told) in [
             ("postgres:///hooks", "names no host"),
-            ("postgres://a,b/hooks?hostaddr=1.2.3.4", "2 hosts and 1 of hostaddr"),
-            ("postgres://a:1,b:2,c:3/hooks?port=4", "3 hosts and 4 ports"),
+            ("postgres://a,b/hooks?hostaddr=1.2.3.4", "hosts: 2, addresses in hostaddr: 1;"),
+            ("postgres://a:1,b:2,c:3/hooks?port=4", "hosts: 3, ports: 4;"),
         ] {
             let error = servers(text).err().unwrap_or_default();
             assert!(error.contains(told), "{text}: {error}");

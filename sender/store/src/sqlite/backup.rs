@@ -11,7 +11,7 @@ use super::open;
 use crate::StoreError;
 use crate::vacuum::BackupError;
 
-const COPY: &str = "copy the store";
+const COPY: &str = "copy the database";
 
 /// SQLite's instructions between two looks at how far it is: a few hundred rows.
 const STEP: i32 = 10_000;

@@ -13,7 +13,7 @@ use crate::StoreError;
 use crate::clock::{Anchor, Beginning, Fault, FileClock, MachineMoment, Start, TOLERANCE};
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 
-const DOING: &str = "read the time of the store";
+const DOING: &str = "read the database's clock";
 
 pub(super) fn file_clock(sql: &Connection) -> Result<FileClock> {
     sql.prepare_cached(
@@ -51,15 +51,15 @@ impl SqliteStore {
         let tx = self.sql.transaction_with_behavior(TransactionBehavior::Immediate).doing(DOING)?;
         let start = file_clock(&tx).doing(DOING)?.start(beginning);
         if is_corrected(&start) {
-            set_back(&tx, start.now).doing("correct the time of the store")?;
+            set_back(&tx, start.now).doing("correct the database's clock")?;
         }
         if let Some(machine) = beginning.machine {
             tx.prepare_cached("UPDATE clock SET at = ?1, boot = ?2, uptime = ?3")
                 .and_then(|mut update| update.execute(params![start.now, machine.boot, machine.uptime]))
-                .doing("keep the time of the store")?;
+                .doing("keep the database's clock")?;
         }
         let committed = tx.commit();
-        ends_the_process(&self.sql, committed).doing("keep the time of the store")?;
+        ends_the_process(&self.sql, committed).doing("keep the database's clock")?;
         Ok(start)
     }
 }

@@ -160,15 +160,14 @@ fn unreadable_rows(sql: &Connection, table: &str) -> Result<String> {
     }
     let first = read_rows(sql, table, &keys, "ASC")?;
     if first.is_all {
-        return Ok(format!("all its {} rows are readable, but an index is damaged", first.rows));
+        return Ok(format!("all rows are readable ({}), but an index is damaged", first.rows));
     }
     let last = read_rows(sql, table, &keys, "DESC")?;
     let from = first.key.unwrap_or_else(|| "the beginning".to_owned());
     let to = last.key.unwrap_or_else(|| "the end".to_owned());
     let (before, after) = (first.rows, last.rows);
     Ok(format!(
-        "the rows between {from} and {to} are unreadable; {before} rows before and {after} rows after them are \
-         readable"
+        "the rows between {from} and {to} are unreadable; readable rows: {before} before and {after} after them"
     ))
 }
 

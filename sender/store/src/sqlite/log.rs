@@ -125,17 +125,21 @@ fn run(beside: &Connection, asks: &Receiver<()>, size: &LogSize, reserve: &Reser
             Ok(()) => failing = false,
             Err(error) if !failing => {
                 failing = true;
-                tracing::warn!(%error, "the store's log grows, since the checkpoint fails");
+                tracing::warn!(%error, "the database's write-ahead log grows, since its checkpoint fails");
             }
             Err(_) => {}
         }
         let is_pinned = size.bytes() / PAGE_BYTES >= PAGES_PINNED;
         let is_held = size.is_held();
         if is_pinned && (told.is_none() || (is_held && told == Some(false))) {
-            tracing::error!(bytes = size.bytes(), "the store's log grows: {}", why_long(is_held));
+            tracing::error!(
+                bytes = size.bytes(),
+                "the database's write-ahead log grows: {}",
+                why_long(is_held)
+            );
             told = Some(is_held);
         } else if told.is_some() && !is_pinned {
-            tracing::info!(bytes = size.bytes(), "the store's log is short again");
+            tracing::info!(bytes = size.bytes(), "the database's write-ahead log is truncated again");
             told = None;
         }
     }

@@ -108,7 +108,7 @@ impl SqliteStore {
     }
 
     fn write_latencies(&mut self) -> Result<(), StoreError> {
-        self.watched.check("close the store")?;
+        self.watched.check("close the database")?;
         if self.latencies.is_empty() {
             return Ok(());
         }
@@ -223,7 +223,7 @@ impl Store for SqliteStore {
         let reserve = Arc::clone(&self.reserve);
         reserve.lend(|| self.write_latencies())?;
         // If others read or write, the last one to close the file truncates the log.
-        self.sql.busy_timeout(CLOSE_PATIENCE).doing("close the store")?;
+        self.sql.busy_timeout(CLOSE_PATIENCE).doing("close the database")?;
         reserve.lend(|| self.cut_log()).map(drop)
     }
 

@@ -37,8 +37,8 @@ const READER_CACHE_KIB: u32 = 512;
 
 const STATEMENTS_CACHED: usize = 128;
 
-const OPENING: &str = "open the store";
-const MAKING: &str = "create the store";
+const OPENING: &str = "open the database";
+const MAKING: &str = "create the database";
 
 pub(super) fn writer(path: &Path, options: &Options) -> Result<Connection, StoreError> {
     let fill = |sql: &Connection| fill(sql, options.identity);
@@ -88,7 +88,7 @@ pub(super) fn reader(path: &Path) -> Result<Connection, StoreError> {
     let (sql, found) = connect(path, READER_PATIENCE)?;
     if !recognise(&sql, path)? {
         refuse_cut(path)?;
-        let detail = "it is empty; `serve` or `subscriber add` makes it a store".to_owned();
+        let detail = "it is empty; `serve` or `subscriber add` makes it a database".to_owned();
         return Err(StoreError::Foreign { path: path.to_owned(), detail });
     }
     found.accept(&sql).map_err(|fault| failure_of(path, OPENING, fault))?;
@@ -106,7 +106,7 @@ fn refuse_cut(path: &Path) -> Result<(), StoreError> {
         return Ok(());
     }
     let detail = format!(
-        "it is empty, and {} shows that it was a store; restore a backup, or remove both to begin a new one",
+        "it is empty, and {} shows that it was a database; restore a backup, or remove both to begin a new one",
         reserve.display()
     );
     Err(StoreError::Foreign { path: path.to_owned(), detail })
@@ -120,7 +120,7 @@ pub(super) fn leave_whole(path: &Path) -> Result<bool, StoreError> {
         return Ok(false);
     }
     found.accept(&sql).map_err(|fault| failure_of(path, OPENING, fault))?;
-    leave(&sql).doing("leave the store in one file")
+    leave(&sql).doing("leave the database in one file")
 }
 
 fn failure_of(path: &Path, doing: &'static str, fault: Fault) -> StoreError {

@@ -70,13 +70,13 @@ impl SqliteReader {
             watched.store(left.saturating_sub(1), Ordering::Relaxed);
             left == 0 || watched_log.is_passed()
         };
-        sql.progress_handler(STEP, Some(is_over)).doing("open the store")?;
+        sql.progress_handler(STEP, Some(is_over)).doing("open the database")?;
         Ok(Self { sql, watched: open::Watched::new(path)?, left, log })
     }
 
     /// Fails when the store cannot be read.
     pub fn clock(&self) -> Result<FileClock, StoreError> {
-        self.moment("read the time of the store", |sql| clock::file_clock(sql))
+        self.moment("read the database's clock", |sql| clock::file_clock(sql))
     }
 
     pub(super) fn moment<T>(
@@ -133,7 +133,7 @@ impl SqliteReader {
 
 impl Notices for SqliteReader {
     fn glance(&self) -> Result<Glance, StoreError> {
-        self.moment("poll the store", |sql| outside::glance(sql))
+        self.moment("poll the database", |sql| outside::glance(sql))
     }
 
     fn work_after(&self, after: DeliveryId, max: u32) -> Result<Work, StoreError> {

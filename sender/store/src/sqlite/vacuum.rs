@@ -17,7 +17,7 @@ use crate::StoreError;
 use crate::liveness::Liveness as _;
 use crate::vacuum::{Space, VacuumError};
 
-const VACUUM: &str = "vacuum the store";
+const VACUUM: &str = "vacuum the database";
 const CUT: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
 
 fn space(sql: &Connection) -> rusqlite::Result<Space> {
@@ -103,6 +103,6 @@ fn cut(sql: &Connection) -> Result<bool, StoreError> {
 impl SqliteReader {
     /// The file's size, and the free space in it.
     pub fn space(&self) -> Result<Space, StoreError> {
-        self.moment("measure the store", |sql| space(sql))
+        self.moment("measure the database", |sql| space(sql))
     }
 }

@@ -144,7 +144,7 @@ impl StoreThread {
         self.handle.queue.stop();
         for thread in self.threads {
             if thread.join().is_err() {
-                tracing::error!("a thread of the store panicked; what it held was not acknowledged");
+                tracing::error!("a database thread panicked; its open requests were not acknowledged");
             }
         }
     }
@@ -198,7 +198,7 @@ impl Writer {
             self.carry_out(batch);
         }
         if let Err(error) = self.store.close() {
-            tracing::warn!(%error, "the store was not closed in order");
+            tracing::warn!(%error, "the database was not closed in order");
         }
     }
 
@@ -265,7 +265,7 @@ impl Writer {
             match result {
                 Ok(replies) => {
                     if self.queue.worked(self.store.written()) {
-                        tracing::info!(tries, "the store works again");
+                        tracing::info!(tries, "the database works again");
                     }
                     return Ok(replies);
                 }
@@ -286,7 +286,7 @@ impl Writer {
                     // Read before the pause, so that requests submitted before the stop get one more try.
                     let last = self.queue.is_stopped() || is_final(&error, asked_again, adds_work);
                     if self.queue.failed(now, error.clone()) {
-                        tracing::error!(%error, "the store fails; nothing is acknowledged until it works again");
+                        tracing::error!(%error, "the database fails; nothing is acknowledged until it works again");
                     }
                     if last {
                         return Err(error);

@@ -43,7 +43,7 @@ impl Capacity {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("the store takes no request now: {why}")]
+#[error("the database takes no request now: {why}")]
 pub struct TurnedAway {
     /// The reason.
     pub why: Why,

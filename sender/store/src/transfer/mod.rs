@@ -23,7 +23,7 @@ pub const LOCKED_MAX: Nanos = Nanos::from_secs(10);
 #[derive(Debug, thiserror::Error)]
 pub enum MoveError {
     /// Both are files, or both are servers.
-    #[error("a store is moved between a file and a server; expected --from one and --to the other")]
+    #[error("a database is moved between a file and a server; expected --from one and --to the other")]
     Alike,
     /// A process uses one of them.
     #[error("{database} is in use ({by}); end all processes on it first")]
@@ -42,7 +42,9 @@ pub enum MoveError {
         what: String,
     },
     /// The store was moved there before.
-    #[error("{database} holds this store already, from an earlier move")]
+    #[error(
+        "{database} holds these rows already, from an earlier move; deliver from it, or move to an empty database"
+    )]
     Moved {
         /// The target.
         database: String,
