@@ -342,7 +342,7 @@ fn every_form_of_the_plan_names_the_request() {
     }
     let (theirs, anothers) = (read("partners/partner-b.md"), read("partners/partner-a.md"));
     assert!(theirs.contains("partner-b is down from 20 s after"), "{theirs}");
-    assert!(anothers.contains("another partner is down") && !anothers.contains("partner-b"), "{anothers}");
+    assert!(anothers.contains("another subscriber is down") && !anothers.contains("partner-b"), "{anothers}");
     for part in ["the sender is killed 30.5 s after", "2 times the traffic"] {
         assert!(theirs.contains(part) && anothers.contains(part), "{part}: {theirs}");
     }
