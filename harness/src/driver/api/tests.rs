@@ -236,7 +236,7 @@ async fn a_subscription_whose_id_is_not_known_is_told_as_left() {
     api.subscribe(&one).await.unwrap_err();
     let failed = api.tear_down().await;
     assert!(failed.iter().any(|why| why.contains("one: ") && why.contains("{{ id }}")), "{failed:?}");
-    assert!(failed.iter().any(|why| why.contains("1 subscriptions")), "{failed:?}");
+    assert!(failed.iter().any(|why| why.contains("subscriptions left with the sender: 1")), "{failed:?}");
 }
 
 #[tokio::test]
