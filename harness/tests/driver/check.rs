@@ -29,7 +29,7 @@ fn our_own_driver_works_step_by_step() {
         "passed   verify       valid signatures: 3",
         "passed   payload      3 requests have their events as they were offered",
         "passed   depth",
-        "passed   dead         0 dead letters",
+        "passed   dead         dead letters: 0",
         "skipped  unsubscribe  the driver file has neither",
         "passed   stop",
         "hookproof: the driver works",
