@@ -132,8 +132,8 @@ pub(super) fn begin(
         None => {}
         Some(Fault::Corrected(ahead)) => warn!(
             %ahead,
-            "the database's clock was ahead, because a wall clock had been wrong; it follows the wall clock \
-             again, and times written to a file meanwhile are corrected"
+            "the database's clock was ahead of the wall clock, because a wall clock had been wrong; it follows \
+             the wall clock again, and times written to a file meanwhile are corrected"
         ),
         Some(Fault::Kept(ahead)) => error!(
             %ahead,
