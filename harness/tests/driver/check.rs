@@ -86,8 +86,14 @@ fn a_sender_that_cannot_be_started_or_reached_is_told_apart_from_one_that_is_wro
 
 #[test]
 fn a_sender_that_does_not_exit_with_0_fails_the_stop() {
-    let text = ours().replace("signal = \"TERM\"", "signal = \"QUIT\"");
-    check(&text, 1, &["failed   stop         the sender was asked to stop and ended with signal 3"]);
+    let shell = "'trap \"kill \\$!; wait \\$!; exit 3\" TERM; \"$@\" & wait $!'";
+    let ours = ours();
+    let text = ours.replace(
+        "\"{{ hookproof }}\",",
+        &format!("\"/bin/sh\", \"-c\", {shell}, \"sh\", \"{{{{ hookproof }}}}\","),
+    );
+    assert_ne!(text, ours);
+    check(&text, 1, &["failed   stop         the sender was asked to stop and ended with exit 3"]);
 }
 
 #[test]

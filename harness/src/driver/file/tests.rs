@@ -144,6 +144,7 @@ fn the_page_about_drivers_has_every_key_and_no_other() {
         ("`[dead]`", "[dead]\n".to_owned()),
         ("`[declares]`", "[declares]\n".to_owned()),
         ("`[sign]`", "[sign]\n".to_owned()),
+        ("`[payload]`", "[payload]\n".to_owned()),
         ("`[stop]`", "[stop]\n".to_owned()),
         ("`[kill]`", "[kill]\n".to_owned()),
     ];
