@@ -32,8 +32,8 @@ fn check_expecting(expect: &str, arguments: &[&str], code: i32, said: &str) {
 
 #[test]
 fn only_the_selected_checks_decide() {
-    check("over-rate.jsonl", &[], 1, "2 failed: rate.envelope, recovery.no-storm; 25 passed, 1 inconclusive");
-    check("over-rate.jsonl", &["--skip", "rate.envelope,recovery"], 0, "golden: PASS: 24 passed");
+    check("over-rate.jsonl", &[], 1, "2 failed: rate.envelope, recovery.no-storm; 26 passed, 1 inconclusive");
+    check("over-rate.jsonl", &["--skip", "rate.envelope,recovery"], 0, "golden: PASS: 25 passed");
     check("over-rate.jsonl", &["--only", "rate.envelope"], 1, "golden: FAIL: 1 failed: rate.envelope");
     // The harness's own schedule affects every check, so only its name excludes it.
     check("over-rate.jsonl", &["--only", "rate.window"], 0, "golden: PASS: 2 passed");
@@ -57,7 +57,7 @@ fn nothing_selected_is_inconclusive() {
 
 #[test]
 fn the_headline_counts_everything_and_quotes_the_thin_evidence() {
-    let said = "golden: PASS: 27 passed, 1 inconclusive: retry.backoff-jitter (retry delays to judge: 0; needed: 200)";
+    let said = "golden: PASS: 28 passed, 1 inconclusive: retry.backoff-jitter (retry delays to judge: 0; needed: 200)";
     check("good.jsonl", &[], 0, said);
 }
 
@@ -141,9 +141,9 @@ fn text_of_a_report_does_not_control_the_terminal() {
 fn a_figure_that_somebody_wrote_fails_the_run_and_one_that_nobody_wrote_does_not() {
     // Half of the deliveries wait for a pause that the endpoint asked for.
     check_expecting("latency.a = { p50 = \"1ms\" }", &[], 1, "1 failed: latency.first-attempt");
-    check_expecting("latency.a = { p50 = \"10s\" }", &[], 0, "golden: PASS: 28 passed");
+    check_expecting("latency.a = { p50 = \"10s\" }", &[], 0, "golden: PASS: 29 passed");
     check_expecting("efficiency_min = 0.5", &[], 2, "efficiency (the machine's ceiling was not measured)");
-    check_expecting("gap_max = \"1h\"", &[], 0, "golden: PASS: 27 passed");
+    check_expecting("gap_max = \"1h\"", &[], 0, "golden: PASS: 28 passed");
 }
 
 #[test]

@@ -164,11 +164,22 @@ fn request(sender: &Sender, at: usize, n: u64) -> Option<(String, String, Durati
     ))
 }
 
+/// Pieces of up to `bytes`, which cut no character.
+fn pieces(mut text: &str, bytes: usize) -> Vec<&str> {
+    let mut pieces = Vec::new();
+    while !text.is_empty() {
+        let (piece, rest) = text.split_at(text.floor_char_boundary(bytes));
+        pieces.push(piece);
+        text = rest;
+    }
+    pieces
+}
+
 fn framed(head: &str, body: &str, bug: &Bug) -> String {
     let twice = bug.is("says-its-length-twice");
     if twice || bug.is("sends-its-bodies-in-chunks") {
         let length = if twice { format!("content-length: {}\r\n", body.len()) } else { String::new() };
-        let pieces = body.as_bytes().chunks(100).map(String::from_utf8_lossy);
+        let pieces = pieces(body, 100).into_iter();
         let pieces: String = pieces.map(|piece| format!("{:x}\r\n{piece}\r\n", piece.len())).collect();
         return format!("{head}{length}transfer-encoding: chunked\r\n\r\n{pieces}0\r\n\r\n");
     }
