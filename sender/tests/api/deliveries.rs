@@ -37,7 +37,7 @@ async fn a_delivery_is_found_by_its_event_its_subscriber_and_its_state_with_its_
     let page = world.until("/v1/deliveries?state=waiting", is_there).await;
     let path = format!("/v1/deliveries/{}", page["items"][0]["id"].as_str().unwrap());
     let waits_for = world.get(&path).await.expect(200)["waits_for"].take();
-    let why = "the subscriber is paused: an operator paused it; `subscriber resume acme` continues";
+    let why = "the subscriber: paused: an operator paused it; `subscriber resume acme` continues";
     assert_eq!(waits_for, why);
     world.stop().await;
 }
