@@ -359,7 +359,7 @@ fn program(from: &str, to: &str) -> Child {
 fn killed_after(table: &str, from: &str, to: &str) {
     let mut moving = program(from, to);
     let mut lines = BufReader::new(moving.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let told = lines.any(|line| line.starts_with(table));
+    let told = lines.any(|line| line.starts_with(&format!("rows of {table}: ")));
     moving.kill().unwrap();
     let output = moving.wait_with_output().unwrap();
     assert!(told, "{table} is not told of: {}", String::from_utf8_lossy(&output.stderr));
