@@ -105,14 +105,14 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
+        if !self.leaves_children {
+            // A descendant may live on in its group. An empty group is no error here.
+            let _ = kill_process_group(self.pid, Signal::KILL);
+        }
         if self.has_clock {
+            // A descendant that starts would make the files anew, so the group ends first.
             tidy_clock(self.pid);
         }
-        if self.leaves_children {
-            return;
-        }
-        // A descendant may live on in its group. An empty group is no error here.
-        let _ = kill_process_group(self.pid, Signal::KILL);
     }
 }
 
@@ -324,7 +324,7 @@ mod tests {
         let clock =
             WallClock::of(&scenario, folder.path()).expect("a clock").remove(&0).expect("of one process");
         let log = folder.path().join("log");
-        let command = ["/bin/sh", "-c", "echo up; sleep 600"].into_iter().map(Into::into).collect();
+        let command = ["/bin/sh", "-c", "echo up; while :; do :; done"].into_iter().map(Into::into).collect();
         let launch = Launch { holder: None, command, env: clock.env(), log: log.clone() };
         let process = Process::start(&launch).expect("a shell");
         while std::fs::read_to_string(&log).unwrap_or_default().is_empty() {

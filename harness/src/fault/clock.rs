@@ -124,7 +124,7 @@ impl WallClock {
 /// Removes the library's leftovers of a process that has ended.
 pub fn tidy_clock(pid: Pid) {
     let pid = pid.as_raw_nonzero();
-    for name in [format!("faketime_shm_{pid}"), format!("sem.faketime_sem_{pid}")] {
+    for name in [format!("sem.faketime_sem_{pid}"), format!("faketime_shm_{pid}")] {
         let _ = std::fs::remove_file(Path::new("/dev/shm").join(name));
     }
 }
