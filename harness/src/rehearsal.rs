@@ -376,6 +376,7 @@ async fn take_back(api: &Api, processes: &mut Processes, rehearsal: &mut Rehears
             let why: Vec<String> = left.into_iter().map(|undone| undone.why).collect();
             rehearsal.failed("stop", why.join("; "), None, FAILED);
         }
+        Ok(()) if rehearsal.has_failed("start") => rehearsal.skipped("stop", "the sender was not started"),
         Ok(()) => match unclean_end(&records.take()) {
             Some(why) => rehearsal.failed("stop", why, None, FAILED),
             None => rehearsal.passed("stop", "the sender has ended".to_owned()),
@@ -386,14 +387,22 @@ async fn take_back(api: &Api, processes: &mut Processes, rehearsal: &mut Rehears
 
 /// The end for which `process.exits` fails a run.
 fn unclean_end(records: &[Record]) -> Option<String> {
-    let asked = |record: &Record| matches!(record, Record::Process(one) if one.event == ProcessEvent::Asked);
-    records.iter().skip_while(|record| !asked(record)).find_map(|record| match record {
-        Record::Process(one) if one.event == ProcessEvent::Killed => {
+    let mut is_asked = false;
+    let mut processes = records.iter().filter_map(|record| match record {
+        Record::Process(one) => Some((one.event, one.status.as_deref().unwrap_or("exit 0"))),
+        _ => None,
+    });
+    processes.find_map(|(event, status)| match event {
+        ProcessEvent::Asked => {
+            is_asked = true;
+            None
+        }
+        ProcessEvent::Killed => {
             let within = STOP_WITHIN_NS / SECOND;
             Some(format!("the sender had to be killed {within} s after it was asked to stop"))
         }
-        Record::Process(one) if one.event == ProcessEvent::Exited => {
-            let status = one.status.as_deref().filter(|status| *status != "exit 0")?;
+        ProcessEvent::Exited if !is_asked => Some(format!("the sender ended by itself ({status})")),
+        ProcessEvent::Exited if status != "exit 0" => {
             Some(format!("the sender was asked to stop and ended with {status}; expected exit 0"))
         }
         _ => None,
@@ -467,6 +476,10 @@ impl Rehearsal {
         self.code = hookproof_judge::exit::worse(self.code, code);
         let (sent, got) = last.map(|Exchange { sent, got }| (sent, got)).unzip();
         self.steps.push(Step { step, status: "failed", what: why, sent, got, log: None });
+    }
+
+    fn has_failed(&self, step: &str) -> bool {
+        self.steps.iter().any(|one| one.step == step && one.status == "failed")
     }
 
     /// Adds the end of the sender's log to the first failed step.
@@ -606,7 +619,34 @@ fn shape(arrival: &Arrival) -> String {
 
 #[cfg(test)]
 mod tests {
+    use hookproof_judge::trace::Process;
+
     use super::*;
+
+    #[test]
+    fn the_end_of_a_sender_is_judged_as_a_run_judges_it() {
+        use ProcessEvent::{Asked, Exited, Killed, Started};
+
+        let rows: [(&[(ProcessEvent, Option<&str>)], Option<&str>); 5] = [
+            (&[(Started, None), (Asked, None), (Exited, Some("exit 0"))], None),
+            (&[(Started, None), (Asked, None), (Exited, None)], None),
+            (&[(Asked, None), (Exited, Some("exit 3"))], Some("ended with exit 3; expected exit 0")),
+            (&[(Started, None), (Exited, Some("exit 0"))], Some("ended by itself (exit 0)")),
+            (
+                &[(Asked, None), (Killed, None), (Exited, Some("signal 9"))],
+                Some("had to be killed 10 s after"),
+            ),
+        ];
+        for (events, expected) in rows {
+            let record = |(event, status): &(ProcessEvent, Option<&str>)| {
+                let status = status.map(str::to_owned);
+                Record::Process(Process { t: 1, worker: 0, event: *event, status })
+            };
+            let records: Vec<Record> = events.iter().map(record).collect();
+            let found = unclean_end(&records).unwrap_or_default();
+            assert!(expected.map_or(found.is_empty(), |part| found.contains(part)), "{events:?}: {found}");
+        }
+    }
 
     #[test]
     fn no_line_begins_with_what_a_sender_said() {
