@@ -336,8 +336,8 @@ fn parse(buffer: &[u8], request: &mut Request) -> Result<Option<usize>, ReadErro
     Ok(Some(head))
 }
 
-/// Where a request holds one of these secrets, in plain bytes.
-fn disclosed(secrets: &[Key], request: &Request) -> Option<String> {
+/// Where a request holds one of these secrets; `body` is without its content coding.
+fn disclosed(secrets: &[Key], request: &Request, body: &[u8]) -> Option<String> {
     const NAME_CHARS_MAX: usize = 40;
     let is_in = |bytes: &[u8]| secrets.iter().any(|secret| secret.is_in(bytes));
     if is_in(request.path.as_bytes()) {
@@ -346,7 +346,7 @@ fn disclosed(secrets: &[Key], request: &Request) -> Option<String> {
     if let Some((name, _)) = request.fields.iter().find(|(_, value)| is_in(value)) {
         return Some(format!("its header {}", name.chars().take(NAME_CHARS_MAX).collect::<String>()));
     }
-    is_in(&request.body).then(|| "its body".to_owned())
+    is_in(body).then(|| "its body".to_owned())
 }
 
 impl Endpoint {
@@ -398,8 +398,9 @@ impl Endpoint {
             Ok(keys) => Verified::Keys(keys.into()),
             Err(wrong) => Verified::No(wrong.to_string().into()),
         };
-        let disclosed = disclosed(&secrets, request).map(Text::from);
         let body = decoded(&request.body, request.field("content-encoding"));
+        let disclosed = disclosed(&secrets, request, &body).map(Text::from);
+        drop(secrets);
         let tokens = tokens_in(self.stage.tokens, &body);
         let payload = self.stage.offered.as_ref().and_then(|offered| offered.compare(&body, &tokens));
         let mut tokens = tokens.into_iter();
