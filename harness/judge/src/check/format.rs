@@ -19,7 +19,7 @@ use crate::signature::Profile;
 use crate::trace::{Arrival, CutKind, Fault, Lack, Signs, Verified};
 
 /// Every arrival at a subscriber's endpoint: number, lane, arrival.
-fn arrivals<'e>(evidence: &'e Evidence<'_>) -> impl Iterator<Item = (u32, u32, &'e Arrival)> {
+pub(super) fn arrivals<'e>(evidence: &'e Evidence<'_>) -> impl Iterator<Item = (u32, u32, &'e Arrival)> {
     let all = (0_u32..).zip(evidence.exchanges.iter().zip(&evidence.trace.arrivals));
     all.filter_map(|(n, (exchange, arrival))| Some((n, exchange.lane?, arrival)))
 }

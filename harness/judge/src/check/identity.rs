@@ -5,16 +5,20 @@
 //!
 //! `identity.secret`: each subscriber's signatures use its own secret, which no other subscriber has. While
 //! two secrets are valid, both sign if the profile has room for both. One second after the older one retired,
-//! the newer one must sign.
+//! it signs no more. No request holds a secret, or a signature by none of the subscriber's.
+//!
+//! `payload.intact`: the body of each request holds the offered data, by value, and no other event's type or
+//! key. The harness compares each body as it arrives, and the trace holds its result. `[payload]` of a driver
+//! file may name the places, and demand the data's bytes.
 
 use super::evidence::Evidence;
-use super::format::{is_stalled, rotations, unconfirmed};
+use super::format::{arrivals, is_stalled, rotations, unconfirmed};
 use super::verdict::{Finding, Tally, Witness};
 use crate::check::Check;
 use crate::entry::Severity;
 use crate::scenario::FaultKind;
 use crate::signature::Profile;
-use crate::trace::{Arrival, Lack, Signs, Verified};
+use crate::trace::{Arrival, Lack, Payload, Signs, Verified};
 
 /// Compares all attempts of every delivery.
 fn same(
@@ -180,5 +184,35 @@ pub(super) fn secret(evidence: &Evidence<'_>) -> Finding {
         "signatures",
         "made with the subscriber's own secrets",
         "made with a wrong or withdrawn secret, with too few, or beside the secret itself",
+    )
+}
+
+pub(super) const PAYLOAD: Check = Check {
+    id: "payload.intact",
+    severity: Severity::Must,
+    source: "derived: a delivery is the event that was offered",
+    requirement: "every request carries the data of its event as it was offered, and not another event's type \
+        or key",
+    why: "a receiver acts on the data, and a valid signature makes changed or cut data look genuine",
+    remedy: "store the data's bytes when the event is emitted, and send those; numbers lose digits and text loses \
+        characters when data is parsed and written anew",
+    stands_alone: true,
+    find: intact,
+    ..Check::PLAIN
+};
+
+fn intact(evidence: &Evidence<'_>) -> Finding {
+    let mut tally = Tally::default();
+    for (n, lane, arrival) in arrivals(evidence) {
+        let Some(payload) = &arrival.payload else { continue };
+        tally.see();
+        if let Payload::Altered(why) = payload {
+            tally.broke(|| evidence.witness(lane, &[n], why.to_string()));
+        }
+    }
+    tally.finding(
+        "payloads that were compared",
+        "each carries its event as it was offered",
+        "changed on the way",
     )
 }

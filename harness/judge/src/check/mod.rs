@@ -40,7 +40,6 @@ mod network;
 mod order;
 pub(crate) mod outcomes;
 mod path;
-mod payload;
 mod pressure;
 mod process;
 mod process_timeline;
@@ -84,7 +83,7 @@ pub const CHECKS: [Check; 76] = [
     format::TIMESTAMP,
     format::ID,
     path::CHECK,
-    payload::CHECK,
+    identity::PAYLOAD,
     identity::BODY,
     identity::HEADERS,
     identity::SECRET,
