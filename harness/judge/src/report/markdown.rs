@@ -50,7 +50,7 @@ fn section(report: &Report, worse: &[String]) -> String {
     let _ = writeln!(text, "Checks passed: {passed}; not applicable to this scenario: {silent}.\n");
     if !report.course.defaults.is_empty() {
         let all = plain(&report.course.defaults.join("; "));
-        let _ = writeln!(text, "Not set in the scenario, so judged by the default: {all}.\n");
+        let _ = writeln!(text, "Judged by these default values: {all}.\n");
     }
     if let Some(picture) = worst(report) {
         let _ = writeln!(text, "{}\n", block(&picture));

@@ -102,9 +102,8 @@ fn unproven(report: &Report) -> Vec<String> {
     });
     let idle = (!idle.is_empty())
         .then(|| format!("Not proven: {} checks do not apply to this scenario.", idle.len()));
-    let defaults = (!report.course.defaults.is_empty()).then(|| {
-        format!("Not set in the scenario, so judged by the default: {}.", report.course.defaults.join("; "))
-    });
+    let defaults = (!report.course.defaults.is_empty())
+        .then(|| format!("Judged by these default values: {}.", report.course.defaults.join("; ")));
     cut_short.into_iter().chain(lacking).chain(idle).chain(defaults).collect()
 }
 

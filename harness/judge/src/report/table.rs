@@ -40,8 +40,7 @@ pub fn terminal(report: &Report, colours: Colours) -> String {
     not_applicable(&mut text, report);
     if !report.course.defaults.is_empty() {
         let all = in_one_line(&report.course.defaults.join("; "));
-        let _ =
-            writeln!(text, "{:>14}  not set in the scenario, so judged by the default: {all}", "defaults");
+        let _ = writeln!(text, "{:>14}  judged by these default values: {all}", "defaults");
     }
     for one in report.subscribers.iter().take(12) {
         let [p50, p95, p99, _] = one.latency.map(show);
