@@ -159,7 +159,8 @@ pub(crate) fn compare(arguments: &Compare) -> ExitCode {
     for (scenario, difference) in &comparison.compared {
         print_difference(difference);
         let (bad, good) = (difference.regressions.len(), difference.improvements.len());
-        one_line(format_args!("{scenario}: {bad} worse, {good} better"));
+        let unsure = difference.inconclusive.len();
+        one_line(format_args!("{scenario}: {bad} worse, {good} better, {unsure} unsure"));
     }
     let gone = if gone.regressions.is_empty() { 0 } else { REGRESSION };
     ExitCode::from(worse(comparison.code(), gone))
