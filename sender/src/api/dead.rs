@@ -9,7 +9,6 @@ use super::problem::{Problem, ok};
 use super::{App, input};
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use crate::operate::dead::{GROUPS_MAX, LOOK_BACK_DAYS, analyse};
-use crate::operate::json_forms;
 use crate::operate::shed::{Plan, STEP_ROWS, rest, rest_after};
 use crate::store::Reply;
 use crate::store::command::{Command, Dead, Forget, Redrive, Shed};
@@ -28,7 +27,6 @@ pub(super) async fn list(State(app): State<App>, uri: Uri) -> Result<Response, P
     let names = Names::now(&app).await?;
     let items = page.items.iter().map(|letter| {
         let mut value = deliveries::to_json(&letter.delivery, &names);
-        value["reason"] = Value::from(json_forms::reason(letter.reason));
         value["status"] = Value::from(letter.status);
         value["error"] = Value::from(letter.error.as_deref());
         value

@@ -26,7 +26,7 @@ const PAGE_ROWS: u32 = 500;
 /// The most that one answer names.
 pub(crate) const HELD_UP_MAX: usize = 100;
 
-/// The most urgent first. The words are public.
+/// In a list the most urgent comes first. The words are public.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum State {
     Broken,
@@ -59,7 +59,7 @@ impl State {
 }
 
 impl State {
-    /// Somebody must act, or the state lasts.
+    /// Neither a wait nor an operator's own pause.
     pub(crate) const fn is_a_fault(self) -> bool {
         matches!(self, Self::Broken | Self::Disabled | Self::BreakerOpen | Self::NoProcess)
     }
@@ -194,9 +194,9 @@ impl Flows {
     pub(crate) fn of(&self, reader: &dyn Reader, lanes: &[LaneStatus]) -> Result<Vec<Flow>, StoreError> {
         let elsewhere = lanes.iter().filter(|lane| !self.views.contains_key(&lane.lane));
         let elsewhere: Vec<LaneId> = elsewhere.map(|lane| lane.lane).collect();
-        let kept = reader.checkpoints(&elsewhere)?.into_iter();
+        let kept = if elsewhere.is_empty() { Vec::new() } else { reader.checkpoints(&elsewhere)? };
         let kept: BTreeMap<LaneId, Holds> =
-            kept.filter_map(|(lane, record)| Some((lane, handover::holds(&record)?))).collect();
+            kept.into_iter().filter_map(|(lane, record)| Some((lane, handover::holds(&record)?))).collect();
         Ok(lanes.iter().map(|lane| self.flow(lane, kept.get(&lane.lane))).collect())
     }
 
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_is_named_by_its_most_urgent_trouble() {
+    fn the_first_cause_that_holds_names_the_state() {
         let contract = contract();
         let open = Holds { breaker: OPEN, ..holds() };
         let pausing = Holds { paused_until: NOW + Nanos::SECOND, ..holds() };

@@ -20,7 +20,7 @@ const LANES_MAX: usize = 100;
 /// The lines of a round. The next round has the others, if their state lasts.
 const LINES_MAX: usize = 20;
 
-/// Reads the store only while a lane waits.
+/// Reads the store only while a lane has work, for [`LANES_MAX`] lanes in each round.
 pub(crate) async fn log_flow(sender: &Sender) -> Infallible {
     let (mut waiting, mut before) = (BTreeMap::new(), BTreeMap::new());
     let mut last = None;

@@ -3,7 +3,6 @@
 //! While closed it counts failures in a row. At the threshold it opens for a cooldown and then lets one attempt
 //! through, the probe. If the probe fails, the breaker opens for twice as long. Any success closes it. An endpoint
 //! with a slow 95th percentile gets a lower threshold, because each failure may cost a whole deadline.
-//! deadline.
 
 use std::fmt;
 

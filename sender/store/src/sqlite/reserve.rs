@@ -112,7 +112,8 @@ impl Reserve {
             match self.resize(wanted) {
                 Ok(()) => (is_whole, seen.lacked) = (true, None),
                 Err(error) => {
-                    if error.kind() != io::ErrorKind::StorageFull && seen.lacked.is_none() {
+                    if is_lacking && error.kind() != io::ErrorKind::StorageFull && !seen.is_told {
+                        seen.is_told = true;
                         let path = self.path.display();
                         tracing::error!(%error, "the reserve {path} cannot be made: events are refused");
                     }
