@@ -146,7 +146,11 @@ impl Figure {
             Some((place, of)) => format!("{} {of}", place.number_in(output).ok_or_else(missing)?.0),
         };
         let (number, printed) = value;
-        let unit = if self.unit == PRINTED { printed } else { self.unit };
+        let unit = match if self.unit == PRINTED { printed } else { self.unit } {
+            "Melem/s" => "million/s",
+            unit => unit,
+        };
+        let number = rounded(number);
         let space = if unit.is_empty() || unit.starts_with('/') { "" } else { " " };
         Ok(Row { value: format!("{number}{space}{unit}"), ratio })
     }
@@ -165,6 +169,24 @@ impl Place {
         }
         found
     }
+}
+
+/// With at most three digits that matter, and commas between thousands.
+fn rounded(number: &str) -> String {
+    let value: f64 = number.parse().unwrap_or(f64::NAN);
+    if value < 1000.0 {
+        let whole = number.split('.').next().map_or(0, str::len);
+        let decimals = number.len().saturating_sub(whole + 1).min(3_usize.saturating_sub(whole));
+        return format!("{value:.decimals$}");
+    }
+    let rounded = format!("{value:.2e}").parse().unwrap_or(value);
+    let mut text = format!("{rounded:.0}");
+    for place in
+        (1..text.len()).rev().filter(|place| (text.len() - place).is_multiple_of(3)).collect::<Vec<_>>()
+    {
+        text.insert(place, ',');
+    }
+    text
 }
 
 /// A word without its unit, if it is a number.
@@ -201,11 +223,11 @@ durability process, 300000 events of 300 bytes
 
     #[test]
     fn each_figure_is_read_in_its_own_part() {
-        check("deliveries, durable against a power cut", END_TO_END, "73000/s", "0.36 of a bare client");
+        check("deliveries, durable against a power cut", END_TO_END, "73,000/s", "0.36 of a bare client");
         check(
             "deliveries, durable against the end of the process",
             END_TO_END,
-            "73700/s",
+            "73,700/s",
             "0.37 of a bare client",
         );
         check("emit to first attempt at 1,000/s, p99", END_TO_END, "1.20 ms", "");
@@ -215,12 +237,25 @@ durability process, 300000 events of 300 bytes
         let time = "all checks on 1,000,000 arrivals\n                        time:   [1.1 s 1.2 s 1.3 s]\n";
         check("all checks on 1,000,000 arrivals", time, "1.2 s", "");
         let engine = "engine attempts/1,000 lanes, never limited\n  thrpt:  [12.1 Melem/s 12.6 Melem/s 13.0 Melem/s]\n";
-        check("engine, 1,000 lanes, never limited", engine, "12.6 Melem/s", "");
+        check("engine, 1,000 lanes, never limited", engine, "12.6 million/s", "");
         let transport = "client  requests/s  of bare\nbare hyper  33500  100%  1  2  4.3\nhookproof   40000  119%  1  2  3.6\n";
-        check("attempts over HTTP, transport alone", transport, "40000/s", "119 % of bare hyper");
+        check("attempts over HTTP, transport alone", transport, "40,000/s", "119 % of bare hyper");
         check("processor time of such an attempt", transport, "3.6 µs", "");
         let rate = "durable inbox ÷ bare: 64 % by processor time, 35 % by the clock (medians of 9)\n";
         check("receiver with its inbox ÷ bare hyper, by the clock", rate, "35 %", "");
+    }
+
+    #[test]
+    fn a_number_has_at_most_three_digits_that_matter() {
+        for (number, expected) in [
+            ("364.52", "365"),
+            ("2.4928", "2.49"),
+            ("0.34", "0.34"),
+            ("51893", "51,900"),
+            ("1234567", "1,230,000"),
+        ] {
+            assert_eq!(rounded(number), expected);
+        }
     }
 
     #[test]

@@ -58,10 +58,12 @@ fn machine() -> Result<Machine, String> {
         line.map_or_else(|| "unknown".to_owned(), |(_, value)| value.trim().to_owned())
     };
     let line = |text: String| text.trim().to_owned();
+    let memory = value(&read("/proc/meminfo")?, "MemTotal");
+    let kib: Option<u64> = memory.strip_suffix(" kB").and_then(|number| number.parse().ok());
     Ok(Machine {
         processor: value(&read("/proc/cpuinfo")?, "model name"),
         cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-        memory: value(&read("/proc/meminfo")?, "MemTotal"),
+        memory: kib.map_or(memory, |kib| format!("{} GiB of memory", (kib + (1 << 19)) >> 20)),
         kernel: line(read("/proc/sys/kernel/osrelease")?),
         date: line(command_output("date", &["-u", "+%F"])?),
         commit: line(command_output("git", &["describe", "--always", "--abbrev=12", "--dirty"])?),
