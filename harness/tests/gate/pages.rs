@@ -144,6 +144,31 @@ fn the_page_for_planners_plans_a_launch() {
     assert!(said.contains("× today's traffic"), "{said}");
 }
 
+/// The summary line that a page quotes counts the checks of the run. A check that the machine's load left inconclusive
+/// counts too.
+#[track_caller]
+fn the_page_counts_the_checks(page: &str, name: &str, report: &Path) {
+    let text = fs::read_to_string(root().join(page)).unwrap();
+    let begin = format!("{name}: PASS: ");
+    let line = text.lines().find_map(|line| line.strip_prefix(&begin)).unwrap();
+    let (counts, _) = line.split_once(':').unwrap_or((line, ""));
+    let counted: usize = counts.split(' ').filter_map(|word| word.parse::<usize>().ok()).sum();
+    let judged = verdicts(report).into_values().filter(|status| status != "not-applicable").count();
+    assert_eq!(counted, judged, "{page}: {line}");
+}
+
+#[test]
+fn the_main_command_of_the_readme_judges_as_many_checks_as_it_says() {
+    let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(root().join("scenarios"), folder.path().join("scenarios")).unwrap();
+    let text = fs::read_to_string(root().join("README.md")).unwrap();
+    let command = text.lines().find_map(|line| line.strip_prefix("cargo run --release -- run ")).unwrap();
+    let output = shell(&format!("hookproof run {command}"), folder.path(), &[]).output().unwrap();
+    let report = folder.path().join("reports/runs/viral-spike/report.json");
+    accuses_nobody(&output, &report);
+    the_page_counts_the_checks("README.md", "viral-spike", &report);
+}
+
 #[test]
 fn the_quick_start_shows_a_pass_a_bug_and_a_plan() {
     let folder = tempfile::tempdir().unwrap();
@@ -152,7 +177,10 @@ fn the_quick_start_shows_a_pass_a_bug_and_a_plan() {
         let output = shell(&command, folder.path(), &[]).output().unwrap();
         let (code, said) = (output.status.code(), combined_output(&output));
         match command.split(' ').nth(1).unwrap() {
-            "run" => accuses_nobody(&output, &report),
+            "run" => {
+                accuses_nobody(&output, &report);
+                the_page_counts_the_checks("docs/quick-start.md", "first", &report);
+            }
             "sim" => assert!(code == Some(1) && said.contains("retry.after-429"), "{code:?}: {said}"),
             "plan" => assert!(code == Some(0) && said.contains("× today's traffic"), "{code:?}: {said}"),
             _ => assert_eq!(code, Some(0), "{command}: {said}"),
