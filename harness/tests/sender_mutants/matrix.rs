@@ -13,7 +13,7 @@ use tokio::sync::{Semaphore, watch};
 use crate::scenarios::{ALONE, BUGS, Bug, SCENARIOS};
 use crate::strangers::excused;
 
-const AT_ONCE: usize = 5;
+const AT_ONCE: usize = 10;
 
 const SOFTENED: &str = "; but the harness's own endpoints stalled";
 
