@@ -179,10 +179,12 @@ impl DeadSelection {
         if printer.json {
             printer.object(&json!({ "redriven": redriven, "kept": kept }))?;
         } else {
-            printer.line(format_args!(
-                "redriven: {redriven}; still dead letters, because the queue is full or the subscriber \
-                 removed: {kept}"
-            ))?;
+            printer.line(format_args!("redriven: {redriven}"))?;
+            if kept > 0 {
+                printer.line(format_args!(
+                    "still dead letters, because the queue is full or the subscriber removed: {kept}"
+                ))?;
+            }
         }
         self.check_found(redriven + kept)
     }
