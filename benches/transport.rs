@@ -240,6 +240,7 @@ async fn hookproof(sink: SocketAddr) -> Figures {
                 lane: LaneId(1),
                 target: &target,
                 headers: &Headers::default(),
+                extra: &[],
                 body: &body,
                 deadline: DEADLINE,
                 permit,

@@ -4,10 +4,12 @@
 //!
 //! Only [`Secret::reveal`] exposes a secret; no error, `Debug` or `Display` does.
 
+mod extra_header;
 mod headers;
 mod keys;
 mod profile;
 
+pub use extra_header::{ExtraHeader, HeaderError};
 pub use headers::Headers;
 pub(crate) use keys::Mac;
 pub use keys::{Keys, KeysError, Retiring, Secret, SecretError, Tag};

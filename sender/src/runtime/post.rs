@@ -115,6 +115,7 @@ impl HttpPost {
             lane: subscriber.lane(),
             target: ready.target(),
             headers: &headers,
+            extra: &ready.agreement().headers,
             body: &row.body.bytes,
             deadline: Duration::from_nanos(timeouts.total.0),
             permit: permit.clone(),

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::engine::retry::{Backoff, RetryPolicy};
 use crate::engine::{Lateness, Nanos, OutOfRange, Settings};
 use crate::event::shape::{Pseudonyms, Region};
 use crate::event::{Coalescing, PublicId, Shaping, ShapingRules};
-use crate::sign::{Profile, Secret};
+use crate::sign::{ExtraHeader, Profile, Secret};
 use crate::store::lane::{Bounds, WhenFull};
 use crate::units::Bytes;
 
@@ -21,6 +21,8 @@ pub struct Agreement {
     pub lane: Arc<Settings>,
     /// Its signing profile.
     pub profile: Profile,
+    /// Headers beside those of the sender.
+    pub headers: Box<[ExtraHeader]>,
     pub timeouts: Timeouts,
     /// Equal event ids within it are the same event.
     pub dedupe: Nanos,
@@ -76,6 +78,7 @@ impl SettingsText {
             coalescing: self.coalescing(lane.retry().ttl())?,
             lane: Arc::new(lane),
             profile: sign,
+            headers: self.headers()?,
             timeouts: Timeouts { total, connect },
             dedupe: within("dedupe", dedupe, Nanos::ZERO..=SettingsText::DEDUPE_MAX)?,
             shaping: self
@@ -109,6 +112,17 @@ impl SettingsText {
         let retry = full.retry.policy()?;
         let lateness = Lateness::new(deadline, limit.quarantine, limit.doubt)?;
         Ok(Settings::new(limit.contract()?, retry, breaker, pressure, lateness))
+    }
+
+    fn headers(&self) -> Result<Box<[ExtraHeader]>, SettingsError> {
+        let headers = self.headers.clone().unwrap_or_default();
+        within("headers", headers.len(), 0..=ExtraHeader::COUNT_MAX)?;
+        let mut names = HashSet::new();
+        if let Some(twice) = headers.iter().find(|header| !names.insert(header.name())) {
+            let problem = format!("name {} twice; expected each name once", twice.name());
+            return Err(SettingsError::Contradiction { field: "headers", problem: problem.into() });
+        }
+        Ok(headers.into())
     }
 
     fn coalescing(&self, ttl: Nanos) -> Result<Coalescing, SettingsError> {

@@ -41,6 +41,7 @@ fn without_settings_the_defaults_hold_and_all_are_shown() {
         "sign": "standard-webhooks",
         "timeout": "8s",
         "connect_timeout": "4s",
+        "headers": [],
         "retry": {
             "backoff": "full-jitter", "base": "1s", "cap": "1h", "attempts": 12, "ttl": "1d",
             "retry_after_cap": "1d"
@@ -208,7 +209,7 @@ fn every_field_refuses_what_it_cannot_be() {
         fields.extend(names.iter().map(|name| format!("{section}.{name}")));
         assert!(section == "shape" || shown[section].is_object(), "{section} is shown");
     }
-    assert_eq!(fields.len(), 11 + 7 + 3 + 8 + 5 + 7 + 3);
+    assert_eq!(fields.len(), 12 + 7 + 3 + 8 + 5 + 7 + 3);
     for field in fields {
         let error = agree(&only(&field, json!(0.5))).unwrap_err();
         assert_eq!((error.code(), error.field()), ("unreadable_field", Some(&*field)), "{error}");

@@ -24,7 +24,7 @@ use crate::engine::retry::{ATTEMPTS_MAX, BASE_MIN, DELAY_MAX, RETRY_AFTER_CAP, S
 use crate::engine::{DEADLINE_MAX, DOUBT_MAX, Nanos};
 use crate::event::coalesce::{Coalescing, CoalescingRule};
 use crate::event::shape::{PseudonymRule, Region, ShapingRules};
-use crate::sign::Profile;
+use crate::sign::{ExtraHeader, Profile};
 use crate::units::{Bytes, Rate, WindowCap};
 use crate::word_form::word_form;
 
@@ -39,6 +39,9 @@ section! {
         queue: QueueText = QueueText::default();
         /// How its attempts are signed.
         sign: Profile = Profile::default();
+        /// Headers of each attempt, beside those of the sender. They are no secrets: `show` and the API tell them.
+        headers: Vec<ExtraHeader> = Vec::new(),
+            in Range::many(0..=ExtraHeader::COUNT_MAX, Range::Bytes(2, ExtraHeader::BYTES_MAX));
         /// How long one attempt may take in all, from the first packet to the last byte of the answer.
         timeout: Nanos = Nanos::from_secs(8), in SettingsText::TIMEOUT;
         /// How much of `timeout` an attempt may take to connect. The default is never longer than `timeout`.

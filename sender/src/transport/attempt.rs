@@ -324,6 +324,10 @@ impl Attempt<'_> {
         for (name, value) in self.request.headers.iter() {
             write_header(head, name, value)?;
         }
+        for header in self.request.extra {
+            head.extend_from_slice(header.line().as_bytes());
+            head.extend_from_slice(b"\r\n");
+        }
         let length = self.request.body.len();
         write!(head, "content-length: {length}\r\n\r\n").map_err(|error| Failure::Request(Cause::of(&error)))
     }
@@ -335,6 +339,9 @@ impl Attempt<'_> {
         for (name, value) in self.request.headers.iter() {
             let value = HeaderValue::from_str(value).map_err(|error| Failure::Request(Cause::of(&error)))?;
             headers.insert(HeaderName::from_static(name), value);
+        }
+        for header in self.request.extra {
+            headers.insert(header.name().clone(), header.value().clone());
         }
         headers.insert(CONTENT_LENGTH, HeaderValue::from(self.request.body.len()));
         let mut request = http::Request::new(());

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::permit::SendPermit;
 use crate::engine::{LaneId, Nanos};
 use crate::guard::Target;
-use crate::sign::Headers;
+use crate::sign::{ExtraHeader, Headers};
 
 #[derive(Clone, Debug)]
 pub struct Destination {
@@ -22,6 +22,8 @@ pub struct Request<'a> {
     /// The destination.
     pub target: &'a Destination,
     pub headers: &'a Headers,
+    /// Headers that the subscriber asked for.
+    pub extra: &'a [ExtraHeader],
     /// The body.
     pub body: &'a Arc<[u8]>,
     /// Limits everything: a free connection, name lookup, connecting, TLS, sending, and the whole answer.

@@ -169,6 +169,39 @@ async fn a_removed_subscriber_is_gone_and_its_name_is_free() {
     world.stop().await;
 }
 
+async fn carries_headers_of_its_own(world: World) {
+    let mut endpoint = Endpoint::answering(204).await;
+    let own = |header: &str| json!({ "headers": [header] });
+    world.subscribe("acme", &endpoint.url, own("X-Team: orders")).await;
+    for (changed, expected) in [(None, "orders"), (Some(own("X-Team: payments")), "payments")] {
+        if let Some(changed) = changed {
+            world.call("PATCH", "/v1/subscribers/acme", changed.to_string()).await.expect(200);
+        }
+        world.post("/v1/events", json!({ "type": "x", "data": 1 })).await.expect(202);
+        let (headers, _) = endpoint.next().await;
+        assert_eq!(headers["x-team"], expected);
+        assert!(headers.contains_key("webhook-signature"));
+    }
+    for (headers, code, field) in [
+        (json!(["Host: elsewhere"]), "unreadable_field", "headers[0]"),
+        (json!(["A: 1", "Webhook-Id: 1"]), "unreadable_field", "headers[1]"),
+        (json!(["A: 1\r\nB: 2"]), "unreadable_field", "headers[0]"),
+        (json!(["A: 1", "a: 2"]), "contradiction", "headers"),
+    ] {
+        let patch = json!({ "headers": headers }).to_string();
+        world.call("PATCH", "/v1/subscribers/acme", patch).await.refuses(422, code, Some(field));
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn attempts_carry_the_headers_of_their_subscriber() {
+    carries_headers_of_its_own(World::new().await).await;
+    if let Some(world) = World::on_postgres("attempts_carry_the_headers_of_their_subscriber").await {
+        carries_headers_of_its_own(world).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rotated_secret_is_shown_once_and_the_old_one_signs_beside_it() {
     let world = World::new().await;

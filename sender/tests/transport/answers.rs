@@ -26,12 +26,14 @@ async fn a_request_carries_its_headers_and_its_body_as_it_is() {
         .and(header("host", server.address().to_string().as_str()))
         .and(header("x-github-event", "video.trending"))
         .and(header_exists("x-hub-signature-256"))
+        .and(header("x-team", "orders"))
         .and(body_bytes(br#"{ "as" : "it is" }"#))
         .respond_with(ResponseTemplate::new(204))
         .expect(1)
         .mount(&server)
         .await;
-    let made = post(server.uri()).body(&br#"{ "as" : "it is" }"#[..]).through(&transport()).await;
+    let made = post(server.uri()).extra(&["X-Team: orders"]).body(&br#"{ "as" : "it is" }"#[..]);
+    let made = made.through(&transport()).await;
     check(&made, "answered 204");
 }
 

@@ -65,7 +65,7 @@ async fn http2_is_spoken_with_whom_knows_it_and_carries_the_same() {
     let (endpoint, mut given) = handing_over(100).await;
     let transport = endpoint.transport();
     let body = vec![b'x'; 300_000];
-    let post = post(endpoint.url()).body(body.clone());
+    let post = post(endpoint.url()).extra(&["X-Team: orders"]).body(body.clone());
     let serve = async {
         let (request, respond) = given.recv().await.unwrap();
         let (head, mut stream) = request.into_parts();
@@ -89,6 +89,7 @@ async fn http2_is_spoken_with_whom_knows_it_and_carries_the_same() {
     assert_eq!(header("content-type"), "application/json");
     assert_eq!(header("content-length"), "300000");
     assert_eq!(header("user-agent"), concat!("Hookproof/", env!("CARGO_PKG_VERSION")));
+    assert_eq!(header("x-team"), "orders");
     assert_eq!(header("x-github-event"), "video.trending");
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use hookproof_sender::boot_clock::BootClock;
 use hookproof_sender::engine::{LaneId, Nanos};
 use hookproof_sender::guard::{Guard, Target};
-use hookproof_sender::sign::{Attempt, Headers, Keys, Profile, Secret, Signer};
+use hookproof_sender::sign::{Attempt, ExtraHeader, Headers, Keys, Profile, Secret, Signer};
 use hookproof_sender::transport::{
     AttemptResult, CancellationToken, Destination, Lease, Request, SendPermit, Settings, Transport,
 };
@@ -32,6 +32,7 @@ pub(crate) fn lenient() -> Guard {
 pub(crate) struct Post {
     target: Destination,
     headers: Headers,
+    extra: Vec<ExtraHeader>,
     pub(crate) lane: LaneId,
     pub(crate) body: Arc<[u8]>,
     pub(crate) deadline: Duration,
@@ -44,6 +45,7 @@ pub(crate) fn post(base: impl std::fmt::Display) -> Post {
     Post {
         target: Destination { url, late_max: nanos(LONG) },
         headers: signed(),
+        extra: Vec::new(),
         lane: LaneId(1),
         body: Arc::from(*br#"{"id":"evt_1"}"#),
         deadline: LONG,
@@ -65,6 +67,10 @@ impl Post {
     pub(crate) fn late_max(mut self, late_max: Duration) -> Self {
         self.target.late_max = nanos(late_max);
         self
+    }
+
+    pub(crate) fn extra(self, headers: &[&str]) -> Self {
+        Self { extra: headers.iter().map(|text| text.parse().unwrap()).collect(), ..self }
     }
 
     pub(crate) fn deadline(self, deadline: Duration) -> Self {
@@ -92,6 +98,7 @@ impl Post {
             lane: self.lane,
             target: &self.target,
             headers: &self.headers,
+            extra: &self.extra,
             body: &self.body,
             deadline: self.deadline,
             permit,

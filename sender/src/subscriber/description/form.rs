@@ -5,7 +5,7 @@ use crate::engine::Nanos;
 use crate::event::Pattern;
 use crate::event::coalesce::{Coalescing, CoalescingRule};
 use crate::event::shape::{PseudonymRule, ShapingRules};
-use crate::sign::Profile;
+use crate::sign::{ExtraHeader, Profile};
 use crate::units::{Bytes, Quantity, Rate, WindowCap};
 
 #[derive(Debug)]
@@ -20,6 +20,7 @@ pub(crate) enum Form {
     Path,
     Name,
     Region,
+    Header,
     Word(Vec<(&'static str, &'static str)>),
     List(Box<Form>),
     Group(Group),
@@ -27,7 +28,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    pub(in crate::subscriber) const EXPLAINED: [(Self, &'static str); 8] = [
+    pub(in crate::subscriber) const EXPLAINED: [(Self, &'static str); 9] = [
         (Self::Duration, Quantity::Duration.expected()),
         (Self::Rate, Quantity::Rate.expected()),
         (Self::WindowCap, Quantity::Window.expected()),
@@ -39,6 +40,7 @@ impl Form {
         (Self::Path, "names with dots between them, 16 at most, such as stats.views"),
         (Self::Region, "letters, digits, _ and -, such as DE"),
         (Self::Name, "any text, such as creator"),
+        (Self::Header, "a name, a colon and a value, such as X-Team: orders"),
     ];
 
     pub(in crate::subscriber) fn name(&self) -> String {
@@ -53,6 +55,7 @@ impl Form {
             Self::Path => "path".to_owned(),
             Self::Name => "name".to_owned(),
             Self::Region => "region".to_owned(),
+            Self::Header => "header".to_owned(),
             Self::Word(words) => {
                 let words: Vec<_> = words.iter().map(|(word, _)| *word).collect();
                 format!("one of {}", words.join(", "))
@@ -76,6 +79,7 @@ impl Form {
             Self::Path => json!("stats.views"),
             Self::Name => json!("creator"),
             Self::Region => json!("DE"),
+            Self::Header => json!("X-Team: orders"),
             Self::Word(words) => words.get(1).map_or(Value::Null, |(word, _)| json!(word)),
             Self::List(item) => json!([item.example()]),
             Self::Group(group) => {
@@ -126,6 +130,7 @@ written! {
     u64 => Form::Count;
     bool => Form::Flag;
     Pattern => Form::Pattern;
+    ExtraHeader => Form::Header;
     Profile => Form::Word(Profile::ALL.map(|word| (word.name(), word.about())).into());
     CoalescingRule => Form::Group(Group {
         about: CoalescingRule::ABOUT,

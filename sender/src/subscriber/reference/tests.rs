@@ -113,7 +113,8 @@ fn ends(form: &Form, range: &Range) -> (Vec<Value>, Vec<Value>) {
             (vec![least.clone(), most.clone()], [next(form, &least, false), next(form, &most, true)].concat())
         }
         Range::Bytes(least, most) => {
-            let text = |bytes: usize| json!("a".repeat(bytes));
+            let begin = if matches!(form, Form::Header) { "a:" } else { "" };
+            let text = |bytes: usize| json!(format!("{begin:a<bytes$.bytes$}"));
             (vec![text(*least), text(*most)], vec![text(*least - 1), text(*most + 1)])
         }
         Range::Many(least, most, each) => {
@@ -134,6 +135,7 @@ fn ends(form: &Form, range: &Range) -> (Vec<Value>, Vec<Value>) {
 fn item_at(form: &Form, at: usize) -> Value {
     match form {
         Form::Path | Form::Either(..) => json!(format!("field{at}")),
+        Form::Header => json!(format!("X-Field-{at}: value")),
         form => form.example(),
     }
 }
