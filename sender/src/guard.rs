@@ -17,6 +17,7 @@ pub use target::{Parts, Target, TargetError};
 #[derive(Clone, Debug, Default)]
 pub struct Guard {
     allow_private: bool,
+    https_only: bool,
     allowed: Vec<Network>,
 }
 
@@ -40,7 +41,7 @@ impl Guard {
     /// Allows only public addresses.
     #[must_use]
     pub const fn strict() -> Self {
-        Self { allow_private: false, allowed: Vec::new() }
+        Self { allow_private: false, https_only: false, allowed: Vec::new() }
     }
 
     /// See [`Range::is_private`]. Metadata services, which give out cloud credentials, and the local link
@@ -55,6 +56,17 @@ impl Guard {
     pub fn allow_network(mut self, network: Network) -> Self {
         self.allowed.push(network);
         self
+    }
+
+    #[must_use]
+    pub const fn https_only(mut self) -> Self {
+        self.https_only = true;
+        self
+    }
+
+    #[must_use]
+    pub(crate) const fn allows(&self, is_encrypted: bool) -> bool {
+        is_encrypted || !self.https_only
     }
 
     pub fn check(&self, address: IpAddr) -> Result<(), Refused> {

@@ -96,6 +96,9 @@ pub(super) struct Reach {
     /// Let deliveries reach this network, even a private one; may be given again
     #[arg(long, value_name = "CIDR")]
     allow_network: Vec<Network>,
+    /// Refuse URLs that begin with http, at `subscriber add` and at each delivery
+    #[arg(long)]
+    https_only: bool,
     /// A region and the environment variable with its secret, for pseudonyms; may be given again
     #[arg(
         long,
@@ -111,6 +114,7 @@ impl Reach {
     pub(super) fn guard(&self) -> Guard {
         let guard = Guard::strict();
         let guard = if self.allow_private_targets { guard.allow_private_targets() } else { guard };
+        let guard = if self.https_only { guard.https_only() } else { guard };
         self.allow_network.iter().copied().fold(guard, Guard::allow_network)
     }
 

@@ -33,6 +33,9 @@ impl Target {
         let target = Self::stored(text)?;
         // Percent-encoding may lengthen it.
         check_length(target.as_str())?;
+        if !guard.allows(target.url.scheme() == "https") {
+            return Err(TargetError::Unencrypted);
+        }
         check_host(target.url.host(), guard)?;
         target.parts()?;
         Ok(target)
@@ -178,6 +181,9 @@ pub enum TargetError {
         /// The scheme.
         scheme: Excerpt,
     },
+    /// The guard allows https alone.
+    #[error("the URL's scheme is http, and --https-only refuses it; expected https")]
+    Unencrypted,
     /// No host.
     #[error("the URL has no host")]
     NoHost,
@@ -202,7 +208,7 @@ impl TargetError {
             Self::Blank { .. } => "url_blank",
             Self::Relative => "url_relative",
             Self::Malformed { .. } | Self::Host { .. } | Self::Path => "url_malformed",
-            Self::Scheme { .. } => "url_scheme",
+            Self::Scheme { .. } | Self::Unencrypted => "url_scheme",
             Self::NoHost => "url_no_host",
             Self::UserInfo => "url_user_info",
             Self::Fragment => "url_fragment",

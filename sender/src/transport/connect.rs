@@ -50,6 +50,9 @@ impl Connector {
         permit: SocketPermit,
         deadline: Instant,
     ) -> Result<Opened, Failure> {
+        if !self.guard.allows(origin.tls.is_some()) {
+            return Err(Failure::Unencrypted);
+        }
         let addresses = self.addresses(origin, lookups).await?;
         let tcp = match *addresses {
             [only] => connect(only).await?,

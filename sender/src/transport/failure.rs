@@ -59,6 +59,9 @@ pub enum Failure {
     /// The guard refuses all addresses of the endpoint. Names the first one.
     #[error(transparent)]
     Refused(#[from] Refused),
+    /// The guard allows https alone.
+    #[error("the endpoint's URL begins with http, and --https-only refuses it")]
+    Unencrypted,
     #[error("no connection within {within:?}, name lookup and TLS included")]
     ConnectDeadline {
         /// The deadline.
@@ -128,6 +131,7 @@ impl Failure {
             Self::CutOff => "cut_off",
             Self::Unresolved { .. } => "unresolved",
             Self::Refused(_) => "address_refused",
+            Self::Unencrypted => "unencrypted",
             Self::ConnectDeadline { .. } => "connect_deadline",
             Self::Connect { .. } => "connect",
             Self::Tls { .. } => "tls",

@@ -41,6 +41,7 @@ fn bad_command_lines_end_with_64_and_one_line() {
         (&["dead", "purge", "--all", "--subscriber", "shop"], "--subscriber"),
         (&["subscriber", "add", "x", "ftp://a/"], "ftp"),
         (&["subscriber", "add", "x", "http://127.0.0.1/"], "--allow-private-targets"),
+        (&["subscriber", "add", "x", "http://a.example/", "--https-only"], "expected https"),
         (&["subscriber", "add", "x", "http://a.example/", "--events", "a.*.b"], "star"),
         (&["subscriber", "add", "x", "http://a.example/", "limit.rate=0/s"], "limit.rate"),
         (&["subscriber", "add", "x", "http://a.example/", "limt.rate=1/s"], "limt"),

@@ -1,11 +1,11 @@
 use std::net::SocketAddr;
 
-use hookproof_sender::guard::Guard;
+use hookproof_sender::guard::{Guard, Target, TargetError};
 use hookproof_sender::transport::{Settings, Transport};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use crate::endpoint::Endpoint;
-use crate::rig::{SHORT, check, post, transport};
+use crate::rig::{SHORT, check, lenient, post, transport};
 
 #[tokio::test]
 async fn a_port_where_nobody_listens() {
@@ -38,6 +38,18 @@ async fn an_address_that_the_guard_refuses() {
         "unsent address_refused",
     );
     check(&post(format!("http://localhost:{port}")).through(&strict).await, "unsent address_refused");
+    assert_eq!(endpoint.connections(), 0);
+}
+
+#[tokio::test]
+async fn an_address_without_tls_is_refused_where_https_alone_is_allowed() {
+    let endpoint = Endpoint::answering("HTTP/1.1 204 No Content\r\n\r\n").await;
+    let guard = lenient().https_only();
+    assert_eq!(Target::parse(&endpoint.url(), &guard), Err(TargetError::Unencrypted));
+    assert!(Target::parse("https://127.0.0.1/", &guard).is_ok());
+    // Plain HTTP was allowed when the target was set.
+    let strict = Transport::new(Settings::default(), guard).unwrap();
+    check(&post(endpoint.url()).through(&strict).await, "unsent unencrypted");
     assert_eq!(endpoint.connections(), 0);
 }
 
