@@ -1,21 +1,22 @@
-use std::fmt;
-
 use axum::extract::{Request, State};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use sha2::{Digest, Sha256};
 use tokio::time::timeout;
 
 use super::App;
 use super::problem::Problem;
+use super::token::Scope;
 
 /// Health checks, and the console's page, which holds no data.
 const OPEN: [&str; 3] = ["/", "/healthz", "/readyz"];
 
-pub(super) async fn gate(State(app): State<App>, request: Request, next: Next) -> Response {
-    if let Err(problem) = admit(&app, &request) {
+pub(super) async fn gate(State(app): State<App>, mut request: Request, next: Next) -> Response {
+    let admitted = admit(&app, &request);
+    if let Ok(scope) = admitted {
+        request.extensions_mut().insert(scope);
+    } else if let Err(problem) = admitted {
         let mut response = problem.into_response();
         let expected = match response.status() {
             StatusCode::UNAUTHORIZED => Some((header::WWW_AUTHENTICATE, "Bearer")),
@@ -40,15 +41,31 @@ pub(super) async fn gate(State(app): State<App>, request: Request, next: Next) -
 }
 
 /// Judges the head alone, so that a refused body is not read.
-fn admit(app: &App, request: &Request) -> Result<(), Problem> {
+fn admit(app: &App, request: &Request) -> Result<Scope, Problem> {
     let authority = authority(request)?;
-    match &app.config().token {
-        _ if OPEN.contains(&request.uri().path()) => {}
-        Some(token) if bearer_token(request.headers()).is_some_and(|shown| token.is(shown)) => {}
-        Some(_) => return Err(unauthorized()),
-        None => refuse_web_pages(authority.as_ref(), request.headers())?,
+    let tokens = &app.config().tokens;
+    let scope = if OPEN.contains(&request.uri().path()) {
+        Scope::Read
+    } else if tokens.is_empty() {
+        refuse_web_pages(authority.as_ref(), request.headers())?;
+        Scope::Admin
+    } else {
+        bearer_token(request.headers()).and_then(|shown| tokens.scope_of(shown)).ok_or_else(unauthorized)?
+    };
+    refuse_codings(request.headers())?;
+    Ok(scope)
+}
+
+/// Refuses a request of a known route whose token has another scope.
+pub(super) async fn check_scope(needed: Scope, request: Request, next: Next) -> Response {
+    match request.extensions().get::<Scope>() {
+        Some(scope) if scope.includes(needed) => next.run(request).await,
+        scope => {
+            let of_token = scope.map_or("none", |scope| scope.name());
+            let message = format!("the token has the scope {of_token}; this request needs {}", needed.name());
+            Problem::new(StatusCode::FORBIDDEN, "wrong_scope", message).field("authorization").into_response()
+        }
     }
-    refuse_codings(request.headers())
 }
 
 /// RFC 9112, 3.2: the target's goes before the header's; only HTTP/1.0 may omit both.
@@ -140,79 +157,4 @@ fn refuse_web_pages(host: Option<&Authority>, headers: &HeaderMap) -> Result<(),
         return refused(StatusCode::FORBIDDEN, "foreign_origin", "web page", "origin");
     }
     Ok(())
-}
-
-/// Holds only the digest.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Token([u8; 32]);
-
-impl Token {
-    /// The fewest bytes; a shorter token could be guessed.
-    pub const BYTES_MIN: usize = 16;
-    /// The most bytes.
-    pub const BYTES_MAX: usize = 1_024;
-
-    pub fn new(text: &str) -> Result<Self, TokenError> {
-        if !(Self::BYTES_MIN..=Self::BYTES_MAX).contains(&text.len()) {
-            return Err(TokenError::Length { bytes: text.len() });
-        }
-        match text.bytes().position(|byte| !byte.is_ascii_graphic()) {
-            Some(at) => Err(TokenError::Character { at }),
-            None => Ok(Self(Sha256::digest(text).into())),
-        }
-    }
-
-    /// Compares digests in constant time.
-    #[must_use]
-    pub fn is(&self, shown: &[u8]) -> bool {
-        let shown: [u8; 32] = Sha256::digest(shown).into();
-        let different =
-            self.0.iter().zip(shown).fold(0, |different, (ours, theirs)| different | (ours ^ theirs));
-        different == 0
-    }
-}
-
-impl fmt::Debug for Token {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Token(…)")
-    }
-}
-
-/// Reveals nothing of the text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TokenError {
-    /// Too short or too long.
-    #[error("the token has {bytes} bytes; expected {} to {}", Token::BYTES_MIN, Token::BYTES_MAX)]
-    Length {
-        /// Its length.
-        bytes: usize,
-    },
-    /// A character that is not visible ASCII.
-    #[error("the token has a character at byte {at} that is not visible ASCII")]
-    Character {
-        /// Its byte position.
-        at: usize,
-    },
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_the_token_itself_is_the_token() {
-        let token = Token::new("correct horse".replace(' ', "-").repeat(2).as_str()).unwrap();
-        assert!(token.is(b"correct-horsecorrect-horse"));
-        for other in ["", "correct-horse", "correct-horsecorrect-horsf", "correct-horsecorrect-horse "] {
-            assert!(!token.is(other.as_bytes()), "{other}");
-        }
-        assert_eq!(format!("{token:?}"), "Token(…)");
-    }
-
-    #[test]
-    fn a_token_must_be_long_enough_and_fit_a_header() {
-        assert_eq!(Token::new("short"), Err(TokenError::Length { bytes: 5 }));
-        assert_eq!(Token::new(&"x".repeat(1_025)), Err(TokenError::Length { bytes: 1_025 }));
-        assert_eq!(Token::new("a token with blanks"), Err(TokenError::Character { at: 1 }));
-    }
 }

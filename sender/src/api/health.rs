@@ -59,7 +59,7 @@ mod tests {
     use tokio::task::JoinSet;
     use tower::ServiceExt as _;
 
-    use crate::api::{Config, router};
+    use crate::api::{Config, Tokens, router};
     use crate::engine::Nanos;
     use crate::event;
     use crate::guard::Guard;
@@ -84,7 +84,7 @@ mod tests {
         let config = Config {
             guard: Guard::strict(),
             regions: RegionSecrets::default(),
-            token: None,
+            tokens: Tokens::default(),
             request_time_max: Config::REQUEST_TIME_MAX,
         };
         (sender.clone(), router(sender, config))

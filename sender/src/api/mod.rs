@@ -7,7 +7,7 @@
 //! ```
 //!
 //! - [`server`]: listener and limits; `connection`: the state of each.
-//! - `gate`: checks every request; `routes`: the table; `openapi.json`: its description for machines.
+//! - `gate`: checks every request; `token`: the scopes of tokens; `routes`: the table; `openapi.json`: its description for machines.
 //! - `problem`: refusals; `input`: paths, queries and bodies; one file for each noun.
 //!
 //! Refusals are `{"error": {"code", "message", "field"}}`, except for malformed HTTP. Only the answers to a creation
@@ -29,13 +29,14 @@ mod routes;
 pub mod server;
 mod status;
 mod subscribers;
+mod token;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::Router;
-pub use gate::{Token, TokenError};
 pub use server::{BindError, bind, serve};
+pub use token::{Scope, Token, TokenError, Tokens};
 
 use self::input::Room;
 use crate::delivery_ids::DeliveryIds;
@@ -48,8 +49,8 @@ use crate::subscriber::RegionSecrets;
 pub struct Config {
     pub guard: Guard,
     pub regions: RegionSecrets,
-    /// The required token, if any.
-    pub token: Option<Token>,
+    /// A request needs one of them, unless there is none.
+    pub tokens: Tokens,
     /// The time limit of a request, its body included.
     pub request_time_max: Duration,
 }

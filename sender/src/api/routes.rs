@@ -4,15 +4,16 @@ use std::sync::LazyLock;
 
 use axum::Router;
 use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, delete, get, patch, post};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
-use super::gate::gate;
+use super::gate::{check_scope, gate};
 use super::problem::Problem;
+use super::token::Scope;
 use super::{App, dead, deliveries, events, health, metrics, plan, status, subscribers};
 use crate::excerpt::Excerpt;
 
@@ -55,7 +56,11 @@ fn routes() -> Vec<Route> {
 
 pub(super) fn router(app: App) -> Router {
     let routes = routes().into_iter();
-    let router = routes.fold(Router::new(), |router, (_, path, handler)| router.route(path, handler));
+    let router = routes.fold(Router::new(), |router, (method, path, handler)| {
+        let needed = Scope::needed(&method, path);
+        let check = from_fn(move |request, next| check_scope(needed, request, next));
+        router.route(path, handler.route_layer(check))
+    });
     router
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_method)

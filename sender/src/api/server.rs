@@ -18,7 +18,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::{debug, warn};
 
-use super::Token;
+use super::Tokens;
 use super::connection::State;
 
 /// At the bound, a new connection replaces the oldest at rest, or else the one with the slowest body that lags too
@@ -54,8 +54,8 @@ pub enum BindError {
     },
 }
 
-pub async fn bind(address: SocketAddr, token: Option<&Token>) -> Result<TcpListener, BindError> {
-    if token.is_none() && !address.ip().to_canonical().is_loopback() {
+pub async fn bind(address: SocketAddr, tokens: &Tokens) -> Result<TcpListener, BindError> {
+    if tokens.is_empty() && !address.ip().to_canonical().is_loopback() {
         return Err(BindError::Open { address });
     }
     TcpListener::bind(address).await.map_err(|error| BindError::Io { address, error })
@@ -294,7 +294,7 @@ mod tests {
     #[tokio::test]
     async fn at_the_bound_the_oldest_half_a_head_makes_room_and_later_ones_stay() {
         const MAX: usize = 3;
-        let listener = bind("127.0.0.1:0".parse().unwrap(), None).await.unwrap();
+        let listener = bind("127.0.0.1:0".parse().unwrap(), &Tokens::default()).await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = Router::new().route("/", get(|| async { "well" }));
         let never = std::future::pending();
@@ -323,7 +323,7 @@ mod tests {
 
     #[tokio::test]
     async fn at_the_bound_whoever_still_reads_an_answer_stays_while_somebody_else_is_at_rest() {
-        let listener = bind("127.0.0.1:0".parse().unwrap(), None).await.unwrap();
+        let listener = bind("127.0.0.1:0".parse().unwrap(), &Tokens::default()).await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = Router::new()
             .route("/", get(|| async { "well" }))
@@ -375,7 +375,7 @@ mod tests {
             released.notified().await;
             "well"
         };
-        let listener = bind("127.0.0.1:0".parse().unwrap(), None).await.unwrap();
+        let listener = bind("127.0.0.1:0".parse().unwrap(), &Tokens::default()).await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = Router::new().route("/slow", get(slow)).route("/", get(|| async { "well" }));
         // Checks once, and then only after a connection comes to rest.
@@ -415,7 +415,7 @@ mod tests {
             tokio::task::yield_now().await;
             "well"
         };
-        let listener = bind("127.0.0.1:0".parse().unwrap(), None).await.unwrap();
+        let listener = bind("127.0.0.1:0".parse().unwrap(), &Tokens::default()).await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = Router::new().route("/", get(counted));
         let never = std::future::pending();
@@ -474,7 +474,7 @@ mod tests {
         let (dropped, mut told) = mpsc::unbounded_channel();
         let long =
             async move || Bytes::from_owner(Long { bytes: vec![b'x'; LENGTH], dropped: dropped.clone() });
-        let listener = bind("127.0.0.1:0".parse().unwrap(), None).await.unwrap();
+        let listener = bind("127.0.0.1:0".parse().unwrap(), &Tokens::default()).await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = Router::new().route("/", get(long));
         let (never, often) = (std::future::pending(), Duration::from_millis(1));
@@ -487,7 +487,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_server_that_is_to_stop_does_not_wait_for_who_does_not_read() {
-        let listener = bind("127.0.0.1:0".parse().unwrap(), None).await.unwrap();
+        let listener = bind("127.0.0.1:0".parse().unwrap(), &Tokens::default()).await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = Router::new().route("/", get(|| async { Bytes::from(vec![b'x'; LENGTH]) }));
         let (stop, stopped) = oneshot::channel::<()>();
@@ -523,7 +523,7 @@ mod tests {
     #[tokio::test]
     async fn at_the_bound_the_slowest_body_makes_room_and_the_others_stay() {
         const MAX: usize = 3;
-        let listener = bind("127.0.0.1:0".parse().unwrap(), None).await.unwrap();
+        let listener = bind("127.0.0.1:0".parse().unwrap(), &Tokens::default()).await.unwrap();
         let address = listener.local_addr().unwrap();
         let never = std::future::pending();
         let server = tokio::spawn(serve_bounded(listener, reading(), never, Duration::ZERO, MAX, LOOK_EVERY));
@@ -545,7 +545,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_that_comes_too_slowly_is_refused() {
-        let listener = bind("127.0.0.1:0".parse().unwrap(), None).await.unwrap();
+        let listener = bind("127.0.0.1:0".parse().unwrap(), &Tokens::default()).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (never, often) = (std::future::pending(), Duration::from_millis(1));
         let server = tokio::spawn(serve_bounded(listener, reading(), never, Duration::ZERO, 2, often));

@@ -2,6 +2,7 @@ use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::process::ExitCode;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use super::options::{Common, Delivering, node_name, token_from};
 use super::print::wants_colour;
 use super::session::runtime;
 use super::signals::Signals;
-use crate::api::{self, Config, Token, bind};
+use crate::api::{self, Config, Scope, Token, Tokens, bind};
 use crate::operate::flow_log::log_flow;
 use crate::runtime::{OpenError, Options, Sender};
 use crate::transport::Settings;
@@ -33,7 +34,7 @@ const OPEN_AGAIN: Duration = Duration::from_millis(500);
 #[command(after_help = "\
 Examples:
   hookproof sender serve --db sender.db
-  SENDER_TOKEN=… hookproof sender serve --db sender.db --listen 0.0.0.0:8080 --token-env SENDER_TOKEN
+  SENDER_TOKEN=… hookproof sender serve --db sender.db --listen 0.0.0.0:8080 --token-env SENDER_TOKEN --token-env EMIT_TOKEN=emit
   hookproof sender serve --db sender.db --allow-private-targets --log debug
 
 After SIGTERM or Ctrl-C it starts no attempt, finishes open ones, commits and exits with 0, or with 1 if attempts were cut off
@@ -44,9 +45,10 @@ pub(super) struct Serve {
     /// The address of the HTTP API; beyond loopback only with a token
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
-    /// The environment variable with the token that the HTTP API asks for
-    #[arg(long, value_name = "NAME")]
-    token_env: Option<String>,
+    /// An environment variable with a token for the HTTP API, and its scope: emit (POST /v1/events), read (every GET),
+    /// operate (read, and all that changes no subscriber) or admin, the default; may be given again
+    #[arg(long, value_name = "NAME[=SCOPE]")]
+    token_env: Vec<TokenSource>,
     #[command(flatten)]
     delivering: Delivering,
     /// The most connections to all subscribers together; by default, the share that the limit on open files
@@ -59,9 +61,29 @@ pub(super) struct Serve {
     node: Option<Arc<str>>,
 }
 
+#[derive(Clone, Debug)]
+struct TokenSource {
+    variable: String,
+    scope: Scope,
+}
+
+impl FromStr for TokenSource {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (variable, scope) = text.split_once('=').unwrap_or((text, Scope::Admin.name()));
+        let known = Scope::ALL.into_iter().find(|known| known.name() == scope);
+        let known = known.filter(|_| !variable.is_empty()).ok_or_else(|| {
+            let scopes = Scope::ALL.map(Scope::name).join(", ");
+            format!("expected NAME, or NAME=SCOPE with one of {scopes}, such as EMIT_TOKEN=emit")
+        })?;
+        Ok(Self { variable: variable.to_owned(), scope: known })
+    }
+}
+
 struct ListenArgs {
     listen: SocketAddr,
-    token: Option<Token>,
+    tokens: Tokens,
     requests: Settings,
 }
 
@@ -79,8 +101,9 @@ impl Serve {
     }
 
     fn door(&self) -> Result<ListenArgs, Failure> {
-        let token = self.token_env.as_deref().map(|name| token_from(name, Token::new)).transpose()?;
-        if token.is_none() && !self.listen.ip().to_canonical().is_loopback() {
+        let tokens = self.token_env.iter().map(|one| Ok((token_from(&one.variable, Token::new)?, one.scope)));
+        let tokens = tokens.collect::<Result<Tokens, Failure>>()?;
+        if tokens.is_empty() && !self.listen.ip().to_canonical().is_loopback() {
             return Err(Failure::usage(format_args!(
                 "--listen {} is reachable from other machines; expected a loopback address, or a token \
                  (--token-env NAME)",
@@ -89,17 +112,17 @@ impl Serve {
         }
         let requests =
             Settings { connections_max: self.connections_max, ..self.delivering.requests.settings()? };
-        Ok(ListenArgs { listen: self.listen, token, requests })
+        Ok(ListenArgs { listen: self.listen, tokens, requests })
     }
 }
 
 async fn serve(options: Options, door: ListenArgs, stop_within: Duration) -> Result<ExitCode, Failure> {
     let mut signals = Signals::new()?;
-    let listener = bind(door.listen, door.token.as_ref()).await.map_err(Failure::refused)?;
+    let listener = bind(door.listen, &door.tokens).await.map_err(Failure::refused)?;
     let config = Config {
         guard: options.guard.clone(),
         regions: options.regions.clone(),
-        token: door.token,
+        tokens: door.tokens,
         request_time_max: Config::REQUEST_TIME_MAX,
     };
     let address = listener.local_addr().ok().map(|address| address.to_string().into());

@@ -1,6 +1,6 @@
 use axum::body::Body;
 use axum::http::Request;
-use hookproof_sender::api::Token;
+use hookproof_sender::api::{Scope, Token};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -86,6 +86,59 @@ async fn with_a_token_nothing_but_health_is_answered_without_it() {
     }
     ask("/healthz", None).await.expect(200);
     ask("/readyz", None).await.expect(200);
+    world.stop().await;
+}
+
+/// The routes of a scope beside those of `read`, which are all `GET`s.
+const OPERATE: [&str; 9] = [
+    "/v1/dead/purge",
+    "/v1/dead/redrive",
+    "/v1/nodes/{name}/drain",
+    "/v1/nodes/{name}/resume",
+    "/v1/subscribers/{id}/pause",
+    "/v1/subscribers/{id}/plan",
+    "/v1/subscribers/{id}/resume",
+    "/v1/subscribers/{id}/shed",
+    "/v1/subscribers/{id}/test",
+];
+
+fn may(scope: Scope, method: &str, path: &str) -> bool {
+    match scope {
+        Scope::Admin => true,
+        Scope::Operate => method == "GET" || OPERATE.contains(&path),
+        Scope::Read => method == "GET",
+        Scope::Emit => {
+            (method, path) == ("POST", "/v1/events") || ["/", "/healthz", "/readyz"].contains(&path)
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_scope_may_call_its_routes_and_no_other() {
+    let text = |scope: Scope| format!("a-token-of-the-scope-{}", scope.name());
+    let tokens = Scope::ALL.map(|scope| (Token::new(&text(scope)).unwrap(), scope));
+    let world = World::with_tokens(tokens, |_| {}).await;
+    let document: Value = serde_json::from_str(include_str!("../../src/api/openapi.json")).unwrap();
+    let (mut allowed, mut refused) = (0, 0);
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for method in methods.as_object().unwrap().keys().filter(|key| *key != "parameters") {
+            let method = method.to_uppercase();
+            for scope in Scope::ALL {
+                let uri = path.replace("{id}", "nobody").replace("{name}", "nobody");
+                let request = Request::builder().method(&*method).uri(uri);
+                let request = request.header("authorization", format!("Bearer {}", text(scope)));
+                let answer = world.send(request.body(Body::empty()).unwrap()).await;
+                if may(scope, &method, path) {
+                    assert!(![401, 403].contains(&answer.status.as_u16()), "{scope:?} {method} {path}");
+                    allowed += 1;
+                } else {
+                    answer.refuses(403, "wrong_scope", Some("authorization"));
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert!(allowed > 50 && refused > 40, "{allowed} and {refused} were tried");
     world.stop().await;
 }
 

@@ -6,7 +6,7 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::http::header::HOST;
 use axum::http::{HeaderMap, HeaderValue, Request, StatusCode};
-use hookproof_sender::api::{Config, Token, bind, router, serve};
+use hookproof_sender::api::{Config, Scope, Token, Tokens, bind, router, serve};
 use hookproof_sender::engine::Nanos;
 use hookproof_sender::event;
 use hookproof_sender::guard::Guard;
@@ -64,6 +64,13 @@ impl World {
     }
 
     pub(crate) async fn with(token: Option<Token>, change: impl FnOnce(&mut Options)) -> Self {
+        Self::with_tokens(token.map(|token| (token, Scope::Admin)), change).await
+    }
+
+    pub(crate) async fn with_tokens(
+        tokens: impl IntoIterator<Item = (Token, Scope)>,
+        change: impl FnOnce(&mut Options),
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let guard = Guard::strict().allow_private_targets();
         let mut options = Options {
@@ -81,7 +88,12 @@ impl World {
         change(&mut options);
         let regions = options.regions.clone();
         let sender = Sender::open(options).await.unwrap();
-        let config = Config { guard, regions, token, request_time_max: Config::REQUEST_TIME_MAX };
+        let config = Config {
+            guard,
+            regions,
+            tokens: tokens.into_iter().collect(),
+            request_time_max: Config::REQUEST_TIME_MAX,
+        };
         let router = router(sender.clone(), config);
         Self { folder, sender, router }
     }
@@ -189,7 +201,7 @@ impl Endpoint {
 }
 
 pub(crate) async fn listen(router: Router, stop: impl Future<Output = ()> + Send + 'static) -> SocketAddr {
-    let listener = bind((Ipv4Addr::LOCALHOST, 0).into(), None).await.unwrap();
+    let listener = bind((Ipv4Addr::LOCALHOST, 0).into(), &Tokens::default()).await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(serve(listener, router, stop, FOREVER));
     address

@@ -1,0 +1,140 @@
+//! Tokens of the API, and the requests that each may make.
+
+use std::fmt;
+
+use axum::http::Method;
+use sha2::{Digest, Sha256};
+
+use crate::word_form::word_form;
+
+word_form! {
+    /// The requests that a token allows.
+    pub enum Scope {
+        /// `POST /v1/events` alone.
+        Emit = "emit",
+        /// Every `GET`.
+        Read = "read",
+        /// Every `GET`, and all that changes no subscriber: pause, retry, redrive, shed.
+        Operate = "operate",
+        /// Everything.
+        Admin = "admin",
+    }
+}
+
+impl Scope {
+    /// The least that a route needs.
+    pub(super) fn needed(method: &Method, path: &str) -> Self {
+        match (method, path) {
+            (&Method::GET, _) => Self::Read,
+            (&Method::POST, "/v1/events") => Self::Emit,
+            (&Method::POST, "/v1/subscribers" | "/v1/subscribers/{id}/rotate") => Self::Admin,
+            (&Method::POST, _) => Self::Operate,
+            _ => Self::Admin,
+        }
+    }
+
+    pub(super) const fn includes(self, needed: Self) -> bool {
+        match self {
+            Self::Admin => true,
+            Self::Operate => matches!(needed, Self::Operate | Self::Read),
+            Self::Read => matches!(needed, Self::Read),
+            Self::Emit => matches!(needed, Self::Emit),
+        }
+    }
+}
+
+/// Without one, any client on this machine may do everything.
+#[derive(Clone, Debug, Default)]
+pub struct Tokens(Vec<(Token, Scope)>);
+
+impl Tokens {
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn scope_of(&self, shown: &[u8]) -> Option<Scope> {
+        self.0.iter().find(|(token, _)| token.is(shown)).map(|(_, scope)| *scope)
+    }
+}
+
+impl FromIterator<(Token, Scope)> for Tokens {
+    fn from_iter<T: IntoIterator<Item = (Token, Scope)>>(tokens: T) -> Self {
+        Self(tokens.into_iter().collect())
+    }
+}
+
+/// Holds only the digest.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token([u8; 32]);
+
+impl Token {
+    /// The fewest bytes; a shorter token could be guessed.
+    pub const BYTES_MIN: usize = 16;
+    /// The most bytes.
+    pub const BYTES_MAX: usize = 1_024;
+
+    pub fn new(text: &str) -> Result<Self, TokenError> {
+        if !(Self::BYTES_MIN..=Self::BYTES_MAX).contains(&text.len()) {
+            return Err(TokenError::Length { bytes: text.len() });
+        }
+        match text.bytes().position(|byte| !byte.is_ascii_graphic()) {
+            Some(at) => Err(TokenError::Character { at }),
+            None => Ok(Self(Sha256::digest(text).into())),
+        }
+    }
+
+    /// Compares digests in constant time.
+    #[must_use]
+    pub fn is(&self, shown: &[u8]) -> bool {
+        let shown: [u8; 32] = Sha256::digest(shown).into();
+        let different =
+            self.0.iter().zip(shown).fold(0, |different, (ours, theirs)| different | (ours ^ theirs));
+        different == 0
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(…)")
+    }
+}
+
+/// Reveals nothing of the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TokenError {
+    /// Too short or too long.
+    #[error("the token has {bytes} bytes; expected {} to {}", Token::BYTES_MIN, Token::BYTES_MAX)]
+    Length {
+        /// Its length.
+        bytes: usize,
+    },
+    /// A character that is not visible ASCII.
+    #[error("the token has a character at byte {at} that is not visible ASCII")]
+    Character {
+        /// Its byte position.
+        at: usize,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_token_itself_is_the_token() {
+        let token = Token::new("correct horse".replace(' ', "-").repeat(2).as_str()).unwrap();
+        assert!(token.is(b"correct-horsecorrect-horse"));
+        for other in ["", "correct-horse", "correct-horsecorrect-horsf", "correct-horsecorrect-horse "] {
+            assert!(!token.is(other.as_bytes()), "{other}");
+        }
+        assert_eq!(format!("{token:?}"), "Token(…)");
+    }
+
+    #[test]
+    fn a_token_must_be_long_enough_and_fit_a_header() {
+        assert_eq!(Token::new("short"), Err(TokenError::Length { bytes: 5 }));
+        assert_eq!(Token::new(&"x".repeat(1_025)), Err(TokenError::Length { bytes: 1_025 }));
+        assert_eq!(Token::new("a token with blanks"), Err(TokenError::Character { at: 1 }));
+    }
+}
