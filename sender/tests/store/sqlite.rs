@@ -3,8 +3,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hookproof_sender::engine::StoreTime;
-use hookproof_sender::store::command::{Claim, Fate, Persist};
+use hookproof_sender::engine::{Nanos, StoreTime};
+use hookproof_sender::runtime::{Retention, UPKEEP_ROWS, upkeep_due};
+use hookproof_sender::store::command::{Claim, Fate, Persist, Reason};
 use hookproof_sender::store::lane::Limits;
 use hookproof_sender::store::read::Notices;
 use hookproof_sender::store::sqlite::{Options, SqliteReader, SqliteStore};
@@ -474,6 +475,48 @@ fn an_event_that_several_lanes_are_handed_is_in_memory_once() {
     assert_ne!(one.delivery, other.delivery);
     assert!(Arc::ptr_eq(&one.body.bytes, &other.body.bytes));
     assert!(Arc::ptr_eq(&one.event, &other.event) && Arc::ptr_eq(&one.kind, &other.kind));
+}
+
+/// Two months of days with the same events: from the second on, as much is deleted as comes.
+#[test]
+fn with_the_default_retention_the_file_is_as_long_after_two_months_as_after_one() {
+    const EVENTS: usize = 60;
+    const DEAD: usize = 6;
+    let mut world = World::<File>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let pages = |world: &World<File>| {
+        let sql = Connection::open(world.backend.path()).unwrap();
+        sql.pragma_query_value(None, "page_count", |row| row.get::<_, u64>(0)).unwrap()
+    };
+    let mut lengths = Vec::new();
+    for day in 0..66 {
+        let deliveries: Vec<_> = (0..EVENTS).map(|_| world.emit_one(lane)).collect();
+        world.claim(lane, term);
+        let settled = deliveries.iter().enumerate().map(|(at, delivery)| {
+            let fate = if at < DEAD { Fate::Dead(Reason::Exhausted) } else { Fate::Delivered };
+            world.settlement(lane, term, *delivery, fate)
+        });
+        let settled = settled.collect();
+        assert_eq!(world.settle_all(settled).len(), EVENTS);
+        world.pass(Nanos::DAY);
+        loop {
+            let due = upkeep_due(&Retention::default(), world.now, UPKEEP_ROWS);
+            let more = |reply: &Reply| match reply {
+                Reply::Swept(swept) => swept.more,
+                Reply::Purged(purged) => purged.more,
+                other => panic!("{other:?}"),
+            };
+            if !world.all(&due).iter().any(more) {
+                break;
+            }
+        }
+        if day % 33 == 32 {
+            lengths.push((pages(&world), world.counts(lane).dead));
+        }
+    }
+    let [(after_one, dead), (after_two, all_dead)] = lengths[..] else { panic!("{lengths:?}") };
+    assert_eq!((dead, all_dead), (33 * 6, 66 * 6));
+    assert!(after_two <= after_one + after_one / 20, "{after_one} pages after one, {after_two} after two");
 }
 
 /// Set in `.cargo/config.toml`. SQLite does not report its setting for `fdatasync`.
