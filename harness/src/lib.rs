@@ -31,6 +31,9 @@ pub mod fault;
 /// The only source of time.
 pub mod clock;
 
+/// Threads that run later than they wanted to.
+mod stall;
+
 /// One run, from the scenario to the trace.
 pub mod run;
 

@@ -1,4 +1,5 @@
-//! The endpoints' thread and its heartbeat, which finds the times when that thread stood still.
+//! The endpoints' thread and its heartbeat, which finds the times when that thread stood still. A [`Sleeper`] beside it
+//! finds those when the machine kept programs from running.
 //!
 //! One thread stamps all arrivals, so one heartbeat bounds the lateness of every stamp. Two beats [`STALL_NS`] apart
 //! are a stall, which goes into the trace. Each beat also reads the machine's wall clock: a jump of [`SET_NS`] means
@@ -8,18 +9,17 @@ use std::io;
 use std::thread::JoinHandle;
 
 use hookproof_judge::trace::Recorder;
-use hookproof_judge::trace::{ClockSet, ENDPOINTS, Record, Stall};
+use hookproof_judge::trace::{ClockSet, ENDPOINTS, Record};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use crate::clock::Clock;
 use crate::endpoint::{Endpoints, Identity, Reach, Spec, Stage};
+use crate::stall::{Beats, Sleeper};
 
 const BEAT_NS: u64 = 4_000_000;
 /// A timer alone is late by 1 to 2 ms.
 pub(super) const STALL_NS: u64 = 12_000_000;
-/// Stalls that are recorded one by one; all later ones become one record.
-const STALLS_MAX: usize = 10_000;
 
 /// systemd-timesyncd steps a clock from 0.4 s on, and slews smaller offsets on both clocks.
 const SET_NS: u64 = 250_000_000;
@@ -30,6 +30,7 @@ pub(super) struct EndpointThread {
     runtime: Handle,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
+    _sleeper: Sleeper,
 }
 
 impl EndpointThread {
@@ -37,10 +38,12 @@ impl EndpointThread {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel::<()>();
+        let oversleeps = recorder.clone();
+        let sleeper = Sleeper::start(clock, move |stall| oversleeps.record(Record::Stall(stall)))?;
         let (clock, recorder) = (clock.clone(), recorder.clone());
         let thread = std::thread::Builder::new().name(ENDPOINTS.to_owned());
         let thread = thread.spawn(move || runtime.block_on(beat(&clock, &recorder, stopped)))?;
-        Ok(Self { runtime: handle, stop: Some(stop), thread: Some(thread) })
+        Ok(Self { runtime: handle, stop: Some(stop), thread: Some(thread), _sleeper: sleeper })
     }
 
     pub(super) async fn open(
@@ -69,7 +72,7 @@ impl Drop for EndpointThread {
 }
 
 async fn beat(clock: &Clock, recorder: &Recorder, mut stopped: oneshot::Receiver<()>) {
-    let mut beats = Beats { last: clock.now(), kept: 0, rest: None };
+    let mut beats = Beats::new(ENDPOINTS, STALL_NS, clock.now());
     let mut wall = WallLooks::default();
     loop {
         tokio::select! {
@@ -84,31 +87,8 @@ async fn beat(clock: &Clock, recorder: &Recorder, mut stopped: oneshot::Receiver
             recorder.record(Record::ClockSet(set));
         }
     }
-    if let Some(from) = beats.rest {
-        recorder.record(Record::Stall(stall(from, beats.last)));
-    }
-}
-
-struct Beats {
-    last: u64,
-    kept: usize,
-    /// The beginning of the first stall without a record of its own.
-    rest: Option<u64>,
-}
-
-impl Beats {
-    /// Returns the stall before it, if there is one to record.
-    fn at(&mut self, now: u64) -> Option<Stall> {
-        let from = std::mem::replace(&mut self.last, now);
-        if now.saturating_sub(from) < STALL_NS {
-            return None;
-        }
-        if self.kept == STALLS_MAX {
-            self.rest.get_or_insert(from);
-            return None;
-        }
-        self.kept += 1;
-        Some(stall(from, now))
+    if let Some(stall) = beats.rest() {
+        recorder.record(Record::Stall(stall));
     }
 }
 
@@ -135,24 +115,9 @@ impl WallLooks {
     }
 }
 
-fn stall(from: u64, until: u64) -> Stall {
-    Stall { thread: ENDPOINTS.to_owned(), from, until }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn beats_that_are_far_apart_are_a_stall_and_no_others() {
-        let mut beats = Beats { last: 0, kept: 0, rest: None };
-        assert_eq!(beats.at(5_000_000), None);
-        assert_eq!(beats.at(10_000_000), None);
-        assert_eq!(beats.at(410_000_000), Some(stall(10_000_000, 410_000_000)));
-        beats.kept = STALLS_MAX;
-        assert_eq!(beats.at(910_000_000), None);
-        assert_eq!(beats.rest, Some(410_000_000));
-    }
 
     #[test]
     fn a_wall_clock_that_is_set_is_seen_once_each_time_and_one_that_drifts_is_not() {
@@ -185,10 +150,14 @@ mod tests {
         thread.runtime.spawn(async move { holding.block_until(from + 300_000_000) });
         clock.block_until(from + 350_000_000);
         drop(thread);
-        let stall = |record| if let Record::Stall(stall) = record { Some(stall) } else { None };
+        let stall = |record| match record {
+            Record::Stall(stall) if stall.thread == ENDPOINTS => Some(stall),
+            _ => None,
+        };
         let stalls = records.take().into_iter().filter_map(stall);
-        let held =
-            |stall: &Stall| stall.until >= from + 300_000_000 && stall.until - stall.from >= 250_000_000;
+        let held = |stall: &hookproof_judge::trace::Stall| {
+            stall.until >= from + 300_000_000 && stall.until - stall.from >= 250_000_000
+        };
         assert!(stalls.into_iter().any(|stall| held(&stall)), "the stall is not in the trace");
     }
 }

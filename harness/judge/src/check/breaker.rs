@@ -176,7 +176,9 @@ fn begin(
                 found.one_probe.see();
                 return State::Probing { probe: n, cooldown };
             }
-            if t > since.saturating_add(grace) {
+            // Beside a probe nothing else was under way that the machine could have held up.
+            let late = if probed { t.saturating_sub(since) } else { evidence.late(since, t) };
+            if late > grace {
                 let what = format!(
                     "a request {} after the breaker opened; its cooldown is {}",
                     show_beside(t - since, cooldown),
@@ -201,6 +203,9 @@ fn end(state: State, evidence: &Evidence<'_>, n: u32, breaker: &Breaker, found: 
     let exchange = evidence.exchange(n);
     let told = evidence.requested_pause(n).is_some_and(|asked| asked != RequestedPause::Seconds(0));
     let well = exchange.is_delivered();
+    // The endpoint may have noticed late that the sender gave up.
+    let noticed = if exchange.ended_by_peer() { evidence.forgiven.behind(exchange.end) } else { 0 };
+    let since = exchange.end.saturating_sub(noticed);
     match state {
         State::Closed { .. } if well => State::well(exchange.end),
         State::Closed { well: Some(success), .. } if exchange.end <= success.saturating_add(BESIDE) => state,
@@ -210,7 +215,7 @@ fn end(state: State, evidence: &Evidence<'_>, n: u32, breaker: &Breaker, found: 
                 return State::Closed { failures, well };
             }
             found.opens.see();
-            State::Open { since: exchange.end, cooldown: breaker.cooldown.0, probed: false }
+            State::Open { since, cooldown: breaker.cooldown.0, probed: false }
         }
         State::Probing { probe, cooldown } if probe == n => {
             if well || told {
@@ -218,7 +223,7 @@ fn end(state: State, evidence: &Evidence<'_>, n: u32, breaker: &Breaker, found: 
             }
             found.cooldown.see();
             let cooldown = cooldown.saturating_mul(2).min(breaker.cooldown_max.0);
-            State::Open { since: exchange.end, cooldown, probed: true }
+            State::Open { since, cooldown, probed: true }
         }
         // A late success of an older request may have closed the breaker.
         State::Open { .. } | State::Probing { .. } if well => State::well(exchange.end),

@@ -12,7 +12,7 @@ use super::evidence::{Evidence, Lane, Outcome};
 use super::fault_windows::{Again, served_again};
 use super::outcomes::{Fate, fates, missing, not_settled_in_time, unless_late};
 use super::verdict::{Finding, Tally, Witness, show, show_beside};
-use crate::check::{Check, Picture};
+use crate::check::{Check, Picture, Stall};
 use crate::entry::Severity;
 use crate::scenario::FaultAction;
 use crate::trace::{CutKind, Lack, ProcessEvent};
@@ -75,6 +75,7 @@ pub(super) const STOP: Check = Check {
     why: "every deployment stops the sender; a delivery that the stop cuts off arrives twice or never",
     remedy: "stop taking work, wait for the attempts in flight, store their outcomes, exit",
     needs: &[Lack::Start],
+    stall: Stall::Delays,
     follows_fault: true,
     find: stop,
     ..Check::PLAIN
@@ -102,13 +103,13 @@ pub(super) fn stop(evidence: &Evidence<'_>) -> Finding {
         let could_end = evidence.could_end_from(asked.worker, asked.t, until);
         tally.see();
         match exit {
-            None if could_end.saturating_add(within) < evidence.end => {
+            None if evidence.late(could_end, evidence.end) > within => {
                 tally.broke(|| at(format!("the process did not exit within {}", show(within))));
             }
             None => {}
             // A process without its store may end, but not in order.
             Some(exit) if could_end > exit.t => {}
-            Some(exit) if exit.t - could_end > within => {
+            Some(exit) if evidence.late(could_end, exit.t) > within => {
                 tally.broke(|| {
                     at(format!(
                         "the process took {} to exit; `stop_within` is {}",
@@ -141,7 +142,8 @@ fn abandoned(evidence: &Evidence<'_>, asked: u64, exit: u64, tally: &mut Tally) 
     let gone = evidence.exchanges.iter().zip(0_u32..).filter(|(exchange, n)| {
         let open =
             exchange.t < asked && asked < exchange.end && exchange.end <= exit.saturating_add(1_000_000_000);
-        open && evidence.is_in_time(*n, exchange.end) && exchange.outcome == Outcome::Cut(CutKind::PeerGone)
+        open && evidence.is_surely_in_time(*n, exchange.end)
+            && exchange.outcome == Outcome::Cut(CutKind::PeerGone)
     });
     for (exchange, n) in gone {
         let lane = exchange.lane.unwrap_or_default();
@@ -159,6 +161,7 @@ pub(super) const TAKEOVER: Check = Check {
     remedy: "renew leases while working, stop sending before a lease ends, and fence writes with the \
         lease's fencing token",
     needs: &[Lack::Start],
+    stall: Stall::Delays,
     follows_fault: true,
     picture: Picture::Backlog,
     find: takeover,
@@ -176,7 +179,7 @@ pub(super) fn takeover(evidence: &Evidence<'_>) -> Finding {
     for (delivery, _, before, after) in evidence.retries() {
         let (first, second) = (evidence.exchange(before), evidence.exchange(after));
         let overlap = second.t < first.begun && !first.ended_by_peer();
-        let in_time = evidence.is_in_time(before, first.begun);
+        let in_time = evidence.is_surely_in_time(before, first.begun);
         if overlap && in_time && !evidence.was_killed(evidence.sent_from(before), second.t) {
             let what = "two attempts of one delivery were in flight at once".to_owned();
             tally.broke(|| evidence.witness(delivery.lane, &[before, after], what));

@@ -57,7 +57,7 @@ fn is_given_up_early(evidence: &Evidence<'_>, lane: &Lane<'_>, n: u32, is_last: 
     let (sent, end) = (evidence.sent_from(n), exchange.end);
     gave_up
         && end < evidence.end
-        && evidence.is_in_time(n, end)
+        && evidence.is_surely_in_time(n, end)
         && !evidence.was_killed(sent, end)
         && !evidence.is_disturbed(sent, end)
         && lane.gone.is_none_or(|gone| end < gone)
@@ -79,7 +79,7 @@ pub(super) const TIMEOUT: Check = Check {
     why: "if each read has its own deadline, an endpoint that sends a byte now and then holds a \
         connection and an in-flight slot for ever",
     remedy: "set one deadline for connecting, sending and reading together, instead of one per read",
-    stall: Stall::Slows,
+    stall: Stall::Delays,
     find: timeout,
     ..Check::PLAIN
 };
@@ -95,7 +95,7 @@ pub(super) fn timeout(evidence: &Evidence<'_>) -> Finding {
             }
             tally.see();
             let open = exchange.end - exchange.t;
-            if open > timeout.saturating_add(NOTICE) {
+            if evidence.late(exchange.t.saturating_add(timeout), exchange.end) > NOTICE {
                 let what =
                     format!("open for {}; the deadline is {}", show_beside(open, timeout), show(timeout));
                 tally.broke(|| evidence.witness(at, &[*n], what));
@@ -127,7 +127,7 @@ pub(super) const DEADLINE: Check = Check {
         successes by chance",
     remedy: "give each attempt one deadline for connecting, sending and reading, and close the connection \
         at that deadline",
-    stall: Stall::MissesDeadlines,
+    stall: Stall::Delays,
     find: deadline,
     ..Check::PLAIN
 };
@@ -144,7 +144,7 @@ pub(super) fn deadline(evidence: &Evidence<'_>) -> Finding {
                 continue;
             }
             tally.see();
-            let late = exchange.begun.saturating_sub(exchange.t.saturating_add(timeout));
+            let late = evidence.late(exchange.t.saturating_add(timeout), exchange.begun);
             let says_yes = matches!(exchange.outcome, Outcome::Answered { status: 200..=299, .. });
             if says_yes
                 && late > LATE
@@ -171,6 +171,6 @@ fn is_settled(
     last: &Exchange,
 ) -> bool {
     let next = last.end.saturating_add(longest_delay(lane, number)).saturating_add(contract_wait(lane));
-    let had_time = next.saturating_add(SECOND) < evidence.end;
+    let had_time = evidence.late(next, evidence.end) > SECOND;
     delivery.dead.is_none() && (had_time || waiting_at_end(evidence) == Some(0))
 }

@@ -35,7 +35,7 @@ fn is_excused(evidence: &Evidence<'_>, taken: u32, again: u32) -> bool {
     // was replaced.
     let again_killed = evidence.was_killed(exchange.t, evidence.exchange(again).t)
         && evidence.exchange(again).t <= exchange.end;
-    !evidence.is_in_time(taken, exchange.end) || evidence.may_be_forgotten(taken) || again_killed
+    !evidence.is_surely_in_time(taken, exchange.end) || evidence.may_be_forgotten(taken) || again_killed
 }
 
 pub(super) const BOUNDED: Check = Check {
@@ -47,7 +47,7 @@ pub(super) const BOUNDED: Check = Check {
     why: "receivers can bear duplicates after a crash, but not in normal operation",
     remedy: "store each outcome before the delivery's next attempt can start, and fence workers after the \
         end of their leases",
-    stall: Stall::MissesDeadlines,
+    stall: Stall::Delays,
     find: bounded,
     ..Check::PLAIN
 };
@@ -88,7 +88,7 @@ pub(super) const DEDUPE: Check = Check {
     requirement: "an event that is offered twice with one id is delivered once",
     why: "an emitter repeats an emit that got no answer, as a sender repeats a delivery",
     remedy: "store event ids for the declared window under a unique index",
-    stall: Stall::MissesDeadlines,
+    stall: Stall::Delays,
     find: dedupe,
     ..Check::PLAIN
 };

@@ -6,15 +6,13 @@
 //! that refuses, a bound on the whole, or arguments of the sender. Nothing explains an offer without an
 //! answer.
 //!
-//! An answer takes at most `ack_max`, less the time in which the harness stood still. A call that the harness cut off
-//! sooner, as the run was over, says nothing.
+//! An answer takes at most `ack_max`. A call that the harness cut off sooner, as the run was over, says nothing.
 
 use super::evidence::Evidence;
 use super::fault_windows::Outages;
-use super::liveness::stood_still;
 use super::queue::may_refuse;
 use super::verdict::{Finding, Tally, Witness, show, show_beside};
-use crate::check::Check;
+use crate::check::{Check, Stall};
 use crate::entry::Severity;
 use crate::scenario::Millionths;
 use crate::trace::Refused;
@@ -31,6 +29,7 @@ pub(super) const CHECK: Check = Check {
     why: "the emitter loses an event that the sender refuses without need or never answers",
     remedy: "accept into a durable queue in every state of the endpoints, and refuse only beyond a \
         declared bound",
+    stall: Stall::Delays,
     find: accepted,
     ..Check::PLAIN
 };
@@ -46,7 +45,7 @@ pub(super) fn accepted(evidence: &Evidence<'_>) -> Finding {
     (0..accepted).for_each(|_| tally.see());
     let took = |token: u64, t: u64| {
         let since = offered(token).unwrap_or(t);
-        t.saturating_sub(since).saturating_sub(stood_still(evidence, since, t))
+        evidence.late(since, t)
     };
     let most = evidence.scenario.expect.ack_max.0;
     let (mut late, mut longest) = (0_u64, 0_u64);
@@ -65,7 +64,9 @@ pub(super) fn accepted(evidence: &Evidence<'_>) -> Finding {
     for refusal in refused {
         // Of an event that was offered again, the time counts from its first offer.
         let is_soon = !is_single(evidence, refusal.token) || took(refusal.token, refusal.t) <= most;
-        if refusal.cut_off && is_soon {
+        let is_held_up =
+            refusal.t.saturating_sub(offered(refusal.token).unwrap_or(refusal.t)) > most && refusal.unknown;
+        if is_soon && (refusal.cut_off || is_held_up && is_single(evidence, refusal.token)) {
             cut_off += 1;
             continue;
         }

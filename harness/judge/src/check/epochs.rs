@@ -198,7 +198,7 @@ pub(super) fn timestamp(arrival: &Arrival) -> Option<&str> {
 }
 
 /// In seconds.
-pub(super) const TIMESTAMP_TOLERANCE: u64 = 5;
+const TIMESTAMP_TOLERANCE: u64 = 5;
 
 /// A span in which the wall clock of a process was set wrong.
 pub(super) struct Skew {
@@ -231,8 +231,12 @@ pub(super) fn unix_seconds(trace: &Trace, arrival: &Arrival, ahead: i64) -> u64 
     trace.header.began_unix_ns.saturating_add(arrival.t).saturating_add_signed(ahead) / SECOND
 }
 
-/// Whether the timestamp agrees with the arrival by that clock.
-pub(super) fn is_stamped(trace: &Trace, arrival: &Arrival, ahead: i64) -> bool {
+/// Whether the timestamp agrees by that clock with an arrival that came up to `late` before its stamp.
+pub(super) fn is_stamped(trace: &Trace, arrival: &Arrival, ahead: i64, late: u64) -> bool {
     let stamp = timestamp(arrival).and_then(|text| text.parse::<u64>().ok());
-    stamp.is_some_and(|stamp| stamp.abs_diff(unix_seconds(trace, arrival, ahead)) <= TIMESTAMP_TOLERANCE)
+    let now = unix_seconds(trace, arrival, ahead);
+    stamp.is_some_and(|stamp| {
+        let earliest = now.saturating_sub(TIMESTAMP_TOLERANCE).saturating_sub(late.div_ceil(SECOND));
+        (earliest..=now.saturating_add(TIMESTAMP_TOLERANCE)).contains(&stamp)
+    })
 }

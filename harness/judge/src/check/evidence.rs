@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use super::epochs::{Ahead, Epoch, epochs};
 use super::process_timeline::{Strikes, unwritable};
+use super::starvation::Starvation;
 use super::verdict::{WITNESS_ARRIVALS_MAX, Witness};
 use crate::scenario::{Answer, Behaviour, SECOND, Scenario, Subscriber};
 use crate::trace::{Cut, CutKind, Depth, Fault, Handshake, ProcessEvent, Refused, Trace};
@@ -51,6 +52,8 @@ pub struct Evidence<'a> {
     /// The end of the run, or the last event in the trace.
     pub(crate) end: u64,
     pub(crate) ahead: Ahead,
+    /// The machine's stalls, where the judge forgives the lateness that they may have caused; else none.
+    pub(super) forgiven: Starvation,
 }
 
 pub(crate) struct Lane<'a> {
@@ -99,7 +102,24 @@ impl<'a> Evidence<'a> {
             strikes: Strikes::of(&trace.processes, &trace.faults, scenario.sender.takeover_within.0, end),
             end,
             ahead,
+            forgiven: Starvation::default(),
         }
+    }
+
+    /// The same, where each lateness is without the machine's part.
+    pub(super) fn forgiving(scenario: &'a Scenario, trace: &'a Trace) -> Self {
+        Self { forgiven: Starvation::of(&trace.stalls), ..Self::new(scenario, trace) }
+    }
+
+    /// How much later than `due` something came, without the machine's part.
+    pub(super) fn late(&self, due: u64, came: u64) -> u64 {
+        came.saturating_sub(due).saturating_sub(self.forgiven.delay(due, came))
+    }
+
+    /// The same for a wait by a timer that began once the sender had seen something that happened at `seen`.
+    pub(super) fn late_after(&self, seen: u64, due: u64, came: u64) -> u64 {
+        let machine = self.forgiven.held_from(seen) + self.forgiven.delay(due, came);
+        came.saturating_sub(due).saturating_sub(machine.min(self.forgiven.delay(seen, came)))
     }
 
     /// The earliest moment at which a request may have been sent. A request may have waited at an endpoint
@@ -118,6 +138,11 @@ impl<'a> Evidence<'a> {
         let known = [self.struck_before(exchange.t), self.dialled_before(n, exchange.t)];
         let waited = behaviours.iter().filter(waited).map(|one| one.at.0);
         known.into_iter().flatten().chain(waited).fold(exchange.t, u64::min)
+    }
+
+    /// The same, if the machine may have held up the request or its stamp.
+    pub(crate) fn sent_at_the_earliest(&self, n: u32) -> u64 {
+        self.sent_from(n).saturating_sub(self.forgiven.behind(self.exchange(n).t))
     }
 
     /// When the connection of a request at `t` was opened, if its TLS handshake had just finished.
@@ -141,10 +166,19 @@ impl<'a> Evidence<'a> {
         self.strikes.shortly_before(t, within)
     }
 
-    /// Whether an outcome at `t` certainly came before the sender's deadline, which counts from the sending.
+    /// Whether an outcome at `t` came before the sender's deadline, which counts from the sending, by the stamps.
     pub(crate) fn is_in_time(&self, n: u32, t: u64) -> bool {
+        self.is_before_deadline(n, t.saturating_sub(self.sent_from(n)))
+    }
+
+    /// The same, though the machine may have held up the request and the sender's view of the outcome.
+    pub(crate) fn is_surely_in_time(&self, n: u32, t: u64) -> bool {
+        let seen = t.saturating_add(self.forgiven.held_from(t));
+        self.is_before_deadline(n, seen.saturating_sub(self.sent_at_the_earliest(n)))
+    }
+
+    fn is_before_deadline(&self, n: u32, took: u64) -> bool {
         let lane = self.exchange(n).lane.and_then(|lane| self.lanes.get(lane as usize));
-        let took = t.saturating_sub(self.sent_from(n));
         let timeout = lane.map_or(0, |lane| lane.subscriber.timeout.0);
         took.saturating_add(NEAR.min(timeout / 4)) < timeout
     }
@@ -223,7 +257,8 @@ impl<'a> Evidence<'a> {
         let writable = self.strikes.unwritable.iter().fold(t, |writable, one| {
             if one.from <= writable.saturating_add(promised) { one.over_for(writable) } else { writable }
         });
-        writable.saturating_add(promised)
+        let noted = writable.saturating_add(promised);
+        noted.saturating_add(self.forgiven.delay(t, noted))
     }
 
     /// From when a process that was asked to end could record its state, by the faults known at `until`.
@@ -281,7 +316,7 @@ impl<'a> Evidence<'a> {
 pub(super) fn surely_heard(evidence: &Evidence<'_>, n: u32) -> bool {
     let exchange = evidence.exchange(n);
     exchange.is_delivered()
-        && evidence.is_in_time(n, exchange.end)
+        && evidence.is_surely_in_time(n, exchange.end)
         && !evidence.was_killed(
             evidence.sent_from(n),
             exchange.end.saturating_add(NOTED).max(evidence.noted_by(exchange.end)),

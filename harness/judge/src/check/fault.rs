@@ -11,7 +11,7 @@ use super::evidence::Evidence;
 use super::fault_windows::{Again, served_again, served_meanwhile};
 use super::outcomes::{Fate, fates, missing, not_settled_in_time, unless_late};
 use super::verdict::{Finding, Found, Tally, Witness, show};
-use crate::check::Check;
+use crate::check::{Check, Stall};
 use crate::entry::Severity;
 use crate::scenario::FaultKind;
 use crate::trace::{Fault, Lack, ProcessEvent};
@@ -26,6 +26,7 @@ pub(super) const DISK_FULL: Check = Check {
         repeat refused events",
     remedy: "answer the emitter with 503 when a commit fails, and retry the commit later",
     needs: &[Lack::Process, Lack::Start],
+    stall: Stall::Delays,
     follows_fault: true,
     find: disk_full,
     ..Check::PLAIN
@@ -45,6 +46,7 @@ pub(super) const LOCKED: Check = Check {
         events nor crash",
     remedy: "set a busy timeout, and answer 503 after it",
     needs: &[Lack::Start, Lack::Database],
+    stall: Stall::Delays,
     follows_fault: true,
     find: locked,
     ..Check::PLAIN
@@ -65,6 +67,7 @@ pub(super) const DATABASE_RESTART: Check = Check {
     remedy: "reconnect automatically, answer 503 meanwhile, and look up whether an interrupted commit \
         happened before repeating it",
     needs: &[Lack::Start],
+    stall: Stall::Delays,
     follows_fault: true,
     find: database_restart,
     ..Check::PLAIN
@@ -85,6 +88,7 @@ pub(super) const PARTITION: Check = Check {
     remedy: "end a process's own lease by its monotonic clock, before other processes may take it; bound \
         every wait for the server",
     needs: &[Lack::Start],
+    stall: Stall::Delays,
     follows_fault: true,
     find: partition,
     ..Check::PLAIN
@@ -102,6 +106,7 @@ pub(super) const CLOCK_STEP: Check = Check {
     why: "after a clock step, a wait by the wall clock ends at once or in a year",
     remedy: "measure waits on a monotonic clock",
     needs: &[Lack::Start],
+    stall: Stall::Delays,
     follows_fault: true,
     find: clock_step,
     ..Check::PLAIN
@@ -121,6 +126,7 @@ pub(super) const CLOCK_SKEW: Check = Check {
     remedy: "decide the end of leases by the store's clock alone; measure a process's own waits on a \
         monotonic clock",
     needs: &[Lack::Start],
+    stall: Stall::Delays,
     follows_fault: true,
     find: clock_skew,
     ..Check::PLAIN
@@ -133,7 +139,7 @@ fn clock_skew(evidence: &Evidence<'_>) -> Finding {
     let is_shown = |skew: &Skew| {
         let ahead = evidence.ahead.likely.saturating_add(skew.ahead);
         let during = evidence.trace.arrivals.iter().filter(|arrival| skew.covers(arrival.t));
-        { during }.any(|arrival| is_stamped(evidence.trace, arrival, ahead))
+        { during }.any(|arrival| is_stamped(evidence.trace, arrival, ahead, 0))
     };
     let skews = skews(evidence.scenario, evidence.trace);
     let unshown = skews.iter().find(|skew| !is_shown(skew));

@@ -238,12 +238,14 @@ fn find_resumption<'e>(evidence: &'e Evidence<'_>, at: u32, from: u64, despite: 
     let wait = evidence.scenario.sender.takeover_within.0.saturating_add(held_on_purpose(lane));
     let by = since.saturating_add(wait);
     let by = doubtful_until(evidence, lane, by).map_or(by, |over| by.max(over.saturating_add(wait)));
-    if came.is_some_and(|t| t <= by) {
+    // Steps of a takeover follow each other from the fault on, so each stall since counts.
+    let is_late = |t: u64| t > by && evidence.late(from, t) > by.saturating_sub(from);
+    if came.is_some_and(|t| !is_late(t)) {
         return Again::InTime;
     }
     let expires =
         evidence.accepted(first).is_some_and(|t| t.saturating_add(lane.subscriber.retry.ttl.0) <= by);
-    if expires || by >= evidence.end || may_be_left_alone(evidence, lane, (from, despite), (by, wait)) {
+    if expires || !is_late(evidence.end) || may_be_left_alone(evidence, lane, (from, despite), (by, wait)) {
         return Again::Nothing;
     }
     Again::Late { first, after: came.map(|t| t - from) }

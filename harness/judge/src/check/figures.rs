@@ -74,7 +74,7 @@ fn latency(evidence: &Evidence<'_>, delivery: &Delivery) -> Option<(u64, u64)> {
     let offer = &evidence.trace.offers[event.offer as usize];
     let intended = offer.intended.saturating_add(offer.held);
     let first = evidence.attempts(delivery).first().map_or(evidence.end, |n| evidence.exchange(*n).t);
-    Some((intended, first.saturating_sub(intended)))
+    Some((intended, evidence.late(intended, first)))
 }
 
 pub(super) const FIRST_ATTEMPT: Check = Check {
@@ -85,7 +85,7 @@ pub(super) const FIRST_ATTEMPT: Check = Check {
     why: "on a normal day, subscribers notice the delay until an event arrives",
     remedy: "wake the sender on emit instead of polling; look at queueing before the limiter",
     figure: Some("latency"),
-    stall: Stall::Slows,
+    stall: Stall::Delays,
     simulated: Simulated::Figure,
     picture: Picture::Backlog,
     find: first_attempt,
@@ -176,7 +176,7 @@ pub fn delivered_per_second_milli(evidence: &Evidence<'_>) -> Option<u64> {
     let first = evidence.trace.accepted.iter().map(|one| one.t).min()?;
     let delivered = evidence.exchanges.iter().filter(|exchange| exchange.is_delivered());
     let last = delivered.clone().map(|exchange| exchange.end).max()?;
-    let elapsed = last.checked_sub(first).filter(|elapsed| *elapsed > 0)?;
+    let elapsed = Some(evidence.late(first, last)).filter(|elapsed| *elapsed > 0)?;
     u64::try_from(delivered.count() as u128 * 1_000 * u128::from(SECOND) / u128::from(elapsed)).ok()
 }
 
@@ -199,7 +199,7 @@ pub(super) const EFFICIENCY: Check = Check {
     why: "a rate per second alone says more about the machine than about the sender",
     remedy: "batch commits (group commit), keep connections alive, and sign without copying the body",
     figure: Some("efficiency_min"),
-    stall: Stall::Slows,
+    stall: Stall::Delays,
     simulated: Simulated::Beyond("a simulation does not measure this machine's speed"),
     find: efficiency,
     ..Check::PLAIN

@@ -209,7 +209,7 @@ pub(super) const TIMESTAMP: Check = Check {
     why: "receivers refuse timestamps older than a few minutes, so they would refuse every late retry \
         with the emit's timestamp",
     remedy: "take the timestamp when the attempt starts, not when the event was emitted or queued",
-    stall: Stall::AgesTimestamps,
+    stall: Stall::Delays,
     wall_clock: WallClock::Always,
     find: fresh,
     ..Check::PLAIN
@@ -235,7 +235,8 @@ pub(super) fn fresh(evidence: &Evidence<'_>) -> Finding {
         tally.see();
         let wrong =
             skews.iter().filter(|skew| skew.covers(arrival.t)).map(|skew| ahead.saturating_add(skew.ahead));
-        let is_right = |ahead| is_stamped(evidence.trace, arrival, ahead);
+        let is_right =
+            |ahead| is_stamped(evidence.trace, arrival, ahead, evidence.forgiven.behind(arrival.t));
         if !is_right(ahead) && !{ wrong }.any(is_right) {
             let text = timestamp(arrival).unwrap_or_default();
             let now = unix_seconds(evidence.trace, arrival, ahead);
@@ -268,12 +269,13 @@ fn stamped_anew(evidence: &Evidence<'_>, tally: &mut Tally) {
     let arrival = |n: u32| &evidence.trace.arrivals[n as usize];
     let stamp = |n: u32| timestamp(arrival(n)).and_then(|text| text.parse::<u64>().ok());
     for (delivery, _, before, after) in evidence.retries() {
-        let apart = evidence.sent_from(after) >= evidence.exchange(before).t.saturating_add(STAMPED_ANEW);
+        let apart =
+            evidence.sent_at_the_earliest(after) >= evidence.exchange(before).t.saturating_add(STAMPED_ANEW);
         if !apart || !is_fresh(evidence, delivery.lane) {
             continue;
         }
         // Others break the rule of their arrival already.
-        let is_near = is_stamped(evidence.trace, arrival(after), evidence.ahead.likely);
+        let is_near = is_stamped(evidence.trace, arrival(after), evidence.ahead.likely, 0);
         let reused = |(earlier, later): &(u64, u64)| is_near && later <= earlier;
         if let Some((earlier, later)) = stamp(before).zip(stamp(after)).filter(reused) {
             let gap = show(evidence.exchange(after).t - evidence.exchange(before).t);

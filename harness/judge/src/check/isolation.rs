@@ -101,12 +101,16 @@ fn percentile95(mut values: Vec<u64>) -> Option<u64> {
 }
 
 /// The 95th percentiles of the excess before a span and in it, if there were deliveries enough.
-fn compare(waits: &[(u64, u64, u64)], span: (u64, u64)) -> Option<(u64, u64, (u64, u64))> {
+fn compare(
+    evidence: &Evidence<'_>,
+    waits: &[(u64, u64, u64)],
+    span: (u64, u64),
+) -> Option<(u64, u64, (u64, u64))> {
     let (from, until) = span;
-    let excess = |(_, allowed, came): &(u64, u64, u64)| came.saturating_sub(*allowed);
-    let alone = percentile95(waits.iter().filter(|(due, ..)| *due < from).map(excess).collect())?;
-    let beside =
-        percentile95(waits.iter().filter(|(due, ..)| from <= *due && *due <= until).map(excess).collect())?;
+    let before = waits.iter().filter(|(due, ..)| *due < from);
+    let alone = percentile95(before.map(|(_, allowed, came)| came.saturating_sub(*allowed)).collect())?;
+    let inside = waits.iter().filter(|(due, ..)| from <= *due && *due <= until);
+    let beside = percentile95(inside.map(|(_, allowed, came)| evidence.late(*allowed, *came)).collect())?;
     Some((alone, beside, span))
 }
 
@@ -119,7 +123,7 @@ pub(super) const LATENCY: Check = Check {
     why: "with one shared pool, as many slow endpoints as workers stop all deliveries",
     remedy: "give each subscriber its own queue and in-flight cap; never let one shared pool wait for an \
         endpoint or for its pause",
-    stall: Stall::Slows,
+    stall: Stall::Delays,
     simulated: Simulated::Figure,
     picture: Picture::Backlog,
     find: latency,
@@ -136,7 +140,7 @@ pub(super) fn latency(evidence: &Evidence<'_>) -> Finding {
     for (at, lane) in (0..).zip(&evidence.lanes).filter(|(_, lane)| is_judged(lane)) {
         healthy += 1;
         let waits = waits(evidence, at, lane);
-        let compared = spans.iter().flatten().filter_map(|span| compare(&waits, *span));
+        let compared = spans.iter().flatten().filter_map(|span| compare(evidence, &waits, *span));
         // Of two comparisons the worse one counts.
         let Some((alone, beside, (from, until))) =
             compared.max_by_key(|(alone, beside, _)| beside.saturating_sub(*alone))
@@ -181,7 +185,7 @@ pub(super) const GAP: Check = Check {
     requirement: "a healthy subscriber with due deliveries never waits longer than gap_max for an arrival",
     why: "a mean over minutes looks healthy even if a subscriber received nothing half of the time",
     remedy: "look for a lock, a pool or a batch that waits for its slowest member",
-    stall: Stall::Slows,
+    stall: Stall::Delays,
     simulated: Simulated::Figure,
     picture: Picture::Backlog,
     find: gap,
@@ -203,7 +207,7 @@ pub(super) fn gap(evidence: &Evidence<'_>) -> Finding {
         for (_, allowed, came) in waits(evidence, at, lane) {
             let since = allowed.max(before);
             before = came;
-            let length = came.saturating_sub(since);
+            let length = evidence.late(since, came);
             if gap.is_none_or(|(most, ..)| length > most) && !evidence.is_excused(lane, since, came) {
                 gap = Some((length, since, came));
             }
@@ -278,7 +282,7 @@ fn first_waits(evidence: &Evidence<'_>, at: u32, lane: &Lane<'_>) -> Vec<Wait> {
 
 fn judge_lane(evidence: &Evidence<'_>, (at, lane): (u32, &Lane<'_>), waits: &[Wait], tally: &mut Tally) {
     let most = evidence.scenario.expect.gap_max.0;
-    let is_late = |wait: &Wait| wait.came.saturating_sub(wait.allowed) > most;
+    let is_late = |wait: &Wait| evidence.late(wait.allowed, wait.came) > most;
     let mut late_before = Vec::with_capacity(waits.len() + 1);
     late_before.push(0_usize);
     for wait in waits {
@@ -293,7 +297,7 @@ fn judge_lane(evidence: &Evidence<'_>, (at, lane): (u32, &Lane<'_>), waits: &[Wa
         let late = late_before[until.max(first)] - late_before[first];
         let served = later > 0 && late * 10 <= later;
         let at_once = wait.allowed.saturating_sub(wait.taken) <= AT_ONCE;
-        if served && at_once && wait.came.saturating_sub(since) > most {
+        if served && at_once && evidence.late(since, wait.came) > most {
             let what = format!(
                 "event {} arrived {} after it was accepted; {} of {later} later events arrived in time",
                 wait.token,

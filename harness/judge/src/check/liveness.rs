@@ -20,8 +20,7 @@
 //! - `takeover_within`, as a living owner serves a lane no later than a new one;
 //! - at an endpoint that has misbehaved, the longest pause of a sender that gives way to it ([`SLOWEST`]).
 //!
-//! The harness's own stalls come on top, each by
-//! its measured length. Lanes that coalesce or keep an order hold deliveries back on purpose, and are not judged.
+//! Lanes that coalesce or keep an order hold deliveries back on purpose, and are not judged.
 //! Neither are retries in a run with a redrive. A lane is not judged either if it is silent for too long while nothing
 //! bounds the excuse: a behaviour that hides attempts to the end of the run, or a failure last and no declared
 //! breaker, unless the sender is declared to have none.
@@ -35,7 +34,7 @@ use super::outcomes::{Fate, fates_of};
 use super::rate::utilisation::busy;
 use super::retry::pause_until;
 use super::verdict::{Finding, Tally, Witness, show, show_beside};
-use crate::check::{Check, Picture};
+use crate::check::{Check, Picture, Stall};
 use crate::scenario::{Limit, SECOND};
 use crate::trace::Lack;
 
@@ -53,6 +52,7 @@ pub(super) const CHECK: Check = Check {
     why: "a lane that missed its wake-up looks idle, and the next event hides the standstill",
     remedy: "wake a lane for everything that it may wait for: an event, an answer, a commit, a claim, a \
         handover",
+    stall: Stall::Delays,
     picture: Picture::Backlog,
     find: judge,
     ..Check::PLAIN
@@ -79,7 +79,7 @@ pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
                 is_judged = false;
                 continue;
             }
-            let silent = until.saturating_sub(since).saturating_sub(stood_still(evidence, since, until));
+            let silent = evidence.late(since, until);
             longest = longest.max(silent);
             if silent > most {
                 let what = format!(
@@ -233,11 +233,4 @@ fn window_until(lane: &Lane<'_>, before: &[&Exchange], from: u64) -> u64 {
         inside.saturating_add(unseen) >= window.count
     });
     full.map(|(_, window)| last.saturating_add(window.length.0)).max().unwrap_or(0)
-}
-
-/// For how long the harness itself stood still from `since` to `until`.
-pub(super) fn stood_still(evidence: &Evidence<'_>, since: u64, until: u64) -> u64 {
-    let clip = |stall: &crate::trace::Stall| (stall.from.max(since), stall.until.min(until));
-    let stalls = evidence.trace.stalls.iter().map(clip).filter(|(from, until)| from < until).collect();
-    busy(stalls).into_iter().map(|(from, until)| until - from).sum()
 }

@@ -14,7 +14,8 @@
 //! - `epochs`: the contract in force at each moment, and the sender's clock.
 //! - The checks: `rate` and `retry`, and one module for each other section of the catalogue; `deadline` and `tls` belong to
 //!   `network`, `truth` and `retention` to `queue`, `strays` to `harness`.
-//! - `stall`: the effect of the harness's stalls on a finding.
+//! - `stall`, `starvation`: the effect of the harness's stalls on a finding, and the lateness that the machine may have
+//!   caused.
 //! - `witness_context`: the picture around a witness, and endpoints that received nothing; not judged.
 //! - `verdict`: the result of a check. `judge()`: all checks on one trace, with the reasons that weaken a finding.
 
@@ -50,6 +51,7 @@ mod recovery_gap;
 mod retention;
 mod retry;
 mod stall;
+mod starvation;
 mod strays;
 mod tls;
 mod truth;
@@ -58,6 +60,7 @@ pub(crate) mod witness_context;
 
 pub use evidence::Evidence;
 pub use judge::{Judgement, Strictness, Verdict, conclude, decides, judge};
+pub use starvation::Starvation;
 pub use verdict::{Figure, Finding, Found, Severity, Status, Witness};
 
 use crate::entry::Entry;
@@ -195,21 +198,10 @@ enum Stall {
     Ignored,
     /// Requests may have come earlier: the check judges again with each request at its most harmless place.
     Crowds,
-    /// Requests may have come earlier by the longest stall: the check judges again with that much more
-    /// patience.
+    /// The machine may have caused lateness: the check judges again without its part.
     Delays,
     /// Stalls after the last event delay the drain: the failure is void if they took a tenth of `drain`.
     Drains,
-    /// The failure is void if each witness touches a long stall, or, without witnesses, if stalls took a
-    /// tenth of the run.
-    Slows,
-    /// The failure is void if each witness touches a long stall.
-    Touches,
-    /// The failure is void if each witness touches a stall in which an answer may have missed the sender's
-    /// deadline.
-    MissesDeadlines,
-    /// The failure is void if each witness touches a stall as long as the tolerance of timestamps.
-    AgesTimestamps,
     /// The failure is void if each witness touches any stall.
     Reorders,
 }

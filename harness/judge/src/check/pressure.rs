@@ -11,7 +11,7 @@
 use super::evidence::{Evidence, Lane};
 use super::rate::utilisation::{busy, waits};
 use super::verdict::{Finding, Tally, show};
-use crate::check::{Check, Picture, Simulated};
+use crate::check::{Check, Picture, Simulated, Stall};
 use crate::entry::Severity;
 use crate::scenario::{Behaviour, PressureBound, SECOND};
 
@@ -40,6 +40,7 @@ impl LaneObservations {
             busy(waits(evidence, at)).into_iter().map(clip).filter(|(from, until)| from < until).collect();
         let (from, until) = (busy.first()?.0, busy.last()?.1);
         let length: u64 = busy.iter().map(|(from, until)| until - from).sum();
+        let timed: u64 = busy.iter().map(|(from, until)| evidence.late(*from, *until)).sum();
         if length < BUSY_MIN || evidence.is_disturbed(from, until) {
             return None;
         }
@@ -49,7 +50,7 @@ impl LaneObservations {
                 && exchange.status().is_some()
         };
         let answered = lane.arrivals.iter().copied().filter(counts).collect();
-        Some(Self { from, until, answered, possible: length / behaviour.serves?.0.max(1) })
+        Some(Self { from, until, answered, possible: timed / behaviour.serves?.0.max(1) })
     }
 }
 
@@ -63,6 +64,7 @@ pub(super) const CHECK: Check = Check {
         backlog",
     remedy: "compare answer times with a day's usual ones or with a target; lower the rate while they are \
         above, and raise it only while they are below",
+    stall: Stall::Delays,
     simulated: Simulated::Figure,
     picture: Picture::Backlog,
     find: holds,
@@ -97,7 +99,7 @@ fn hold(
     tally: &mut Tally,
     figures: &mut Vec<(String, String)>,
 ) {
-    let took = |n: &u32| evidence.exchange(*n).end - evidence.exchange(*n).t;
+    let took = |n: &u32| evidence.late(evidence.exchange(*n).t, evidence.exchange(*n).end);
     let (answers, name) = (seen.answered.len() as u64, &bound.name);
     let mut late: Vec<u32> = seen.answered.iter().copied().filter(|n| took(n) > bound.target.0).collect();
     late.sort_unstable_by_key(|n| std::cmp::Reverse(took(n)));

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::evidence::Evidence;
 use super::verdict::{Finding, Tally, Witness, show};
-use crate::check::Check;
+use crate::check::{Check, Stall};
 use crate::entry::Severity;
 use crate::trace::Lack;
 use crate::trace::{Process, ProcessEvent};
@@ -22,6 +22,7 @@ pub(super) const CHECK: Check = Check {
     why: "a supervisor hides crashes until they are frequent, and a forced stop cuts off attempts in flight",
     remedy: "let no task end the process, and on SIGTERM finish in time and exit with 0",
     needs: &[Lack::Start],
+    stall: Stall::Delays,
     find: exits,
     ..Check::PLAIN
 };
@@ -69,7 +70,12 @@ fn follow(evidence: &Evidence<'_>, lives: &[&Process], tally: &mut Tally) {
             ProcessEvent::Asked => asked = Some(one.t),
             ProcessEvent::Killed => {
                 killed = true;
-                if let Some(since) = asked.filter(|since| one.t.saturating_sub(could_end(*since)) >= within) {
+                // It is killed as soon as its time is over: a stall that took little of it would not have saved it.
+                let is_over = |since: &u64| {
+                    let since = could_end(*since);
+                    one.t.saturating_sub(since) >= within && evidence.late(since, one.t) >= within / 10 * 9
+                };
+                if let Some(since) = asked.filter(is_over) {
                     tally.see();
                     tally.broke(|| {
                         at(format!("had to be killed {} after it was asked to stop", show(one.t - since)))

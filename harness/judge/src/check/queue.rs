@@ -376,7 +376,10 @@ pub(super) fn expires(evidence: &Evidence<'_>) -> Finding {
         let taken = taken.filter(|one| one.is_delivered()).map(|one| one.end).min().unwrap_or(u64::MAX);
         // A redriven dead letter is exempt; an event accepted before the redrive can be one.
         let excused = |t: u64| t >= redriven && taken >= redriven;
-        let late = |n: &&u32| evidence.sent_from(**n) > until && !excused(evidence.exchange(**n).t);
+        let late = |n: &&u32| {
+            evidence.late(until - grace, evidence.sent_at_the_earliest(**n)) > grace
+                && !excused(evidence.exchange(**n).t)
+        };
         if let Some(n) = evidence.attempts(delivery).iter().find(late) {
             let age = show_beside(evidence.exchange(*n).t - accepted, ttl);
             let what = format!("sent at an age of {age}; its ttl is {}", show(ttl));

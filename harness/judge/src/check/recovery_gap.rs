@@ -64,7 +64,7 @@ pub(super) const CHECK: Check = Check {
     remedy: "count the attempts that the dead process may have started as in flight, and use the rest of \
         the burst at once",
     needs: &[Lack::Start],
-    stall: Stall::Slows,
+    stall: Stall::Delays,
     follows_fault: true,
     simulated: Simulated::Figure,
     picture: Picture::Backlog,
@@ -202,7 +202,7 @@ fn measure_gap<'e>(evidence: &'e Evidence<'_>, at: u32, lane: &Lane<'_>, restart
         return Recovery::Excused(why);
     }
     let since = due.max(restart.free).max(pause_until(evidence, lane, until));
-    let (length, allowed) = (until.saturating_sub(since), allowed(evidence, lane));
+    let (length, allowed) = (evidence.late(since, until), allowed(evidence, lane));
     // It might have come in time without the next fault.
     if arrived.is_none() && length <= allowed {
         return Recovery::Nothing;

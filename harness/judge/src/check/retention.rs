@@ -17,7 +17,7 @@ use super::evidence::{ENVELOPE_BYTES, Evidence};
 use super::fault_windows::Outages;
 use super::judge::{lacking, unless_clock_set};
 use super::verdict::{Finding, Found, Tally, Witness, show, show_bytes};
-use crate::check::{Check, Picture, Simulated};
+use crate::check::{Check, Picture, Simulated, Stall};
 use crate::entry::Severity;
 use crate::scenario::{Duration, SECOND, Size, Store};
 use crate::trace::{Depth, Lack, Retained};
@@ -31,6 +31,7 @@ pub(super) const CHECK: Check = Check {
     remedy: "delete old deliveries in small steps, faster than new ones arrive, also while the sender is \
         idle",
     figure: Some("kept"),
+    stall: Stall::Delays,
     simulated: Simulated::Beyond("a simulated process keeps past deliveries as long as its model says"),
     picture: Picture::Backlog,
     find: judge,
@@ -98,7 +99,8 @@ fn aged(evidence: &Evidence<'_>, most: Duration) -> Finding {
             trace.header.began_unix_ns.saturating_add(depth.t).saturating_add_signed(evidence.ahead.likely);
         let age = kept.oldest_unix_ns.map_or(0, |t| now.saturating_sub(unsure).saturating_sub(t));
         oldest = oldest.max(age);
-        if age > most.0 && !outages.overlap(depth.t, depth.t) {
+        let due = depth.t.saturating_sub(age.saturating_sub(most.0));
+        if evidence.late(due, depth.t) > 0 && !outages.overlap(depth.t, depth.t) {
             let what = format!("a delivery was kept {} after it was made; the bound is {most}", show(age));
             tally.broke(|| at(depth, what));
         }

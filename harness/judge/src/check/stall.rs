@@ -1,5 +1,5 @@
-//! `harness.stall`: the thread that stamps arrivals did not stall. This module also weighs the other findings
-//! against stalls.
+//! `harness.stall`: neither the thread that stamps arrivals nor the machine stalled. This module also weighs the other
+//! findings against stalls.
 //!
 //! A request with a stamp in a stall, or within [`AFTER`] of it, may have come at any moment since the stall
 //! began. So a failure that depends on times stands only if it holds for every such placement:
@@ -8,37 +8,35 @@
 //!   moment that its contract allows, between the beginning of the stall and its stamp. An earlier arrival
 //!   never makes a bucket fuller or breaks a window's cap, so if any placement conforms, this one does. The
 //!   check judges again, and a failure then stands.
-//! - *Later than `retry_after_late`*. The check judges again with the longest stall added.
-//! - *Otherwise too late, or in another order*. The witness must lie outside of all stalls of a certain
-//!   length: [`LONG`]; any length where order matters; near a deadline's length where an answer may have
-//!   missed it; [`STALE`] for timestamps. If each kept witness touches such a stall, the finding says
-//!   nothing.
-//! - *A matter of the whole run* (`efficiency`), or of all of `drain`. The finding says nothing if stalls
-//!   took a tenth of that time.
+//! - *Too late*. The check judges again, with each lateness less the machine's part ([`super::starvation`]).
+//! - *In another order*. The witness must lie outside of all stalls. If each kept witness touches one, the
+//!   finding says nothing.
+//! - *A matter of all of `drain`*. The finding says nothing if stalls took a tenth of that time.
 
-use super::epochs::{Epoch, TIMESTAMP_TOLERANCE};
+use super::epochs::Epoch;
 use super::evidence::Evidence;
 use super::rate::{Drain, Level};
+use super::starvation::Starvation;
 use super::verdict::{Finding, Found, Witness, moment, show};
 use super::{Check, Stall};
 use crate::entry::Severity;
-use crate::scenario::SECOND;
 use crate::trace::{ClockKind, Cut, ENDPOINTS, Trace};
 
 /// For this long after a stall, arrivals of the stall may still wait for their stamp: until the beat after
 /// the next.
 const AFTER: u64 = 16_000_000;
-/// Checks of lateness tolerate shorter stalls.
-const LONG: u64 = 100_000_000;
-/// The tolerance of timestamps, less the second of their rounding.
-const STALE: u64 = (TIMESTAMP_TOLERANCE - 1) * SECOND;
+
 /// The findings of one trace, weakened where the harness stalled.
 pub(super) struct Stalls<'e> {
     evidence: &'e Evidence<'e>,
     /// The stalls of the thread that stamps arrivals; disjoint and sorted.
     stalls: Vec<(u64, u64)>,
+    /// Those of all threads.
+    starvation: Starvation,
     /// The trace with every arrival of a stall at its most harmless place; made on demand.
     placed: Option<Trace>,
+    /// The evidence with each lateness less the machine's part; made on demand.
+    forgiving: Option<Evidence<'e>>,
     /// The checks that say nothing because of stalls.
     silenced: Vec<&'static str>,
 }
@@ -55,32 +53,29 @@ impl<'e> Stalls<'e> {
                 None => stalls.push((from, until)),
             }
         }
-        Self { evidence, stalls, placed: None, silenced: Vec::new() }
+        let starvation = Starvation::of(&evidence.trace.stalls);
+        Self { evidence, stalls, starvation, placed: None, forgiving: None, silenced: Vec::new() }
     }
 
-    /// The finding, as far as it holds for every placement of the arrivals.
+    /// The finding, as far as it holds for every placement of the arrivals, and without the machine.
     pub(super) fn weigh(&mut self, check: &Check, finding: Finding) -> Finding {
         if check.id == CHECK.id {
             return self.named(finding);
         }
-        if finding.found != Found::Broken || self.stalls.is_empty() {
+        if finding.found != Found::Broken || self.starvation.total() == 0 {
             return finding;
         }
-        let touched = match check.stall {
+        let why = match check.stall {
             Stall::Ignored => None,
-            Stall::Crowds => self.conforms_elsewhere(check).then_some(self.longest()).flatten(),
-            Stall::Delays => self.holds_with_patience(check).then_some(self.longest()).flatten(),
-            Stall::Drains => self.long_beside(self.last_offer(), self.evidence.scenario.drain.0),
-            Stall::Slows if finding.witness.is_empty() => self.long_beside(0, self.evidence.end),
-            Stall::Slows | Stall::Touches => self.touched(&finding.witness, LONG),
-            Stall::MissesDeadlines => self.touched(&finding.witness, self.near_a_deadline()),
-            Stall::AgesTimestamps => self.touched(&finding.witness, STALE),
-            Stall::Reorders => self.touched(&finding.witness, 0),
+            Stall::Crowds => {
+                self.conforms_elsewhere(check).then(|| self.longest()).flatten().map(by_endpoints)
+            }
+            Stall::Reorders => self.touched(&finding.witness).map(by_endpoints),
+            Stall::Delays => self.holds_with_patience(check).then(|| self.by_machine(&finding.witness)),
+            Stall::Drains => self.lost_the_drain().map(by_stalls),
         };
-        let Some((from, until)) = touched else { return finding };
+        let Some(why) = why else { return finding };
         self.silenced.push(check.id);
-        let (at, length) = (moment(from), show(until - from));
-        let why = format!("the harness's own endpoints stalled for {length} at {at}, which may be the cause");
         Finding { found: Found::Unseen, sentence: format!("{}; but {why}", finding.sentence), ..finding }
     }
 
@@ -92,56 +87,59 @@ impl<'e> Stalls<'e> {
         Finding { found: Found::Unseen, sentence, ..finding }
     }
 
-    /// Whether the check holds once everything may be later by the longest stall. Early arrivals still break
-    /// it.
-    fn holds_with_patience(&self, check: &Check) -> bool {
-        let mut scenario = self.evidence.scenario.clone();
-        let longest = self.longest().map_or(0, |(from, until)| until - from);
-        let late = &mut scenario.expect.retry_after_late.0;
-        *late = late.saturating_add(longest);
-        let evidence = Evidence::new(&scenario, self.evidence.trace);
-        (check.find)(&evidence).found != Found::Broken
+    /// Whether the check holds without the lateness that the machine may have caused.
+    fn holds_with_patience(&mut self, check: &Check) -> bool {
+        let Evidence { scenario, trace, .. } = *self.evidence;
+        let forgiving = self.forgiving.get_or_insert_with(|| Evidence::forgiving(scenario, trace));
+        (check.find)(forgiving).found != Found::Broken
     }
 
-    /// The least stall in which an answer may miss a sender's deadline: half of the shortest deadline.
-    fn near_a_deadline(&self) -> u64 {
-        let timeouts = self.evidence.scenario.subscribers.iter().map(|subscriber| subscriber.timeout.0);
-        timeouts.min().unwrap_or(0) / 2
+    /// The longest of the machine's parts in the witnesses; without any, in the run.
+    fn by_machine(&self, witness: &[Witness]) -> String {
+        let delays = witness.iter().map(|one| self.starvation.delay(one.from, one.until));
+        by_stalls(delays.max().filter(|delay| *delay > 0).unwrap_or(self.starvation.total()))
     }
 
     fn longest(&self) -> Option<(u64, u64)> {
         self.stalls.iter().copied().max_by_key(|(from, until)| until - from)
     }
 
-    /// A stall of at least `least` that the witnesses touch, if each of them touches one.
-    fn touched(&self, witness: &[Witness], least: u64) -> Option<(u64, u64)> {
-        let long = || self.stalls.iter().copied().filter(|(from, until)| until - from >= least);
+    /// A stall that the witnesses touch, if each of them touches one.
+    fn touched(&self, witness: &[Witness]) -> Option<(u64, u64)> {
         let touches = |one: &Witness, (from, until): (u64, u64)| {
             from <= one.until && one.from <= until.saturating_add(AFTER)
         };
-        let all = witness.iter().all(|one| long().any(|stall| touches(one, stall)));
-        let first = || long().find(|stall| witness.first().is_none_or(|one| touches(one, *stall)));
+        let stalls = || self.stalls.iter().copied();
+        let all = witness.iter().all(|one| stalls().any(|stall| touches(one, stall)));
+        let first = || stalls().find(|stall| witness.first().is_none_or(|one| touches(one, *stall)));
         all.then(first).flatten()
     }
 
-    fn last_offer(&self) -> u64 {
-        self.evidence.trace.offers.iter().map(|offer| offer.t).max().unwrap_or(0)
-    }
-
-    /// The longest stall, if the stalls since `from` took a tenth of `time`: less does not change a finding
-    /// about the whole span.
-    fn long_beside(&self, from: u64, time: u64) -> Option<(u64, u64)> {
-        let after = || self.stalls.iter().copied().filter(|(_, until)| *until >= from);
-        let lost = after().map(|(began, until)| until - began.max(from)).fold(0, u64::saturating_add);
-        (lost > 0 && lost >= time / 10).then(|| after().max_by_key(|(from, until)| until - from)).flatten()
+    /// The length of the stalls after the last event, if they took a tenth of `drain`: less does not change the finding.
+    fn lost_the_drain(&self) -> Option<u64> {
+        let offers = self.evidence.trace.offers.iter().map(|offer| offer.t);
+        let lost = self.starvation.delay(offers.max().unwrap_or(0), self.evidence.end);
+        (lost > 0 && lost >= self.evidence.scenario.drain.0 / 10).then_some(lost)
     }
 
     /// Whether the check holds once every arrival is at its most harmless place.
     fn conforms_elsewhere(&mut self, check: &Check) -> bool {
+        if self.stalls.is_empty() {
+            return false;
+        }
         let placed = self.placed.get_or_insert_with(|| placed(self.evidence, &self.stalls));
         let evidence = Evidence::new(self.evidence.scenario, placed);
         (check.find)(&evidence).found != Found::Broken
     }
+}
+
+fn by_endpoints((from, until): (u64, u64)) -> String {
+    let (length, at) = (show(until - from), moment(from));
+    format!("the harness's own endpoints stalled for {length} at {at}, which may be the cause")
+}
+
+fn by_stalls(length: u64) -> String {
+    format!("the machine stalled for {} meanwhile or shortly before, which may be the cause", show(length))
 }
 
 /// The trace with every request of a stall, whole or not, as early as its contract allows.
@@ -220,11 +218,12 @@ impl Room {
 pub(super) const CHECK: Check = Check {
     id: "harness.stall",
     severity: Severity::Info,
-    source: "derived: a late timestamp blames the sender",
-    requirement: "the thread that stamps arrivals did not stall; a failure beside a stall is \
-        inconclusive, unless it holds for every possible time of the arrivals",
-    why: "a machine that stops for half a second crowds arrivals together, and the sender would get the \
-        blame",
+    source: "derived: a late timestamp or a busy machine blames the sender",
+    requirement: "neither the thread that stamps arrivals nor the machine stalled; a failure beside a stall is \
+        inconclusive, unless it holds for every possible time of the arrivals, and without the lateness that the \
+        machine may have caused",
+    why: "a machine that stops for half a second crowds arrivals together and delays them, and the sender would get \
+        the blame",
     remedy: "run fewer other jobs on the machine, and run again",
     find: judge,
     ..Check::PLAIN
@@ -234,13 +233,14 @@ pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
     if evidence.trace.header.clock == ClockKind::Virtual {
         return Finding::unasked("a simulation does not stall");
     }
-    let own = || evidence.trace.stalls.iter().filter(|stall| stall.thread == ENDPOINTS);
-    let length = |stall: &crate::trace::Stall| stall.until.saturating_sub(stall.from);
-    let Some(longest) = own().max_by_key(|stall| length(stall)) else {
-        return Finding::held("the thread that stamps arrivals never stalled");
+    let starvation = Starvation::of(&evidence.trace.stalls);
+    let Some((from, until)) = starvation.spans().max_by_key(|(from, until)| until - from) else {
+        return Finding::held("neither the thread that stamps arrivals nor the machine stalled");
     };
-    let (count, most, at) = (own().count(), show(length(longest)), moment(longest.from));
-    Finding::held(format!("stalls of the thread that stamps arrivals: {count}, the longest {most} (at {at})"))
-        .with("stalls", count)
-        .with("stalled in total", show(own().map(length).sum()))
+    let own = evidence.trace.stalls.iter().filter(|stall| stall.thread == ENDPOINTS).count();
+    let count = starvation.spans().count();
+    let (longest, at) = (show(until - from), moment(from));
+    Finding::held(format!("stalls of the harness or its machine: {count}, the longest {longest} (at {at})"))
+        .with("stalls of the thread that stamps arrivals", own)
+        .with("stalled in total", show(starvation.total()))
 }

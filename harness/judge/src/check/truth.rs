@@ -31,7 +31,7 @@ use super::evidence::{Delivery, Evidence, Outcome};
 use super::evidence::{ENVELOPE_BYTES, NOTED, surely_heard};
 use super::fault_windows::Outages;
 use super::verdict::{Finding, Found, Tally, Witness, moment, show};
-use crate::check::{Check, Picture};
+use crate::check::{Check, Picture, Stall};
 use crate::entry::Severity;
 use crate::scenario::{Answer, SECOND};
 use crate::trace::Lack;
@@ -50,6 +50,7 @@ pub(super) const CHECK: Check = Check {
     remedy: "update the counts in the transaction that changes the deliveries, and answer from committed \
         data",
     needs: &[Lack::Depth],
+    stall: Stall::Delays,
     picture: Picture::Backlog,
     find: truth,
     ..Check::PLAIN
@@ -204,7 +205,7 @@ fn contradiction(evidence: &Evidence<'_>, delivery: &Delivery, said: Option<u32>
     let lane = &evidence.lanes[delivery.lane as usize];
     let heard = attempts.iter().filter(|n| {
         let exchange = evidence.exchange(**n);
-        let in_time = evidence.is_in_time(**n, exchange.end);
+        let in_time = evidence.is_surely_in_time(**n, exchange.end);
         // A subscriber that leaves gives up all that waits, also while an attempt is under way.
         let is_over = lane.gone.is_none_or(|gone| exchange.end < gone);
         exchange.status().is_some() && in_time && is_over && !evidence.may_be_forgotten(**n)
@@ -337,7 +338,9 @@ impl ObservedMoments {
             let asked = depth.t.saturating_sub(evidence.trace.declared.stale);
             let earlier = at.checked_sub(1).map_or(0, |before| samples[before].t).min(asked);
             let answered = samples.get(at + 1).map_or(evidence.end, |next| next.t);
-            let mut bounds = self.bounds(outages, earlier, asked, answered);
+            let noted = asked.saturating_sub(NOTED);
+            let noted = noted.saturating_sub(evidence.forgiven.delay(noted, asked));
+            let mut bounds = self.bounds(outages, (earlier, asked, answered), noted);
             if at + 1 == samples.len() && until(&self.offered, earlier) == self.offered.len() as u64 {
                 bounds.dead.0 = (self.dead.len() as u64).saturating_sub(depth.waiting.unwrap_or(u64::MAX));
             }
@@ -364,8 +367,8 @@ impl ObservedMoments {
         }
     }
 
-    fn bounds(&self, outages: &Outages, earlier: u64, asked: u64, answered: u64) -> Bounds {
-        let noted = asked.saturating_sub(NOTED);
+    /// The sender had recorded by then each delivery that it learnt of by `noted`.
+    fn bounds(&self, outages: &Outages, (earlier, asked, answered): (u64, u64, u64), noted: u64) -> Bounds {
         let noted = if outages.overlap(noted, answered) { 0 } else { until(&self.delivered, noted) };
         let offered = until(&self.offered, answered);
         let open = until(&self.begun, answered).saturating_sub(until(&self.ended, asked.saturating_sub(1)));

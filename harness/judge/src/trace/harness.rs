@@ -8,7 +8,7 @@ use crate::scenario::{Backoff, Certificate, Duration, Retry, Scenario};
 /// The stamps of a stalled thread's time may belong to any moment of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stall {
-    /// [`ENDPOINTS`] or [`GENERATOR`].
+    /// [`ENDPOINTS`], [`GENERATOR`] or [`SLEEPER`].
     pub thread: String,
     /// When it was last seen to run.
     pub from: u64,
@@ -19,6 +19,8 @@ pub struct Stall {
 pub const ENDPOINTS: &str = "endpoints";
 /// The thread that releases events.
 pub const GENERATOR: &str = "generator";
+/// A thread that only sleeps: where it wakes late, the machine kept it from running.
+pub const SLEEPER: &str = "sleeper";
 
 /// The name of our own sender's driver file. Checks excuse nothing for it.
 pub const OURS: &str = "hookproof";

@@ -33,6 +33,7 @@ mod recovery;
 mod retention;
 mod rotations;
 mod stamps;
+mod starved;
 mod statements;
 mod strangers;
 mod traces;

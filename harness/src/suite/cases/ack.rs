@@ -4,12 +4,16 @@
 use std::time::Duration;
 
 use hookproof_judge::catalogue::Verdict;
+use hookproof_judge::check::Starvation;
 use hookproof_judge::signature::encode;
+use hookproof_judge::trace::Stall;
 use tokio::task::JoinSet;
 
 use super::super::want::Want::{Accept, NotTaken, Report};
 use super::signature::wrong;
 use super::{Case, Finding, Running, Shots};
+use crate::clock::{Clock, nanos};
+use crate::stall::Machine;
 use crate::suite::bench::{Bench, DATA, Shot};
 use crate::suite::want::{Want, words};
 use crate::wire::clock::{Watch, unix_seconds};
@@ -56,8 +60,9 @@ fn unknown_type(bench: &Bench<'_>) -> Shots {
 async fn fast(bench: &Bench<'_>) -> Finding {
     let (most, limit) = TIMED;
     let watch = Watch::start();
-    let mut times = Vec::new();
-    while times.len() < most && (watch.passed() < limit || times.len() < TIMED_MIN) {
+    let Ok(machine) = Machine::start() else { return unwatched() };
+    let mut waits = Vec::new();
+    while waits.len() < most && (watch.passed() < limit || waits.len() < TIMED_MIN) {
         let request = bench.signed(&bench.delivery());
         let exchange =
             bench.exchange(&Feed::Whole(request.bytes()), bench.settings.timeout.max(SLOWEST)).await;
@@ -65,29 +70,69 @@ async fn fast(bench: &Bench<'_>) -> Finding {
             bench.record_exchange("a correct delivery", &request, Accept, &exchange);
         }
         match &exchange.outcome {
-            Outcome::Silent => return Finding::fail("no acknowledgement in time"),
-            Outcome::Answer(answer) if answer.status < 300 => times.push(exchange.took),
+            Outcome::Silent => {
+                let wait = wait(&machine.clock, &exchange);
+                return silent("no acknowledgement in time", &[wait], &machine.end());
+            }
+            Outcome::Answer(answer) if answer.status < 300 => waits.push(wait(&machine.clock, &exchange)),
             // Another case judges the amount that it takes.
-            Outcome::Answer(answer) if [429, 503].contains(&answer.status) && times.len() >= TIMED_MIN => {
+            Outcome::Answer(answer) if [429, 503].contains(&answer.status) && waits.len() >= TIMED_MIN => {
                 break;
             }
-            other => return Finding::unclear(format!("after {}: {}", times.len(), words(other))),
+            other => return Finding::unclear(format!("after {}: {}", waits.len(), words(other))),
         }
     }
-    times.sort_unstable();
-    let p99 = times[(times.len() * 99).div_ceil(100) - 1];
-    let came = format!("p99 {} ms of {}", p99.as_millis(), times.len());
-    match p99 {
-        _ if p99 > SLOWEST => Finding::fail(came),
-        _ if p99 > SLOW => Finding::warn(came),
-        _ => Finding::pass(came),
+    timed(&waits, &machine.end())
+}
+
+fn unwatched() -> Finding {
+    Finding::new(Verdict::HarnessError, "no thread could be started that watches the machine")
+}
+
+/// From when to when an exchange lasted that is over.
+fn wait(clock: &Clock, exchange: &Exchange) -> (u64, u64) {
+    let until = clock.now();
+    (until.saturating_sub(nanos(exchange.took)), until)
+}
+
+/// Judges the times of acknowledgements. A slowness that ends without the machine's part says nothing.
+fn timed(waits: &[(u64, u64)], stalls: &[Stall]) -> Finding {
+    let machine = Starvation::of(stalls);
+    let p99 = |took: &dyn Fn(&(u64, u64)) -> u64| {
+        let mut times: Vec<u64> = waits.iter().map(took).collect();
+        times.sort_unstable();
+        Duration::from_nanos(times[(times.len() * 99).div_ceil(100) - 1])
+    };
+    let verdict = |p99: Duration| match p99 {
+        _ if p99 > SLOWEST => Verdict::Fail,
+        _ if p99 > SLOW => Verdict::Warn,
+        _ => Verdict::Pass,
+    };
+    let all = p99(&|(from, until)| until - from);
+    let own = p99(&|(from, until)| (until - from).saturating_sub(machine.delay(*from, *until)));
+    let came = format!("p99 {} ms of {}", all.as_millis(), waits.len());
+    if verdict(own) == verdict(all) {
+        return Finding::new(verdict(all), came);
     }
+    Finding::unclear(format!("{came}; without the machine's stalls {} ms", own.as_millis()))
+}
+
+/// A wait that the suite gave up fails the case, unless the machine stalled for a tenth of each.
+fn silent(came: &str, waits: &[(u64, u64)], stalls: &[Stall]) -> Finding {
+    let machine = Starvation::of(stalls);
+    let is_held_up = |(from, until): &(u64, u64)| machine.delay(*from, *until) >= (until - from) / 10;
+    if waits.is_empty() || !waits.iter().all(is_held_up) {
+        return Finding::fail(came);
+    }
+    Finding::unclear(format!("{came}; the machine stalled meanwhile"))
 }
 
 async fn overload(bench: &Bench<'_>) -> Finding {
     let (count, at_once) = OVERLOAD;
+    let Ok(machine) = Machine::start() else { return unwatched() };
     let (mut open, mut accepted, mut later, mut broken) = (JoinSet::new(), Vec::new(), 0, Vec::new());
-    let mut weigh = |(id, request, exchange): (String, Request, Exchange)| match &exchange.outcome {
+    let (mut unanswered, mut is_answered_wrongly) = (Vec::new(), false);
+    let mut weigh = |(id, request, exchange, span): (String, Request, Exchange, _)| match &exchange.outcome {
         outcome if Accept.is_met(outcome) => accepted.push(id),
         Outcome::Answer(answer)
             if [429, 503].contains(&answer.status) && answer.header("retry-after").is_some() =>
@@ -95,6 +140,10 @@ async fn overload(bench: &Bench<'_>) -> Finding {
             later += 1;
         }
         outcome => {
+            match outcome {
+                Outcome::Silent => unanswered.push(span),
+                _ => is_answered_wrongly = true,
+            }
             let came = words(outcome);
             if !broken.contains(&came) {
                 bench.record_exchange(
@@ -112,7 +161,12 @@ async fn overload(bench: &Bench<'_>) -> Finding {
         let request = bench.signed(&delivery);
         let (target, addresses) = (bench.settings.target.clone(), bench.addresses.clone());
         let (feed, limit) = (Feed::Whole(request.bytes()), bench.settings.timeout);
-        open.spawn(async move { (delivery.id, request, exchange(&target, &addresses, &feed, limit).await) });
+        let clock = machine.clock.clone();
+        open.spawn(async move {
+            let exchange = exchange(&target, &addresses, &feed, limit).await;
+            let span = wait(&clock, &exchange);
+            (delivery.id, request, exchange, span)
+        });
         if open.len() >= at_once {
             let Some(Ok(done)) = open.join_next().await else { continue };
             weigh(done);
@@ -127,7 +181,12 @@ async fn overload(bench: &Bench<'_>) -> Finding {
     let sum = accepted.len();
     let came = format!("{sum} accepted, {later} refused for now, of {count}");
     if !broken.is_empty() {
-        return Finding::fail(format!("{came}; {}", broken.join("; ")));
+        let came = format!("{came}; {}", broken.join("; "));
+        return if is_answered_wrongly {
+            Finding::fail(came)
+        } else {
+            silent(&came, &unanswered, &machine.end())
+        };
     }
     if bench.effects.borrow().is_err() {
         return Finding::pass(came);
@@ -252,5 +311,44 @@ impl Spread {
     fn t(&self, other: &Self) -> f64 {
         let error = (self.error() + other.error()).sqrt();
         if error > 0.0 { (self.mean - other.mean) / error } else { 0.0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn stalled(from: u64, until: u64) -> [Stall; 1] {
+        [Stall { thread: "sleeper".to_owned(), from: from * SECOND, until: until * SECOND }]
+    }
+
+    #[test]
+    fn slow_acknowledgements_fail_unless_the_machine_held_them_up() {
+        let took = |seconds: u64| vec![(20 * SECOND, (20 + seconds) * SECOND); 10];
+        for (seconds, stalls, expected) in [
+            (11, &stalled(0, 1), Verdict::Fail),
+            (11, &stalled(21, 23), Verdict::Inconclusive),
+            (14, &stalled(21, 23), Verdict::Fail),
+            (5, &stalled(21, 23), Verdict::Warn),
+            (2, &stalled(20, 21), Verdict::Inconclusive),
+            (1, &stalled(20, 21), Verdict::Pass),
+        ] {
+            let finding = timed(&took(seconds), stalls);
+            assert_eq!(finding.verdict, expected, "{seconds}: {}", finding.came);
+        }
+    }
+
+    #[test]
+    fn a_silence_fails_unless_the_machine_stalled_for_a_tenth_of_it() {
+        let wait = |from: u64| (from * SECOND, (from + 10) * SECOND);
+        for (waits, stalls, expected) in [
+            (vec![wait(20)], stalled(0, 1), Verdict::Fail),
+            (vec![wait(20)], stalled(25, 26), Verdict::Inconclusive),
+            (vec![wait(20), wait(50)], stalled(25, 26), Verdict::Fail),
+        ] {
+            assert_eq!(silent("", &waits, &stalls).verdict, expected, "{waits:?}");
+        }
     }
 }

@@ -82,7 +82,7 @@ pub(in crate::check) const CHECK: Check = Check {
     why: "a limiter that wastes its tokens lets the backlog grow, though the endpoint could take it",
     remedy: "wake when the next token is due instead of polling; claim deliveries before they are needed",
     figure: Some("utilisation_min"),
-    stall: Stall::Touches,
+    stall: Stall::Delays,
     simulated: Simulated::Figure,
     picture: Picture::Level,
     find: judge,
@@ -105,7 +105,8 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
         {
             let (from, until) = interval;
             let rate = bucket.rate;
-            let due = u128::from(rate.count) * u128::from(until - from) / u128::from(rate.per.0);
+            let due =
+                u128::from(rate.count) * u128::from(evidence.late(from, until)) / u128::from(rate.per.0);
             if due < DUE_MIN {
                 continue;
             }

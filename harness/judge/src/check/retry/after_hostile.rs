@@ -51,12 +51,13 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
             let wait = contract_wait(&evidence.lanes[delivery.lane as usize]).saturating_add(10 * SECOND);
             let by = due(evidence, &upsets, exchange.end, longest.saturating_add(wait));
             let next = attempts.get(number as usize).map(|n| evidence.exchange(*n).t);
+            let is_late = evidence.late_after(exchange.end, by, next.unwrap_or(evidence.end)) > 0;
             let given_up = delivery.dead.is_some() || number >= subscriber.retry.attempts;
-            if next.is_none() && (given_up || evidence.end <= by) {
+            if next.is_none() && (given_up || !is_late) {
                 continue;
             }
             tally.see();
-            if next.is_none_or(|next| next > by) {
+            if is_late {
                 let asked = evidence.retry_after(*n).unwrap_or_default();
                 let what =
                     format!("after Retry-After: {asked:?} no attempt within {}", show(by - exchange.end));

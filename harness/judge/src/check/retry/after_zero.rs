@@ -7,7 +7,7 @@
 use super::{RequestedPause, has};
 use crate::check::evidence::Evidence;
 use crate::check::verdict::{Finding, Tally, show};
-use crate::check::{Check, Stall, WallClock};
+use crate::check::{Check, WallClock};
 use crate::entry::Severity;
 use crate::scenario::RetryAfter;
 
@@ -20,7 +20,6 @@ pub(in crate::check) const CHECK: Check = Check {
     requirement: "Retry-After: 0 does not cause a hot loop",
     why: "without a delay one delivery is sent thousands of times a second",
     remedy: "use the backoff's delay if the header asks for none",
-    stall: Stall::Delays,
     wall_clock: WallClock::Dates,
     find: judge,
     ..Check::PLAIN

@@ -92,7 +92,7 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
         let slack = evidence.scenario.expect.retry_after_late.0
             + own
             + contract_wait(lane).saturating_mul(GIVING_WAY);
-        if next.t > due.saturating_add(slack) {
+        if evidence.late_after(failed.end, due, next.t) > slack {
             let what = format!("retried {} after it was due, at an idle endpoint", show(next.t - due));
             tally.broke(|| evidence.witness(delivery.lane, &[before, after], what));
         }

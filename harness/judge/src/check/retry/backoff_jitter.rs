@@ -158,7 +158,8 @@ fn shortest_draws(evidence: &Evidence<'_>) -> Vec<u128> {
             continue;
         }
         let gap = next.t.saturating_sub(failed.end);
-        draws.extend(unit(gap.saturating_sub(late), bounds));
+        let machine = evidence.forgiven.held_from(failed.end) + evidence.forgiven.behind(next.t);
+        draws.extend(unit(gap.saturating_sub(late).saturating_sub(machine), bounds));
     }
     draws
 }

@@ -24,7 +24,7 @@ pub(in crate::check) const CHECK: Check = Check {
         the driver declares it final",
     why: "a followed redirect carries a signed body to a stranger; a retried success is a duplicate",
     remedy: "treat 200 to 299 as success, and switch off redirects in the client",
-    stall: Stall::MissesDeadlines,
+    stall: Stall::Delays,
     find: judge,
     ..Check::PLAIN
 };
@@ -51,7 +51,7 @@ fn final_success(evidence: &Evidence<'_>, tally: &mut Tally) {
         }
         for (taken, next) in again(evidence, delivery) {
             let (done, again) = (evidence.exchange(taken), evidence.exchange(next));
-            let in_time = evidence.is_in_time(taken, done.end);
+            let in_time = evidence.is_surely_in_time(taken, done.end);
             // A concurrent attempt had left before the success was known.
             let later = again.t > done.end;
             let excused = evidence.was_killed(evidence.sent_from(taken), again.t)
@@ -73,7 +73,7 @@ fn final_failures(evidence: &Evidence<'_>, tally: &mut Tally) {
         tally.see();
         let excused = evidence.event(delivery).is_none_or(|event| event.offers != 1)
             || again.t <= done.end
-            || !evidence.is_in_time(before, done.end)
+            || !evidence.is_surely_in_time(before, done.end)
             || evidence.was_killed(evidence.sent_from(before), again.t)
             || evidence.is_redriven(delivery, again.t);
         if !excused {

@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 
 use hookproof_judge::catalogue;
 use hookproof_judge::check::{Judgement, Status, Verdict};
+use hookproof_judge::trace::{SLEEPER, Stall};
 
 use implied::IMPLIED;
 use run::Run;
@@ -97,4 +98,56 @@ fn every_check_of_the_catalogue_is_in_one_of_both_lists_and_nothing_else_is() {
     }
     times.retain(|_, times| *times != 1);
     assert!(times.is_empty(), "not in exactly one list: {times:?}");
+}
+
+/// The checks whose break is lateness: of a request, of its stamp, or of an outcome that the sender may have seen after
+/// its deadline.
+const BY_LATENESS: [&str; 28] = [
+    "rate.utilisation",
+    "pressure.holds",
+    "retry.after-503",
+    "retry.after-endpoint",
+    "retry.after-hostile",
+    "retry.gone",
+    "recovery.drains",
+    "recovery.gap",
+    "breaker.opens",
+    "liveness.served",
+    "network.timeout",
+    "network.deadline",
+    "isolation.latency",
+    "isolation.gap",
+    "queue.expires",
+    "queue.retention",
+    "duplicate.bounded",
+    "duplicate.dedupe",
+    "crash.stop",
+    "crash.takeover",
+    "fault.disk-full",
+    "fault.locked",
+    "fault.database-restart",
+    "fault.partition",
+    "fault.clock-step",
+    "fault.clock-skew",
+    "latency.first-attempt",
+    "efficiency",
+];
+
+/// The checks whose break vanishes where the machine stalls from the beginning for this long.
+fn excused_by(length: u64) -> Vec<&'static str> {
+    let excused = |row: &&Row| {
+        let mut run = (row.good)();
+        (row.breaks)(&mut run);
+        run.trace.stalls.push(Stall { thread: SLEEPER.to_owned(), from: 0, until: length });
+        let judged = run.judged();
+        judged.verdicts.iter().any(|one| one.id == row.check && one.status == Status::Inconclusive)
+    };
+    let rows = alone().chain(IMPLIED.iter().map(|one| &one.row));
+    rows.filter(|row| !row.check.starts_with("harness.")).filter(excused).map(|row| row.check).collect()
+}
+
+#[test]
+fn a_machine_that_stalls_throughout_excuses_lateness_and_nothing_else() {
+    assert_eq!(excused_by(60_000_000_000), BY_LATENESS);
+    assert!(excused_by(1_000_000).is_empty(), "{:?}", excused_by(1_000_000));
 }

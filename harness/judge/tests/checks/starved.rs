@@ -1,0 +1,97 @@
+//! A machine that stalls excuses lateness by the time that it took, and excuses nothing else.
+
+use hookproof_judge::check::{Status, Strictness, judge};
+use hookproof_judge::trace::{Cut, CutKind, SLEEPER, Stall, Text, Trace};
+
+use crate::build::{self, check};
+
+const SECOND: u64 = 1_000_000_000;
+const MS: u64 = 1_000_000;
+
+/// Stalls of the machine, in milliseconds.
+fn stalls(trace: &mut Trace, spans: &[(u64, u64)]) {
+    let stall = |(from, until): &(u64, u64)| (SLEEPER.to_owned(), from * MS, until * MS);
+    let stalls = spans.iter().map(stall).map(|(thread, from, until)| Stall { thread, from, until });
+    trace.stalls.extend(stalls);
+}
+
+/// The endpoint answers 429 at 1 s and asks for two seconds; the retry comes at `came` ms.
+fn told_to_wait(came: u64, machine: &'static [(u64, u64)]) -> impl Fn(&mut Trace) {
+    move |trace| {
+        build::without(trace, 2);
+        build::without(trace, 1);
+        trace.answers[0].status = 429;
+        trace.answers[0].retry_after = Some(Text::from("2"));
+        build::deliver(trace, "a", 0, came * MS, 204);
+        build::end(trace, 60 * SECOND);
+        stalls(trace, machine);
+    }
+}
+
+#[test]
+fn a_late_return_beside_stalls_says_nothing_as_far_as_they_reach() {
+    let told = "[[subscriber.behaviour]]\nlasts = \"2s\"\nanswer = 429\nretry_after = \"2s\"";
+    let rows: [(u64, &[(u64, u64)], Status); 9] = [
+        (3_350, &[], Status::Pass),
+        // The bound is 350 ms: a quarter of a second, and a tenth for the rate.
+        (4_000, &[], Status::Fail),
+        // In the lateness, twice; around the answer, whose pause begins late then; before the return, not caught up.
+        (4_000, &[(3_100, 3_450), (3_500, 3_850)], Status::Inconclusive),
+        (4_000, &[(900, 1_660)], Status::Inconclusive),
+        (4_000, &[(2_200, 3_000)], Status::Inconclusive),
+        // Too little; while the timer runs; long before.
+        (4_000, &[(3_100, 3_450)], Status::Fail),
+        (4_000, &[(1_100, 1_300)], Status::Fail),
+        (4_000, &[(0, 100)], Status::Fail),
+        // Nothing excuses a return before its time.
+        (2_900, &[(900, 1_660), (2_000, 2_890)], Status::Fail),
+    ];
+    for (came, machine, expected) in rows {
+        check("retry.after-429", told, told_to_wait(came, machine), expected);
+    }
+}
+
+#[test]
+fn an_excused_check_says_how_long_the_machine_stalled() {
+    let told = "[[subscriber.behaviour]]\nlasts = \"2s\"\nanswer = 429\nretry_after = \"2s\"";
+    let scenario = build::scenario_with(told);
+    let mut trace = build::trace(&scenario, &[SECOND, 2 * SECOND, 3 * SECOND]);
+    told_to_wait(4_000, &[(3_100, 3_450), (3_500, 3_850)])(&mut trace);
+    trace.header.clock = hookproof_judge::trace::ClockKind::Real;
+    let judgement = judge(&scenario, &trace, Strictness::Usual);
+    let sentence = |id: &str| {
+        let verdict = judgement.verdicts.iter().find(|one| one.id == id).expect("judged");
+        verdict.sentence.clone()
+    };
+    let late = sentence("retry.after-429");
+    assert!(late.contains("the machine stalled for 700 ms meanwhile or shortly before"), "{late}");
+    let own = sentence("harness.stall");
+    assert!(own.contains(": 2, the longest 350 ms") && own.contains("retry.after-429"), "{own}");
+}
+
+/// The sender closes a request of 10 s after `open` ms of its deadline of two seconds, and tries again.
+fn hung_up(open: u64, machine: &'static [(u64, u64)]) -> impl Fn(&mut Trace) {
+    move |trace| {
+        trace.answers.clear();
+        trace.arrivals.truncate(1);
+        (trace.arrivals[0].t, trace.arrivals[0].read) = (10 * SECOND, 10 * SECOND);
+        let (t, endpoint, how) = (10 * SECOND + open * MS, "a".into(), CutKind::PeerGone);
+        trace.cuts.push(Cut { t, endpoint, n: Some(0), how, began: None, token: None, why: None });
+        build::deliver(trace, "a", 0, 20 * SECOND, 204);
+        trace.answers[0].n = 1;
+        build::end(trace, 60 * SECOND);
+        stalls(trace, machine);
+    }
+}
+
+#[test]
+fn a_request_that_was_stamped_late_was_not_given_up_early() {
+    let timeout = "timeout = \"2s\"";
+    check("network.timeout", timeout, hung_up(1_000, &[]), Status::Fail);
+    check("network.timeout", timeout, hung_up(1_000, &[(9_000, 10_000)]), Status::Inconclusive);
+    check("network.timeout", timeout, hung_up(1_000, &[(9_900, 10_000)]), Status::Fail);
+    // One that was closed too late.
+    check("network.timeout", timeout, hung_up(3_500, &[]), Status::Fail);
+    check("network.timeout", timeout, hung_up(3_500, &[(12_300, 13_000)]), Status::Inconclusive);
+    check("network.timeout", timeout, hung_up(3_500, &[(12_300, 12_500)]), Status::Fail);
+}
