@@ -4,18 +4,19 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tokio::time::timeout;
+use tracing::info;
 
 use super::App;
 use super::problem::Problem;
-use super::token::Scope;
+use super::token::{Caller, Scope};
 
 /// Health checks, and the console's page, which holds no data.
 const OPEN: [&str; 3] = ["/", "/healthz", "/readyz"];
 
 pub(super) async fn gate(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let admitted = admit(&app, &request);
-    if let Ok(scope) = admitted {
-        request.extensions_mut().insert(scope);
+    if let Ok(caller) = admitted {
+        request.extensions_mut().insert(caller);
     } else if let Err(problem) = admitted {
         let mut response = problem.into_response();
         let expected = match response.status() {
@@ -41,31 +42,41 @@ pub(super) async fn gate(State(app): State<App>, mut request: Request, next: Nex
 }
 
 /// Judges the head alone, so that a refused body is not read.
-fn admit(app: &App, request: &Request) -> Result<Scope, Problem> {
+fn admit(app: &App, request: &Request) -> Result<Caller, Problem> {
     let authority = authority(request)?;
     let tokens = &app.config().tokens;
-    let scope = if OPEN.contains(&request.uri().path()) {
-        Scope::Read
+    let caller = if OPEN.contains(&request.uri().path()) {
+        Caller { name: None, scope: Scope::Read }
     } else if tokens.is_empty() {
         refuse_web_pages(authority.as_ref(), request.headers())?;
-        Scope::Admin
+        Caller { name: None, scope: Scope::Admin }
     } else {
-        bearer_token(request.headers()).and_then(|shown| tokens.scope_of(shown)).ok_or_else(unauthorized)?
+        bearer_token(request.headers()).and_then(|shown| tokens.caller(shown)).ok_or_else(unauthorized)?
     };
     refuse_codings(request.headers())?;
-    Ok(scope)
+    Ok(caller)
 }
 
-/// Refuses a request of a known route whose token has another scope.
+/// Refuses a request whose token has another scope. Logs each that acts, for the record of who did what.
 pub(super) async fn check_scope(needed: Scope, request: Request, next: Next) -> Response {
-    match request.extensions().get::<Scope>() {
-        Some(scope) if scope.includes(needed) => next.run(request).await,
-        scope => {
-            let of_token = scope.map_or("none", |scope| scope.name());
-            let message = format!("the token has the scope {of_token}; this request needs {}", needed.name());
-            Problem::new(StatusCode::FORBIDDEN, "wrong_scope", message).field("authorization").into_response()
-        }
+    let Some(caller) = request.extensions().get::<Caller>().cloned() else {
+        return unauthorized().into_response();
+    };
+    if !caller.scope.includes(needed) {
+        let (given, needed) = (caller.scope.name(), needed.name());
+        let message = format!("the token has the scope {given}; this request needs {needed}");
+        return Problem::new(StatusCode::FORBIDDEN, "wrong_scope", message)
+            .field("authorization")
+            .into_response();
     }
+    if matches!(needed, Scope::Read | Scope::Emit) {
+        return next.run(request).await;
+    }
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let response = next.run(request).await;
+    let by = caller.name.as_deref().unwrap_or("a client without a token");
+    info!(by, %method, path, status = response.status().as_u16(), "an operator's request");
+    response
 }
 
 /// RFC 9112, 3.2: the target's goes before the header's; only HTTP/1.0 may omit both.

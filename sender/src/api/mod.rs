@@ -36,7 +36,7 @@ use std::time::Duration;
 
 use axum::Router;
 pub use server::{BindError, bind, serve};
-pub use token::{Scope, Token, TokenError, Tokens};
+pub use token::{Caller, Scope, Token, TokenError, Tokens};
 
 use self::input::Room;
 use crate::delivery_ids::DeliveryIds;

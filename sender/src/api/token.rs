@@ -1,6 +1,7 @@
 //! Tokens of the API, and the requests that each may make.
 
 use std::fmt;
+use std::sync::Arc;
 
 use axum::http::Method;
 use sha2::{Digest, Sha256};
@@ -45,7 +46,15 @@ impl Scope {
 
 /// Without one, any client on this machine may do everything.
 #[derive(Clone, Debug, Default)]
-pub struct Tokens(Vec<(Token, Scope)>);
+pub struct Tokens(Vec<(Token, Caller)>);
+
+/// The owner of a token.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// For the log; none without a token.
+    pub name: Option<Arc<str>>,
+    pub scope: Scope,
+}
 
 impl Tokens {
     #[must_use]
@@ -53,13 +62,13 @@ impl Tokens {
         self.0.is_empty()
     }
 
-    pub(super) fn scope_of(&self, shown: &[u8]) -> Option<Scope> {
-        self.0.iter().find(|(token, _)| token.is(shown)).map(|(_, scope)| *scope)
+    pub(super) fn caller(&self, shown: &[u8]) -> Option<Caller> {
+        self.0.iter().find(|(token, _)| token.is(shown)).map(|(_, caller)| caller.clone())
     }
 }
 
-impl FromIterator<(Token, Scope)> for Tokens {
-    fn from_iter<T: IntoIterator<Item = (Token, Scope)>>(tokens: T) -> Self {
+impl FromIterator<(Token, Caller)> for Tokens {
+    fn from_iter<T: IntoIterator<Item = (Token, Caller)>>(tokens: T) -> Self {
         Self(tokens.into_iter().collect())
     }
 }

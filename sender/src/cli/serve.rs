@@ -18,7 +18,7 @@ use super::options::{Common, Delivering, node_name, token_from};
 use super::print::wants_colour;
 use super::session::runtime;
 use super::signals::Signals;
-use crate::api::{self, Config, Scope, Token, Tokens, bind};
+use crate::api::{self, Caller, Config, Scope, Token, Tokens, bind};
 use crate::operate::flow_log::log_flow;
 use crate::runtime::{OpenError, Options, Sender};
 use crate::transport::Settings;
@@ -101,7 +101,10 @@ impl Serve {
     }
 
     fn door(&self) -> Result<ListenArgs, Failure> {
-        let tokens = self.token_env.iter().map(|one| Ok((token_from(&one.variable, Token::new)?, one.scope)));
+        let tokens = self.token_env.iter().map(|TokenSource { variable, scope }| {
+            let caller = Caller { name: Some(variable.as_str().into()), scope: *scope };
+            Ok((token_from(variable, Token::new)?, caller))
+        });
         let tokens = tokens.collect::<Result<Tokens, Failure>>()?;
         if tokens.is_empty() && !self.listen.ip().to_canonical().is_loopback() {
             return Err(Failure::usage(format_args!(

@@ -1,6 +1,6 @@
 use std::net::SocketAddr;
 
-use hookproof_sender::api::{BindError, Scope, Token, Tokens, bind, serve};
+use hookproof_sender::api::{BindError, Caller, Scope, Token, Tokens, bind, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
@@ -18,7 +18,14 @@ async fn without_a_token_nobody_listens_where_others_can_reach() {
         let refused = matches!(bind(address, &Tokens::default()).await, Err(BindError::Open { .. }));
         assert_eq!(refused, open, "{address}");
     }
-    assert!(bind("0.0.0.0:0".parse().unwrap(), &Tokens::from_iter([(token, Scope::Read)])).await.is_ok());
+    assert!(
+        bind(
+            "0.0.0.0:0".parse().unwrap(),
+            &Tokens::from_iter([(token, Caller { name: None, scope: Scope::Read })])
+        )
+        .await
+        .is_ok()
+    );
 }
 
 async fn exchange(stream: &mut TcpStream, request: &str) -> String {

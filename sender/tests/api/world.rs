@@ -6,7 +6,7 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::http::header::HOST;
 use axum::http::{HeaderMap, HeaderValue, Request, StatusCode};
-use hookproof_sender::api::{Config, Scope, Token, Tokens, bind, router, serve};
+use hookproof_sender::api::{Caller, Config, Scope, Token, Tokens, bind, router, serve};
 use hookproof_sender::engine::Nanos;
 use hookproof_sender::event;
 use hookproof_sender::guard::Guard;
@@ -88,12 +88,9 @@ impl World {
         change(&mut options);
         let regions = options.regions.clone();
         let sender = Sender::open(options).await.unwrap();
-        let config = Config {
-            guard,
-            regions,
-            tokens: tokens.into_iter().collect(),
-            request_time_max: Config::REQUEST_TIME_MAX,
-        };
+        let tokens = tokens.into_iter().map(|(token, scope)| (token, Caller { name: None, scope }));
+        let config =
+            Config { guard, regions, tokens: tokens.collect(), request_time_max: Config::REQUEST_TIME_MAX };
         let router = router(sender.clone(), config);
         Self { folder, sender, router }
     }

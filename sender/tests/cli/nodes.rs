@@ -1,5 +1,5 @@
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 
 use serde_json::{Value, json};
 
@@ -60,6 +60,38 @@ fn a_process_that_asks_for_a_token_is_shown_it() {
     assert!(shown.contains("in flight              0, 0 of them in doubt"), "{shown}");
     assert_eq!(world.run(&["status", "--token-env", "NOT_SET"]).code, 64);
     drop(serving);
+}
+
+#[test]
+fn the_log_names_the_token_of_each_request_that_acts() {
+    let (world, _) = World::with_shop("http://127.0.0.1:9/", &[]);
+    let tokens = [("ON_CALL", "operate"), ("WEB_SHOP", "emit")];
+    let text = |name: &str| format!("the-token-of-{name}");
+    let options = tokens.map(|(name, scope)| ["--token-env".to_owned(), format!("{name}={scope}")]).concat();
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let (on_call, web_shop) = (text("ON_CALL"), text("WEB_SHOP"));
+    let serving = world.serve_by(&options, &[("ON_CALL", &on_call), ("WEB_SHOP", &web_shop)]);
+    for (line, name, status) in [
+        ("POST /v1/subscribers/shop/pause", "ON_CALL", "200"),
+        ("DELETE /v1/subscribers/shop", "ON_CALL", "403"),
+        ("POST /v1/subscribers/shop/resume", "WEB_SHOP", "403"),
+        ("GET /v1/subscribers", "ON_CALL", "200"),
+    ] {
+        let mut stream = TcpStream::connect(&serving.address).unwrap();
+        let head = format!("{line} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {}\r\n", text(name));
+        stream.write_all(format!("{head}connection: close\r\ncontent-length: 0\r\n\r\n").as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{line}: {answer}");
+    }
+    let (_, log) = serving.terminate();
+    let entries = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["fields"].clone());
+    let acts: Vec<_> = entries.filter(|fields| !fields["by"].is_null()).collect();
+    let [act] = &acts[..] else { panic!("{log}") };
+    assert_eq!(
+        [&act["by"], &act["method"], &act["path"], &act["status"]],
+        [&json!("ON_CALL"), &json!("POST"), &json!("/v1/subscribers/shop/pause"), &json!(200)]
+    );
 }
 
 /// A lease outlasts its process, and any program may listen at its address.
