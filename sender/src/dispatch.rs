@@ -7,6 +7,7 @@ pub use hookproof_engine::dispatch::*;
 use crate::engine::{self, LaneId, Nanos};
 use crate::event::{Limits, Shaping};
 use crate::roster::{self, Roster};
+use crate::store::lane::Retried;
 
 pub type Dispatcher = hookproof_engine::dispatch::Dispatcher<Roster>;
 pub type Effect = hookproof_engine::dispatch::Effect<Roster>;
@@ -50,6 +51,10 @@ impl Subscriber for roster::Subscriber {
 
     fn is_sendable(&self) -> bool {
         self.is_sendable()
+    }
+
+    fn retried(&self) -> Retried {
+        self.retried()
     }
 
     fn is_broken(&self) -> bool {

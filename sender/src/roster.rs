@@ -19,7 +19,7 @@ use crate::event::{EventPatterns, EventType, Pattern, PublicId, PublicIdError};
 use crate::guard::{Target, TargetError};
 use crate::sign::{Keys, KeysError, Retiring, Secret, SecretError, Signer};
 use crate::store::StoreError;
-use crate::store::lane::LaneState;
+use crate::store::lane::{LaneState, Retried};
 use crate::store::read::{self, LiveSecret, Reader};
 use crate::subscriber::{Agreement, RegionSecrets, SettingsError, SettingsText};
 use crate::transport::Destination;
@@ -123,6 +123,7 @@ pub struct Subscriber {
     id: Arc<str>,
     name: Arc<str>,
     state: LaneState,
+    retried: Retried,
     settings: Arc<Settings>,
     ready: Result<Ready, Fault>,
     /// The patterns of a broken subscriber, if readable.
@@ -154,12 +155,13 @@ impl Subscriber {
         };
         let settings = Arc::clone(settings);
         let wants = if ready.is_ok() { None } else { serde_json::from_str(&row.subscriber.patterns).ok() };
-        let read::Subscriber { lane, id, name, state, .. } = &row.subscriber;
+        let read::Subscriber { lane, id, name, state, retried, .. } = &row.subscriber;
         Self {
             lane: *lane,
             id: Arc::clone(id),
             name: Arc::clone(name),
             state: *state,
+            retried: *retried,
             settings,
             ready,
             wants,
@@ -184,6 +186,12 @@ impl Subscriber {
     #[must_use]
     pub const fn state(&self) -> LaneState {
         self.state
+    }
+
+    /// When an operator last asked to try its endpoint at once.
+    #[must_use]
+    pub const fn retried(&self) -> Retried {
+        self.retried
     }
 
     /// Unchanged settings keep their `Arc`. A broken subscriber keeps its former ones.

@@ -58,20 +58,21 @@ pub(super) async fn show(
     uri: Uri,
 ) -> Result<Response, Problem> {
     Query::read(uri.query(), &[])?;
-    let unknown = || {
-        let message = format!("there is no delivery {}; its record may have expired", Excerpt::of(&id));
-        Problem::not_found("unknown_delivery", message)
-    };
     let names = Names::now(&app).await?;
-    let delivery = names.find(&id).ok_or_else(unknown)?;
+    let delivery = names.find(&id).ok_or_else(|| unknown(&id))?;
     let present = Present::of(app.sender()).await;
     let found = app.sender().read(move |reader| {
         let flows = Flows::read(reader, present.roster, present.views, present.now)?;
         Tracked::read(reader, &flows, delivery)
     });
-    let found = found.await??.ok_or_else(unknown)?;
+    let found = found.await??.ok_or_else(|| unknown(&id))?;
     let id = names.ids.name(found.delivery.received, found.delivery.delivery);
     Ok(ok(&found.to_json(&id, names.subscriber(&found.delivery))))
+}
+
+pub(super) fn unknown(id: &str) -> Problem {
+    let message = format!("there is no delivery {}; its record may have expired", Excerpt::of(id));
+    Problem::not_found("unknown_delivery", message)
 }
 
 pub(super) struct Names {

@@ -25,6 +25,7 @@ mod input;
 mod metrics;
 mod plan;
 mod problem;
+mod retry;
 mod routes;
 pub mod server;
 mod status;

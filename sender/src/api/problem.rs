@@ -205,6 +205,9 @@ impl From<Refusal> for Problem {
             | Refusal::OutboxNamed(_)
             | Refusal::StaleTerm { .. } => Self::busy(message),
             Refusal::LogFull { .. } | Refusal::DiskFull => Self::unavailable("store", message),
+            Refusal::UnknownDelivery(_) => Self::not_found("unknown_delivery", message),
+            Refusal::NotWaiting(_) => Self::conflict("not_waiting", message),
+            Refusal::NotActive(_) => Self::conflict("not_active", message),
             Refusal::Nonsense(_) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "defect", message),
         }
     }

@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use super::gate::{check_scope, gate};
 use super::problem::Problem;
 use super::token::Scope;
-use super::{App, dead, deliveries, events, health, metrics, plan, status, subscribers};
+use super::{App, dead, deliveries, events, health, metrics, plan, retry, status, subscribers};
 use crate::excerpt::Excerpt;
 
 const OPENAPI: &str = include_str!("openapi.json");
@@ -32,12 +32,14 @@ fn routes() -> Vec<Route> {
         (Method::DELETE, "/v1/subscribers/{id}", delete(subscribers::remove)),
         (Method::POST, "/v1/subscribers/{id}/pause", post(subscribers::pause)),
         (Method::POST, "/v1/subscribers/{id}/resume", post(subscribers::resume)),
+        (Method::POST, "/v1/subscribers/{id}/retry", post(retry::of_subscriber)),
         (Method::POST, "/v1/subscribers/{id}/rotate", post(subscribers::rotate)),
         (Method::POST, "/v1/subscribers/{id}/test", post(subscribers::test)),
         (Method::POST, "/v1/subscribers/{id}/plan", post(plan::plan)),
         (Method::POST, "/v1/subscribers/{id}/shed", post(dead::shed)),
         (Method::GET, "/v1/deliveries", get(deliveries::list)),
         (Method::GET, "/v1/deliveries/{id}", get(deliveries::show)),
+        (Method::POST, "/v1/deliveries/{id}/retry", post(retry::of_delivery)),
         (Method::GET, "/v1/dead", get(dead::list)),
         (Method::GET, "/v1/dead/analysis", get(dead::analysis)),
         (Method::POST, "/v1/dead/redrive", post(dead::redrive)),

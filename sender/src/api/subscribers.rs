@@ -302,7 +302,7 @@ async fn carry_out(app: &App, command: Command, doing: &'static str) -> Result<(
 }
 
 /// Waits until this process applies all changes so far, so that later requests see them.
-async fn wait_until_known(app: &App) -> Result<(), Problem> {
+pub(super) async fn wait_until_known(app: &App) -> Result<(), Problem> {
     let glance = app.sender().read(|reader| reader.glance()).await??;
     let known = app.sender().wait_for_roster_after(glance.roster.saturating_sub(1));
     if timeout(KNOWN_WITHIN, known).await.is_err() {

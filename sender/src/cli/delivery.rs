@@ -6,6 +6,7 @@ use serde_json::json;
 use super::failure::Failure;
 use super::options::{Common, Reach};
 use super::print::{Printer, Table, moment, relative_time, rough};
+use super::retry::RetryDelivery;
 use super::session::{Look, PAGE_ROWS, each};
 use crate::engine::LaneId;
 use crate::event::PublicId;
@@ -20,6 +21,8 @@ pub(super) enum Delivery {
     List(List),
     /// Show one with its attempts, and why it waits
     Show(Show),
+    /// Make its next attempt at once
+    Retry(RetryDelivery),
 }
 
 impl Delivery {
@@ -27,6 +30,7 @@ impl Delivery {
         match self {
             Self::List(list) => list.run(common, printer),
             Self::Show(show) => show.run(common, printer),
+            Self::Retry(retry) => retry.run(common, printer),
         }
     }
 }

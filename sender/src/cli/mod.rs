@@ -15,6 +15,7 @@ mod outbox;
 mod print;
 mod probe;
 mod reference;
+mod retry;
 mod serve;
 mod session;
 mod settings;

@@ -8,7 +8,7 @@ use super::options::{Common, Reach, operating, secret_from};
 use super::print::Printer;
 use super::session::{Look, WriteSession, with_session};
 use super::settings::{Changes, Setting, checked_name, checked_url, patterns, read_id};
-use super::{drain, probe, show};
+use super::{drain, probe, retry, show};
 use crate::engine::{Nanos, Settings};
 use crate::event::{EventPatterns, Kind, Pattern, PublicId};
 use crate::operate::json_forms as form;
@@ -35,6 +35,8 @@ pub(super) enum Subscriber {
     Pause(Pause),
     /// Deliver again, after a pause or after the endpoint said it was gone
     Resume(Resume),
+    /// Try its endpoint at once, after it was mended
+    Retry(retry::RetrySubscriber),
     /// Give it a new secret; the old one signs too for a while
     Rotate(RotateSecret),
     /// Give up its backlog
@@ -54,6 +56,7 @@ impl Subscriber {
             Self::Set(set) => set.run(common, printer),
             Self::Pause(Pause { name }) => to_state(&name, LaneState::Paused, common, printer),
             Self::Resume(Resume { name }) => to_state(&name, LaneState::Active, common, printer),
+            Self::Retry(retry) => retry.run(common, printer),
             Self::Rotate(rotate) => rotate.run(common, printer),
             Self::Shed(shed) => shed.run(common, printer),
             Self::Remove(remove) => remove.run(common, printer),

@@ -12,7 +12,7 @@ use crate::event::shape::Region;
 use crate::roster::{Roster, Row};
 use crate::sign;
 use crate::store::command::{Acquire, Claim, LaneSelection, Subscribe};
-use crate::store::lane::{Bounds, LaneState, OwnerId, Secret, WhenFull};
+use crate::store::lane::{Bounds, LaneState, OwnerId, Retried, Secret, WhenFull};
 use crate::store::read::{self, LiveSecret};
 use crate::store::{Command, Database, Durability, Reply};
 use crate::subscriber::RegionSecrets;
@@ -34,6 +34,7 @@ fn row(lane: u64, patterns: &Value, settings: &Value, secrets: &[(&str, Option<S
         state: LaneState::Active,
         version: lane,
         created: NOW,
+        retried: Retried::default(),
     };
     let secret = |(text, retires): &(&str, _)| LiveSecret {
         secret: Secret::new(*text),

@@ -76,7 +76,10 @@ impl Tracked {
             let left = rough(at.since(self.now));
             match attempts {
                 0 => format!("it is due at {}, in {left}", moment(at)),
-                tried => format!("attempt {tried} failed; the next is due at {}, in {left}", moment(at)),
+                tried => format!(
+                    "attempt {tried} failed; the next is due at {}, in {left} (`delivery retry` makes it due now)",
+                    moment(at)
+                ),
             }
         });
         let held_up = flow.map(|flow| format!("the subscriber: {flow}"));

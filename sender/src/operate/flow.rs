@@ -306,14 +306,20 @@ impl LaneFacts<'_> {
             "its endpoint failed again and again (last: {cause}), so its circuit breaker is open since {}; {probe}",
             moment(since)
         );
-        let remedy = "mend the endpoint: a probe that succeeds closes the breaker";
+        let remedy = format!(
+            "mend the endpoint; `subscriber retry {}` then probes it at once, and a success closes the breaker",
+            self.name
+        );
         Some(Flow { since: Some(since), until, ..Flow::new(State::BreakerOpen, reason, remedy) })
     }
 
     fn by_pause(&self) -> Option<Flow> {
         let until = Some(self.holds?.paused_until).filter(|until| *until > self.now)?;
         let reason = format!("its endpoint asked by Retry-After to wait until {}", moment(until));
-        let remedy = "wait; `retry.retry_after_cap` bounds such a pause";
+        let remedy = format!(
+            "wait, or `subscriber retry {} --ignore-retry-after`; `retry.retry_after_cap` bounds such a pause",
+            self.name
+        );
         Some(Flow { until: Some(until), ..Flow::new(State::AskedToWait, reason, remedy) })
     }
 

@@ -8,6 +8,7 @@ pub(crate) mod flow_log;
 pub(crate) mod json_forms;
 pub(crate) mod nodes;
 pub(crate) mod readiness;
+pub(crate) mod retry;
 pub(crate) mod sample;
 pub(crate) mod shed;
 pub(crate) mod trial;

@@ -23,6 +23,7 @@ fn row(lane: u64, version: u64, patterns: &str) -> Row {
         state: LaneState::Active,
         version,
         created: StoreTime(0),
+        retried: Retried::default(),
     };
     Row { subscriber, secrets: vec![live(SECRET, None)] }
 }

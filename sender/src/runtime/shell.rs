@@ -204,6 +204,11 @@ fn log_news<'a>(news: &News, name: impl FnOnce(LaneId) -> Option<&'a Arc<str>>) 
                 _ => info!(lane, subscriber = name, "closed the circuit breaker of {name}"),
             }
         }
+        News::Retried { lane, insist } => {
+            let (name, lane) = (subscriber(*lane), lane.0);
+            let despite = if *insist { ", despite its Retry-After" } else { "" };
+            info!(lane, subscriber = name, "an operator has {name} tried at once{despite}");
+        }
         News::GaveUp { lane, why } => {
             let subscriber = subscriber(*lane);
             error!(lane = lane.0, subscriber, %why, "a lane's last checkpoint was not written");

@@ -8,7 +8,7 @@ pub use hookproof_words::states::Place;
 use super::clock::{Beginning, Start};
 use super::command::{Attempt, Body, OutboxId, Reason};
 use super::error::StoreError;
-use super::lane::{Bounds, Counts, LaneState, OwnerId, Secret};
+use super::lane::{Bounds, Counts, LaneState, OwnerId, Retried, Secret};
 pub use super::latency::{AttemptTimes, Histogram, LastHour, Measured, Over, TimesPage};
 pub use super::node::{Node, Nodes};
 use super::paging::{BadCursor, Cursor, Page};
@@ -195,6 +195,7 @@ pub struct Subscriber {
     /// The version of the subscriber set after its latest change.
     pub version: u64,
     pub created: StoreTime,
+    pub retried: Retried,
 }
 
 /// A valid secret.

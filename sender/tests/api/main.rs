@@ -15,6 +15,7 @@ mod plan;
 #[path = "../postgres_server/mod.rs"]
 mod postgres_server;
 mod refusals;
+mod retry;
 mod shed;
 mod socket;
 mod subscribers;

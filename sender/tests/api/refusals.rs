@@ -90,14 +90,16 @@ async fn with_a_token_nothing_but_health_is_answered_without_it() {
 }
 
 /// The routes of a scope beside those of `read`, which are all `GET`s.
-const OPERATE: [&str; 9] = [
+const OPERATE: [&str; 11] = [
     "/v1/dead/purge",
     "/v1/dead/redrive",
+    "/v1/deliveries/{id}/retry",
     "/v1/nodes/{name}/drain",
     "/v1/nodes/{name}/resume",
     "/v1/subscribers/{id}/pause",
     "/v1/subscribers/{id}/plan",
     "/v1/subscribers/{id}/resume",
+    "/v1/subscribers/{id}/retry",
     "/v1/subscribers/{id}/shed",
     "/v1/subscribers/{id}/test",
 ];

@@ -9,4 +9,5 @@ mod nodes;
 #[path = "../postgres_server/mod.rs"]
 mod postgres_server;
 mod refusals;
+mod retry;
 mod world;

@@ -3,6 +3,8 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 
 use serde_json::Value;
@@ -159,6 +161,7 @@ impl From<Output> for Ran {
 
 pub(crate) struct Endpoint {
     pub(crate) url: String,
+    status: Arc<AtomicU16>,
     pub(crate) bodies: Receiver<String>,
 }
 
@@ -172,20 +175,28 @@ impl Endpoint {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/hook", listener.local_addr().unwrap());
         let (sender, bodies) = channel();
+        let status = Arc::new(AtomicU16::new(status));
+        let present = Arc::clone(&status);
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                let sender = sender.clone();
+                let (sender, present) = (sender.clone(), Arc::clone(&present));
                 std::thread::spawn(move || {
                     let mut stream = BufReader::new(stream.unwrap());
                     while let Some(body) = request(&mut stream) {
                         let _ = sender.send(body);
+                        let status = present.load(Ordering::SeqCst);
                         let answer = format!("HTTP/1.1 {status} x\r\n{headers}content-length: 0\r\n\r\n");
                         stream.get_mut().write_all(answer.as_bytes()).unwrap();
                     }
                 });
             }
         });
-        Self { url, bodies }
+        Self { url, status, bodies }
+    }
+
+    /// It answers so from now on.
+    pub(crate) fn answers(&self, status: u16) {
+        self.status.store(status, Ordering::SeqCst);
     }
 }
 

@@ -120,6 +120,26 @@ fn waiting_deliveries_are_given_up_after_a_preview_of_their_number() {
 }
 
 #[test]
+fn a_mended_endpoint_is_tried_at_once() {
+    let Some((database, serving, mut browser)) = console("a_mended_endpoint_is_tried_at_once", 0) else {
+        return;
+    };
+    let mended = Endpoint::answering(|number| if number == 0 { "500 x\r\n" } else { "204 x\r\n" }.to_owned());
+    let breaker = ["breaker.failures=1", "breaker.failures_when_slow=1", "breaker.cooldown=1h"];
+    database.subscribe("ill", &mended.url, &breaker);
+    database.json(&["emit", "--type", "a", "--data", "1", "--json"]);
+    let told = browser.until(
+        "[...document.querySelectorAll('#held-up li')].find((one) => one.innerText.includes('ill: breaker open'))?.innerText",
+    );
+    assert!(told.as_str().unwrap().contains("`subscriber retry ill`"), "{told}");
+    browser.click("[aria-label='Retry ill']");
+    mended.wait_for(2);
+    browser.until("!document.querySelector('#held-up').innerText.includes('ill:')");
+    assert_eq!(serving.get("/v1/status").json()["deliveries"]["delivered"], 1);
+    assert_eq!(browser.complaints, Vec::<String>::new());
+}
+
+#[test]
 fn it_tells_what_is_in_flight_in_all_and_fits_narrow_and_wide_screens() {
     let Some((database, _serving, mut browser)) = console("it_fits", 30) else { return };
     let held = Endpoint::scripted(|_, _| {

@@ -84,6 +84,7 @@ fn any_bytes_on_a_socket_and_any_json_are_answered_properly() {
         Just("POST /v1/dead/redrive"),
         Just("POST /v1/dead/purge"),
         Just("POST /v1/subscribers/nobody/shed"),
+        Just("POST /v1/subscribers/nobody/retry"),
         Just("POST /v1/subscribers/nobody/rotate"),
     ];
     runner(250)

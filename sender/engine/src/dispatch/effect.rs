@@ -5,6 +5,7 @@ use super::event::Order;
 use crate::engine::breaker::Standing;
 use crate::engine::{AttemptId, LaneId, LaneRecord, Nanos, Settings, Shift, StoreTime, Term};
 use crate::messages::Command;
+use crate::messages::lane::Retried;
 use crate::messages::reply::ClaimedRow;
 
 #[derive(Debug)]
@@ -87,6 +88,12 @@ pub enum News {
     },
     /// A lane's breaker opened, stays open for another cooldown, or closed.
     Turned { lane: LaneId, before: Standing, breaker: Standing },
+    /// An operator asked to try a lane's endpoint at once.
+    Retried {
+        lane: LaneId,
+        /// Also to end the pause that the endpoint asked for.
+        insist: bool,
+    },
     /// State was not written, and the process ends: the effect is that of a crash.
     GaveUp { lane: LaneId, why: Arc<str> },
 }
@@ -113,6 +120,9 @@ pub trait Subscriber: fmt::Debug {
 
     /// True if attempts may be made.
     fn is_sendable(&self) -> bool;
+
+    /// When an operator last asked to try its endpoint at once.
+    fn retried(&self) -> Retried;
 
     /// True if this process cannot serve it: the secret of its region is missing, or its settings are
     /// unreadable.

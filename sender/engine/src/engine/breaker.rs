@@ -1,7 +1,8 @@
 //! The breaker stops sending to an endpoint that fails, and tries it with one request at a time.
 //!
 //! While closed it counts failures in a row. At the threshold it opens for a cooldown and then lets one attempt
-//! through, the probe. If the probe fails, the breaker opens for twice as long. Any success closes it. An endpoint
+//! through, the probe. If the probe fails, the breaker opens for twice as long. Any success closes it. An operator may
+//! ask for the probe before the end of the cooldown; its failure repeats the cooldown and doubles nothing. An endpoint
 //! with a slow 95th percentile gets a lower threshold, because each failure may cost a whole deadline.
 
 use std::fmt;
@@ -70,9 +71,21 @@ pub struct Breaker {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    Closed { failures: u32 },
-    Open { opened: Opened, until: StoreTime, cooldown: Nanos },
-    Probing { opened: Opened, cooldown: Nanos },
+    Closed {
+        failures: u32,
+    },
+    Open {
+        opened: Opened,
+        until: StoreTime,
+        cooldown: Nanos,
+        asked: bool,
+    },
+    /// `asked`: an operator asked for the probe.
+    Probing {
+        opened: Opened,
+        cooldown: Nanos,
+        asked: bool,
+    },
 }
 
 impl Default for State {
@@ -192,6 +205,7 @@ impl Breaker {
             opened: record.opened(now, downtime),
             until: now + Nanos(record.remaining).min(policy.cooldown_max).less(downtime),
             cooldown: Nanos(record.cooldown).clamp(policy.cooldown, policy.cooldown_max),
+            asked: false,
         });
         Self { state, latencies: SlowTally::default() }
     }
@@ -201,10 +215,10 @@ impl Breaker {
     pub fn record(&self, now: StoreTime) -> Option<BreakerRecord> {
         match self.state {
             State::Closed { .. } => None,
-            State::Open { opened, until, cooldown } => {
+            State::Open { opened, until, cooldown, .. } => {
                 Some(BreakerRecord::new(opened, until.since(now), cooldown, now))
             }
-            State::Probing { opened, cooldown } => {
+            State::Probing { opened, cooldown, .. } => {
                 Some(BreakerRecord::new(opened, Nanos::ZERO, cooldown, now))
             }
         }
@@ -236,11 +250,23 @@ impl Breaker {
 
     /// Starts an attempt. Pass the result to [`Self::end`].
     pub fn start(&mut self) -> IsProbe {
-        if let State::Open { opened, cooldown, .. } = self.state {
-            self.state = State::Probing { opened, cooldown };
+        if let State::Open { opened, cooldown, asked, .. } = self.state {
+            self.state = State::Probing { opened, cooldown, asked };
             return IsProbe(true);
         }
         IsProbe(false)
+    }
+
+    /// Ends the cooldown for an operator, so that the next attempt is the probe. Returns true if [`Self::record`] has
+    /// changed.
+    pub fn probe_now(&mut self, now: StoreTime) -> bool {
+        match &mut self.state {
+            State::Open { until, asked, .. } if *until > now => {
+                (*until, *asked) = (now, true);
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Ends an attempt. Returns true if [`Self::record`] has changed.
@@ -258,16 +284,22 @@ impl Breaker {
             (_, Health::Well) => State::default(),
             (State::Closed { failures }, Health::Ill(cause)) if failures + 1 >= self.threshold(policy) => {
                 let cooldown = policy.cooldown;
-                State::Open { opened: Opened { since: now, cause }, until: now + cooldown, cooldown }
+                let opened = Opened { since: now, cause };
+                State::Open { opened, until: now + cooldown, cooldown, asked: false }
             }
             (State::Closed { failures }, Health::Ill(_)) => State::Closed { failures: failures + 1 },
-            (State::Probing { opened, cooldown }, Health::Ill(cause)) if probe.0 => {
-                let cooldown = cooldown.times(2).min(policy.cooldown_max);
-                State::Open { opened: Opened { cause, ..opened }, until: now + cooldown, cooldown }
+            (State::Probing { opened, cooldown, asked }, Health::Ill(cause)) if probe.0 => {
+                let cooldown = if asked { cooldown } else { cooldown.times(2).min(policy.cooldown_max) };
+                State::Open {
+                    opened: Opened { cause, ..opened },
+                    until: now + cooldown,
+                    cooldown,
+                    asked: false,
+                }
             }
             // The endpoint named the time of the next request itself: that request is the next probe.
-            (State::Probing { opened, cooldown }, Health::Busy) if probe.0 => {
-                State::Open { opened, until: now, cooldown }
+            (State::Probing { opened, cooldown, asked }, Health::Busy) if probe.0 => {
+                State::Open { opened, until: now, cooldown, asked }
             }
             // Attempts that began before the breaker opened show nothing new.
             (state, Health::Ill(_) | Health::Busy) => state,
@@ -367,6 +399,35 @@ mod tests {
         bench.attempt(Health::Well, QUICK);
         assert_eq!(bench.fail_until_open(QUICK), 10);
         assert_eq!(bench.cooldown(), Nanos::from_secs(300));
+    }
+
+    #[test]
+    fn an_operator_may_have_the_probe_at_once_and_its_failure_does_not_double_the_cooldown() {
+        let mut bench = Bench::new();
+        bench.fail_until_open(QUICK);
+        for _ in 0..3 {
+            assert!(bench.breaker.probe_now(bench.now));
+            assert!(!bench.breaker.probe_now(bench.now), "a second request changes nothing");
+            bench.attempt(ILL, QUICK);
+            assert_eq!(bench.breaker.ready(bench.now), Ready::At(bench.now + Nanos::from_secs(300)));
+        }
+        assert_eq!(bench.cooldown(), Nanos::from_secs(300));
+        bench.attempt(ILL, QUICK);
+        assert_eq!(bench.cooldown(), Nanos::from_secs(600));
+    }
+
+    #[test]
+    fn a_probe_for_an_operator_is_one_and_closes_the_breaker() {
+        let mut bench = Bench::new();
+        assert!(!bench.breaker.probe_now(bench.now), "a closed breaker stays as it is");
+        bench.fail_until_open(QUICK);
+        bench.breaker.probe_now(bench.now);
+        let probe = bench.breaker.start();
+        assert_eq!(probe, IsProbe(true));
+        assert!(!bench.breaker.probe_now(bench.now), "the probe is under way");
+        assert_eq!(bench.breaker.ready(bench.now), Ready::OnEvent);
+        bench.breaker.end(&bench.policy, probe, Health::Well, QUICK, bench.now);
+        assert_eq!(bench.breaker.standing(), Standing::Closed);
     }
 
     #[test]

@@ -243,6 +243,15 @@ impl Lane {
         self.state.gone = false;
     }
 
+    /// Tries the endpoint at once. Every limit holds, as does the pause that the endpoint asked for, unless `insist`.
+    pub(super) fn retry(&mut self, insist: bool, now: StoreTime) {
+        self.marks.unsaved |= self.breaker.probe_now(now);
+        if insist && self.paused_until > now {
+            self.paused_until = now;
+            self.marks.unsaved = true;
+        }
+    }
+
     pub(super) fn renew(&mut self, until: StoreTime) {
         self.lease_until = until;
     }

@@ -98,6 +98,7 @@ impl Engine {
             Input::Change { lane, settings } => self.with(lane, None, |lane, now| lane.change(settings, now)),
             Input::Pause { lane } => self.with(lane, None, |lane, _| lane.pause()),
             Input::Resume { lane } => self.with(lane, None, |lane, _| lane.resume()),
+            Input::Retry { lane, insist } => self.with(lane, None, |lane, now| lane.retry(insist, now)),
             Input::Work { lane, due } => self.with(lane, None, |lane, _| lane.record_due(due)),
             Input::Claimed { lane, term, due, next } => {
                 self.with(lane, Some(term), |lane, now| lane.fill(due, next, now));

@@ -49,6 +49,13 @@ pub enum Input {
     Pause { lane: LaneId },
     /// An operator resumed a paused or disabled lane.
     Resume { lane: LaneId },
+    /// An operator mended the endpoint: an open breaker lets one probe through before the end of its cooldown. No
+    /// limit changes.
+    Retry {
+        lane: LaneId,
+        /// End the pause that the endpoint asked for by `Retry-After`.
+        insist: bool,
+    },
     /// The store has, or will have, a due delivery for a lane.
     Work {
         lane: LaneId,
@@ -122,6 +129,18 @@ pub enum Origin {
         /// may be empty. An attempt that is in the record as well counts twice.
         ended: Vec<(Nanos, u32)>,
     },
+}
+
+impl Origin {
+    /// The moment of its record, if it has one.
+    #[must_use]
+    pub fn taken_at(&self) -> Option<StoreTime> {
+        match self {
+            Self::Fresh => None,
+            Self::Resumed { record, .. } => Some(record.taken_at()),
+            Self::Seized { record, .. } => record.as_ref().map(LaneRecord::taken_at),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -23,7 +23,7 @@
 //!
 //! Unasked, the driver reports the ownership of lanes ([`Input::Take`], [`Input::Renew`], [`Input::Lose`],
 //! [`Input::Leave`]), due work ([`Input::Work`]), and requests of operators ([`Input::Change`],
-//! [`Input::Pause`], [`Input::Resume`], [`Input::Stop`]).
+//! [`Input::Pause`], [`Input::Resume`], [`Input::Retry`], [`Input::Stop`]).
 //!
 //! A final record needs no answer. A final record and the loss of a lane both give back everything that the
 //! lane had claimed.

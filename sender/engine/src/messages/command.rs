@@ -39,6 +39,8 @@ pub enum Command {
     /// Let dead letters wait again.
     Redrive(Redrive),
     Forget(Forget),
+    /// Try a subscriber's endpoint at once.
+    Retry(Retry),
     /// Shed waiting deliveries of a lane: its oldest become dead letters (`overflow`).
     Shed(Shed),
     /// Make dead letters of expired deliveries, and of deliveries to removed subscribers.
@@ -226,6 +228,7 @@ impl Command {
             Self::Remove(_) => "remove a subscriber",
             Self::Redrive(_) => "redrive dead letters",
             Self::Forget(_) => "purge dead letters",
+            Self::Retry(_) => "retry deliveries",
             Self::Shed(_) => "shed waiting deliveries",
             Self::Sweep(_) => "sweep",
             Self::Purge(_) => "purge",
@@ -240,6 +243,7 @@ impl Command {
             Self::Settle(settlements) => settlements.len(),
             Self::Redrive(Redrive { max, .. })
             | Self::Forget(Forget { max, .. })
+            | Self::Retry(Retry { max, .. })
             | Self::Shed(Shed { max, .. })
             | Self::Sweep(Sweep { max })
             | Self::Purge(Purge { max, .. }) => usize::try_from(*max).unwrap_or(usize::MAX),
@@ -403,6 +407,26 @@ pub struct Forget {
     pub after: Option<DeliveryId>,
     /// The most dead letters to look at.
     pub max: u32,
+}
+
+/// Tries an endpoint at once, because an operator mended it: an open breaker lets one probe through, and retries are
+/// due now. Every limit holds.
+#[derive(Clone, Copy, Debug)]
+pub struct Retry {
+    pub which: ToRetry,
+    /// End the pause that the endpoint asked for by `Retry-After`.
+    pub insist: bool,
+    /// Ask for the probe. False in the steps after the first one.
+    pub probe: bool,
+    /// The most retries to bring forward.
+    pub max: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToRetry {
+    /// All of a lane that wait for their next attempt.
+    Of(LaneId),
+    This(DeliveryId),
 }
 
 /// Sheds a lane's deliveries with the oldest due times, except claimed ones.

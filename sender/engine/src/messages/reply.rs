@@ -1,5 +1,7 @@
 use std::sync::Arc;
 
+use hookproof_words::states::Place;
+
 use super::command::OutboxId;
 use super::lane::{Bounds, LaneState, OwnerId};
 use super::node::Nodes;
@@ -28,6 +30,14 @@ pub enum Reply {
         rows: u64,
         /// The last one looked at, if there may be more.
         last: Option<DeliveryId>,
+    },
+    /// To [`super::Command::Retry`].
+    Retried {
+        lane: LaneId,
+        /// The number of retries that are due now and were due later.
+        rows: u64,
+        /// There may be more to bring forward.
+        more: bool,
     },
     /// To [`super::Command::Shed`].
     Dropped {
@@ -111,6 +121,22 @@ pub enum Refusal {
         live: u64,
         max: u64,
     },
+    #[error("delivery {} is unknown", .0.0)]
+    UnknownDelivery(DeliveryId),
+    #[error("the delivery does not wait for an attempt: it is {}", match .0 {
+        Place::Waiting => "waiting",
+        Place::Delivered => "delivered",
+        Place::Dead => "a dead letter; `dead redrive` has it delivered after all",
+        Place::Coalesced => "replaced by a newer one",
+    })]
+    NotWaiting(Place),
+    #[error("the subscriber is {}; resume it first", match .0 {
+        LaneState::Disabled => "disabled since its endpoint answered 410",
+        LaneState::Paused => "paused",
+        LaneState::Removed => "removed",
+        LaneState::Active => "active",
+    })]
+    NotActive(LaneState),
     #[error("the command is invalid: {0}")]
     Nonsense(&'static str),
 }

@@ -89,6 +89,23 @@ fn the_same_sender_with_doubt_right_conforms() {
 }
 
 #[test]
+fn an_operator_who_retries_an_endpoint_stays_within_its_contract() {
+    let probes = RefCell::new(0);
+    let result = runner(cases() / 5).run(&scripts(), |script| {
+        let script = script.with_retries();
+        let breaking = |now, terms| engine(&script, Flaw::None)(now, terms).with_a_breaker();
+        let play = Play::of(&script, breaking);
+        *probes.borrow_mut() += play.sender.probes;
+        play.judge().map_err(TestCaseError::fail)
+    });
+    if let Err(error) = result {
+        panic!("{error}");
+    }
+    let probes = probes.into_inner();
+    assert!(probes > cases() as usize / 100, "too few probes for an operator: {probes}");
+}
+
+#[test]
 fn the_scripts_reach_what_they_are_for() {
     let reached = RefCell::new(BTreeMap::new());
     let count = |what, many: usize| *reached.borrow_mut().entry(what).or_insert(0) += many;
@@ -259,6 +276,7 @@ impl<'a, S: Sender> Play<'a, S> {
                 self.sender.set_paused(self.now, false);
                 self.silence.begin(self.now, false);
             }
+            Event::Retry(insist) => self.sender.retry(self.now, *insist),
             Event::Restart(downtime, proved) => {
                 self.sender.stop(self.now);
                 self.silence.begin(self.now, true);

@@ -13,6 +13,7 @@ mod limiter;
 mod liveness;
 mod pauses;
 mod pressure;
+mod retries;
 mod scripts;
 mod senders;
 mod shell;

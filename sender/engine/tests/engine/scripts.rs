@@ -14,6 +14,8 @@ pub(crate) enum Event {
     Change(Terms),
     Pause,
     Resume,
+    /// An operator has the endpoint tried at once, and ends its own pause if true.
+    Retry(bool),
     /// Stopped in order, and restarted after this time, of which this percentage is proved.
     Restart(Nanos, u64),
     /// Killed after this percentage of its writes became durable. Another owner takes over after the given time,
@@ -55,6 +57,18 @@ impl Script {
 }
 
 impl Script {
+    /// An operator retries instead of pausing.
+    pub(crate) fn with_retries(mut self) -> Self {
+        for (_, event) in &mut self.events {
+            match event {
+                Event::Pause => *event = Event::Retry(false),
+                Event::Resume => *event = Event::Retry(true),
+                _ => {}
+            }
+        }
+        self
+    }
+
     /// A sender that waits in vain would never stop in order.
     pub(crate) fn without_restarts(mut self) -> Self {
         for (_, event) in &mut self.events {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use hookproof_engine::engine::breaker::{BreakerPolicy, Standing};
 use hookproof_engine::engine::contract::{Contract, IN_FLIGHT_MAX};
 use hookproof_engine::engine::pressure::PressurePolicy;
 use hookproof_engine::engine::retry::{Backoff, RetryPolicy};
@@ -37,6 +38,8 @@ pub(crate) trait Sender {
     fn ended(&mut self, now: StoreTime, request: u64, outcome: Outcome);
     fn change(&mut self, now: StoreTime, terms: &Terms);
     fn set_paused(&mut self, now: StoreTime, paused: bool);
+    /// An operator has the endpoint tried at once.
+    fn retry(&mut self, _: StoreTime, _insist: bool) {}
     fn stop(&mut self, now: StoreTime);
     fn hand_over(&mut self, now: StoreTime, how: HandOver, terms: &Terms);
     fn next_wake(&self) -> Option<StoreTime>;
@@ -82,8 +85,11 @@ pub(crate) struct EngineSender {
     terms: Terms,
     flaw: Flaw,
     term: u64,
+    breaker: BreakerPolicy,
     requests: BTreeMap<u64, AttemptId>,
     made: u64,
+    /// Breakers that an operator had probed before the end of their cooldown.
+    pub(crate) probes: usize,
 }
 
 impl EngineSender {
@@ -95,12 +101,22 @@ impl EngineSender {
         if let Flaw::Loses(wake_up) = flaw {
             shell.loses = Some(wake_up);
         }
-        let mut sender = Self { shell, terms, flaw, term: 1, requests: BTreeMap::new(), made: 0 };
+        let (requests, breaker) = (BTreeMap::new(), no_breaker());
+        let mut sender = Self { shell, terms, flaw, term: 1, breaker, requests, made: 0, probes: 0 };
         sender.take(now, Origin::Fresh);
         if flaw == Flaw::LosesHandOver {
             sender.shell.loses = Some(WakeUp::Take);
         }
         sender
+    }
+
+    /// It opens at each failure.
+    pub(crate) fn with_a_breaker(mut self) -> Self {
+        self.breaker =
+            BreakerPolicy::new(1, 1, Nanos::DAY, Nanos::from_millis(500), Nanos::from_secs(4)).unwrap();
+        let settings = self.settings();
+        self.shell.engine.handle(StoreTime(1), Input::Change { lane: LANE, settings });
+        self
     }
 
     fn settings(&self) -> Arc<Settings> {
@@ -116,7 +132,7 @@ impl EngineSender {
         let in_flight = if *flaw == Flaw::NoCapInFlight { IN_FLIGHT_MAX } else { contract.in_flight() };
         let bucket = Some(contract.bucket());
         let contract = Contract::new(bucket, contract.windows().to_vec(), in_flight).unwrap();
-        Arc::new(Settings::new(contract, retry, no_breaker(), pressure, lateness))
+        Arc::new(Settings::new(contract, retry, self.breaker.clone(), pressure, lateness))
     }
 
     fn take(&mut self, now: StoreTime, origin: Origin) {
@@ -205,6 +221,14 @@ impl Sender for EngineSender {
     fn set_paused(&mut self, now: StoreTime, paused: bool) {
         let input = if paused { Input::Pause { lane: LANE } } else { Input::Resume { lane: LANE } };
         self.shell.engine.handle(now, input);
+    }
+
+    fn retry(&mut self, now: StoreTime, insist: bool) {
+        let open = |view: LaneView| matches!(view.holds.breaker, Standing::Open { until, .. } if until > now);
+        self.probes += self.shell.engine.views().into_iter().filter(|view| open(*view)).count();
+        self.shell.store.bring_forward(LANE, now);
+        self.shell.engine.handle(now, Input::Work { lane: LANE, due: now });
+        self.shell.engine.handle(now, Input::Retry { lane: LANE, insist });
     }
 
     fn stop(&mut self, now: StoreTime) {

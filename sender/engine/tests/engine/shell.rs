@@ -258,6 +258,20 @@ impl Store {
         self.lanes.get(&lane).map_or(0, BTreeMap::len)
     }
 
+    /// An operator has retries due now.
+    pub(crate) fn bring_forward(&mut self, lane: LaneId, now: StoreTime) {
+        let rows = self.lanes.entry(lane).or_default();
+        let later: Vec<_> = rows
+            .iter()
+            .filter(|((due, _), row)| *due > now && row.attempts > 0)
+            .map(|(key, row)| (*key, *row))
+            .collect();
+        for ((due, delivery), row) in later {
+            self.lanes.entry(lane).or_default().remove(&(due, delivery));
+            self.put(lane, delivery, now, row);
+        }
+    }
+
     /// The lane's owner is gone: its claimed deliveries are due again.
     pub(crate) fn let_go(&mut self, lane: LaneId) {
         self.held.retain(|(holder, _)| *holder != lane);

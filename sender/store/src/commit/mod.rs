@@ -14,6 +14,7 @@ use crate::engine::{LaneId, Nanos, StoreTime};
 pub(super) mod dead;
 pub(super) mod emit;
 pub(super) mod lease;
+pub(super) mod retry;
 pub(super) mod room;
 pub(super) mod settle;
 pub(super) mod subscribe;
@@ -21,6 +22,7 @@ pub(super) mod sweep;
 
 use emit::EventRows;
 use lease::LeaseRows;
+use retry::RetryRows;
 use settle::AttemptRows;
 use sweep::SweepRows;
 
@@ -64,7 +66,7 @@ pub(super) trait Rows {
 }
 
 /// All commands.
-pub(super) trait Commands: EventRows + AttemptRows + LeaseRows + SweepRows {
+pub(super) trait Commands: EventRows + AttemptRows + LeaseRows + RetryRows + SweepRows {
     /// Reads the longest due deliveries that are not claimed, and claims them.
     fn read_claim(&mut self, claim: &Claim) -> Result<Claimed, Self::Error>;
 
@@ -106,6 +108,7 @@ pub(super) trait Commands: EventRows + AttemptRows + LeaseRows + SweepRows {
             Command::Remove(lane) => self.remove(*lane),
             Command::Redrive(redrive) => self.redrive(redrive),
             Command::Forget(forget) => self.forget(forget),
+            Command::Retry(retry) => self.retry_now(retry),
             Command::Shed(shed) => self.shed(*shed),
             Command::Sweep(sweep) => self.sweep(*sweep),
             Command::Purge(purge) => self.purge(*purge),

@@ -69,6 +69,7 @@ mod oldest;
 mod open;
 mod reader;
 mod record;
+mod retry;
 mod room;
 mod rows;
 mod servers;

@@ -9,6 +9,7 @@ use super::failure::{Result, Stop, Wanted};
 use super::ledger::{Entry, Lease, Ledger, Writer, counts};
 use super::link::Query;
 use crate::Command;
+use crate::command::{Retry, ToRetry};
 use crate::engine::{LaneId, StoreTime};
 
 macro_rules! summed {
@@ -96,6 +97,8 @@ impl Wanted {
                 Command::Rotate(rotate) => wanted.roster_of(rotate.lane),
                 Command::Remove(lane) => wanted.roster_of(*lane),
                 Command::Redrive(_) => wanted.state = true,
+                Command::Retry(Retry { which: ToRetry::Of(lane), .. }) => wanted.roster_of(*lane),
+                Command::Retry(_) => wanted.state = true,
                 Command::Shed(shed) => drop(wanted.lanes.insert(shed.lane)),
                 // A renewal rarely changes its node. If it does, the commit locks the state then.
                 Command::Acquire(_)

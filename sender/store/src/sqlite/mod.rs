@@ -43,6 +43,7 @@ mod open;
 mod options;
 mod reader;
 mod reserve;
+mod retry;
 mod settle;
 mod subscribe;
 mod sweep;

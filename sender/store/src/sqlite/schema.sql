@@ -55,7 +55,10 @@ CREATE TABLE subscribers (
     settings TEXT NOT NULL,
     created INTEGER NOT NULL,
     version INTEGER NOT NULL,
-    removed INTEGER
+    removed INTEGER,
+    -- When an operator last asked to try its endpoint at once, and to end the endpoint's own pause.
+    retried INTEGER,
+    insisted INTEGER
 ) STRICT;
 CREATE UNIQUE INDEX subscribers_name ON subscribers (name) WHERE removed IS NULL;
 CREATE INDEX subscribers_version ON subscribers (version);

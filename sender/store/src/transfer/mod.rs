@@ -120,7 +120,7 @@ macro_rules! of_lane {
 
 /// Owners before lanes, lanes before their rows.
 const TABLES: [Table; 12] = [
-    same!("subscribers", "lane, id, name, url, patterns, settings, created, version, removed"),
+    same!("subscribers", "lane, id, name, url, patterns, settings, created, version, removed, retried, insisted"),
     same!("secrets", "id, lane, secret, created, retires"),
     Table {
         name: "owners",

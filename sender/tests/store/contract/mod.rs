@@ -10,6 +10,7 @@ mod matching;
 mod nodes;
 mod reading;
 mod retention;
+mod retrying;
 mod room;
 mod settling;
 mod subscribers;
@@ -188,6 +189,14 @@ contract! {
         a_removed_subscriber_vanishes_with_its_last_trace
         an_unknown_subscriber_is_refused
         a_secret_does_not_show_itself
+    }
+    retrying {
+        a_retry_is_brought_forward_and_nothing_else
+        retries_come_forward_in_steps_the_earliest_first
+        one_delivery_is_brought_forward_alone
+        a_request_makes_a_new_roster_that_says_when_and_how
+        what_does_not_wait_or_is_not_active_is_refused
+        another_process_learns_of_retries
     }
     dead_letters {
         a_redriven_letter_waits_with_all_its_life_before_it

@@ -323,6 +323,8 @@ fn random_steps_reach_every_kind_of_reply() {
         "unknown lane",
         "redriven",
         "kept dead",
+        "retried",
+        "retried in part",
         "dropped",
         "expired",
         "gone",
@@ -373,6 +375,8 @@ fn kinds(reply: &Reply) -> Vec<&'static str> {
             let kept = (redriven.kept > 0).then_some("kept dead");
             redriven.rows.iter().map(|_| "redriven").chain(kept).collect()
         }
+        Reply::Retried { more: true, .. } => vec!["retried in part"],
+        Reply::Retried { rows: 1.., .. } => vec!["retried"],
         Reply::Dropped { rows: 1.., .. } | Reply::Forgotten { rows: 1.., .. } => vec!["dropped"],
         Reply::Swept(swept) => {
             let expired = (swept.expired > 0).then_some("expired");

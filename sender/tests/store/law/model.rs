@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use hookproof_sender::store::command::{
     Acquire, AttemptOutcome, Change, Claim, Dead, Emit, Fate, Forget, LaneSelection, Persist, Reason,
-    Redrive, Renew, Settlement, Subscribe, Sweep, Target,
+    Redrive, Renew, Retry, Settlement, Subscribe, Sweep, Target, ToRetry,
 };
 use hookproof_sender::store::lane::{Bounds, Counts, LaneState, Limits, OwnerId, WhenFull};
 use hookproof_sender::store::node::Nodes;
@@ -213,6 +213,7 @@ impl Model {
             Command::Persist(persist) => self.persist(hands, persist),
             Command::Redrive(redrive) => Reply::Redriven(self.redrive(redrive)),
             Command::Forget(forget) => self.forget(forget),
+            Command::Retry(retry) => self.retry(retry),
             Command::Shed(shed) => self.shed(hands, shed.lane, shed.max),
             Command::Sweep(sweep) => Reply::Swept(self.sweep(hands, *sweep)),
             Command::Change(change) => self.change(change),
@@ -707,6 +708,25 @@ impl Model {
             redriven.rows.push((lane, letter));
         }
         redriven
+    }
+
+    fn retry(&mut self, retry: &Retry) -> Reply {
+        let ToRetry::Of(lane) = retry.which else { unreachable!("not among the wishes") };
+        let (now, version) = (self.now, self.roster + 1);
+        let Some(found) = self.living(lane) else { return Reply::Refused(Refusal::UnknownLane(lane)) };
+        if found.state != LaneState::Active {
+            return Reply::Refused(Refusal::NotActive(found.state));
+        }
+        found.version = version;
+        self.roster = version;
+        let all = self.of(Some(lane), DeliveryPlace::Waiting);
+        let mut later: Vec<_> =
+            all.filter(|(_, it)| it.at > now && it.attempts > 0).map(|(id, it)| (it.at, id)).collect();
+        later.sort();
+        later.truncate(usize::try_from(retry.max).unwrap());
+        later.iter().for_each(|(_, id)| self.deliveries.get_mut(id).unwrap().at = now);
+        let rows = later.len().try_into().unwrap();
+        Reply::Retried { lane, rows, more: rows == u64::from(retry.max) }
     }
 
     fn forget(&mut self, forget: &Forget) -> Reply {

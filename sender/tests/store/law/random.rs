@@ -4,7 +4,7 @@ use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use hookproof_sender::store::Command;
 use hookproof_sender::store::command::{
     Acquire, Attempt, AttemptOutcome, Change, Claim, Coalesce, Dead, Emit, Fate, Forget, LaneSelection,
-    Persist, Reason, Redrive, Renew, Settlement, Shed, Sweep, Target,
+    Persist, Reason, Redrive, Renew, Retry, Settlement, Shed, Sweep, Target, ToRetry,
 };
 use hookproof_sender::store::lane::{Bounds, LaneState, Limits, OwnerId, WhenFull};
 use proptest::collection::vec;
@@ -78,6 +78,10 @@ pub(crate) enum Wish {
     },
     Forget {
         lane: Option<u64>,
+        max: u32,
+    },
+    Retry {
+        lane: u64,
         max: u32,
     },
     Shed {
@@ -265,6 +269,7 @@ fn wish() -> impl Strategy<Value = Wish> {
             .prop_map(|(lane, hand_back, late)| Wish::Persist { lane, hand_back, late }),
         2 => (weighted(0.5, lane()), 1..6_u32).prop_map(|(lane, max)| Wish::Redrive { lane, max }),
         1 => (weighted(0.5, lane()), 1..3_u32).prop_map(|(lane, max)| Wish::Forget { lane, max }),
+        2 => (lane(), 1..3_u32).prop_map(|(lane, max)| Wish::Retry { lane, max }),
         1 => (lane(), 1..3_u32).prop_map(|(lane, max)| Wish::Shed { lane, max }),
         2 => (1..6_u32).prop_map(|max| Wish::Sweep { max }),
         1 => (lane(), bounds()).prop_map(|(lane, bounds)| Wish::Bounds { lane, bounds }),
@@ -315,6 +320,10 @@ impl Wish {
             }
             Self::Forget { lane, max } => {
                 Command::Forget(Forget { which: which(*lane), after: None, max: *max })
+            }
+            Self::Retry { lane, max } => {
+                let which = ToRetry::Of(LaneId(*lane));
+                Command::Retry(Retry { which, insist: false, probe: true, max: *max })
             }
             Self::Shed { lane, max } => Command::Shed(Shed { lane: LaneId(*lane), max: *max }),
             Self::Sweep { max } => Command::Sweep(Sweep { max: *max }),

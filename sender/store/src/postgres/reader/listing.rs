@@ -4,7 +4,7 @@ use super::Read;
 use crate::command::SECRETS_MAX;
 use crate::command::{Attempt, Body};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
-use crate::lane::Secret;
+use crate::lane::{Retried, Secret};
 use crate::paging::last_if_full;
 use crate::postgres::ledger::read_bounds;
 use crate::postgres::link::{Link, Value};
@@ -27,7 +27,7 @@ macro_rules! subscriber {
     ($rest:literal) => {
         concat!(
             "SELECT s.lane, s.id, s.name, s.url, s.patterns, s.settings, l.rows_max, l.bytes_max, l.when_full, l.state,
-             s.version, s.created FROM subscribers s JOIN lanes l ON l.lane = s.lane WHERE ",
+             s.version, s.created, s.retried, s.insisted FROM subscribers s JOIN lanes l ON l.lane = s.lane WHERE ",
             $rest
         )
     };
@@ -46,6 +46,7 @@ fn read_subscriber(row: &Row) -> Read<Subscriber> {
         state: row.try_get(9)?,
         version: row.try_get::<_, Count>(10)?.0,
         created: row.try_get(11)?,
+        retried: Retried { at: row.try_get(12)?, insisted: row.try_get(13)? },
     })
 }
 

@@ -1,0 +1,75 @@
+use axum::extract::{Request, State};
+use axum::response::Response;
+use serde_json::Value;
+
+use super::App;
+use super::deliveries::{Names, unknown};
+use super::input::{Query, Segment, nothing_left, object_or_nothing, subscriber};
+use super::problem::{Problem, ok};
+use super::subscribers::wait_until_known;
+use crate::engine::Nanos;
+use crate::operate::retry::Steps;
+use crate::operate::shed::{rest, rest_after};
+use crate::store::Reply;
+use crate::store::command::ToRetry;
+
+const WITHIN: Nanos = Nanos::from_secs(10);
+
+/// `POST /v1/subscribers/{id}/retry`
+pub(super) async fn of_subscriber(
+    State(app): State<App>,
+    Segment(whom): Segment,
+    request: Request,
+) -> Result<Response, Problem> {
+    let insist = insist(request).await?;
+    let lane = subscriber(&app, &whom).await?.lane;
+    retry(&app, ToRetry::Of(lane), insist).await
+}
+
+/// `POST /v1/deliveries/{id}/retry`
+pub(super) async fn of_delivery(
+    State(app): State<App>,
+    Segment(id): Segment,
+    request: Request,
+) -> Result<Response, Problem> {
+    let insist = insist(request).await?;
+    let delivery = Names::now(&app).await?.find(&id).ok_or_else(|| unknown(&id))?;
+    retry(&app, ToRetry::This(delivery), insist).await
+}
+
+async fn insist(request: Request) -> Result<bool, Problem> {
+    Query::read(request.uri().query(), &[])?;
+    let mut object = object_or_nothing(request).await?;
+    let insist = match object.remove("ignore_retry_after") {
+        None => false,
+        Some(Value::Bool(insist)) => insist,
+        Some(_) => {
+            let message = "`ignore_retry_after` must be true or false";
+            return Err(Problem::unprocessable("bad_ignore_retry_after", message).field("ignore_retry_after"));
+        }
+    };
+    nothing_left(&object, &["ignore_retry_after"])?;
+    Ok(insist)
+}
+
+async fn retry(app: &App, which: ToRetry, insist: bool) -> Result<Response, Problem> {
+    let clock = app.sender().clock();
+    let (began, mut steps) = (clock.now(), Steps::new(which, insist));
+    let lane = loop {
+        let begins = clock.now();
+        let (lane, more) = match app.sender().command(steps.command()).await? {
+            Reply::Retried { lane, rows, more } => (lane, steps.done(rows, more)),
+            Reply::Refused(refusal) => return Err(refusal.into()),
+            other => return Err(Problem::unexpected("retry deliveries", &other)),
+        };
+        let now = clock.now();
+        if !more || now.since(began) >= WITHIN {
+            break lane;
+        }
+        rest(rest_after(now.since(begins))).await;
+    };
+    wait_until_known(app).await?;
+    let now = clock.now();
+    let retried = app.sender().read(move |reader| steps.result(reader, lane, now)).await??;
+    Ok(ok(&retried.to_json()))
+}

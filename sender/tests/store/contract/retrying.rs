@@ -1,0 +1,136 @@
+use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
+use hookproof_sender::store::command::{Change, Coalesce, Fate, Retry, ToRetry};
+use hookproof_sender::store::lane::{LaneState, Retried};
+use hookproof_sender::store::read::Place;
+use hookproof_sender::store::{Command, Refusal, Reply};
+
+use crate::world::{Backend, WIDE, World, later};
+
+fn retry<B: Backend>(world: &mut World<B>, which: ToRetry, max: u32) -> (u64, bool) {
+    match world.one(Command::Retry(Retry { which, insist: false, probe: true, max })) {
+        Reply::Retried { rows, more, .. } => (rows, more),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A delivery that failed once and waits for that long.
+fn failed<B: Backend>(world: &mut World<B>, lane: LaneId, term: Term, wait: Nanos) -> DeliveryId {
+    let delivery = world.emit_one(lane);
+    assert_eq!(world.claim(lane, term), [delivery]);
+    let due = later(world.now, wait);
+    world.settle(lane, term, delivery, Fate::Retry { due });
+    delivery
+}
+
+fn due<B: Backend>(world: &World<B>, delivery: DeliveryId) -> StoreTime {
+    world.reader.delivery(delivery).unwrap().unwrap().at
+}
+
+pub(super) fn a_retry_is_brought_forward_and_nothing_else<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let (other, term_of_other) = world.own_lane(WIDE);
+    let waiting = failed(&mut world, lane, term, Nanos::HOUR);
+    let elsewhere = failed(&mut world, other, term_of_other, Nanos::HOUR);
+    let mut untried = world.event(&[lane]);
+    untried.targets[0].due = later(world.now, Nanos::HOUR);
+    untried.targets[0].coalesce = Some(Coalesce { key: "k".into(), window: Nanos::HOUR });
+    world.try_emit(untried).unwrap();
+    world.pass(Nanos::SECOND);
+    assert_eq!(world.claim(lane, term), []);
+    assert_eq!(retry(&mut world, ToRetry::Of(lane), 10), (1, false));
+    assert_eq!(due(&world, waiting), world.now);
+    assert_ne!(due(&world, elsewhere), world.now);
+    let read = world.reader.delivery(waiting).unwrap().unwrap();
+    assert_eq!((read.place, read.attempts), (Place::Waiting, 1));
+    assert_eq!(world.claim(lane, term), [waiting], "the one that was never tried waits for its window");
+    assert_eq!(retry(&mut world, ToRetry::Of(lane), 10), (0, false), "what is claimed is due already");
+    assert_eq!(world.claim(lane, term), []);
+    let counts = world.counts(lane);
+    assert_eq!((counts.waiting, counts.retrying), (2, 1));
+}
+
+pub(super) fn retries_come_forward_in_steps_the_earliest_first<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let hours = [3, 1, 2].map(|hours| failed(&mut world, lane, term, Nanos::HOUR.times(hours)));
+    assert_eq!(retry(&mut world, ToRetry::Of(lane), 2), (2, true));
+    let now = world.now;
+    assert_eq!(hours.map(|delivery| due(&world, delivery) == now), [false, true, true]);
+    assert_eq!(retry(&mut world, ToRetry::Of(lane), 2), (1, false));
+    assert_eq!(world.claim(lane, term), hours, "in the order of their events");
+}
+
+pub(super) fn one_delivery_is_brought_forward_alone<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let [one, other] = [(); 2].map(|()| failed(&mut world, lane, term, Nanos::HOUR));
+    assert_eq!(retry(&mut world, ToRetry::This(other), 1), (1, false));
+    assert_eq!((due(&world, other), due(&world, one) > world.now), (world.now, true));
+    assert_eq!(world.claim(lane, term), [other]);
+}
+
+pub(super) fn a_request_makes_a_new_roster_that_says_when_and_how<B: Backend>() {
+    let mut world = World::<B>::new();
+    let lane = world.new_lane(WIDE);
+    let read = |world: &World<B>, since| world.reader.subscribers_since(since, 10).unwrap().pop();
+    let mut found = read(&world, 0).unwrap();
+    assert_eq!(found.retried, Retried::default());
+    let mut insisted = None;
+    for insist in [false, true, false] {
+        world.pass(Nanos::SECOND);
+        let which = ToRetry::Of(lane);
+        for probe in [true, false] {
+            world.one(Command::Retry(Retry { which, insist, probe, max: 1 }));
+        }
+        let next = read(&world, found.version).unwrap();
+        assert_eq!(next.retried.since(found.retried), Some(insist));
+        let at = Some(world.now);
+        insisted = if insist { at } else { insisted };
+        assert_eq!(next.retried, Retried { at, insisted });
+        found = next;
+        assert!(read(&world, found.version).is_none(), "a further step asks for no probe");
+    }
+}
+
+pub(super) fn what_does_not_wait_or_is_not_active_is_refused<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let refused = |world: &mut World<B>, which| match world.one(Command::Retry(Retry {
+        which,
+        insist: true,
+        probe: true,
+        max: 1,
+    })) {
+        Reply::Refused(refusal) => refusal,
+        other => panic!("{other:?}"),
+    };
+    let nowhere = DeliveryId(4_711);
+    assert_eq!(refused(&mut world, ToRetry::This(nowhere)), Refusal::UnknownDelivery(nowhere));
+    let delivered = world.emit_one(lane);
+    world.claim(lane, term);
+    world.settle(lane, term, delivered, Fate::Delivered);
+    assert_eq!(refused(&mut world, ToRetry::This(delivered)), Refusal::NotWaiting(Place::Delivered));
+    let waiting = failed(&mut world, lane, term, Nanos::HOUR);
+    world.change(Change { state: Some(LaneState::Paused), ..Change::of(lane) });
+    for which in [ToRetry::Of(lane), ToRetry::This(waiting)] {
+        assert_eq!(refused(&mut world, which), Refusal::NotActive(LaneState::Paused));
+    }
+    world.one(Command::Remove(lane));
+    assert_eq!(refused(&mut world, ToRetry::Of(lane)), Refusal::UnknownLane(lane));
+    assert!(due(&world, waiting) > world.now, "a refusal changes nothing");
+}
+
+pub(super) fn another_process_learns_of_retries<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let waiting = failed(&mut world, lane, term, Nanos::HOUR);
+    assert_eq!(world.claim(lane, term), []);
+    let before = world.reader.glance().unwrap();
+    let command = Retry { which: ToRetry::Of(lane), insist: false, probe: true, max: 9 };
+    world.backend.store().commit(world.now, &[Command::Retry(command)]).unwrap();
+    let after = world.reader.glance().unwrap();
+    assert_ne!((before.stirred, before.roster), (after.stirred, after.roster));
+    assert_eq!(world.reader.heads(&[lane]).unwrap(), [(lane, world.now)]);
+    assert_eq!(world.claim(lane, term), [waiting]);
+}
