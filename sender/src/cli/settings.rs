@@ -2,13 +2,13 @@
 
 use std::str::FromStr;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::failure::Failure;
 use crate::event::Pattern;
 use crate::event::{EventPatterns, PublicId};
 use crate::excerpt::Excerpt;
-use crate::guard::{Guard, Target};
+use crate::guard::{Guard, Target, TargetError};
 use crate::store::read::Subscriber;
 use crate::subscriber;
 
@@ -47,6 +47,10 @@ fn read(key: &str, text: &str) -> Result<Value, String> {
     }
     if LISTS.contains(&key) && text != "null" {
         return Ok(text.split(',').map(|item| Value::String(item.trim().to_owned())).collect());
+    }
+    if key == "headers" && text != "null" {
+        // A value may have commas, so text is one header.
+        return Ok(json!([text]));
     }
     Ok(serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned())))
 }
@@ -123,9 +127,11 @@ pub(super) fn checked_name(name: &str) -> Result<String, Failure> {
 /// Returns the normal form.
 pub(super) fn checked_url(url: &str, guard: &Guard) -> Result<String, Failure> {
     let target = Target::parse(url, guard).map_err(|error| {
-        Failure::usage(format_args!(
-            "{error}; the options are --allow-private-targets and --allow-network CIDR"
-        ))
+        let hint = match error {
+            TargetError::Refused(_) => "; the options are --allow-private-targets and --allow-network CIDR",
+            _ => "",
+        };
+        Failure::usage(format_args!("{error}{hint}"))
     });
     target.map(|target| target.as_str().to_owned())
 }
@@ -151,6 +157,7 @@ mod tests {
                 json!({"limit": {"windows": ["60 per 1s", "900 per 1min"]}}),
             ),
             ("retry.schedule=[\"1s\",\"2s\"]", json!({"retry": {"schedule": ["1s", "2s"]}})),
+            ("headers=X-Team: a, b", json!({"headers": ["X-Team: a, b"]})),
             ("limit.windows=null", json!({"limit": {"windows": null}})),
             ("sign=stripe", json!({"sign": "stripe"})),
             ("a.b.c=1", json!({"a": {"b.c": 1}})),

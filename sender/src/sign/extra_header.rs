@@ -17,14 +17,12 @@ pub struct ExtraHeader {
     text: Box<str>,
 }
 
-/// Headers that frame a request, choose its connection or describe its body.
-const RESERVED: [&str; 15] = [
+/// Headers that the sender sets, or that frame a request or choose its connection.
+const RESERVED: [&str; 12] = [
     "connection",
-    "content-encoding",
-    "content-length",
-    "content-type",
     "expect",
     "host",
+    "http2-settings",
     "keep-alive",
     "proxy-authorization",
     "proxy-connection",
@@ -33,8 +31,10 @@ const RESERVED: [&str; 15] = [
     "transfer-encoding",
     "upgrade",
     "user-agent",
-    "http2-settings",
 ];
+
+/// Headers that describe the body, or name and sign the delivery.
+const PREFIXES: [&str; 4] = ["content-", "svix-", "webhook-", "x-vvv-"];
 
 impl ExtraHeader {
     pub const COUNT_MAX: usize = 16;
@@ -50,7 +50,7 @@ impl ExtraHeader {
         &self.value
     }
 
-    /// `Name: value`.
+    /// As it was written, without blanks at its end.
     #[must_use]
     pub fn line(&self) -> &str {
         &self.text
@@ -72,15 +72,19 @@ impl FromStr for ExtraHeader {
         }
         let (name, value) = text.split_once(':').ok_or_else(|| HeaderError::Form(Excerpt::of(text)))?;
         let parsed = HeaderName::from_str(name).map_err(|_| HeaderError::Name(Excerpt::of(name)))?;
+        // Many receivers take `_` and `-` for the same.
+        let usual = parsed.as_str().replace('_', "-");
         let profiles = Profile::ALL.into_iter().flat_map(Profile::headers).map(|(name, _)| *name);
-        if RESERVED.into_iter().chain(profiles).any(|reserved| reserved == parsed.as_str()) {
+        let is_reserved = RESERVED.into_iter().chain(profiles).any(|reserved| reserved == usual);
+        if is_reserved || PREFIXES.into_iter().any(|prefix| usual.starts_with(prefix)) {
             return Err(HeaderError::Reserved(Excerpt::of(name)));
         }
         let value = value.trim_matches([' ', '\t']);
         if !value.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
             return Err(HeaderError::Value(Excerpt::of(name)));
         }
-        let text = format!("{name}: {value}").into();
+        // As it was written: it must not grow, since it is stored and read again.
+        let text = text.trim_end_matches([' ', '\t']).into();
         let value = HeaderValue::from_str(value).map_err(|_| HeaderError::Value(Excerpt::of(name)))?;
         Ok(Self { name: parsed, value, text })
     }
@@ -90,9 +94,9 @@ impl FromStr for ExtraHeader {
 pub enum HeaderError {
     #[error("{0} is not a header; expected a name, a colon and a value, such as \"X-Team: orders\"")]
     Form(Excerpt),
-    #[error("{0} is not the name of a header; expected letters, digits and -")]
+    #[error("{0} is not the name of a header; expected a name such as X-Team")]
     Name(Excerpt),
-    #[error("the sender sets the header {0} itself, or no request may carry it; leave it out")]
+    #[error("the header {0} is reserved for the sender; leave it out")]
     Reserved(Excerpt),
     #[error("the value of the header {0} cannot be sent; expected visible ASCII characters and blanks")]
     Value(Excerpt),
@@ -108,9 +112,11 @@ mod tests {
     fn a_header_is_a_name_and_a_value() {
         let header: ExtraHeader = "X-Team:  orders and more \t".parse().unwrap();
         assert_eq!((header.name().as_str(), header.value().as_bytes()), ("x-team", &b"orders and more"[..]));
-        assert_eq!(header.to_string(), "X-Team: orders and more");
+        assert_eq!(header.to_string(), "X-Team:  orders and more");
         assert_eq!(header.line().parse(), Ok(header.clone()));
-        assert_eq!("X-Empty:".parse::<ExtraHeader>().unwrap().to_string(), "X-Empty: ");
+        let longest: ExtraHeader = format!("A:{}", "a".repeat(ExtraHeader::BYTES_MAX - 2)).parse().unwrap();
+        assert_eq!(longest.to_string().parse(), Ok(longest), "what is stored is read again");
+        assert_eq!("X-Empty:".parse::<ExtraHeader>().unwrap().to_string(), "X-Empty:");
     }
 
     #[test]
@@ -132,6 +138,9 @@ mod tests {
             "Webhook-Signature: v1,forged",
             "x-hub-signature-256: sha256=00",
             "Stripe-Signature: t=1",
+            "Webhook_Signature: v1,forged",
+            "Content_Length: 3",
+            "X-VVV-Attempt: 2",
         ] {
             assert!(text.parse::<ExtraHeader>().is_err(), "{text:?}");
         }

@@ -39,7 +39,8 @@ section! {
         queue: QueueText = QueueText::default();
         /// How its attempts are signed.
         sign: Profile = Profile::default();
-        /// Headers of each attempt, beside those of the sender. They are no secrets: `show` and the API tell them.
+        /// Headers of each attempt, beside those of the sender. A retry carries those in force at that time. Put no
+        /// secret in them: `subscriber show` and the API print them.
         headers: Vec<ExtraHeader> = Vec::new(),
             in Range::many(0..=ExtraHeader::COUNT_MAX, Range::Bytes(2, ExtraHeader::BYTES_MAX));
         /// How long one attempt may take in all, from the first packet to the last byte of the answer.

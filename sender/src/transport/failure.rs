@@ -60,7 +60,9 @@ pub enum Failure {
     #[error(transparent)]
     Refused(#[from] Refused),
     /// The guard allows https alone.
-    #[error("the endpoint's URL begins with http, and --https-only refuses it")]
+    #[error(
+        "--https-only refuses the endpoint, whose URL begins with http://; set an https URL (`subscriber set NAME url=https://…`)"
+    )]
     Unencrypted,
     #[error("no connection within {within:?}, name lookup and TLS included")]
     ConnectDeadline {
