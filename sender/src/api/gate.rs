@@ -1,3 +1,4 @@
+use axum::Extension;
 use axum::extract::{Request, State};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Version, header};
@@ -14,20 +15,20 @@ use super::token::{Caller, Scope};
 const OPEN: [&str; 3] = ["/", "/healthz", "/readyz"];
 
 pub(super) async fn gate(State(app): State<App>, mut request: Request, next: Next) -> Response {
-    let admitted = admit(&app, &request);
-    if let Ok(caller) = admitted {
-        request.extensions_mut().insert(caller);
-    } else if let Err(problem) = admitted {
-        let mut response = problem.into_response();
-        let expected = match response.status() {
-            StatusCode::UNAUTHORIZED => Some((header::WWW_AUTHENTICATE, "Bearer")),
-            StatusCode::UNSUPPORTED_MEDIA_TYPE => Some((header::ACCEPT_ENCODING, "identity")),
-            _ => None,
-        };
-        let expected = expected.map(|(name, value)| (name, HeaderValue::from_static(value)));
-        response.headers_mut().extend(expected);
-        return response;
-    }
+    match admit(&app, &request) {
+        Ok(caller) => request.extensions_mut().insert(caller),
+        Err(problem) => {
+            let mut response = problem.into_response();
+            let expected = match response.status() {
+                StatusCode::UNAUTHORIZED => Some((header::WWW_AUTHENTICATE, "Bearer")),
+                StatusCode::UNSUPPORTED_MEDIA_TYPE => Some((header::ACCEPT_ENCODING, "identity")),
+                _ => None,
+            };
+            let expected = expected.map(|(name, value)| (name, HeaderValue::from_static(value)));
+            response.headers_mut().extend(expected);
+            return response;
+        }
+    };
     let longest = app.config().request_time_max;
     match timeout(longest, next.run(request)).await {
         Ok(response) => response,
@@ -57,17 +58,15 @@ fn admit(app: &App, request: &Request) -> Result<Caller, Problem> {
     Ok(caller)
 }
 
-/// Refuses a request whose token has another scope. Logs each that acts, for the record of who did what.
-pub(super) async fn check_scope(needed: Scope, request: Request, next: Next) -> Response {
-    let Some(caller) = request.extensions().get::<Caller>().cloned() else {
-        return unauthorized().into_response();
-    };
-    if !caller.scope.includes(needed) {
-        let (given, needed) = (caller.scope.name(), needed.name());
-        let message = format!("the token has the scope {given}; this request needs {needed}");
-        return Problem::new(StatusCode::FORBIDDEN, "wrong_scope", message)
-            .field("authorization")
-            .into_response();
+/// Refuses a request whose token does not include the scope of its route. Logs each that acts.
+pub(super) async fn check_scope(
+    needed: Scope,
+    Extension(caller): Extension<Caller>,
+    request: Request,
+    next: Next,
+) -> Response {
+    if let Err(problem) = caller.check(needed) {
+        return problem.into_response();
     }
     if matches!(needed, Scope::Read | Scope::Emit) {
         return next.run(request).await;
@@ -133,8 +132,23 @@ fn refuse_codings(headers: &HeaderMap) -> Result<(), Problem> {
 }
 
 fn bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
-    let (scheme, shown) = headers.get(header::AUTHORIZATION)?.as_bytes().split_at_checked(7)?;
+    let mut found = headers.get_all(header::AUTHORIZATION).iter();
+    let (scheme, shown) = found.next()?.as_bytes().split_at_checked(7)?;
+    if found.next().is_some() {
+        return None;
+    }
     scheme.eq_ignore_ascii_case(b"bearer ").then_some(shown.trim_ascii())
+}
+
+impl Caller {
+    pub(super) fn check(&self, needed: Scope) -> Result<(), Problem> {
+        if self.scope.includes(needed) {
+            return Ok(());
+        }
+        let (given, needed) = (self.scope.name(), needed.name());
+        let message = format!("the token has the scope {given}; this request needs {needed}");
+        Err(Problem::new(StatusCode::FORBIDDEN, "wrong_scope", message).field("authorization"))
+    }
 }
 
 fn unauthorized() -> Problem {

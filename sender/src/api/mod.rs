@@ -7,7 +7,8 @@
 //! ```
 //!
 //! - [`server`]: listener and limits; `connection`: the state of each.
-//! - `gate`: checks every request; `token`: the scopes of tokens; `routes`: the table; `openapi.json`: its description for machines.
+//! - `gate`: checks every request; `token`: the scopes of tokens.
+//! - `routes`: the table; `openapi.json`: its description for machines.
 //! - `problem`: refusals; `input`: paths, queries and bodies; one file for each noun.
 //!
 //! Refusals are `{"error": {"code", "message", "field"}}`, except for malformed HTTP. Only the answers to a creation
@@ -50,7 +51,7 @@ use crate::subscriber::RegionSecrets;
 pub struct Config {
     pub guard: Guard,
     pub regions: RegionSecrets,
-    /// A request needs one of them, unless there is none.
+    /// Each request needs one of them. If there are none, any client on this machine may do everything.
     pub tokens: Tokens,
     /// The time limit of a request, its body included.
     pub request_time_max: Duration,

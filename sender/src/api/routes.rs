@@ -60,7 +60,7 @@ pub(super) fn router(app: App) -> Router {
     let routes = routes().into_iter();
     let router = routes.fold(Router::new(), |router, (method, path, handler)| {
         let needed = Scope::needed(&method, path);
-        let check = from_fn(move |request, next| check_scope(needed, request, next));
+        let check = from_fn(move |caller, request, next| check_scope(needed, caller, request, next));
         router.route(path, handler.route_layer(check))
     });
     router

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
@@ -13,6 +14,7 @@ use super::form::{self, Rotation, Written, agree, keys, required, secret_or};
 use super::input::time_text;
 use super::input::{Query, Segment, nothing_left, object, object_or_nothing, subscriber, take_text};
 use super::problem::{Problem, answer, ok};
+use super::token::{Caller, Scope};
 use crate::engine::{LaneId, Nanos, StoreTime};
 use crate::event::{EventPatterns, EventType, Kind, PublicId};
 use crate::operate::flow::{Flow, Present};
@@ -238,10 +240,15 @@ pub(super) async fn rotate(
 pub(super) async fn test(
     State(app): State<App>,
     Segment(whom): Segment,
+    Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Response, Problem> {
     Query::read(request.uri().query(), &[])?;
     let mut object = object_or_nothing(request).await?;
+    if object.contains_key("type") || object.contains_key("data") {
+        // Such a test is an event like any other to its endpoint.
+        caller.check(Scope::Emit)?;
+    }
     let event_type = take_text(&mut object, "type")?.map(|text| text.parse::<EventType>()).transpose();
     let event_type =
         event_type.map_err(|error| Problem::unprocessable("bad_type", error.to_string()).field("type"))?;

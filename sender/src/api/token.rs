@@ -11,14 +11,14 @@ use crate::word_form::word_form;
 word_form! {
     /// The requests that a token allows.
     pub enum Scope {
-        /// `POST /v1/events` alone.
-        Emit = "emit",
-        /// Every `GET`.
-        Read = "read",
-        /// Every `GET`, and all that changes no subscriber: pause, retry, redrive, shed.
-        Operate = "operate",
         /// Everything.
         Admin = "admin",
+        /// Every `GET`, and every act but to add, change, remove or rotate a subscriber, or to emit.
+        Operate = "operate",
+        /// Every `GET`.
+        Read = "read",
+        /// `POST /v1/events` alone.
+        Emit = "emit",
     }
 }
 
@@ -44,7 +44,7 @@ impl Scope {
     }
 }
 
-/// Without one, any client on this machine may do everything.
+/// Each of another text.
 #[derive(Clone, Debug, Default)]
 pub struct Tokens(Vec<(Token, Caller)>);
 
@@ -57,19 +57,22 @@ pub struct Caller {
 }
 
 impl Tokens {
+    pub fn new(tokens: Vec<(Token, Caller)>) -> Result<Self, TokenError> {
+        let again = tokens
+            .iter()
+            .enumerate()
+            .any(|(at, (token, _))| tokens[..at].iter().any(|(earlier, _)| earlier.is(token)));
+        if again { Err(TokenError::Again) } else { Ok(Self(tokens)) }
+    }
+
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     pub(super) fn caller(&self, shown: &[u8]) -> Option<Caller> {
-        self.0.iter().find(|(token, _)| token.is(shown)).map(|(_, caller)| caller.clone())
-    }
-}
-
-impl FromIterator<(Token, Caller)> for Tokens {
-    fn from_iter<T: IntoIterator<Item = (Token, Caller)>>(tokens: T) -> Self {
-        Self(tokens.into_iter().collect())
+        let shown = Token(Sha256::digest(shown).into());
+        self.0.iter().find(|(token, _)| token.is(&shown)).map(|(_, caller)| caller.clone())
     }
 }
 
@@ -94,12 +97,9 @@ impl Token {
     }
 
     /// Compares digests in constant time.
-    #[must_use]
-    pub fn is(&self, shown: &[u8]) -> bool {
-        let shown: [u8; 32] = Sha256::digest(shown).into();
-        let different =
-            self.0.iter().zip(shown).fold(0, |different, (ours, theirs)| different | (ours ^ theirs));
-        different == 0
+    fn is(&self, shown: &Self) -> bool {
+        let pairs = self.0.iter().zip(shown.0);
+        pairs.fold(0, |different, (ours, theirs)| different | (ours ^ theirs)) == 0
     }
 }
 
@@ -118,6 +118,9 @@ pub enum TokenError {
         /// Its length.
         bytes: usize,
     },
+    /// Its scope would be unclear.
+    #[error("the token is given twice; expected a token of its own for each scope")]
+    Again,
     /// A character that is not visible ASCII.
     #[error("the token has a character at byte {at} that is not visible ASCII")]
     Character {
@@ -133,11 +136,15 @@ mod tests {
     #[test]
     fn only_the_token_itself_is_the_token() {
         let token = Token::new("correct horse".replace(' ', "-").repeat(2).as_str()).unwrap();
-        assert!(token.is(b"correct-horsecorrect-horse"));
-        for other in ["", "correct-horse", "correct-horsecorrect-horsf", "correct-horsecorrect-horse "] {
-            assert!(!token.is(other.as_bytes()), "{other}");
-        }
         assert_eq!(format!("{token:?}"), "Token(…)");
+        let caller = || Caller { name: None, scope: Scope::Read };
+        let tokens = Tokens::new(vec![(token.clone(), caller())]).unwrap();
+        assert!(tokens.caller(b"correct-horsecorrect-horse").is_some());
+        for other in ["", "correct-horse", "correct-horsecorrect-horsf", "correct-horsecorrect-horse "] {
+            assert!(tokens.caller(other.as_bytes()).is_none(), "{other}");
+        }
+        let twice = Tokens::new(vec![(token.clone(), caller()), (token, caller())]);
+        assert_eq!(twice.err(), Some(TokenError::Again));
     }
 
     #[test]

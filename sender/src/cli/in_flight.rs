@@ -145,6 +145,7 @@ async fn get_status(address: SocketAddr, token: Option<&str>) -> Result<Option<V
     match status.as_u16() {
         200 => {}
         401 => return Ok(None),
+        403 => return Err("this token may not read; expected the scope read, operate or admin".to_owned()),
         status => return Err(format!("it answered {status}")),
     }
     let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;

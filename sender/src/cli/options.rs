@@ -96,7 +96,8 @@ pub(super) struct Reach {
     /// Let deliveries reach this network, even a private one; may be given again
     #[arg(long, value_name = "CIDR")]
     allow_network: Vec<Network>,
-    /// Refuse URLs that begin with http, at `subscriber add` and at each delivery
+    /// Refuse endpoints without TLS: a URL must begin with https://, when it is set and at each delivery of this
+    /// process
     #[arg(long)]
     https_only: bool,
     /// A region and the environment variable with its secret, for pseudonyms; may be given again

@@ -34,7 +34,8 @@ const OPEN_AGAIN: Duration = Duration::from_millis(500);
 #[command(after_help = "\
 Examples:
   hookproof sender serve --db sender.db
-  SENDER_TOKEN=… hookproof sender serve --db sender.db --listen 0.0.0.0:8080 --token-env SENDER_TOKEN --token-env EMIT_TOKEN=emit
+  SENDER_TOKEN=… EMIT_TOKEN=… hookproof sender serve --db sender.db --listen 0.0.0.0:8080 \\
+      --token-env SENDER_TOKEN --token-env EMIT_TOKEN=emit
   hookproof sender serve --db sender.db --allow-private-targets --log debug
 
 After SIGTERM or Ctrl-C it starts no attempt, finishes open ones, commits and exits with 0, or with 1 if attempts were cut off
@@ -46,7 +47,8 @@ pub(super) struct Serve {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
     /// An environment variable with a token for the HTTP API, and its scope: emit (POST /v1/events), read (every GET),
-    /// operate (read, and all that changes no subscriber) or admin, the default; may be given again
+    /// operate (read, and every act but to add, change, remove or rotate a subscriber, or to emit) or admin, the
+    /// default; may be given again
     #[arg(long, value_name = "NAME[=SCOPE]")]
     token_env: Vec<TokenSource>,
     #[command(flatten)]
@@ -71,13 +73,15 @@ impl FromStr for TokenSource {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (variable, scope) = text.split_once('=').unwrap_or((text, Scope::Admin.name()));
-        let known = Scope::ALL.into_iter().find(|known| known.name() == scope);
-        let known = known.filter(|_| !variable.is_empty()).ok_or_else(|| {
+        let (variable, scope) = match text.split_once('=') {
+            None => (text, Some(Scope::default())),
+            Some((variable, scope)) => (variable, Scope::ALL.into_iter().find(|known| known.name() == scope)),
+        };
+        let scope = scope.filter(|_| !variable.is_empty()).ok_or_else(|| {
             let scopes = Scope::ALL.map(Scope::name).join(", ");
             format!("expected NAME, or NAME=SCOPE with one of {scopes}, such as EMIT_TOKEN=emit")
         })?;
-        Ok(Self { variable: variable.to_owned(), scope: known })
+        Ok(Self { variable: variable.to_owned(), scope })
     }
 }
 
@@ -105,7 +109,8 @@ impl Serve {
             let caller = Caller { name: Some(variable.as_str().into()), scope: *scope };
             Ok((token_from(variable, Token::new)?, caller))
         });
-        let tokens = tokens.collect::<Result<Tokens, Failure>>()?;
+        let tokens = Tokens::new(tokens.collect::<Result<Vec<_>, Failure>>()?);
+        let tokens = tokens.map_err(|error| Failure::usage(format_args!("--token-env: {error}")))?;
         if tokens.is_empty() && !self.listen.ip().to_canonical().is_loopback() {
             return Err(Failure::usage(format_args!(
                 "--listen {} is reachable from other machines; expected a loopback address, or a token \

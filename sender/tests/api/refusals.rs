@@ -141,6 +141,13 @@ async fn each_scope_may_call_its_routes_and_no_other() {
         }
     }
     assert!(allowed > 50 && refused > 40, "{allowed} and {refused} were tried");
+    for (scope, expected) in [(Scope::Operate, 403), (Scope::Admin, 404)] {
+        let request = Request::post("/v1/subscribers/nobody/test").header("content-type", "application/json");
+        let request = request.header("authorization", format!("Bearer {}", text(scope)));
+        let body = Body::from(r#"{"type":"order.paid","data":{"forged":true}}"#);
+        let answer = world.send(request.body(body).unwrap()).await;
+        assert_eq!(answer.status.as_u16(), expected, "{scope:?} emits by a test");
+    }
     world.stop().await;
 }
 

@@ -21,7 +21,7 @@ async fn without_a_token_nobody_listens_where_others_can_reach() {
     assert!(
         bind(
             "0.0.0.0:0".parse().unwrap(),
-            &Tokens::from_iter([(token, Caller { name: None, scope: Scope::Read })])
+            &Tokens::new(vec![(token, Caller { name: None, scope: Scope::Read })]).unwrap()
         )
         .await
         .is_ok()

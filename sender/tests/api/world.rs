@@ -89,8 +89,12 @@ impl World {
         let regions = options.regions.clone();
         let sender = Sender::open(options).await.unwrap();
         let tokens = tokens.into_iter().map(|(token, scope)| (token, Caller { name: None, scope }));
-        let config =
-            Config { guard, regions, tokens: tokens.collect(), request_time_max: Config::REQUEST_TIME_MAX };
+        let config = Config {
+            guard,
+            regions,
+            tokens: Tokens::new(tokens.collect()).unwrap(),
+            request_time_max: Config::REQUEST_TIME_MAX,
+        };
         let router = router(sender.clone(), config);
         Self { folder, sender, router }
     }

@@ -28,7 +28,7 @@ fn bad_command_lines_end_with_64_and_one_line() {
         (&["emit", "--ndjson", "-", "--type", "a"], "--ndjson"),
         (&["serve", "--listen", "0.0.0.0:0"], "--token-env"),
         (&["serve", "--token-env", "NOT_SET_AT_ALL"], "NOT_SET_AT_ALL"),
-        (&["serve", "--token-env", "A=everything"], "emit, read, operate, admin"),
+        (&["serve", "--token-env", "A=everything"], "admin, operate, read, emit"),
         (&["serve", "--lease", "30"], "no unit"),
         (&["serve", "--lease", "1ms"], "--lease is 1ms; expected 1s to 1h"),
         (&["serve", "--keep-delivered", "1h"], "--keep-delivered"),
