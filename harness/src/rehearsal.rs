@@ -376,7 +376,7 @@ async fn take_back(api: &Api, processes: &mut Processes, rehearsal: &mut Rehears
             let why: Vec<String> = left.into_iter().map(|undone| undone.why).collect();
             rehearsal.failed("stop", why.join("; "), None, FAILED);
         }
-        Ok(()) if rehearsal.has_failed("start") => rehearsal.skipped("stop", "the sender was not started"),
+        Ok(()) if rehearsal.has_failed("start") => rehearsal.skipped("stop", "`start` failed"),
         Ok(()) => match unclean_end(&records.take()) {
             Some(why) => rehearsal.failed("stop", why, None, FAILED),
             None => rehearsal.passed("stop", "the sender has ended".to_owned()),
@@ -387,21 +387,27 @@ async fn take_back(api: &Api, processes: &mut Processes, rehearsal: &mut Rehears
 
 /// The end for which `process.exits` fails a run.
 fn unclean_end(records: &[Record]) -> Option<String> {
-    let mut is_asked = false;
+    let mut asked = BTreeSet::new();
     let mut processes = records.iter().filter_map(|record| match record {
-        Record::Process(one) => Some((one.event, one.status.as_deref().unwrap_or("exit 0"))),
+        Record::Process(one) => Some((one.worker, one.event, one.status.as_deref().unwrap_or("exit 0"))),
         _ => None,
     });
-    processes.find_map(|(event, status)| match event {
+    processes.find_map(|(worker, event, status)| match event {
+        ProcessEvent::Started => {
+            asked.remove(&worker);
+            None
+        }
         ProcessEvent::Asked => {
-            is_asked = true;
+            asked.insert(worker);
             None
         }
         ProcessEvent::Killed => {
             let within = STOP_WITHIN_NS / SECOND;
             Some(format!("the sender had to be killed {within} s after it was asked to stop"))
         }
-        ProcessEvent::Exited if !is_asked => Some(format!("the sender ended by itself ({status})")),
+        ProcessEvent::Exited if !asked.contains(&worker) => {
+            Some(format!("the sender ended by itself ({status})"))
+        }
         ProcessEvent::Exited if status != "exit 0" => {
             Some(format!("the sender was asked to stop and ended with {status}; expected exit 0"))
         }

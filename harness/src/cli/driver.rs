@@ -77,7 +77,7 @@ fn played(check: &Check, file: &DriverFile) -> Result<Rehearsal, (u8, String)> {
         }
     });
     runtime.shutdown_background();
-    // It holds the whole log.
+    // The folder holds the whole log.
     if rehearsal.as_ref().is_ok_and(|rehearsal| rehearsal.code != 0) {
         let _kept = folder.keep();
     }
