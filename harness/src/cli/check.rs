@@ -159,8 +159,8 @@ pub(crate) fn compare(arguments: &Compare) -> ExitCode {
     for (scenario, difference) in &comparison.compared {
         print_difference(difference);
         let (bad, good) = (difference.regressions.len(), difference.improvements.len());
-        let unsure = difference.inconclusive.len();
-        one_line(format_args!("{scenario}: {bad} worse, {good} better, {unsure} unsure"));
+        let inconclusive = difference.inconclusive.len();
+        one_line(format_args!("{scenario}: {bad} worse, {good} better, {inconclusive} inconclusive"));
     }
     let gone = if gone.regressions.is_empty() { 0 } else { REGRESSION };
     ExitCode::from(worse(comparison.code(), gone))
@@ -170,7 +170,7 @@ fn print_difference(difference: &Difference) {
     let rows = [
         ("worse  ", &difference.regressions),
         ("better ", &difference.improvements),
-        ("unsure ", &difference.inconclusive),
+        ("inconclusive", &difference.inconclusive),
         ("allowed", &difference.allowed),
     ];
     for (word, whats) in rows {

@@ -298,10 +298,10 @@ fn reports_are_compared_by_what_they_are_of_and_by_their_figures() {
     report["scenario"] = "renamed".into();
     std::fs::write(&other, report.to_string()).unwrap();
     let rows: [(&[&str], i32, &str); 7] = [
-        (&[&good, &good], 0, "golden: 0 worse, 0 better, 0 unsure"),
+        (&[&good, &good], 0, "golden: 0 worse, 0 better, 0 inconclusive"),
         (&[&good, &slow], 3, "a latency p50: was"),
         (&[&good, &slow, "--allow", "figure"], 0, "golden: 0 worse"),
-        (&[&slow, &good], 0, "golden: 0 worse, 4 better, 0 unsure"),
+        (&[&slow, &good], 0, "golden: 0 worse, 4 better, 0 inconclusive"),
         (&[&good, &other], 3, "golden: ran before, but is missing now"),
         (&[&good, &other, "--allow", "missing-scenario"], 2, "not compared"),
         (&[&good, &slow, "--allow", "figures"], 64, "expected one of missing-scenario"),
