@@ -174,17 +174,17 @@ impl Place {
 /// With at most three digits that matter, and commas between thousands.
 fn rounded(number: &str) -> String {
     let value: f64 = number.parse().unwrap_or(f64::NAN);
-    if value < 1000.0 {
+    if value < 999.5 {
         let whole = number.split('.').next().map_or(0, str::len);
         let decimals = number.len().saturating_sub(whole + 1).min(3_usize.saturating_sub(whole));
         return format!("{value:.decimals$}");
     }
     let rounded = format!("{value:.2e}").parse().unwrap_or(value);
     let mut text = format!("{rounded:.0}");
-    for place in
-        (1..text.len()).rev().filter(|place| (text.len() - place).is_multiple_of(3)).collect::<Vec<_>>()
-    {
-        text.insert(place, ',');
+    let mut at = text.len();
+    while at > 3 {
+        at -= 3;
+        text.insert(at, ',');
     }
     text
 }
@@ -253,6 +253,7 @@ durability process, 300000 events of 300 bytes
             ("0.34", "0.34"),
             ("51893", "51,900"),
             ("1234567", "1,230,000"),
+            ("999.6", "1,000"),
         ] {
             assert_eq!(rounded(number), expected);
         }

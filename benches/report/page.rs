@@ -19,7 +19,7 @@ const HEAD: &str = "\
 # Benchmarks
 
 `just bench-report` runs the benches and writes this page. A ratio compares a figure with a ceiling that was measured beside it, on the same
-cores. Compare ratios between machines, not figures.
+cores. A row with a ÷ is itself a ratio. Compare ratios between machines, not figures.
 ";
 
 pub(crate) fn page(machine: &Machine, rows: &[(&Figure, Row)]) -> String {

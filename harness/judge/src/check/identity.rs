@@ -5,7 +5,7 @@
 //!
 //! `identity.secret`: each subscriber's signatures use its own secret, which no other subscriber has. While
 //! two secrets are valid, both sign if the profile has room for both. One second after the older one retired,
-//! it signs no more. No request holds a secret, or a signature by none of the subscriber's.
+//! it signs no more. No request holds a secret, or a signature that another secret made.
 //!
 //! `payload.intact`: the body of each request holds the offered data, by value, and no other event's type or
 //! key. The harness compares each body as it arrives, and the trace holds its result. `[payload]` of a driver
