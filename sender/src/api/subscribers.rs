@@ -155,7 +155,7 @@ pub(super) async fn agreed(
     before: &read::Subscriber,
     written: &Written,
 ) -> Result<(SettingsText, Agreement), Problem> {
-    let settings = SettingsText::from_json(&before.settings)?.patched(&written.settings)?;
+    let settings = SettingsText::patched_json(&before.settings, &written.settings)?;
     let id: PublicId = before.id.parse().map_err(|error| {
         Problem::conflict("broken_id", format!("the subscriber's id cannot be read: {error}"))
     })?;

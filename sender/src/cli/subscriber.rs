@@ -195,8 +195,7 @@ impl Set {
     fn change(&self, look: &Look, changes: &Changes) -> Result<Change, Failure> {
         let subscriber = look.subscriber(&self.name)?;
         let id = read_id(&subscriber)?;
-        let before = SettingsText::from_json(&subscriber.settings).map_err(Failure::refused)?;
-        let settings = before.patched(&changes.patch).map_err(unfit)?;
+        let settings = SettingsText::patched_json(&subscriber.settings, &changes.patch).map_err(unfit)?;
         let agreement: Agreement = settings.validate(&id, &self.reach.regions()?).map_err(unfit)?;
         for live in read::Reader::secrets(&*look.reader, subscriber.lane, look.now)? {
             check_signing(
@@ -211,7 +210,7 @@ impl Set {
             name: changes.name.as_deref().map(Into::into),
             url: url.map(Into::into),
             patterns: patterns.map(Into::into),
-            settings: (settings != before).then(|| settings.to_json().into()),
+            settings: Some(settings.to_json()).filter(|now| *now != *subscriber.settings).map(Into::into),
             bounds: (subscriber.bounds != agreement.bounds).then_some(agreement.bounds),
             ..Change::of(subscriber.lane)
         })

@@ -48,9 +48,18 @@ impl SettingsText {
 
     /// `null` resets a field, and missing fields stay. Groups are patched field by field, lists replaced.
     pub fn patched(&self, patch: &Value) -> Result<Self, SettingsError> {
+        Self::changed(self.value(), patch)
+    }
+
+    /// As [`Self::patched`], of stored settings: a change may mend a field that cannot be read.
+    pub fn patched_json(stored: &str, patch: &Value) -> Result<Self, SettingsError> {
+        let whole = serde_json::from_str(stored);
+        Self::changed(whole.map_err(|error| SettingsError::not_json(&error.to_string()))?, patch)
+    }
+
+    fn changed(mut whole: Value, patch: &Value) -> Result<Self, SettingsError> {
         // First, because a null would hide an unknown field.
         Self::read(patch)?;
-        let mut whole = self.value();
         if let (Value::Object(whole), Value::Object(patch)) = (&mut whole, patch) {
             for (name, change) in patch {
                 change_field(whole, name, change);

@@ -215,6 +215,17 @@ fn a_reader_that_leaves_early_is_no_failure() {
 }
 
 #[test]
+fn a_stored_setting_that_cannot_be_read_is_mended_by_a_change_of_it() {
+    let (world, _) = World::with_shop(NOWHERE, &[]);
+    world.sql(r#"UPDATE subscribers SET settings = '{"headers":["Host: elsewhere"],"timeout":"3s"}'"#);
+    let refused = world.run(&["subscriber", "set", "shop", "limit.rate=9/s"]);
+    assert!(refused.code != 0 && refused.stderr.contains("headers[0]"), "{}", refused.stderr);
+    world.ok(&["subscriber", "set", "shop", "headers=null"]);
+    let shown = world.json(&["subscriber", "show", "shop"]);
+    assert_eq!((&shown["headers"], &shown["timeout"]), (&serde_json::json!([]), &"3s".into()));
+}
+
+#[test]
 fn an_event_that_a_broken_subscriber_wants_is_refused_rather_than_lost() {
     let world = World::new();
     let eu = ["--region", "eu=EU_SECRET"];
