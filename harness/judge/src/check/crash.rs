@@ -42,8 +42,8 @@ fn ack_then_kill(evidence: &Evidence<'_>) -> Finding {
     let mut unsettled = Vec::new();
     for (delivery, fate) in fates(evidence) {
         let Some(accepted) = evidence.accepted(delivery) else { continue };
-        let next = evidence.kills.partition_point(|t| *t < accepted);
-        let Some(kill) = evidence.kills.get(next) else { continue };
+        let next = evidence.strikes.kills.partition_point(|t| *t < accepted);
+        let Some(kill) = evidence.strikes.kills.get(next) else { continue };
         let before = |n: &u32| evidence.exchange(*n).is_delivered() && evidence.exchange(*n).end < *kill;
         if evidence.attempts(delivery).iter().any(before) {
             continue;
@@ -173,7 +173,7 @@ pub(super) fn takeover(evidence: &Evidence<'_>) -> Finding {
         return Finding::unasked("the scenario kills no process");
     }
     let mut tally = Tally::default();
-    for kill in evidence.kills.iter().filter(|kill| evidence.took_something(**kill)) {
+    for kill in evidence.strikes.kills.iter().filter(|kill| evidence.took_something(**kill)) {
         served(evidence, *kill, &mut tally);
     }
     for (delivery, _, before, after) in evidence.retries() {
@@ -219,16 +219,11 @@ fn in_doubt(evidence: &Evidence<'_>, lane: &Lane<'_>, kill: u64) -> String {
     let exchanges = lane.begun.iter().map(|n| evidence.exchange(*n));
     let open = exchanges.filter(|one| one.t < kill && kill <= one.end).count();
     let limit = &lane.subscriber.limit;
-    // A new owner may have to count twice the cap in flight.
-    let lacks_room = limit
-        .bucket
-        .zip(limit.in_flight_told())
-        .filter(|(bucket, cap)| open > 0 && bucket.burst < cap.saturating_mul(2));
-    let Some((bucket, _)) = lacks_room else { return String::new() };
+    let lacks_room = limit.lacks_room_for_a_takeover().filter(|_| open > 0);
+    let Some((what, room)) = lacks_room else { return String::new() };
     format!(
-        "; requests in flight at the kill: {open}; they may count as in doubt for {}, in a burst of {}: an \
-        `in_flight` of at most half of the burst leaves room",
-        show(limit.doubt.0),
-        bucket.burst
+        "; requests in flight at the kill: {open}; they may count as in doubt for {}, in a {what} of {room}: one of \
+        twice the cap in flight leaves room",
+        show(limit.doubt.0)
     )
 }

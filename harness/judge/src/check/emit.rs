@@ -43,10 +43,7 @@ pub(super) fn accepted(evidence: &Evidence<'_>) -> Finding {
     let refused = evidence.trace.refused.iter().filter(|one| counts(one.token, one.t));
     let mut tally = Tally::default();
     (0..accepted).for_each(|_| tally.see());
-    let took = |token: u64, t: u64| {
-        let since = offered(token).unwrap_or(t);
-        evidence.late(since, t)
-    };
+    let took = |token: u64, t: u64| evidence.late(offered(token).unwrap_or(t), t);
     let most = evidence.scenario.expect.ack_max.0;
     let (mut late, mut longest) = (0_u64, 0_u64);
     let answered = evidence.trace.refused.iter().filter(|one| one.status.is_some());

@@ -11,7 +11,7 @@ use super::process_timeline::{Strikes, unwritable};
 use super::starvation::Starvation;
 use super::verdict::{WITNESS_ARRIVALS_MAX, Witness};
 use crate::scenario::{Answer, Behaviour, SECOND, Scenario, Subscriber};
-use crate::trace::{Cut, CutKind, Depth, Fault, Handshake, ProcessEvent, Refused, Trace};
+use crate::trace::{Cut, CutKind, Depth, Fault, Handshake, Refused, Trace};
 
 /// Bytes of a body beside its data, at most: ids, types, times.
 pub(super) const ENVELOPE_BYTES: u64 = 2_048;
@@ -43,10 +43,6 @@ pub struct Evidence<'a> {
     pub(crate) deliveries: Vec<Delivery>,
     /// Arrivals with a lane and a token, by lane, token and time; deliveries hold ranges of it.
     attempts: Vec<u32>,
-    /// The moments of kills, sorted.
-    pub(crate) kills: Vec<u64>,
-    /// When processes were killed, asked to stop, stopped or gone; sorted.
-    pub(crate) upsets: Vec<u64>,
     /// Faults of processes and their store, laid out for queries per request.
     pub(super) strikes: Strikes,
     /// The end of the run, or the last event in the trace.
@@ -78,14 +74,6 @@ impl<'a> Evidence<'a> {
         let lanes = lanes(scenario, trace, &exchanges, end);
         let events = events(trace);
         let (attempts, deliveries) = deliveries(trace, &names, &exchanges, &events);
-        let times = |wanted: &[ProcessEvent]| {
-            let found = trace.processes.iter().filter(|process| wanted.contains(&process.event));
-            let mut times: Vec<u64> = found.map(|process| process.t).collect();
-            times.sort_unstable();
-            times
-        };
-        use ProcessEvent::{Asked, Exited, Killed, Stopped};
-        let (kills, upsets) = (times(&[Killed]), times(&[Killed, Asked, Stopped, Exited]));
         let ahead = Ahead::of(trace);
         Self {
             scenario,
@@ -97,8 +85,6 @@ impl<'a> Evidence<'a> {
             events,
             deliveries,
             attempts,
-            kills,
-            upsets,
             strikes: Strikes::of(&trace.processes, &trace.faults, scenario.sender.takeover_within.0, end),
             end,
             ahead,

@@ -21,10 +21,10 @@ impl Evidence<'_> {
     /// recover.
     pub(crate) fn is_disturbed(&self, from: u64, until: u64) -> bool {
         let from = from.saturating_sub(self.scenario.sender.takeover_within.0);
-        let upset = self.upsets.partition_point(|t| *t < from);
+        let upset = self.strikes.upsets.partition_point(|t| *t < from);
         let faulty = |fault: &Fault| fault.t <= until && over(fault).is_some_and(|over| over >= from);
         let stands_still = self.strikes.stops.iter().any(|stop| stop.from <= until && stop.until >= from);
-        let upset = self.upsets.get(upset).is_some_and(|t| *t <= until);
+        let upset = self.strikes.upsets.get(upset).is_some_and(|t| *t <= until);
         upset || stands_still || self.trace.faults.iter().any(faulty)
     }
 
@@ -97,13 +97,13 @@ fn over(fault: &Fault) -> Option<u64> {
 }
 
 impl Lane<'_> {
-    /// Whether the requests that a new owner has to count as in doubt, twice the cap in flight, may use up the contract.
+    /// Whether the requests that a new owner has to count as in doubt may use up the contract. Only a written cap in
+    /// flight bounds them.
     pub(super) fn lacks_room(&self) -> bool {
-        self.epochs.iter().map(|epoch| &epoch.limit).any(|limit| {
-            let cap = limit.in_flight.map_or(u64::MAX, |cap| u64::from(cap).saturating_mul(2));
-            let bucket = limit.bucket.map(|bucket| u64::from(bucket.burst));
-            let mut rooms = bucket.into_iter().chain(limit.windows.iter().map(|window| window.count));
-            rooms.any(|room| room < cap)
+        let mut limits = self.epochs.iter().map(|epoch| &epoch.limit);
+        limits.any(|limit| {
+            let unknown = limit.in_flight.map_or(u64::MAX, |cap| u64::from(cap).saturating_mul(2));
+            limit.lacks_room_for(unknown).is_some()
         })
     }
 }
@@ -251,13 +251,18 @@ fn find_resumption<'e>(evidence: &'e Evidence<'_>, at: u32, from: u64, despite: 
     Again::Late { first, after: came.map(|t| t - from) }
 }
 
-/// Until when a lane may stand still because a new owner counts its whole contract as in doubt: the scenario writes a
-/// cap in flight that leaves no room, and a process was killed or stopped by `by`.
+/// Until when a lane may stand still because a new owner counts its whole contract as in doubt: its cap in flight leaves
+/// no room, and a process was killed or stopped by `by`.
 fn doubtful_until(evidence: &Evidence<'_>, lane: &Lane<'_>, by: u64) -> Option<u64> {
     let limit = &lane.subscriber.limit;
-    let upset =
-        evidence.upsets.partition_point(|t| *t <= by).checked_sub(1).map(|last| evidence.upsets[last]);
-    let upset = upset.filter(|_| limit.in_flight.is_some() && lane.lacks_room())?;
+    let upset = evidence
+        .strikes
+        .upsets
+        .partition_point(|t| *t <= by)
+        .checked_sub(1)
+        .map(|last| evidence.strikes.upsets[last]);
+    let upset = upset
+        .filter(|_| lane.epochs.iter().any(|epoch| epoch.limit.lacks_room_for_a_takeover().is_some()))?;
     Some(upset.saturating_add(limit.doubt.0))
 }
 
@@ -286,7 +291,7 @@ fn may_be_left_alone(
         last.is_some_and(|n| !evidence.exchange(*n).is_delivered() && evidence.requested_pause(*n).is_none());
     // The trace has several lines of one end.
     let later = from.saturating_add(SECOND);
-    let upset = evidence.upsets.iter().any(|t| later < *t && *t <= by);
+    let upset = evidence.strikes.upsets.iter().any(|t| later < *t && *t <= by);
     let is_other = |fault: &&Fault| despite.is_none_or(|one| !std::ptr::eq(one, *fault));
     let mut faults = evidence.trace.faults.iter().filter(|fault| fault.hinders()).filter(is_other);
     let faulty =

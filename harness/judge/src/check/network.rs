@@ -83,6 +83,19 @@ pub(super) fn survives(
     if !has(evidence, wanted) {
         return Finding::unasked("no endpoint of the scenario behaves so");
     }
+    let (tally, late) = survival(evidence, wanted, cut);
+    unless_late(tally.finding(ERRORS, "none was lost", LOST), late)
+}
+
+pub(super) const ERRORS: &str = "deliveries with such an error";
+pub(super) const LOST: &str = "lost, or not retried";
+
+/// Judges each delivery that met such an error. Returns the number of those that could still have come, too.
+pub(super) fn survival(
+    evidence: &Evidence<'_>,
+    wanted: fn(&Answer) -> bool,
+    cut: fn(CutKind) -> bool,
+) -> (Tally, u64) {
     let met = |delivery: &Delivery| {
         let hit = |n: &u32| matches!(evidence.exchange(*n).outcome, Outcome::Cut(kind) if cut(kind));
         let t = evidence.accepted(delivery).unwrap_or(u64::MAX);
@@ -108,8 +121,7 @@ pub(super) fn survives(
             tally.broke(|| evidence.witness(at, &[n], what));
         }
     }
-    let finding = tally.finding("deliveries with such an error", "none was lost", "lost, or not retried");
-    unless_late(finding, not_settled_in_time(evidence, &unsettled))
+    (tally, not_settled_in_time(evidence, &unsettled))
 }
 
 /// A delivery that was given up after such a cut, with attempts and time left, where none of the lane was

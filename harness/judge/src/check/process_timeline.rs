@@ -9,6 +9,10 @@ use crate::trace::{Fault, Process, ProcessEvent};
 
 /// Faults of the sender's processes and their store.
 pub(super) struct Strikes {
+    /// The moments of kills, sorted.
+    pub(super) kills: Vec<u64>,
+    /// When processes were killed, asked to stop, stopped or gone; sorted.
+    pub(super) upsets: Vec<u64>,
     /// When a process was killed or stopped; sorted.
     struck: Vec<u64>,
     /// When a process was started or continued; sorted.
@@ -24,8 +28,8 @@ pub(super) struct Strikes {
 impl Strikes {
     /// `end` is the end of the run.
     pub(super) fn of(processes: &[Process], faults: &[Fault], takeover_within: u64, end: u64) -> Self {
-        use ProcessEvent::{Continued, Killed, Started, Stopped};
-        let times = |wanted: [ProcessEvent; 2]| {
+        use ProcessEvent::{Asked, Continued, Exited, Killed, Started, Stopped};
+        let times = |wanted: &[ProcessEvent]| {
             let found = processes.iter().filter(|one| wanted.contains(&one.event));
             let mut times: Vec<u64> = found.map(|one| one.t).collect();
             times.sort_unstable();
@@ -33,8 +37,10 @@ impl Strikes {
         };
         let stops = stops(processes, end);
         Self {
-            struck: times([Killed, Stopped]),
-            back: times([Started, Continued]),
+            kills: times(&[Killed]),
+            upsets: times(&[Killed, Asked, Stopped, Exited]),
+            struck: times(&[Killed, Stopped]),
+            back: times(&[Started, Continued]),
             forgetful: forgetful(processes, faults, takeover_within, end),
             unwritable: unwritable(faults.iter(), stops.iter()),
             stops,

@@ -147,8 +147,8 @@ fn restarts(evidence: &Evidence<'_>) -> Vec<Restart> {
         let own = processes.iter().filter(before).filter(|one| one.t >= since);
         let was_killed = { own }.any(|one| one.event == ProcessEvent::Killed);
         let free = if was_killed { known_to_be_free(evidence, down) } else { ready.t };
-        let next = evidence.upsets.partition_point(|t| *t <= ready.t);
-        let upset = evidence.upsets.get(next).copied().unwrap_or(evidence.end);
+        let next = evidence.strikes.upsets.partition_point(|t| *t <= ready.t);
+        let upset = evidence.strikes.upsets.get(next).copied().unwrap_or(evidence.end);
         let fault = evidence.trace.faults.iter().map(|fault| fault.t).filter(|t| *t > ready.t).min();
         Some(Restart { down, ready: ready.t, free, until: upset.min(fault.unwrap_or(evidence.end)) })
     });
@@ -237,9 +237,7 @@ fn excuse(evidence: &Evidence<'_>, lane: &Lane<'_>, restart: &Restart, until: u6
             return Some("it has no in-flight cap, so its whole limit may be in doubt".to_owned());
         };
         let taken = u64::from(cap).saturating_mul(2).saturating_add(silent);
-        let rooms = epoch.limit.bucket.map(|bucket| ("burst", u64::from(bucket.burst)));
-        let rooms = rooms.into_iter().chain(epoch.limit.windows.iter().map(|one| ("window", one.count)));
-        let (what, room) = { rooms }.find(|(_, room)| *room < taken)?;
+        let (what, room) = epoch.limit.lacks_room_for(taken)?;
         let doubt = if silent == 0 { String::new() } else { format!(" plus {silent} in doubt") };
         Some(format!("its {what} of {room} is less than twice its in-flight cap of {cap}{doubt}"))
     })

@@ -99,31 +99,3 @@ impl Starvation {
         self.behind(due) + self.total_by(came.max(due)) - self.total_by(due)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_stall_holds_back_for_its_length_and_while_its_work_is_caught_up() {
-        let stall = |from, until| Stall { thread: "any".to_owned(), from, until };
-        let starvation = Starvation::of(&[stall(150, 200), stall(100, 160), stall(300, 320)]);
-        for (due, came, delay) in [
-            (0, 90, 0),
-            (0, 130, 30),
-            (0, 1_000, 120),
-            (130, 130, 30),
-            (130, 250, 100),
-            (200, 250, 100),
-            (240, 250, 90),
-            // 75 are left at 300.
-            (310, 310, 85),
-            (319, 400, 95),
-            (320, 400, 95),
-            (700, 900, 0),
-        ] {
-            assert_eq!(starvation.delay(due, came), delay, "{due} {came}");
-        }
-        assert_eq!(Starvation::default().delay(0, 1_000), 0);
-    }
-}

@@ -8,8 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::evidence::Evidence;
-use super::network::survives;
-use super::verdict::{Finding, Found, Tally};
+use super::network::{ERRORS, LOST, survival};
+use super::outcomes::unless_late;
+use super::verdict::{Finding, Tally};
 use crate::check::{Check, Simulated};
 use crate::entry::Severity;
 use crate::scenario::{Answer, Certificate};
@@ -53,16 +54,17 @@ pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
     if tally.broken > 0 {
         return tally.finding("connections with a wrong certificate", "", "with a request");
     }
-    let lost = survives(evidence, |answer| matches!(answer, Answer::WrongCertificate(_)), |_| false);
-    if lost.found == Found::Broken {
-        return lost;
+    let (lost, late) = survival(evidence, |answer| matches!(answer, Answer::WrongCertificate(_)), |_| false);
+    if lost.broken > 0 {
+        return lost.finding(ERRORS, "", LOST);
     }
     match unmet(evidence, shown) {
         Some((name, certificate)) => {
             Finding::unseen(format!("no connection met the certificate of {name}: {}", certificate.name()))
         }
         None => {
-            tally.finding("connections with a wrong certificate", "each without a request", "with a request")
+            let good = "each without a request";
+            unless_late(tally.finding("connections with a wrong certificate", good, ""), late)
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::check::Judgement;
 use crate::check::evidence::{Exchange, Outcome};
 use crate::check::figures;
 use crate::check::outcomes::{Fate, fates_of};
-use crate::scenario::{Retry, SECOND, Scenario, Setup, Subscriber};
+use crate::scenario::{Retry, SECOND, Scenario, Subscriber};
 use crate::trace::{Declared, Ended, Fault, Machine, Trace};
 
 const FORMAT: u32 = 1;
@@ -284,7 +284,6 @@ fn delivered(evidence: &Evidence<'_>, at: u32) -> u64 {
 /// As `key value`, with the subscribers that they concern.
 fn defaults(scenario: &Scenario) -> Vec<String> {
     let expect = &scenario.expect;
-    let setup = Setup::default();
     let own = [
         ("lost", expect.lost.to_string()),
         ("retry_after_late", expect.retry_after_late.to_string()),
@@ -297,13 +296,14 @@ fn defaults(scenario: &Scenario) -> Vec<String> {
         ("no_storm", expect.no_storm.to_string()),
     ];
     let own = own.into_iter().filter(|(key, _)| !expect.written.contains(key));
+    let setup = &scenario.sender;
     let sender = [
-        ("takeover_within", scenario.sender.takeover_within, setup.takeover_within),
-        ("confirm_within", scenario.sender.confirm_within, setup.confirm_within),
-        ("stop_within", scenario.sender.stop_within, setup.stop_within),
+        ("takeover_within", setup.takeover_within),
+        ("confirm_within", setup.confirm_within),
+        ("stop_within", setup.stop_within),
     ];
-    let sender = sender.into_iter().filter(|(_, value, default)| value == default);
-    let figures = own.chain(sender.map(|(key, value, _)| (key, value.to_string())));
+    let sender = sender.into_iter().filter(|(key, _)| !setup.written.contains(key));
+    let figures = own.chain(sender.map(|(key, value)| (key, value.to_string())));
     let retry = Retry::default();
     let policy = format!(
         "retry {} from {} to {}, {} attempts",
@@ -319,8 +319,9 @@ fn defaults(scenario: &Scenario) -> Vec<String> {
         let whom = names.into_iter().collect::<Vec<_>>().join(", ");
         (!whom.is_empty()).then_some(whom)
     };
-    let of_retry = groups(&|one| one.retry == retry).map(|whom| format!("{policy} ({whom})"));
-    let of_timeout = groups(&|one| one.timeout == Subscriber::TIMEOUT)
+    let of_retry = groups(&|one| one.retry == retry && !one.written.contains("retry"))
+        .map(|whom| format!("{policy} ({whom})"));
+    let of_timeout = groups(&|one| one.timeout == Subscriber::TIMEOUT && !one.written.contains("timeout"))
         .map(|whom| format!("timeout {} ({whom})", Subscriber::TIMEOUT));
     of_retry
         .into_iter()

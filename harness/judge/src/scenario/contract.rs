@@ -112,6 +112,20 @@ impl Limit {
         self.in_flight.or_else(|| self.bucket.map(|bucket| (bucket.burst / 2).clamp(1, 10)))
     }
 
+    /// The first part of the contract that so many requests use up: its name, and how many it allows.
+    #[must_use]
+    pub fn lacks_room_for(&self, requests: u64) -> Option<(&'static str, u64)> {
+        let burst = self.bucket.map(|bucket| ("burst", u64::from(bucket.burst)));
+        let mut parts = burst.into_iter().chain(self.windows.iter().map(|window| ("window", window.count)));
+        parts.find(|(_, room)| *room < requests)
+    }
+
+    /// The same for the requests that a new owner has to count as in doubt: twice the cap in flight.
+    #[must_use]
+    pub fn lacks_room_for_a_takeover(&self) -> Option<(&'static str, u64)> {
+        self.lacks_room_for(self.in_flight_told().map_or(u64::MAX, |cap| u64::from(cap).saturating_mul(2)))
+    }
+
     /// Whether both allow the same requests.
     #[must_use]
     pub fn is_same_contract(&self, other: &Self) -> bool {

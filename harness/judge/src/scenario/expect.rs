@@ -314,7 +314,7 @@ impl Expect {
             recovery_gap_max: reader.or("recovery_gap_max", default.recovery_gap_max),
             no_storm: reader.or("no_storm", default.no_storm),
             known: reader.map("known").into_iter().filter_map(|(id, one)| Some((id, known(&one)?))).collect(),
-            written: EXPECT.fields.iter().map(|field| field.key).filter(|key| reader.has(key)).collect(),
+            written: reader.written(),
         }
     }
 }

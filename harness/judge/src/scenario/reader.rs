@@ -1,6 +1,7 @@
 //! Reads a document's tree by the forms of its sections, and collects every problem.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::str::FromStr;
 
 use super::document::{Entry, Node, Value};
@@ -85,6 +86,11 @@ impl<'a> Reader<'a> {
         debug_assert!(self.section.fields.iter().any(|field| field.key == key), "{key} is in no section");
         let Value::Table(entries) = &self.node.value else { return None };
         entries.iter().find(|entry| entry.key == key)
+    }
+
+    /// The keys of the section that the file has.
+    pub(super) fn written(&self) -> BTreeSet<&'static str> {
+        self.section.fields.iter().map(|field| field.key).filter(|key| self.has(key)).collect()
     }
 
     pub(super) fn has(&self, key: &str) -> bool {

@@ -1,5 +1,7 @@
 //! The setup of the sender under test.
 
+use std::collections::BTreeSet;
+
 use super::quantity::Duration;
 use super::reader::{Form, Reader, Section, may};
 
@@ -51,6 +53,8 @@ pub struct Setup {
     pub confirm_within: Duration,
     /// How long a process takes to stop at most.
     pub stop_within: Duration,
+    /// The keys that the scenario writes.
+    pub written: BTreeSet<&'static str>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +89,7 @@ impl Default for Setup {
             takeover_within: Duration::from_secs(60),
             confirm_within: Duration::from_millis(250),
             stop_within: Duration::from_secs(30),
+            written: BTreeSet::new(),
         }
     }
 }
@@ -106,6 +111,7 @@ impl Setup {
             takeover_within: reader.or("takeover_within", default.takeover_within),
             confirm_within: reader.or("confirm_within", default.confirm_within),
             stop_within: reader.or("stop_within", default.stop_within),
+            written: reader.written(),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! A partner's endpoint: its contract, retries, signature and behaviours.
 
+use std::collections::BTreeSet;
+
 use super::behaviour::{BEHAVIOUR, Behaviour};
 use super::contract::{BREAKER, Breaker, LIMIT, Limit, QUEUE, Queue, RETRY, Retry};
 use super::quantity::{Duration, Range};
@@ -72,6 +74,8 @@ pub struct Subscriber {
     pub answers: Range<Duration>,
     /// The endpoint's behaviours; the first match wins.
     pub behaviours: Vec<Behaviour>,
+    /// The keys that the scenario writes.
+    pub written: BTreeSet<&'static str>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -190,6 +194,7 @@ impl Subscriber {
             },
             answers: reader.or("answers", Range::just(Duration::from_millis(5))),
             behaviours: Behaviour::read_all(&reader.tables("behaviour")),
+            written: reader.written(),
         })
     }
 }

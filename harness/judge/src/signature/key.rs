@@ -68,7 +68,7 @@ impl Algorithm {
 
 impl From<Secret> for Key {
     fn from(secret: Secret) -> Self {
-        let spellings = spellings(&secret.text, &secret.bytes);
+        let spellings = long_spellings(&secret.text, &secret.bytes);
         Self { kind: Kind::Secret(secret), spellings }
     }
 }
@@ -92,7 +92,7 @@ impl Key {
         }
         let hmac = |algorithm| {
             let kind = Kind::Hmac(hmac::Key::new(algorithm, &bytes));
-            Ok(Self { kind, spellings: spellings(text, &bytes) })
+            Ok(Self { kind, spellings: long_spellings(text, &bytes) })
         };
         match algorithm {
             Algorithm::HmacSha1 => hmac(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY),
@@ -131,9 +131,7 @@ impl Key {
     /// a fixed number of bytes are not looked for, as they may occur by chance; a public key is no secret.
     #[must_use]
     pub fn is_in(&self, bytes: &[u8]) -> bool {
-        self.spellings
-            .iter()
-            .any(|one| bytes.len() >= one.len() && memchr::memmem::find(bytes, one).is_some())
+        has_one(&self.spellings, bytes)
     }
 
     /// A value that two subscribers share only if they share a secret. None for a public key, which a sender
@@ -154,18 +152,31 @@ impl Key {
 
 const SPELLING_BYTES_MIN: usize = 16;
 
-/// Without padding, which a spelling may lack.
-fn spellings(text: &str, bytes: &[u8]) -> Arc<[Zeroizing<Vec<u8>>]> {
-    let bare = text.strip_prefix(PREFIX).unwrap_or(text).trim_end_matches('=').as_bytes().to_vec();
-    let spelled = hex(bytes);
-    let encoded = base64(bytes).trim_end_matches('=').as_bytes().to_vec();
-    let for_urls = URL_SAFE_NO_PAD.encode(bytes).into_bytes();
-    let upper = spelled.to_uppercase().into_bytes();
-    let mut all = vec![bare, bytes.to_vec(), spelled.into_bytes(), upper, encoded, for_urls];
-    all.retain(|one| one.len() >= SPELLING_BYTES_MIN);
-    all.sort_unstable();
+fn long_spellings(text: &str, bytes: &[u8]) -> Arc<[Zeroizing<Vec<u8>>]> {
+    spellings(text, bytes).into_iter().filter(|one| one.len() >= SPELLING_BYTES_MIN).collect()
+}
+
+/// The spellings that disclose a secret, a longer one before those inside it: its text with and without prefix and
+/// padding, its bytes, and these in hexadecimal and base64. None is empty.
+fn spellings(text: &str, bytes: &[u8]) -> Vec<Zeroizing<Vec<u8>>> {
+    let bare = text.strip_prefix(PREFIX).unwrap_or(text);
+    let mut all: Vec<Vec<u8>> =
+        [text, bare, bare.trim_end_matches('=')].iter().map(|one| one.as_bytes().to_vec()).collect();
+    // A few bytes can occur by chance.
+    if bytes.len() >= KEY_BYTES_KNOWN_MIN {
+        let spelled = hex(bytes);
+        all.extend([spelled.to_uppercase().into_bytes(), spelled.into_bytes(), bytes.to_vec()]);
+        all.push(base64(bytes).trim_end_matches('=').as_bytes().to_vec());
+        all.push(URL_SAFE_NO_PAD.encode(bytes).into_bytes());
+    }
+    all.retain(|one| !one.is_empty());
+    all.sort_unstable_by(|one, other| (other.len(), one).cmp(&(one.len(), other)));
     all.dedup();
     all.into_iter().map(Zeroizing::new).collect()
+}
+
+fn has_one(spellings: &[Zeroizing<Vec<u8>>], bytes: &[u8]) -> bool {
+    spellings.iter().any(|one| memchr::memmem::find(bytes, one).is_some())
 }
 
 impl fmt::Debug for Key {
@@ -227,7 +238,7 @@ pub enum KeyError {
 }
 
 const PREFIX: &str = "whsec_";
-/// From this length on, the bytes of a key, and their hexadecimal form, count as the secret.
+/// From this length on, the bytes of a key, and their encoded forms, count as the secret.
 const KEY_BYTES_KNOWN_MIN: usize = 8;
 
 /// A secret, ready to sign by its profile. It is never printed; [`Secret::redact`] removes its text from
@@ -298,29 +309,14 @@ impl Secret {
 
     #[must_use]
     pub fn redact_bytes(&self, bytes: &[u8]) -> Vec<u8> {
-        self.forms().iter().fold(bytes.to_vec(), |bytes, form| without(&bytes, form))
+        let spellings = spellings(&self.text, &self.bytes);
+        spellings.iter().fold(bytes.to_vec(), |bytes, form| without(&bytes, form))
     }
 
-    /// Whether the bytes contain the secret: with or without its prefix, as the key's bytes, or as their
-    /// hexadecimal form.
+    /// Whether the bytes hold the secret, also a short one.
     #[must_use]
     pub fn is_in(&self, bytes: &[u8]) -> bool {
-        self.forms().iter().any(|form| bytes.windows(form.len()).any(|window| window == form.as_slice()))
-    }
-
-    /// The forms of the secret, a longer one before those inside it. None is empty.
-    fn forms(&self) -> Vec<Zeroizing<Vec<u8>>> {
-        let bare = self.text.strip_prefix(PREFIX).unwrap_or(&self.text);
-        let mut forms = vec![self.text.as_bytes().to_vec()];
-        if bare != self.text.as_str() {
-            forms.push(bare.as_bytes().to_vec());
-        }
-        // A few bytes can occur by chance.
-        if self.bytes.len() >= KEY_BYTES_KNOWN_MIN {
-            let spelled = hex(&self.bytes);
-            forms.extend([spelled.to_uppercase().into_bytes(), spelled.into_bytes(), self.bytes.to_vec()]);
-        }
-        forms.into_iter().map(Zeroizing::new).collect()
+        has_one(&spellings(&self.text, &self.bytes), bytes)
     }
 }
 

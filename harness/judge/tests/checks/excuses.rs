@@ -94,14 +94,18 @@ fn a_pause_and_a_breaker_outlive_the_process_that_met_them() {
 
 #[test]
 fn a_late_takeover_names_doubt_only_where_the_burst_may_be_in_doubt() {
-    for (cap, came, named) in [
-        ("in_flight = 5", 54, None),
-        ("in_flight = 5", 60, Some(true)),
-        ("in_flight = 2", 54, Some(false)),
-        ("", 54, Some(false)),
+    for (limit, came, named) in [
+        ("burst = 5, in_flight = 5", 54, None),
+        ("burst = 5, in_flight = 5", 60, Some(true)),
+        ("burst = 5, in_flight = 2", 54, Some(false)),
+        // Half of the burst is the default, and at least one.
+        ("burst = 5", 54, Some(false)),
+        ("burst = 1", 54, None),
+        ("burst = 1", 60, Some(true)),
+        ("burst = 5, windows = [\"3 per 1s\"]", 54, None),
     ] {
         let kill = "[sender]\ntakeover_within = \"5s\"\n[[fault]]\nat = \"20s\"\ndo = \"kill\"\n";
-        let limited = build::scenario(&format!("rate = \"10/s\", burst = 5, doubt = \"30s\", {cap}"));
+        let limited = build::scenario(&format!("rate = \"10/s\", doubt = \"30s\", {limit}"));
         let scenario = build::named(&format!("{}{kill}", limited.text));
         let mut trace = empty(&scenario);
         (0..2).for_each(|token| build::offer(&mut trace, token, 0, &["a"]));
@@ -118,7 +122,7 @@ fn a_late_takeover_names_doubt_only_where_the_burst_may_be_in_doubt() {
         let judgement = judge(&scenario, &trace, Strictness::Usual);
         let verdict = judgement.verdicts.iter().find(|one| one.id == "crash.takeover").expect("judged");
         let expected = if named.is_some() { Status::Fail } else { Status::Pass };
-        assert_eq!(verdict.status, expected, "{cap} {came}: {}", verdict.sentence);
+        assert_eq!(verdict.status, expected, "{limit} {came}: {}", verdict.sentence);
         let told = verdict.witness.first().map(|witness| witness.what.as_str()).unwrap_or_default();
         let part = "requests in flight at the kill: 1; they may count as in doubt for 30 s";
         assert_eq!(told.contains(part), named == Some(true), "{told}");

@@ -1,6 +1,6 @@
 //! A machine that stalls excuses lateness by the time that it took, and excuses nothing else.
 
-use hookproof_judge::check::{Status, Strictness, judge};
+use hookproof_judge::check::{Starvation, Status, Strictness, judge};
 use hookproof_judge::trace::{Cut, CutKind, SLEEPER, Stall, Text, Trace};
 
 use crate::build::{self, check};
@@ -94,4 +94,27 @@ fn a_request_that_was_stamped_late_was_not_given_up_early() {
     check("network.timeout", timeout, hung_up(3_500, &[]), Status::Fail);
     check("network.timeout", timeout, hung_up(3_500, &[(12_300, 13_000)]), Status::Inconclusive);
     check("network.timeout", timeout, hung_up(3_500, &[(12_300, 12_500)]), Status::Fail);
+}
+
+#[test]
+fn a_stall_holds_back_for_its_length_and_while_its_work_is_caught_up() {
+    let stall = |from, until| Stall { thread: "any".to_owned(), from, until };
+    let starvation = Starvation::of(&[stall(150, 200), stall(100, 160), stall(300, 320)]);
+    for (due, came, delay) in [
+        (0, 90, 0),
+        (0, 130, 30),
+        (0, 1_000, 120),
+        (130, 130, 30),
+        (130, 250, 100),
+        (200, 250, 100),
+        (240, 250, 90),
+        // 75 are left at 300.
+        (310, 310, 85),
+        (319, 400, 95),
+        (320, 400, 95),
+        (700, 900, 0),
+    ] {
+        assert_eq!(starvation.delay(due, came), delay, "{due} {came}");
+    }
+    assert_eq!(Starvation::default().delay(0, 1_000), 0);
 }

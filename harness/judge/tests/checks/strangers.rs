@@ -74,9 +74,11 @@ fn slack_is_forgiven_to_others_and_not_to_ours_and_is_said() {
 #[test]
 fn a_report_says_by_which_defaults_it_judges() {
     let bare = scenario("rate = \"10/s\", burst = 5");
-    let text = "[subscriber.retry]\nattempts = 3\n[expect]\nack_max = \"9s\"\n";
+    // The scenario writes its own values, and some that are the default.
+    let text =
+        "[subscriber.retry]\nattempts = 12\n[expect]\nack_max = \"9s\"\n[sender]\nstop_within = \"30s\"\n";
     let own =
-        Scenario::from_text(&format!("{}timeout = \"1s\"\n{text}", bare.text), "own.toml").expect("valid");
+        Scenario::from_text(&format!("{}timeout = \"8s\"\n{text}", bare.text), "own.toml").expect("valid");
     let report = |scenario: &Scenario| {
         let trace = trace(scenario, &[SECOND]);
         let judgement = judge(scenario, &trace, Strictness::Usual);
@@ -88,10 +90,11 @@ fn a_report_says_by_which_defaults_it_judges() {
         "timeout 8s (a)",
         "ack_max 10s",
         "takeover_within 1min",
+        "stop_within 30s",
     ] {
         assert!(bare.course.defaults.iter().any(|one| one == part), "{part}: {:?}", bare.course.defaults);
     }
-    let set = ["retry", "timeout", "ack_max"];
+    let set = ["retry", "timeout", "ack_max", "stop_within"];
     assert!(
         !own.course.defaults.iter().any(|one| set.iter().any(|key| one.starts_with(&format!("{key} ")))),
         "{:?}",

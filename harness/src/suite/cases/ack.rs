@@ -140,10 +140,8 @@ async fn overload(bench: &Bench<'_>) -> Finding {
             later += 1;
         }
         outcome => {
-            match outcome {
-                Outcome::Silent => unanswered.push(span),
-                _ => is_answered_wrongly = true,
-            }
+            unanswered.extend((*outcome == Outcome::Silent).then_some(span));
+            is_answered_wrongly |= *outcome != Outcome::Silent;
             let came = words(outcome);
             if !broken.contains(&came) {
                 bench.record_exchange(

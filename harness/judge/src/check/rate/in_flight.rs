@@ -139,8 +139,8 @@ fn surely_open(evidence: &Evidence<'_>, stops: &Stops, lane: &Lane<'_>, n: u32) 
     // The connection of a request that was not read whole is unknown.
     let connection = evidence.trace.arrivals.get(n as usize).map(|arrival| arrival.connection);
     until = stops.left(exchange, connection, sent).map_or(until, |left| left.min(until));
-    let kill = evidence.kills.partition_point(|t| *t < exchange.t);
-    let killed = evidence.kills.get(kill).copied().unwrap_or(u64::MAX);
+    let kill = evidence.strikes.kills.partition_point(|t| *t < exchange.t);
+    let killed = evidence.strikes.kills.get(kill).copied().unwrap_or(u64::MAX);
     until.min(killed).max(exchange.t)
 }
 

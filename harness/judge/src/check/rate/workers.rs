@@ -43,7 +43,7 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
             workers.len()
         ));
     }
-    let kills = &evidence.kills;
+    let kills = &evidence.strikes.kills;
     if !kills.is_empty() && !kills.iter().any(|kill| evidence.took_something(*kill)) {
         return Finding::unseen(
             "no kill took a subscriber from its worker, so one worker may have sent everything",

@@ -87,7 +87,7 @@ fn upsets(evidence: &Evidence<'_>) -> Vec<u64> {
     let faults = &evidence.trace.faults;
     let mut upsets: Vec<u64> =
         faults.iter().flat_map(|fault| [Some(fault.t), fault.until]).flatten().collect();
-    upsets.extend(&evidence.upsets);
+    upsets.extend(&evidence.strikes.upsets);
     // The first start of a process ends no fault.
     if let Some(first) = upsets.iter().min().copied() {
         let back = evidence.trace.processes.iter().filter(|one| matches!(one.event, Ready | Continued));
