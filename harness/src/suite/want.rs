@@ -9,8 +9,12 @@ const SHOWN_MAX: usize = 64;
 pub(super) enum Want {
     /// 2xx.
     Accept,
+    /// 2xx, or 411 to a body without a length.
+    AcceptOrLength,
     /// 4xx to a forgery. 5xx counts as an accident.
     Reject,
+    /// The same for a method that the receiver need not know: 501 says so (RFC 9110, section 15.6.2).
+    RejectOrUnknown,
     /// 4xx to a request that may crash a receiver; 5xx is the failure.
     Refuse,
     /// 4xx, or the connection closed.
@@ -27,6 +31,8 @@ impl Want {
     pub(super) const fn words(self) -> &'static str {
         match self {
             Self::Accept => "2xx",
+            Self::AcceptOrLength => "2xx or 411",
+            Self::RejectOrUnknown => "4xx or 501",
             Self::Reject | Self::Refuse => "4xx",
             Self::RejectOrClose => "4xx or closed",
             Self::NoBreak => "2xx or 4xx",
@@ -36,8 +42,9 @@ impl Want {
     }
 
     /// Whether a forgery was refused only because the receiver failed.
-    pub(super) const fn is_accident(self, outcome: &Outcome) -> bool {
-        matches!((self, outcome), (Self::Reject, Outcome::Answer(answer)) if answer.status >= 500)
+    pub(super) fn is_accident(self, outcome: &Outcome) -> bool {
+        let refuses = matches!(self, Self::Reject | Self::RejectOrUnknown);
+        refuses && matches!(outcome, Outcome::Answer(answer) if answer.status >= 500) && !self.is_met(outcome)
     }
 
     pub(super) fn is_met(self, outcome: &Outcome) -> bool {
@@ -48,6 +55,8 @@ impl Want {
         };
         match self {
             Self::Accept => (200..300).contains(&status),
+            Self::AcceptOrLength => (200..300).contains(&status) || status == 411,
+            Self::RejectOrUnknown => (400..500).contains(&status) || status == 501,
             Self::Reject | Self::Refuse | Self::RejectOrClose => (400..500).contains(&status),
             Self::NoBreak => (200..300).contains(&status) || (400..500).contains(&status),
             Self::NotTaken => (300..500).contains(&status) || status == 501,
@@ -89,6 +98,9 @@ mod tests {
             (Want::Reject, 500, false, true),
             (Want::Reject, 503, false, true),
             (Want::Reject, 204, false, false),
+            (Want::Reject, 501, false, true),
+            (Want::RejectOrUnknown, 501, true, false),
+            (Want::RejectOrUnknown, 500, false, true),
             (Want::Refuse, 400, true, false),
             (Want::Refuse, 500, false, false),
         ] {

@@ -54,7 +54,7 @@ pub fn read(bytes: &[u8], ended: bool) -> Progress {
     let mut start = 0;
     for _ in 0..=INTERIM_MAX {
         match read_next(&bytes[start..], ended) {
-            Next::Interim(length) => start += length,
+            Next::Interim(_, length) => start += length,
             Next::Final(Progress::Whole(answer, length)) => return Progress::Whole(answer, start + length),
             Next::Final(Progress::Partial) if bytes.len() > BYTES_MAX => {
                 return Progress::Malformed(format!("it is longer than {BYTES_MAX} bytes"));
@@ -65,15 +65,22 @@ pub fn read(bytes: &[u8], ended: bool) -> Progress {
     Progress::Malformed(format!("more than {INTERIM_MAX} interim answers came before it"))
 }
 
-/// The length of an interim answer (1xx) that the bytes begin with.
+/// Whether `100 Continue` is among the interim answers (1xx) that the bytes begin with.
 #[must_use]
-pub fn interim(bytes: &[u8]) -> Option<usize> {
-    if let Next::Interim(length) = read_next(bytes, false) { Some(length) } else { None }
+pub fn continues(bytes: &[u8]) -> bool {
+    let mut start = 0;
+    while let Next::Interim(status, length) = read_next(&bytes[start..], false) {
+        if status == 100 {
+            return true;
+        }
+        start += length;
+    }
+    false
 }
 
 enum Next {
-    /// An interim answer of this many bytes, before another one.
-    Interim(usize),
+    /// The status and the length of an interim answer, before another one.
+    Interim(u16, usize),
     /// The final answer, as far as it has come.
     Final(Progress),
 }
@@ -92,7 +99,7 @@ fn read_next(bytes: &[u8], ended: bool) -> Next {
     };
     let status = response.code.unwrap_or_default();
     if (100..200).contains(&status) {
-        return Next::Interim(head);
+        return Next::Interim(status, head);
     }
     let headers: Vec<(String, Vec<u8>)> =
         response.headers.iter().map(|header| (header.name.to_owned(), header.value.to_vec())).collect();
@@ -221,6 +228,21 @@ mod tests {
     fn a_continue_is_read_over() {
         let text = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n";
         check(text, false, Some((204, "", true, text.len())));
+    }
+
+    #[test]
+    fn a_continue_is_told_from_other_interim_answers() {
+        let hints = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
+        let rows = [
+            ("HTTP/1.1 100 Continue\r\n\r\n".to_owned(), true),
+            (format!("{hints}HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 X\r\n"), true),
+            (format!("{hints}HTTP/1.1 100 Continue\r\n"), false),
+            (format!("{hints}HTTP/1.1 204 No Content\r\n\r\n"), false),
+            ("HTTP/1.1 102 Processing\r\n\r\n".to_owned(), false),
+        ];
+        for (text, expected) in rows {
+            assert_eq!(continues(text.as_bytes()), expected, "{text:?}");
+        }
     }
 
     #[test]

@@ -11,10 +11,10 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::{MissedTickBehavior, interval, timeout_at};
+use tokio::time::{MissedTickBehavior, interval, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 
-use super::answer::{Answer, Progress, interim, read};
+use super::answer::{Answer, Progress, continues, read};
 use super::clock::Watch;
 use super::request::Target;
 
@@ -104,7 +104,11 @@ pub async fn exchange(target: &Target, addresses: &[SocketAddr], feed: &Feed, li
     Exchange { outcome, took: watch.passed(), written }
 }
 
-/// Sends each request after the previous answer, within this total time. Returns early if the connection closes.
+/// How long a server that has answered may take for the rest of the request.
+const READ_ON: Duration = Duration::from_secs(2);
+
+/// Sends each request after the previous answer, within this total time. Returns early if the connection closes, or
+/// if the server does not read the rest of a request that it has answered.
 pub async fn succession(
     target: &Target,
     addresses: &[SocketAddr],
@@ -113,30 +117,54 @@ pub async fn succession(
 ) -> Vec<Exchange> {
     let until = Watch::start().moment(limit);
     let mut exchanges = Vec::new();
-    let mut stream = match opened(target, addresses, limit).await {
+    let stream = match opened(target, addresses, limit).await {
         Ok(stream) => stream,
         Err(unreachable) => return vec![unreachable],
     };
+    let (mut reader, mut writer) = tokio::io::split(stream);
     // Answers may come faster than they are asked for.
     let mut came = Vec::new();
     for request in requests {
         let (watch, mut written) = (Watch::start(), 0);
-        let both = async {
-            // An answer may have come before the write error.
-            let _lost = send(&mut stream, request, &mut written).await;
-            read_answer(&mut stream, &mut came).await
+        let (outcome, is_sent) = {
+            let writing = send(&mut writer, request, &mut written);
+            tokio::pin!(writing);
+            let mut is_sent = false;
+            let answering = read_answer(&mut reader, &mut came);
+            tokio::pin!(answering);
+            let both = async {
+                tokio::select! {
+                    // An answer may have come before a write error.
+                    done = &mut writing => {
+                        is_sent = done.is_ok();
+                        answering.as_mut().await
+                    }
+                    outcome = &mut answering => outcome,
+                }
+            };
+            let outcome = timeout_at(until, both).await.unwrap_or(Outcome::Silent);
+            let is_early = matches!(outcome, Outcome::Answer(_)) && !is_sent;
+            (outcome, is_sent || is_early && matches!(timeout(READ_ON, writing).await, Ok(Ok(()))))
         };
-        let outcome = timeout_at(until, both).await.unwrap_or(Outcome::Silent);
         let stays = matches!(&outcome, Outcome::Answer(answer) if answer.keeps_open);
         exchanges.push(Exchange { outcome, took: watch.passed(), written });
         if !stays {
+            break;
+        }
+        if !is_sent {
+            // An answer that is there already is to a part of this request.
+            if let Ok(Outcome::Answer(answer)) = timeout(READ_ON, read_answer(&mut reader, &mut came)).await {
+                let outcome = Outcome::Answer(answer);
+                exchanges.push(Exchange { outcome, took: watch.passed(), written: 0 });
+            }
             break;
         }
     }
     exchanges
 }
 
-/// Sends a head, and the body once an interim answer (`100 Continue`) came. The second value: whether it came.
+/// Sends a head, and the body once `100 Continue` came. The second value: whether it came. Other interim answers do not
+/// ask for the body.
 pub async fn expectant(
     target: &Target,
     addresses: &[SocketAddr],
@@ -153,7 +181,7 @@ pub async fn expectant(
     let both = async {
         let _lost = send(&mut stream, head, &mut written).await;
         let mut came = Vec::new();
-        while interim(&came).is_none() {
+        while !continues(&came) {
             let ended = !matches!(stream.read_buf(&mut came).await, Ok(1..));
             if let Some(outcome) = outcome_of(&mut came, ended) {
                 return outcome;

@@ -49,6 +49,29 @@ fn a_receiver_that_refuses_unknown_data_is_not_told_that_it_writes_json_again() 
     }
 }
 
+/// RFC 9112, section 6.3, lets a server demand a Content-Length.
+#[test]
+fn a_receiver_that_demands_a_length_is_not_told_that_it_cannot_read_chunks() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("lengths"), "").unwrap();
+    let report = judged_in(folder.path(), None, only(&["raw"]), true, "broken");
+    for id in ["raw.chunked", "raw.chunk-extensions"] {
+        check(&report, id, Verdict::NotApplicable, "411 to every body in chunks");
+    }
+    assert_eq!(report.exit_code(), 0, "{}", report.table(hookproof_judge::report::Colours::No));
+}
+
+/// RFC 9110, section 15.6.2: the answer to a method that the server does not know.
+#[test]
+fn a_receiver_that_does_not_know_put_refuses_it_by_intent() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("unimplemented"), "").unwrap();
+    let report = judged_in(folder.path(), None, only(&["raw.unread", "method.put"]), true, "broken");
+    check(&report, "method.put", Verdict::Pass, "501");
+    check(&report, "raw.unread", Verdict::Pass, "and 4xx to a forgery after it");
+    assert_eq!(report.exit_code(), 0);
+}
+
 #[test]
 fn a_receiver_that_loses_work_is_told_to_store_it_and_not_to_bound_it() {
     let report = judged_by(Some(Flaw::DropsWhenBusy), only(&["ack.overload"]), true);

@@ -36,6 +36,8 @@ flaws! {
     GuessesTimestamp, "sig.timestamp-swap", "tries the seconds around the timestamp, against clock drift";
     RewritesTimestamp, "sig.timestamp-swap", "verifies over the number that it parsed the timestamp to";
     ComparesHalf, "sig.tag-bit", "compares the first half of a signature";
+    SkipsByte, "sig.tag-bit", "compares all bytes of a signature but the sixth";
+    MasksBit, "sig.tag-bit", "compares seven bits of each byte of a signature";
     XorsDifferences, "sig.tag-bit", "joins the differences of a signature's bytes by xor, so that two cancel out";
     ComparesPrefix, "sig.truncated", "compares as many characters as were given";
     BodyOnly, "sig.body-only", "still takes the old scheme, over the body alone";
@@ -74,6 +76,8 @@ flaws! {
     NoTrailers, "raw.chunk-extensions", "knows no trailers";
     LeavesBody, "raw.unread", "answers 401 before it reads the body, and reads on from there";
     LeavesBodyOfPut, "raw.unread", "answers 405 before it reads the body, and reads on from there";
+    LeavesLongBody, "raw.unread", "answers 413 before it reads a long body, and reads on from there";
+    LeavesRest, "raw.unread", "reads 64 KiB of the body of a refused request, and reads on from there";
     NoAgeCheck, "time.old", "never looks at the age";
     NoFutureCheck, "time.future", "looks at the age alone";
     NarrowTolerance, "time.inside", "allows a minute";
@@ -88,6 +92,7 @@ flaws! {
     FirstOfTwo, "header.twice", "takes the first of two ids";
     LastOfTwo, "header.twice", "takes the last of two ids";
     NeverContinues, "header.expect", "waits for the body, and never answers Expect: 100-continue";
+    SendsHints, "header.expect", "waits for the body, and answers Expect: 100-continue with 103";
     NotAsciiBreaks, "header.not-ascii", "compares text that has to be ASCII, with an exception";
     FoldsWidth, "header.not-ascii", "takes full-width characters for ASCII";
     EndlessHeaders, "header.32kb", "reads headers of any length";

@@ -1,6 +1,7 @@
 //! A small receiver with at most one flaw. It shares no code with the suite. Files in its folder control it:
-//! `restart` makes it forget its memory, `broken` makes its work fail, `stopped` makes it wait, and `particular` makes it
-//! refuse data that it does not know.
+//! `restart` makes it forget its memory, `broken` makes its work fail, `stopped` makes it wait, `particular` makes it
+//! refuse data that it does not know, `lengths` makes it answer 411 to chunks, and `unimplemented` makes it answer 501 to
+//! other methods than POST.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -22,6 +23,8 @@ const BODY_BYTES_MAX: usize = 1_100_000;
 const READ_LIMIT: Duration = Duration::from_secs(3);
 /// No status: the process was killed before it answered.
 const KILLED: u16 = 0;
+/// It reads so many bytes of a refused body.
+const READ_ON_BYTES: usize = 64 * 1024;
 /// How long a delivery that is marked takes to be stored.
 const STORING: Duration = Duration::from_millis(50);
 
@@ -51,8 +54,8 @@ pub(crate) struct Request {
     pub(crate) path: String,
     pub(crate) headers: Vec<(String, Vec<u8>)>,
     pub(crate) body: Vec<u8>,
-    /// Whether its body was read.
-    is_whole: bool,
+    /// The status that refuses it, if its body was not read.
+    unread: Option<u16>,
 }
 
 pub(crate) type Answer = (u16, String);
@@ -90,9 +93,7 @@ impl Server {
         let (mut connection, mut kept) = (Connection::default(), Vec::new());
         loop {
             let (answer, whole) = match self.read(&mut stream, &mut kept) {
-                Ok(request) if !request.is_whole => {
-                    ((if request.method == "PUT" { 405 } else { 401 }, String::new()), true)
-                }
+                Ok(Request { unread: Some(status), .. }) => ((status, String::new()), true),
                 Ok(request) => (self.answer(&request, &mut connection), true),
                 Err(Some(status)) => ((status, String::new()), false),
                 Err(None) => return,
@@ -145,20 +146,21 @@ impl Server {
             self.more(stream, &mut bytes, watch, self.has(Flaw::PatientWithHeads))?;
         };
         let (method, path, headers) = head(&bytes[..end]).ok_or(Some(400))?;
-        let mut request = Request { method, path, headers, body: Vec::new(), is_whole: true };
+        let mut request = Request { method, path, headers, body: Vec::new(), unread: None };
         let mut rest = bytes.split_off(end + 4);
-        if self.leaves_body(&request) {
+        request.unread = self.leaves_body(&request);
+        if request.unread.is_some() {
             *kept = rest;
-            request.is_whole = false;
             return Ok(request);
         }
         let waits = rest.is_empty() && !self.has(Flaw::NeverContinues);
         if waits && request.header("expect").is_some_and(|value| value == "100-continue") {
-            stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").map_err(|_| None)?;
+            let interim = if self.has(Flaw::SendsHints) { "103 Early Hints" } else { "100 Continue" };
+            stream.write_all(format!("HTTP/1.1 {interim}\r\n\r\n").as_bytes()).map_err(|_| None)?;
         }
         let limit = self.body_bytes_max();
-        if request.header("transfer-encoding").is_some() {
-            if self.has(Flaw::NeedsLength) {
+        if request.header("transfer-encoding").is_some() && !self.has(Flaw::NeedsLength) {
+            if self.folder.join("lengths").exists() {
                 return Err(Some(411));
             }
             loop {
@@ -178,24 +180,31 @@ impl Server {
         }
         let length = request.header("content-length").unwrap_or_else(|| "0".to_owned());
         let length: usize = length.parse().map_err(|_| Some(400))?;
-        if length > limit {
-            return Err(Some(413));
-        }
+        let (length, unread) = self.bytes_to_read(&request, length)?;
         while rest.len() < length {
             self.more(stream, &mut rest, watch, false)?;
         }
         *kept = rest.split_off(length);
-        request.body = rest;
-        Ok(request)
+        Ok(Request { body: rest, unread, ..request })
     }
 
-    fn leaves_body(&self, request: &Request) -> bool {
+    /// Also the status that refuses a request whose further bytes are left.
+    fn bytes_to_read(&self, request: &Request, length: usize) -> Result<(usize, Option<u16>), Option<u16>> {
+        let is_signed = request.header("webhook-signature").is_some();
         match self.flaw {
-            Some(Flaw::LeavesBody) => {
-                request.method == "POST" && request.header("webhook-signature").is_none()
-            }
-            Some(Flaw::LeavesBodyOfPut) => request.method == "PUT",
-            _ => false,
+            Some(Flaw::LeavesRest) if length > READ_ON_BYTES && !is_signed => Ok((READ_ON_BYTES, Some(401))),
+            Some(Flaw::LeavesLongBody) if length > self.body_bytes_max() => Ok((0, Some(413))),
+            _ if length > self.body_bytes_max() => Err(Some(413)),
+            _ => Ok((length, None)),
+        }
+    }
+
+    fn leaves_body(&self, request: &Request) -> Option<u16> {
+        let is_signed = request.header("webhook-signature").is_some();
+        match self.flaw? {
+            Flaw::LeavesBody if request.method == "POST" && !is_signed => Some(401),
+            Flaw::LeavesBodyOfPut if request.method == "PUT" => Some(405),
+            _ => None,
         }
     }
 
@@ -253,7 +262,8 @@ impl Server {
             _ => "POST",
         };
         if request.method != "POST" && request.method != also {
-            return (405, String::new());
+            let status = if self.folder.join("unimplemented").exists() { 501 } else { 405 };
+            return (status, String::new());
         }
         if also == "GET" && request.method == "GET" {
             return (200, "hello".to_owned());

@@ -294,6 +294,12 @@ fn matches(server: &Server, one: &str, expected: &[Vec<u8>]) -> bool {
     let decoded = || STANDARD.decode(text).ok().filter(|given| given.len() == expected[0].len());
     match server.flaw {
         Some(Flaw::ComparesHalf) => decoded().is_some_and(|given| given[..16] == expected[0][..16]),
+        Some(Flaw::SkipsByte) => {
+            decoded().is_some_and(|given| given[..5] == expected[0][..5] && given[6..] == expected[0][6..])
+        }
+        Some(Flaw::MasksBit) => decoded().is_some_and(|given| {
+            given.iter().zip(&expected[0]).all(|(one, other)| (one ^ other) & 0xf7 == 0)
+        }),
         Some(Flaw::XorsDifferences) => decoded().is_some_and(|given| {
             given.iter().zip(&expected[0]).fold(0, |sum, (one, other)| sum ^ one ^ other) == 0
         }),

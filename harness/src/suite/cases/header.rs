@@ -3,9 +3,11 @@
 use hookproof_judge::catalogue::Verdict;
 
 use super::signature::wrong;
-use super::{Case, Finding, Running, Shots, fire, limited};
+use super::{Case, Finding, Running, Shots, THROTTLED, fire, limited};
 use crate::suite::bench::{Bench, Shot};
-use crate::suite::want::Want::{self, Accept, NoBreak, Refuse, Reject, RejectOrClose};
+use crate::suite::want::Want::{
+    self, Accept, AcceptOrLength, NoBreak, Refuse, Reject, RejectOrClose, RejectOrUnknown,
+};
 use crate::suite::want::words;
 use crate::wire::clock::unix_seconds;
 use crate::wire::exchange::{Feed, Outcome};
@@ -155,8 +157,10 @@ pub(super) const RAW: [Case; 14] = [
     Case::shots("raw.empty", |bench| body(bench, "an empty body", b"")),
     Case::shots("raw.not-json", |bench| body(bench, "a body that is not JSON", b"hello, world")),
     Case::course("raw.verify-first", |bench| -> Running<'_> { Box::pin(verify_first(bench)) }),
-    Case::shots("raw.chunked", chunked),
-    Case::shots("raw.chunk-extensions", chunk_extensions),
+    Case::course("raw.chunked", |bench| -> Running<'_> { Box::pin(framed(bench, chunked(bench))) }),
+    Case::course("raw.chunk-extensions", |bench| -> Running<'_> {
+        Box::pin(framed(bench, chunk_extensions(bench)))
+    }),
     Case::course("raw.unread", |bench| -> Running<'_> { Box::pin(unread(bench)) }),
 ];
 
@@ -203,55 +207,102 @@ fn replacement(bench: &Bench<'_>) -> Shots {
 const CHUNKS: [usize; 7] = [1, 15, 16, 17, 255, 256, 4096];
 const CHUNKED_BYTES: usize = 10_000;
 
-fn chunked(bench: &Bench<'_>) -> Shots {
+/// A server may answer 411 to a body without a Content-Length (RFC 9112, section 6.3; RFC 9110, section 15.5.12). One
+/// that does so each time reads no chunks. If it takes some, a sender cannot tell which bodies pass.
+async fn framed(bench: &Bench<'_>, shots: Vec<Shot>) -> Finding {
+    let (mut taken, mut refused, mut broken) = (Vec::new(), Vec::new(), Vec::new());
+    for Shot { label, request, want, .. } in &shots {
+        let outcome = bench.send(label, request, *want).await.outcome;
+        let came = format!("{label}: {}", words(&outcome));
+        match &outcome {
+            outcome if limited(outcome) => return Finding::unclear(format!("{came}: {THROTTLED}")),
+            Outcome::Answer(answer) if answer.status == 411 => refused.push(came),
+            outcome if want.is_met(outcome) => taken.push(words(outcome)),
+            _ => broken.push(came),
+        }
+        if outcome == Outcome::Silent {
+            break;
+        }
+    }
+    taken.dedup();
+    match (broken.is_empty(), taken.is_empty(), refused.is_empty()) {
+        (false, ..) => Finding::fail(broken.join("; ")),
+        (true, _, true) => Finding::pass(taken.join(", ")),
+        (true, true, false) => Finding::new(
+            Verdict::NotApplicable,
+            "411 to every body in chunks, which RFC 9112, section 6.3, allows",
+        ),
+        (true, false, false) => Finding::warn(format!("{}; it takes the others", refused.join("; "))),
+    }
+}
+
+fn chunked(bench: &Bench<'_>) -> Vec<Shot> {
     let plain =
         CHUNKS.map(|size| (format!("chunks of {size} bytes"), Framing::Chunks(size, Spelling::Plain)));
     let upper = ("their sizes in upper case".to_owned(), Framing::Chunks(255, Spelling::UpperCase));
-    Ok(plain.into_iter().chain([upper]).map(|(what, framing)| in_chunks(bench, what, framing)).collect())
+    plain.into_iter().chain([upper]).map(|(what, framing)| in_chunks(bench, what, framing)).collect()
 }
 
 fn in_chunks(bench: &Bench<'_>, what: impl Into<String>, framing: Framing) -> Shot {
     let delivery = bench.delivery();
     let long = framing != Framing::Chunks(1, Spelling::Plain);
     let delivery = if long { delivery.of_length(CHUNKED_BYTES) } else { delivery };
-    Shot::new(what, Request { framing, ..bench.signed(&delivery) }, Accept)
+    Shot::new(what, Request { framing, ..bench.signed(&delivery) }, AcceptOrLength)
 }
 
-fn chunk_extensions(bench: &Bench<'_>) -> Shots {
-    Ok(vec![
+fn chunk_extensions(bench: &Bench<'_>) -> Vec<Shot> {
+    vec![
         in_chunks(bench, "chunks with extensions", Framing::Chunks(256, Spelling::Extended)),
         in_chunks(bench, "a trailer behind the last chunk", Framing::Chunks(256, Spelling::Trailer)),
-    ])
+    ]
 }
 
-/// Refused requests with a correct delivery as their body, each followed by a forgery on its connection. The second
+/// A receiver may read as much of a refused body as its buffer or its limit takes, and serve the rest.
+const LONG_BYTES: usize = 2 * 1024 * 1024 + 64 * 1024;
+const READ_ON_BYTES_MIN: usize = 4 * 1024;
+
+/// Requests at the beginning and at each power of two. The empty lines between them are skipped by most servers before
+/// a request (RFC 9112, section 2.2), so that a request is found from any place.
+fn long(smuggled: &[u8]) -> Vec<u8> {
+    let mut body = b"\r\n".repeat(LONG_BYTES / 2);
+    let powers = std::iter::successors(Some(READ_ON_BYTES_MIN), |at| Some(at * 2));
+    for at in std::iter::once(0).chain(powers.take_while(|at| at + smuggled.len() <= LONG_BYTES)) {
+        body[at..at + smuggled.len()].copy_from_slice(smuggled);
+    }
+    body
+}
+
+/// Refused requests with correct deliveries in their body, each followed by a forgery on its connection. The second
 /// answer must be the forgery's.
 async fn unread(bench: &Bench<'_>) -> Finding {
     let smuggled = || bench.signed(&bench.delivery()).bytes();
-    let carrier = |request: Request| request.carrying(smuggled());
     let header = bench.settings.profile.signature_header();
     let forged = || bench.request(&bench.delivery(), &[wrong(bench, 5)]);
+    let unsigned = || forged().without(header);
+    let put = || Request { method: "PUT", ..forged() };
     let rows = [
-        ("an unsigned request", carrier(forged().without(header))),
-        ("a wrongly signed request", carrier(forged())),
-        ("a request of text/plain", carrier(forged().with("Content-Type", "text/plain"))),
-        ("a wrongly signed PUT", Request { method: "PUT", ..carrier(forged()) }),
+        ("an unsigned request", unsigned().carrying(smuggled()), Reject),
+        ("an unsigned request of 2 MB", unsigned().carrying(long(&smuggled())), Reject),
+        ("a wrongly signed request", forged().carrying(smuggled()), Reject),
+        ("a request of text/plain", forged().with("Content-Type", "text/plain").carrying(smuggled()), Reject),
+        ("a wrongly signed PUT", put().carrying(smuggled()), RejectOrUnknown),
+        ("a wrongly signed PUT of 2 MB", put().carrying(long(&smuggled())), RejectOrUnknown),
     ];
     let (mut kept, mut accidents) = (0, Vec::new());
-    for (what, first) in rows {
+    for (what, first, want) in rows {
         let second = forged();
         let exchanges = bench.succession(&[first.bytes(), second.bytes()]).await;
         let after = format!("a forgery after {what}");
-        let sent = [(what, &first), (after.as_str(), &second)];
-        for ((label, request), exchange) in sent.into_iter().zip(&exchanges) {
-            bench.record_exchange(label, request, Reject, exchange);
+        let sent = [(what, &first, want), (after.as_str(), &second, Reject)];
+        for ((label, request, want), exchange) in sent.into_iter().zip(&exchanges) {
+            bench.record_exchange(label, request, want, exchange);
             let came = format!("{label}: {}", words(&exchange.outcome));
             match &exchange.outcome {
                 outcome if limited(outcome) => return Finding::unclear(came),
-                outcome if Reject.is_accident(outcome) => accidents.push(came),
+                outcome if want.is_accident(outcome) => accidents.push(came),
                 // A connection may close at any time.
                 Outcome::Closed => {}
-                outcome if !Reject.is_met(outcome) => return Finding::fail(came),
+                outcome if !want.is_met(outcome) => return Finding::fail(came),
                 _ => {}
             }
         }
@@ -260,7 +311,7 @@ async fn unread(bench: &Bench<'_>) -> Finding {
     match accidents.is_empty() {
         false => Finding::accident(&accidents.join("; ")),
         true if kept == 0 => Finding::pass("it keeps no connection open after a refusal"),
-        true => Finding::pass("4xx, and 4xx to a forgery after it"),
+        true => Finding::pass("each was refused, and 4xx to a forgery after it"),
     }
 }
 
