@@ -39,8 +39,14 @@ impl Entry {
     }
 }
 
-/// A few lines for each common framework, by the framework's name.
-pub type Example = BTreeMap<String, String>;
+#[derive(Clone, Debug, Deserialize)]
+pub struct Example {
+    /// The point of the lines, as a command.
+    pub shows: String,
+    /// A few lines for each common framework, by the framework's name.
+    #[serde(flatten)]
+    pub lines: BTreeMap<String, String>,
+}
 
 /// In the words of RFC 2119.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

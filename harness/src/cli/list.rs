@@ -83,7 +83,9 @@ fn text(entry: &Entry) -> String {
     for (name, value) in rows.iter().filter(|(_, value)| !value.is_empty()) {
         text.push_str(&format!("  {name:<11} {value}\n"));
     }
-    for (framework, lines) in catalogue::example(entry).into_iter().flatten() {
+    let Some(example) = catalogue::example(entry) else { return text };
+    text.push_str(&format!("  {:<11} {}\n", "example", example.shows));
+    for (framework, lines) in &example.lines {
         text.push_str(&format!("\n  {framework}\n"));
         text.extend(lines.trim_end().lines().map(|line| format!("    {line}\n")));
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hookproof_judge::signature::{ForeignHash, Secret, Signing, base64, hex, sha256_hex};
 
 use super::moment;
-use super::record::Recorded;
+use super::record::{Recorded, Repeat};
 use super::settings::Settings;
 use super::want::Want;
 use crate::wire::clock::{pass, unix_nanos, unix_seconds};
@@ -205,13 +205,24 @@ impl<'a> Bench<'a> {
     }
 
     pub(super) fn record_exchange(&self, label: &str, request: &Request, want: Want, exchange: &Exchange) {
+        self.record_as(Repeat::Curl, label, request, want, exchange);
+    }
+
+    pub(super) fn record_as(
+        &self,
+        repeat: Repeat<'_>,
+        label: &str,
+        request: &Request,
+        want: Want,
+        exchange: &Exchange,
+    ) {
         self.look_for_leaks(label, exchange, request);
         let mut recorded = self.recorded.borrow_mut();
         if recorded.len() >= RECORDED_MAX {
             return;
         }
         let met = want.is_met(&exchange.outcome);
-        recorded.push(Recorded::new(label, want.words(), met, request, exchange, self.settings));
+        recorded.push(Recorded::new(label, want.words(), met, request, exchange, repeat, self.settings));
     }
 
     pub(super) fn take_recorded(&self) -> Vec<Recorded> {

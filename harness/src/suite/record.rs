@@ -1,6 +1,5 @@
 //! An exchange in a report: bounded text, without the secret.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -9,7 +8,7 @@ use super::settings::Settings;
 use super::want::words;
 use crate::wire::answer::Answer;
 use crate::wire::exchange::{Exchange, Outcome};
-use crate::wire::request::{Framing, Request, Target};
+use crate::wire::request::{Framing, Request, Spelling, Target};
 
 const BODY_SHOWN_MAX: usize = 600;
 const HEAD_SHOWN_MAX: usize = 4_000;
@@ -32,8 +31,26 @@ pub struct Recorded {
     pub seconds: f64,
     /// Whether it was as wanted.
     pub met: bool,
-    /// A command that repeats it, where possible.
+    /// A command that repeats it, where one can.
     pub curl: Option<String>,
+    /// Why no command repeats it.
+    pub no_curl: Option<String>,
+}
+
+/// The way in which a command line repeats an exchange.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Repeat<'a> {
+    Curl,
+    /// With further options.
+    With(&'static str),
+    /// So many times at once.
+    AtOnce(usize),
+    /// On the connection of this request, after it.
+    After(&'a Request),
+    /// With the output of this command as its body, which has no end.
+    Fed(&'static str),
+    /// No command line does, for this reason.
+    Not(&'static str),
 }
 
 impl Recorded {
@@ -43,8 +60,13 @@ impl Recorded {
         met: bool,
         request: &Request,
         exchange: &Exchange,
+        repeat: Repeat<'_>,
         settings: &Settings,
     ) -> Self {
+        let (curl, no_curl) = match repeated(&settings.target, request, repeat) {
+            Ok(line) => (Some(settings.redact_text(&line)), None),
+            Err(why) => (None, Some(why)),
+        };
         // Redacts first: half a secret, or an escaped one, would not be recognised.
         let shown = |head: &[u8], body: &[u8]| display_text(&settings.redact(head), &settings.redact(body));
         let answer = match &exchange.outcome {
@@ -59,8 +81,15 @@ impl Recorded {
             answer,
             seconds: rounded(exchange.took),
             met,
-            curl: curl(&settings.target, request).map(|line| settings.redact_text(&line)),
+            curl,
+            no_curl,
         }
+    }
+
+    /// The command that repeats it, or the reason why none does.
+    pub(super) fn repeat(&self) -> String {
+        let none = || format!("no command: {}", self.no_curl.as_deref().unwrap_or_default());
+        self.curl.clone().unwrap_or_else(none)
     }
 }
 
@@ -87,12 +116,25 @@ fn display_text(head: &[u8], body: &[u8]) -> String {
     format!("{}\n{}", cut(head, HEAD_SHOWN_MAX), cut(body, BODY_SHOWN_MAX))
 }
 
-/// Bytes that are no text use the shell's `$'…'`.
-fn curl(target: &Target, request: &Request) -> Option<String> {
-    if request.body.len() > BODY_CURL_MAX || request.body.contains(&0) {
-        return None;
+fn repeated(target: &Target, request: &Request, repeat: Repeat<'_>) -> Result<String, String> {
+    let line = |request| Ok::<_, String>(format!("curl {} {}", options(target, request), body(request)?));
+    match repeat {
+        Repeat::Curl => line(request),
+        Repeat::With(more) => Ok(format!("{} {more}", line(request)?)),
+        Repeat::AtOnce(times) => Ok(format!("for _ in $(seq {times}); do {} & done; wait", line(request)?)),
+        Repeat::After(first) => {
+            Ok(format!("{} --next {} {}", line(first)?, options(target, request), body(request)?))
+        }
+        Repeat::Fed(command) => {
+            Ok(format!("{command} | curl {} -H 'Expect:' -T .", options(target, request)))
+        }
+        Repeat::Not(why) => Err(why.to_owned()),
     }
-    let mut line = format!("curl -i -X {} {}", request.method, quoted(target.url.as_bytes()));
+}
+
+/// Bytes that are no text use the shell's `$'…'`.
+fn options(target: &Target, request: &Request) -> String {
+    let mut line = format!("-i -X {} {}", request.method, quoted(target.url.as_bytes()));
     for (name, value) in &request.headers {
         // curl omits a header without a value unless it ends with a semicolon.
         let header = if value.is_empty() {
@@ -100,13 +142,27 @@ fn curl(target: &Target, request: &Request) -> Option<String> {
         } else {
             [name.as_bytes(), b": ", value].concat()
         };
-        write!(line, " -H {}", quoted(&header)).ok()?;
+        line.push_str(&format!(" -H {}", quoted(&header)));
     }
-    if matches!(request.framing, Framing::Chunks(..)) {
-        line.push_str(" -H 'Transfer-Encoding: chunked'");
+    line
+}
+
+fn body(request: &Request) -> Result<String, String> {
+    let bytes = request.body.len();
+    if bytes > BODY_CURL_MAX {
+        return Err(format!("its body has {bytes} bytes, and a command line holds {BODY_CURL_MAX}"));
     }
-    write!(line, " --data-binary {}", quoted(&request.body)).ok()?;
-    Some(line)
+    if request.body.contains(&0) {
+        return Err("its body has a NUL byte, which no command line holds".to_owned());
+    }
+    let chunked = match request.framing {
+        Framing::Length => "",
+        Framing::Chunks(_, Spelling::Plain | Spelling::UpperCase) => "-H 'Transfer-Encoding: chunked' ",
+        Framing::Chunks(_, Spelling::Extended | Spelling::Trailer) => {
+            return Err("curl writes neither chunk extensions nor trailers".to_owned());
+        }
+    };
+    Ok(format!("{chunked}--data-binary {}", quoted(&request.body)))
 }
 
 pub(crate) fn quoted(bytes: &[u8]) -> String {
@@ -134,6 +190,42 @@ mod tests {
     fn a_command_line_carries_every_byte() {
         assert_eq!(quoted(b"{\"a\": 1}"), "'{\"a\": 1}'");
         assert_eq!(quoted(b"it's\n\xff\\"), r"$'it\'s\x0a\xff\\'");
+    }
+
+    #[test]
+    fn an_exchange_is_repeated_in_its_way_or_the_reason_is_told() {
+        let target = Target::parse("http://127.0.0.1:9/hook").unwrap();
+        let request = |body: &[u8]| Request {
+            method: "POST",
+            path: "/hook".to_owned(),
+            headers: vec![("A".to_owned(), b"b".to_vec())],
+            body: body.to_vec(),
+            framing: Framing::Length,
+        };
+        let (plain, other) = (request(b"{}"), request(b"[]"));
+        let long = request(&[b'x'; BODY_CURL_MAX + 1]);
+        let curl = "curl -i -X POST 'http://127.0.0.1:9/hook' -H 'A: b'";
+        let rows = [
+            (Repeat::Curl, Ok(format!("{curl} --data-binary '{{}}'"))),
+            (Repeat::With("-m 1"), Ok(format!("{curl} --data-binary '{{}}' -m 1"))),
+            (
+                Repeat::AtOnce(3),
+                Ok(format!("for _ in $(seq 3); do {curl} --data-binary '{{}}' & done; wait")),
+            ),
+            (
+                Repeat::After(&other),
+                Ok(format!("{curl} --data-binary '[]' --next {} --data-binary '{{}}'", &curl[5..])),
+            ),
+            (
+                Repeat::After(&long),
+                Err("its body has 16001 bytes, and a command line holds 16000".to_owned()),
+            ),
+            (Repeat::Fed("yes"), Ok(format!("yes | {curl} -H 'Expect:' -T ."))),
+            (Repeat::Not("why"), Err("why".to_owned())),
+        ];
+        for (repeat, expected) in rows {
+            assert_eq!(repeated(&target, &plain, repeat), expected, "{repeat:?}");
+        }
     }
 
     #[test]
@@ -170,7 +262,7 @@ mod tests {
             body: Vec::new(),
             framing: Framing::Length,
         };
-        let answer = Recorded::new("", "", true, &request, &exchange, &settings).answer;
+        let answer = Recorded::new("", "", true, &request, &exchange, Repeat::Curl, &settings).answer;
         assert!(answer.contains("{(secret)}x") && !answer.contains("an old"), "{answer}");
     }
 

@@ -90,6 +90,12 @@ impl Row {
     pub fn is_excused(&self) -> bool {
         self.known.is_some() && matches!(self.verdict, Verdict::Fail | Verdict::Warn | Verdict::Inconclusive)
     }
+
+    /// The command that repeats its first exchange with another outcome than expected, or the reason why none does.
+    fn repeat(&self) -> Option<String> {
+        let unmet = self.exchanges.iter().find(|exchange| !exchange.met);
+        unmet.or(self.exchanges.last()).map(Recorded::repeat)
+    }
 }
 
 impl Report {
@@ -172,12 +178,8 @@ impl Report {
         let counts = self.counts();
         match self.exit_code() {
             0 => Outcome::Passed,
-            exit::INTERRUPTED => Outcome::Unproven("interrupted: the missing cases were not sent".to_owned()),
-            exit::FAILED => Outcome::Failed(format!(
-                "{} failed, {} passed though a failure was expected",
-                counts.fail,
-                self.stale.len()
-            )),
+            exit::INTERRUPTED => Outcome::Unproven(self.summary()),
+            exit::FAILED => Outcome::Failed(failures(counts.fail, self.stale.len())),
             exit::HARNESS => Outcome::Unproven(format!("the harness failed in {}", counts.harness_error)),
             _ if counts.inconclusive > 0 => {
                 Outcome::Unproven(format!("{} inconclusive", counts.inconclusive))
@@ -185,6 +187,14 @@ impl Report {
             _ => Outcome::Unproven("no case was judged".to_owned()),
         }
     }
+}
+
+/// Why a run failed: by failures, by expected failures that did not occur, or by both.
+fn failures(failed: usize, stale: usize) -> String {
+    let failed = Some(format!("failed cases: {failed}")).filter(|_| failed > 0);
+    let stale = Some(format!("cases that passed, though --known expects them to fail: {stale}"))
+        .filter(|_| stale > 0);
+    failed.into_iter().chain(stale).collect::<Vec<_>>().join("; ")
 }
 
 /// The reason why nothing could be judged.
@@ -240,8 +250,8 @@ fn stale(id: &str) -> Case {
         took: Duration::ZERO,
         status: Verdict::Fail,
         decides: true,
-        seen: "passed, though a failure was expected".to_owned(),
-        detail: "remove it from the expected failures".to_owned(),
+        seen: "passed, though --known expects it to fail".to_owned(),
+        detail: "remove it from the file of --known".to_owned(),
         excused: None,
     }
 }
@@ -284,12 +294,15 @@ impl Report {
     fn card(&self, row: &Row) -> Part {
         let again = format!("hookproof receiver {} {} --only {}", self.target, self.again, row.id);
         let seen = [("expected", row.expected.clone()), ("came", row.came.clone()), ("again", again)];
-        let mut parts = vec![Part::Table(Table::pairs(seen))];
+        let repeat = row.repeat().map(|repeat| ("repeat", repeat));
+        let mut parts = vec![Part::Table(Table::pairs(seen.into_iter().chain(repeat)))];
         parts.extend(explained(&row.id, Some(&row.remedy)));
-        let examples = catalogue::find(&row.id).and_then(catalogue::example).into_iter().flatten();
-        parts.extend(examples.map(|(name, lines)| {
-            fold(name.clone(), false, vec![Part::Lines(vec![lines.trim_end().to_owned()])])
-        }));
+        if let Some(example) = catalogue::find(&row.id).and_then(catalogue::example) {
+            parts.push(Part::Text(format!("For example: {}", example.shows)));
+            parts.extend(example.lines.iter().map(|(name, lines)| {
+                fold(name.clone(), false, vec![Part::Lines(vec![lines.trim_end().to_owned()])])
+            }));
+        }
         parts.extend(row.exchanges.iter().map(exchange));
         Part::Card { status: Some(row.verdict), name: row.id.clone(), parts }
     }
@@ -339,6 +352,8 @@ fn exchange(one: &Recorded) -> Part {
     if let Some(line) = &one.curl {
         parts.push(Part::Text("To repeat it while its timestamp is fresh:".to_owned()));
         parts.push(Part::Lines(vec![line.clone()]));
+    } else {
+        parts.push(Part::Text(one.repeat()));
     }
     let (mark, millis) = (if one.met { "✓" } else { "✗" }, one.seconds * 1000.0);
     let summary =
@@ -401,16 +416,22 @@ impl Report {
             .filter(|(count, _)| *count > 0)
             .map(|(count, name)| format!("{count} {name}"))
             .collect();
-        match parts.is_empty() {
-            true => "no case was selected, so no case was judged".to_owned(),
-            false => parts.join(" · "),
+        let counted = parts.join(" · ");
+        let judged = self.rows.len();
+        let selected = catalogue::receiver().len().saturating_sub(self.skipped.len() + self.unselected);
+        match (self.interrupted, judged) {
+            (true, 0) => format!("interrupted before the first of {selected} cases was judged"),
+            (true, _) => format!("interrupted after {judged} of {selected} cases: {counted}"),
+            (false, 0) => "no case was selected, so no case was judged".to_owned(),
+            (false, _) => counted,
         }
     }
 
     pub(super) fn remarks(&self) -> Vec<String> {
-        let stale = self.stale.iter().map(|id| {
-            format!("{id} passed, though a failure was expected: remove it from the expected failures")
-        });
+        let stale = self
+            .stale
+            .iter()
+            .map(|id| format!("{id} passed, though --known expects it to fail: remove it from that file"));
         let wanting = self.wanting().into_iter().map(|(needs, ids)| {
             format!("not judged without {needs}: add it, or leave these out with --skip {}", ids.join(","))
         });
@@ -418,8 +439,7 @@ impl Report {
         let skipped = Some(skipped).filter(|_| !self.skipped.is_empty());
         let unselected = format!("cases left out by --only: {}", self.unselected);
         let left_out = skipped.into_iter().chain(Some(unselected).filter(|_| self.unselected > 0));
-        let interrupted = "interrupted: the missing cases were not sent".to_owned();
-        stale.chain(wanting).chain(left_out).chain(self.interrupted.then_some(interrupted)).collect()
+        stale.chain(wanting).chain(left_out).collect()
     }
 
     fn wanting(&self) -> BTreeMap<String, Vec<&str>> {
@@ -450,6 +470,8 @@ fn lines(row: &Row, colours: Colours) -> String {
                 text.push_str(&format!("{indent}expected to fail: {why}\n"));
             } else if matches!(row.verdict, Verdict::Fail | Verdict::Warn) {
                 text.push_str(&format!("{indent}remedy:   {} (hookproof explain {id})\n", row.remedy));
+                let repeat = row.repeat().map(|repeat| format!("{indent}repeat:   {repeat}\n"));
+                text.push_str(&repeat.unwrap_or_default());
             }
             text
         }

@@ -106,6 +106,7 @@ fn receiver() -> String {
         seconds: 0.0125,
         met: false,
         curl: Some("curl -i 'http://127.0.0.1/'".to_owned()),
+        no_curl: None,
     };
     let report = Report {
         version: "0".to_owned(),

@@ -120,6 +120,22 @@ fn a_program_that_accepts_nothing_is_named_and_so_are_the_cases_that_were_left_o
     );
 }
 
+/// It accepts everything, each request on a connection of its own.
+#[test]
+fn a_failure_is_shown_with_the_line_that_repeats_it_and_junit_counts_plainly() {
+    let url = format!("http://{}/", serve_each(|_| Some(())));
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    std::fs::write(file("known.toml"), "['sig.valid']\nwhy = 'ticket 1'\n").unwrap();
+    let reports = ["--junit", &file("junit.xml"), "--known", &file("known.toml")];
+    let only = ["--secret-env", "HOOK_SECRET", "--only", "sig.valid,sig.missing,sig.empty"];
+    let arguments = [&["receiver", &url][..], &only, &reports].concat();
+    check(&arguments, 1, &format!("repeat:   curl -i -X POST '{url}' -H 'Host: "));
+    let junit = std::fs::read_to_string(file("junit.xml")).unwrap();
+    let told = "failed cases: 2; cases that passed, though --known expects them to fail: 1";
+    assert!(junit.contains(told), "{junit}");
+}
+
 /// Checks only the age, as Stripe's own libraries do.
 #[test]
 fn stripes_own_way_to_look_at_the_age_is_a_warning() {

@@ -66,12 +66,16 @@ fn a_run_that_is_terminated_hands_over_what_it_saw() {
     let junit = folder.path().join("junit.xml");
     let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof"));
     command.args(["receiver", &url, "--secret-env", "HOOK_SECRET", "--junit"]).arg(&junit);
-    let mut run = command.env("HOOK_SECRET", reference::SECRET).stdout(Stdio::null()).spawn().unwrap();
+    let run = command.env("HOOK_SECRET", reference::SECRET).stdout(Stdio::piped()).spawn().unwrap();
     let _unanswered = listener.accept().unwrap();
     let killed = Command::new("kill").args(["-TERM", &run.id().to_string()]).status().unwrap();
     assert!(killed.success());
-    assert_eq!(run.wait().unwrap().code(), Some(130));
-    assert!(std::fs::read_to_string(&junit).unwrap().contains("<testsuite "));
+    let output = run.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let (table, junit) = (String::from_utf8_lossy(&output.stdout), std::fs::read_to_string(&junit).unwrap());
+    let headline = "interrupted before the first of 78 cases was judged";
+    assert!(table.contains(&format!("\nINCONCLUSIVE: {headline}\n")), "{table}");
+    assert!(junit.contains("<testsuite ") && junit.contains(headline), "{junit}");
 }
 
 #[test]
@@ -114,6 +118,11 @@ fn list_and_explain_know_every_id() {
     assert_eq!(entries.len(), count);
     check(&["list"], 0, "sig.valid");
     check(&["explain", "sig.truncated"], 0, "crypto.timingSafeEqual");
+    check(
+        &["explain", "header.expect"],
+        0,
+        "example     let the server read the whole body, in any framing, before the answer",
+    );
     check(&["explain", "rate.envelope"], 0, "token bucket");
     check(&["explain", "sig.nothing"], 64, "hookproof list");
 }

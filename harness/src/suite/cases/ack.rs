@@ -15,6 +15,7 @@ use super::{Case, Finding, Running, Shots};
 use crate::clock::{Clock, nanos};
 use crate::stall::Machine;
 use crate::suite::bench::{Bench, DATA, Shot};
+use crate::suite::record::Repeat;
 use crate::suite::want::{Want, words};
 use crate::wire::clock::{Watch, unix_seconds};
 use crate::wire::exchange::{Exchange, Feed, Outcome, exchange};
@@ -144,12 +145,8 @@ async fn overload(bench: &Bench<'_>) -> Finding {
             is_answered_wrongly |= *outcome != Outcome::Silent;
             let came = words(outcome);
             if !broken.contains(&came) {
-                bench.record_exchange(
-                    &format!("one of {count} deliveries, {at_once} at once"),
-                    &request,
-                    Accept,
-                    &exchange,
-                );
+                let label = format!("one of {count} deliveries, {at_once} at once");
+                bench.record_as(Repeat::AtOnce(at_once), &label, &request, Accept, &exchange);
                 broken.push(came);
             }
         }

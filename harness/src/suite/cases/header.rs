@@ -5,6 +5,7 @@ use hookproof_judge::catalogue::Verdict;
 use super::signature::wrong;
 use super::{Case, Finding, Running, Shots, THROTTLED, fire, limited};
 use crate::suite::bench::{Bench, Shot};
+use crate::suite::record::Repeat;
 use crate::suite::want::Want::{
     self, Accept, AcceptOrLength, NoBreak, Refuse, Reject, RejectOrClose, RejectOrUnknown,
 };
@@ -60,7 +61,8 @@ fn twice(bench: &Bench<'_>) -> Shots {
 async fn expect(bench: &Bench<'_>) -> Finding {
     let request = bench.signed(&bench.delivery()).with("Expect", "100-continue");
     let (exchange, continued) = bench.expectant(&request).await;
-    bench.record_exchange("Expect: 100-continue, and the body after it", &request, Accept, &exchange);
+    let label = "Expect: 100-continue, and the body after it";
+    bench.record_as(Repeat::With("--expect100-timeout 60"), label, &request, Accept, &exchange);
     let came = words(&exchange.outcome);
     match &exchange.outcome {
         outcome if limited(outcome) => Finding::unclear("429: the receiver limits the suite"),
@@ -121,7 +123,8 @@ async fn large(bench: &Bench<'_>) -> Finding {
     let line = format!("X-Filler: {}\r\n", "f".repeat(4_000)).into_bytes();
     let feed = Feed::Endless(request.head(), line, ENDLESS_MAX);
     let exchange = bench.exchange(&feed, bench.settings.timeout).await;
-    bench.record_exchange("endless headers", &request, RejectOrClose, &exchange);
+    let repeat = Repeat::Not("curl sends no endless headers");
+    bench.record_as(repeat, "endless headers", &request, RejectOrClose, &exchange);
     let came = format!("endless headers: {} after {} kB", words(&exchange.outcome), exchange.written / 1024);
     let ended = match &exchange.outcome {
         // A later answer comes from a timeout, not a limit.
@@ -293,9 +296,10 @@ async fn unread(bench: &Bench<'_>) -> Finding {
         let second = forged();
         let exchanges = bench.succession(&[first.bytes(), second.bytes()]).await;
         let after = format!("a forgery after {what}");
-        let sent = [(what, &first, want), (after.as_str(), &second, Reject)];
-        for ((label, request, want), exchange) in sent.into_iter().zip(&exchanges) {
-            bench.record_exchange(label, request, want, exchange);
+        let sent =
+            [(what, &first, want, Repeat::Curl), (after.as_str(), &second, Reject, Repeat::After(&first))];
+        for ((label, request, want, repeat), exchange) in sent.into_iter().zip(&exchanges) {
+            bench.record_as(repeat, label, request, want, exchange);
             let came = format!("{label}: {}", words(&exchange.outcome));
             match &exchange.outcome {
                 outcome if limited(outcome) => return Finding::unclear(came),

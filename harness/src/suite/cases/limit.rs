@@ -9,10 +9,11 @@ use tokio::task::JoinSet;
 
 use super::{Case, Finding, Running, Shots, limited, not_served};
 use crate::suite::bench::{Bench, Shot};
+use crate::suite::record::Repeat;
 use crate::suite::want::Want::{Accept, NoBreak, RejectOrClose, Report};
 use crate::suite::want::words;
 use crate::wire::clock::pass;
-use crate::wire::exchange::{Feed, Outcome, exchange};
+use crate::wire::exchange::{Exchange, Feed, Outcome, exchange};
 use crate::wire::request::Request;
 
 pub(super) const CASES: [Case; 5] = [
@@ -41,15 +42,16 @@ async fn endless(bench: &Bench<'_>) -> Finding {
     let block = vec![b'x'; 64 * 1024];
     let chunk = [format!("{:x}\r\n", block.len()).as_bytes(), &block, b"\r\n"].concat();
     let head = unframed(&request);
+    let one_tb = Repeat::Not("no common command sends a body of 1 TB");
     let rows = [
-        ("endless chunks", "Transfer-Encoding: chunked\r\n\r\n", chunk),
-        ("a Content-Length of 1 TB", "Content-Length: 1000000000000\r\n\r\n", block),
+        ("endless chunks", "Transfer-Encoding: chunked\r\n\r\n", chunk, Repeat::Fed("yes")),
+        ("a Content-Length of 1 TB", "Content-Length: 1000000000000\r\n\r\n", block, one_tb),
     ];
     let mut seen = Vec::new();
-    for (what, framing, again) in rows {
+    for (what, framing, again, repeat) in rows {
         let feed = Feed::Endless([&head, framing.as_bytes()].concat(), again, ENDLESS_MAX);
         let exchange = bench.exchange(&feed, bench.settings.timeout).await;
-        bench.record_exchange(what, &request, RejectOrClose, &exchange);
+        bench.record_as(repeat, what, &request, RejectOrClose, &exchange);
         let came = format!("{what}: {} after {} kB", words(&exchange.outcome), exchange.written / 1024);
         if !RejectOrClose.is_met(&exchange.outcome) {
             return Finding::fail(came);
@@ -63,36 +65,73 @@ async fn endless(bench: &Bench<'_>) -> Finding {
 }
 
 async fn slow(bench: &Bench<'_>) -> Finding {
-    let limit = bench.settings.slow_limit;
-    let mut connections = JoinSet::new();
-    for at in 0..SLOW_CONNECTIONS {
-        let feed = never_ending(&bench.signed(&bench.delivery()), at % 2 == 0, limit);
-        let (target, addresses) = (bench.settings.target.clone(), bench.addresses.clone());
-        connections.spawn(async move { exchange(&target, &addresses, &feed, limit).await });
+    let connections = Slow::open(bench);
+    match others_are_served(bench).await {
+        Ok(()) => connections.ended(bench).await,
+        Err(finding) => finding,
     }
+}
+
+/// Connections that send a byte a second. They end with their value.
+struct Slow(JoinSet<(bool, Request, Exchange)>);
+
+impl Slow {
+    fn open(bench: &Bench<'_>) -> Self {
+        let limit = bench.settings.slow_limit;
+        let mut connections = JoinSet::new();
+        for at in 0..SLOW_CONNECTIONS {
+            let (of_head, request) = (at % 2 == 0, bench.signed(&bench.delivery()));
+            let feed = never_ending(&request, of_head, limit);
+            let (target, addresses) = (bench.settings.target.clone(), bench.addresses.clone());
+            connections.spawn(async move {
+                let exchange = exchange(&target, &addresses, &feed, limit).await;
+                (of_head, request, exchange)
+            });
+        }
+        Self(connections)
+    }
+
+    /// Waits until each one was closed, or is over its limit.
+    async fn ended(mut self, bench: &Bench<'_>) -> Finding {
+        let limit = bench.settings.slow_limit;
+        let (mut open, mut longest) = (0, Duration::ZERO);
+        let mut recorded = [false; 2];
+        while let Some(done) = self.0.join_next().await {
+            let Ok((of_head, request, exchange)) = done else { continue };
+            longest = longest.max(exchange.took);
+            let is_open = exchange.outcome == Outcome::Silent;
+            open += usize::from(is_open);
+            if is_open && !std::mem::replace(&mut recorded[usize::from(of_head)], true) {
+                let (label, repeat) = if of_head {
+                    ("a head, a byte a second", Repeat::Not("curl sends no slow head"))
+                } else {
+                    ("a body, a byte a second", Repeat::Fed("(while sleep 1; do printf x; done)"))
+                };
+                bench.record_as(repeat, label, &request, RejectOrClose, &exchange);
+            }
+        }
+        if open > 0 {
+            return Finding::fail(format!(
+                "{open} of {SLOW_CONNECTIONS} were still open after {} s",
+                limit.as_secs()
+            ));
+        }
+        Finding::pass(format!(
+            "other requests were served; all slow connections were closed after {} s",
+            longest.as_secs()
+        ))
+    }
+}
+
+async fn others_are_served(bench: &Bench<'_>) -> Result<(), Finding> {
     pass(SLOW_GAP).await;
     for _ in 0..5 {
         if let Err(outcome) = bench.still_serves().await {
             let what = format!("with {SLOW_CONNECTIONS} slow connections open, a correct delivery");
-            return not_served(&what, &outcome);
+            return Err(not_served(&what, &outcome));
         }
     }
-    let (mut open, mut longest) = (0, Duration::ZERO);
-    while let Some(done) = connections.join_next().await {
-        let Ok(exchange) = done else { continue };
-        longest = longest.max(exchange.took);
-        open += usize::from(matches!(exchange.outcome, Outcome::Silent));
-    }
-    if open > 0 {
-        return Finding::fail(format!(
-            "{open} of {SLOW_CONNECTIONS} were still open after {} s",
-            limit.as_secs()
-        ));
-    }
-    Finding::pass(format!(
-        "other requests were served; all slow connections were closed after {} s",
-        longest.as_secs()
-    ))
+    Ok(())
 }
 
 /// One byte at a time, for longer than the limit.

@@ -9,6 +9,7 @@ use super::super::hooks::{self, Broken};
 use super::signature::wrong;
 use super::{Case, Finding, Running, fire, limited};
 use crate::suite::bench::{Bench, DATA, Delivery, Shot};
+use crate::suite::record::Repeat;
 use crate::suite::want::Want::{self, Accept, NoBreak, Reject};
 use crate::suite::want::words;
 use crate::wire::clock::{Watch, pass, unix_seconds};
@@ -118,7 +119,8 @@ async fn at_once(bench: &Bench<'_>) -> Finding {
         let later = matches!(&exchange.outcome, Outcome::Answer(answer)
             if answer.status == 409 || answer.header("retry-after").is_some());
         if !Accept.is_met(&exchange.outcome) && !later && broken.is_none() {
-            bench.record_exchange("one of 20 copies at once", &request, Accept, &exchange);
+            let repeat = Repeat::AtOnce(COPIES);
+            bench.record_as(repeat, "one of 20 copies at once", &request, Accept, &exchange);
             broken = Some(words(&exchange.outcome));
         }
     }
@@ -406,8 +408,9 @@ async fn on_one_connection(bench: &Bench<'_>) -> Finding {
     ];
     let bytes: Vec<Vec<u8>> = rows.iter().map(|(_, request, _)| request.bytes()).collect();
     let exchanges = bench.succession(&bytes).await;
-    for ((label, request, want), exchange) in rows.iter().zip(&exchanges) {
-        bench.record_exchange(label, request, *want, exchange);
+    for (place, ((label, request, want), exchange)) in rows.iter().zip(&exchanges).enumerate() {
+        let repeat = if place == 0 { Repeat::Curl } else { Repeat::After(&rows[0].1) };
+        bench.record_as(repeat, label, request, *want, exchange);
         let (outcome, came) = (&exchange.outcome, format!("{label}: {}", words(&exchange.outcome)));
         match () {
             () if limited(outcome) => return Finding::unclear(came),
