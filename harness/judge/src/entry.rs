@@ -118,6 +118,8 @@ impl fmt::Display for Verdict {
 pub struct Selection {
     only: Option<BTreeSet<String>>,
     skip: BTreeSet<String>,
+    /// Each with the option that it needs.
+    without: BTreeMap<String, String>,
 }
 
 impl Selection {
@@ -132,12 +134,31 @@ impl Selection {
             Ok(found.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
         };
         let only = if only.is_empty() { None } else { Some(all(only)?) };
-        Ok(Self { only, skip: all(skip)? })
+        Ok(Self { only, skip: all(skip)?, without: BTreeMap::new() })
+    }
+
+    /// Leaves out the selected entries that need one of these options.
+    #[must_use]
+    pub fn without(mut self, entries: &[Entry], options: &[&str]) -> Self {
+        for entry in entries {
+            let needed = entry.needs.iter().find(|option| options.contains(&option.as_str()));
+            if let Some(option) = needed.filter(|_| self.has(&entry.id)) {
+                self.without.insert(entry.id.clone(), option.clone());
+            }
+        }
+        self
     }
 
     #[must_use]
     pub fn has(&self, id: &str) -> bool {
-        self.only.as_ref().is_none_or(|only| only.contains(id)) && !self.skips(id)
+        let is_named = self.only.as_ref().is_none_or(|only| only.contains(id));
+        is_named && !self.skips(id) && self.lacks(id).is_none()
+    }
+
+    /// The missing option for which an entry was left out.
+    #[must_use]
+    pub fn lacks(&self, id: &str) -> Option<&str> {
+        self.without.get(id).map(String::as_str)
     }
 
     #[must_use]
@@ -205,6 +226,22 @@ mod tests {
         assert_eq!(selected(sender(), &["retry.after-h"], &[]), ["retry.after-hostile"]);
         assert_eq!(selected(receiver(), &[], &[]).len(), receiver().len());
         assert_eq!(selected(sender(), &["crash.stop"], &["crash"]), [""; 0]);
+    }
+
+    #[test]
+    fn entries_that_need_a_missing_option_are_left_out() {
+        let selection =
+            Selection::new(receiver(), &texts(&["replay", "sig.valid"]), &texts(&["replay.poison"]));
+        let selection = selection.unwrap().without(receiver(), &["--restart-command", "--effects-url"]);
+        assert!(selection.has("sig.valid") && selection.has("replay.cached"));
+        for (id, lacks) in [
+            ("replay.exact", Some("--effects-url")),
+            ("replay.after-restart", Some("--effects-url")),
+            ("replay.poison", None),
+            ("rotation.retired-key", None),
+        ] {
+            assert_eq!((selection.has(id), selection.lacks(id)), (false, lacks), "{id}");
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::forms::try_to_open;
 use super::interrupt::interrupt_requested;
 use super::out::{HARNESS, UNREACHABLE, USAGE, print_stderr, refuse};
-use crate::suite::{self, Hooks, Known, Report, Selection, Settings, Step, Stopped, quoted};
+use crate::suite::{self, Hooks, Known, Need, Report, Selection, Settings, Step, Stopped, quoted};
 use crate::wire::clock::unix_seconds;
 use crate::wire::request::Target;
 
@@ -72,6 +72,9 @@ struct Weighing {
     /// Cases to leave out, likewise
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     skip: Vec<String>,
+    /// Leave out the cases that need an access which you did not give, in place of an inconclusive run
+    #[arg(long, value_name = "ACCESS", value_delimiter = ',')]
+    without: Vec<Need>,
     /// Expected failures with their reasons; one that no longer happens fails the run
     #[arg(long, value_name = "FILE")]
     known: Option<PathBuf>,
@@ -201,11 +204,30 @@ fn settings(asked: &ReceiverArgs) -> Result<Settings, Unusable> {
             break_it: probes.break_command.clone(),
             mend: probes.mend_command.clone(),
         },
-        selection: Selection::new(catalogue::receiver(), &weighing.only, &weighing.skip)?,
+        selection: selection(asked)?,
         known,
         strict: weighing.strict,
         again: again(asked),
     })
+}
+
+fn selection(asked: &ReceiverArgs) -> Result<Selection, Unusable> {
+    let ReceiverArgs { probes, weighing, .. } = asked;
+    for need in &weighing.without {
+        let is_given = match need {
+            Need::Effects => probes.effects_url.is_some(),
+            Need::Restart => probes.restart_command.is_some(),
+            Need::Failure => probes.break_command.is_some(),
+            Need::Retired => probes.retired_secret_env.is_some(),
+        };
+        if is_given {
+            let (word, option) = (need.word(), need.option());
+            return Err(Unusable(format!("--without {word} leaves out the cases of {option}; found both")));
+        }
+    }
+    let options: Vec<&str> = weighing.without.iter().map(|need| need.option()).collect();
+    let selection = Selection::new(catalogue::receiver(), &weighing.only, &weighing.skip)?;
+    Ok(selection.without(catalogue::receiver(), &options))
 }
 
 /// The options that repeat a case, without its selection.
@@ -299,7 +321,10 @@ async fn watched(settings: &Settings) -> Result<Report, Stopped> {
         report = suite::run(settings, step) => report,
     };
     bar.finish_and_clear();
-    report
+    report.map(|mut report| {
+        report.sort();
+        report
+    })
 }
 
 /// Prints the report, and writes all requested files even if one fails.

@@ -2,7 +2,7 @@
 //!
 //! A case without evidence is `inconclusive`, never `pass`. A receiver that accepts nothing also rejects forgeries,
 //! so everything depends on `sig.valid`, which is sent first and after every attack.
-//! requests with expectations, or scripts; `run` executes them; `Report` is the result.
+//! `cases` are requests with expectations, or scripts; `schedule` orders and judges them; `Report` is the result.
 
 mod bench;
 mod cases;
@@ -10,31 +10,30 @@ mod effects;
 mod hooks;
 mod record;
 mod report;
+mod schedule;
 mod settings;
 mod want;
 
 use std::time::Duration;
 
 use bench::Bench;
-use cases::{Case, Finding};
-use hookproof_judge::catalogue::{self, Entry, Severity, Verdict};
+use cases::Case;
+use hookproof_judge::catalogue::{self, Entry};
 pub use hooks::Hooks;
 pub use record::Recorded;
 pub(crate) use record::quoted;
-use record::rounded;
 pub use report::{Counts, Report, Row, Stopped};
-pub use settings::{Known, KnownError, Settings};
+use schedule::Schedule;
+pub use settings::{Known, KnownError, Need, Settings};
 use want::{Want, plain, words};
 
 use crate::wire::clock::{Watch, pass};
 use crate::wire::exchange::Outcome;
 pub use hookproof_judge::catalogue::{SelectError, Selection};
 
-/// How long a receiver may take to serve again after a failed case.
-const RECOVERY: Duration = Duration::from_secs(10);
 /// How long a receiver may take to start: scripts start it and continue at once.
 const STARTING: Duration = Duration::from_secs(3);
-const RECOVERY_PAUSE: Duration = Duration::from_millis(200);
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// The progress of a run.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +54,7 @@ pub async fn run(settings: &Settings, mut step: impl FnMut(Step<'_>)) -> Result<
     let resolved = settings.target.resolve().await;
     let addresses = resolved.map_err(|error| Stopped::Resolve { url: url(), why: error.to_string() })?;
     let bench = Bench::new(settings, addresses);
-    let mut serves = first(&bench, &mut step).await?;
+    let serves = first(&bench, &mut step).await?;
     bench.take_recorded();
     let selected: Vec<(Case, &Entry)> = cases::all()
         .into_iter()
@@ -64,21 +63,8 @@ pub async fn run(settings: &Settings, mut step: impl FnMut(Step<'_>)) -> Result<
         .collect();
     step(Step::Begins(selected.len()));
     let mut report = Report::new(settings);
-    for (case, entry) in selected {
-        step(Step::Sends(case.id));
-        let watch = Watch::start();
-        let finding = match &serves {
-            Err(why) if case.id != "sig.valid" => Finding::unclear(why.clone()),
-            _ => case.run(&bench).await,
-        };
-        let broken = finding.verdict == Verdict::Fail && case.id != "sig.valid";
-        let row = weigh(settings, entry, finding, rounded(watch.passed()), bench.take_recorded());
-        step(Step::Came(&row));
-        report.rows.push(row);
-        if broken && serves.is_ok() && !recovers(&bench).await {
-            serves = Err(format!("the receiver has not served since {}", case.id));
-        }
-    }
+    report.rows = Schedule::new(&bench, serves, step).run(selected).await;
+    report.sort();
     report.find_stale(settings);
     Ok(report)
 }
@@ -95,7 +81,7 @@ async fn first(bench: &Bench<'_>, step: &mut impl FnMut(Step<'_>)) -> Result<Res
             }
             Outcome::Unreachable(_) => {
                 step(Step::Waits);
-                pass(RECOVERY_PAUSE).await;
+                pass(PAUSE).await;
             }
             _ => break (delivery, exchange),
         }
@@ -115,50 +101,6 @@ async fn first(bench: &Bench<'_>, step: &mut impl FnMut(Step<'_>)) -> Result<Res
     }
     bench.try_effects(&delivery.id).await;
     Ok(Ok(()))
-}
-
-async fn recovers(bench: &Bench<'_>) -> bool {
-    let watch = Watch::start();
-    let serves = loop {
-        if bench.still_serves().await.is_ok() {
-            break true;
-        }
-        if watch.passed() >= RECOVERY {
-            break false;
-        }
-        pass(RECOVERY_PAUSE).await;
-    };
-    bench.take_recorded();
-    serves
-}
-
-fn weigh(
-    settings: &Settings,
-    entry: &Entry,
-    finding: Finding,
-    seconds: f64,
-    exchanges: Vec<Recorded>,
-) -> Row {
-    let severity = if finding.is_loss { Severity::Must } else { entry.severity };
-    let verdict = match (finding.verdict, severity) {
-        (Verdict::Fail | Verdict::Warn, Severity::Info) => Verdict::Pass,
-        (Verdict::Fail, Severity::Should | Severity::May) if !settings.strict => Verdict::Warn,
-        (Verdict::Warn, _) if settings.strict => Verdict::Fail,
-        (other, _) => other,
-    };
-    let known = settings.known.skip_reason(&entry.id).map(str::to_owned);
-    Row {
-        id: entry.id.clone(),
-        section: entry.section().to_owned(),
-        severity,
-        verdict,
-        expected: entry.requirement.clone(),
-        came: settings.redact_text(&finding.came),
-        remedy: finding.remedy.unwrap_or(&entry.remedy).to_owned(),
-        known,
-        seconds,
-        exchanges,
-    }
 }
 
 /// A moment in the form `2026-01-31T12:00:00Z`.

@@ -13,7 +13,7 @@ use hookproof_judge::report::{
 use serde::Serialize;
 
 use super::record::Recorded;
-use super::settings::Settings;
+use super::settings::{Need, Settings};
 
 /// The result of a run.
 #[derive(Clone, Debug, Serialize)]
@@ -34,6 +34,8 @@ pub struct Report {
     pub stale: Vec<String>,
     /// The cases that `--skip` left out.
     pub skipped: Vec<String>,
+    /// The cases that `--without` left out, by the missing option.
+    pub without: BTreeMap<String, Vec<String>>,
     /// The number of other cases that `--only` left out.
     pub unselected: usize,
     /// The options that repeat a case, without its selection.
@@ -102,10 +104,15 @@ impl Report {
     /// An empty report.
     #[must_use]
     pub fn new(settings: &Settings) -> Self {
-        let left_out = catalogue::receiver().iter().map(|entry| &entry.id);
-        let left_out = left_out.filter(|id| !settings.selection.has(id));
-        let (skipped, unselected): (Vec<_>, Vec<_>) =
-            left_out.cloned().partition(|id| settings.selection.skips(id));
+        let (mut skipped, mut unselected) = (Vec::new(), 0);
+        let mut without: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for id in catalogue::receiver().iter().map(|entry| &entry.id) {
+            match settings.selection.lacks(id) {
+                Some(option) => without.entry(option.to_owned()).or_default().push(id.clone()),
+                None if settings.selection.skips(id) => skipped.push(id.clone()),
+                None => unselected += usize::from(!settings.selection.has(id)),
+            }
+        }
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             target: settings.target.url.clone(),
@@ -115,9 +122,16 @@ impl Report {
             rows: Vec::new(),
             stale: Vec::new(),
             skipped,
-            unselected: unselected.len(),
+            without,
+            unselected,
             again: settings.redact_text(&settings.again),
         }
+    }
+
+    /// Puts the rows in the order of the catalogue.
+    pub fn sort(&mut self) {
+        let place = |row: &Row| catalogue::receiver().iter().position(|entry| entry.id == row.id);
+        self.rows.sort_by_key(place);
     }
 
     /// Finds the expected failures that did not occur: such an entry would hide the next failure.
@@ -418,7 +432,9 @@ impl Report {
             .collect();
         let counted = parts.join(" · ");
         let judged = self.rows.len();
-        let selected = catalogue::receiver().len().saturating_sub(self.skipped.len() + self.unselected);
+        let without: usize = self.without.values().map(Vec::len).sum();
+        let left_out = self.skipped.len() + without + self.unselected;
+        let selected = catalogue::receiver().len().saturating_sub(left_out);
         match (self.interrupted, judged) {
             (true, 0) => format!("interrupted before the first of {selected} cases was judged"),
             (true, _) => format!("interrupted after {judged} of {selected} cases: {counted}"),
@@ -432,14 +448,26 @@ impl Report {
             .stale
             .iter()
             .map(|id| format!("{id} passed, though --known expects it to fail: remove it from that file"));
-        let wanting = self.wanting().into_iter().map(|(needs, ids)| {
-            format!("not judged without {needs}: add it, or leave these out with --skip {}", ids.join(","))
-        });
         let skipped = format!("cases left out by --skip: {}", self.skipped.join(", "));
         let skipped = Some(skipped).filter(|_| !self.skipped.is_empty());
+        let without = by_option(self.without.iter().map(|(option, ids)| (option, ids.join(", "))));
+        let without =
+            Some(format!("cases left out by --without: {without}")).filter(|_| !self.without.is_empty());
         let unselected = format!("cases left out by --only: {}", self.unselected);
-        let left_out = skipped.into_iter().chain(Some(unselected).filter(|_| self.unselected > 0));
-        stale.chain(wanting).chain(left_out).collect()
+        let unselected = Some(unselected).filter(|_| self.unselected > 0);
+        let left_out = skipped.into_iter().chain(without).chain(unselected);
+        stale.chain(self.not_judged()).chain(left_out).collect()
+    }
+
+    /// In one line: the cases that could not be judged, the options that they need, and the way to leave them out.
+    fn not_judged(&self) -> Option<String> {
+        let wanting = self.wanting();
+        let words = Need::ALL.into_iter().filter(|need| wanting.contains_key(need.option())).map(Need::word);
+        let words = words.collect::<Vec<_>>().join(",");
+        let cases = by_option(wanting.iter().map(|(option, ids)| (option, ids.join(", "))));
+        let line =
+            format!("not judged: {cases}; add these options, or leave the cases out with --without {words}");
+        Some(line).filter(|_| !wanting.is_empty())
     }
 
     fn wanting(&self) -> BTreeMap<String, Vec<&str>> {
@@ -453,6 +481,10 @@ impl Report {
         }
         wanting
     }
+}
+
+fn by_option<'a>(cases: impl Iterator<Item = (&'a String, String)>) -> String {
+    cases.map(|(option, ids)| format!("{ids} (without {option})")).collect::<Vec<_>>().join("; ")
 }
 
 fn lines(row: &Row, colours: Colours) -> String {

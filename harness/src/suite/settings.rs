@@ -64,6 +64,46 @@ impl Settings {
     }
 }
 
+/// Access to the receiver, without which some cases see nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub enum Need {
+    /// A list of processed deliveries (--effects-url)
+    Effects,
+    /// A restart of the receiver (--restart-command)
+    Restart,
+    /// A failure of the receiver (--break-command and --mend-command)
+    Failure,
+    /// A secret that is no longer accepted (--retired-secret-env)
+    Retired,
+}
+
+impl Need {
+    /// Each, in the order of the command's help.
+    pub const ALL: [Self; 4] = [Self::Effects, Self::Restart, Self::Failure, Self::Retired];
+
+    /// Its name in `--without`.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Effects => "effects",
+            Self::Restart => "restart",
+            Self::Failure => "failure",
+            Self::Retired => "retired",
+        }
+    }
+
+    /// Its options, as the catalogue names them.
+    #[must_use]
+    pub const fn option(self) -> &'static str {
+        match self {
+            Self::Effects => "--effects-url",
+            Self::Restart => "--restart-command",
+            Self::Failure => "--break-command and --mend-command",
+            Self::Retired => "--retired-secret-env",
+        }
+    }
+}
+
 /// Expected failures by id, in TOML: `["raw.chunked"]` with `why`, and optionally `until`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(transparent)]
@@ -146,6 +186,13 @@ pub enum KnownError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_need_of_a_case_can_be_left_out() {
+        let needs = catalogue::receiver().iter().flat_map(|entry| &entry.needs);
+        let needs: std::collections::BTreeSet<_> = needs.map(String::as_str).collect();
+        assert_eq!(needs, Need::ALL.map(Need::option).into());
+    }
 
     #[test]
     fn an_expected_failure_has_a_reason_and_may_have_an_end() {

@@ -117,10 +117,11 @@ fn receiver() -> String {
         rows: vec![
             row("sig.valid", Verdict::Pass, "204", Vec::new()),
             row("sig.truncated", Verdict::Fail, "200", vec![exchange]),
-            row("ack.fast", Verdict::Inconclusive, "nothing; needs --effects", Vec::new()),
+            row("ack.fast", Verdict::Inconclusive, "nothing; needs --effects-url", Vec::new()),
         ],
         stale: vec!["sig.old".to_owned()],
         skipped: vec!["limit.slow".to_owned(), "timing.remote".to_owned()],
+        without: BTreeMap::from([("--restart-command".to_owned(), vec!["replay.after-restart".to_owned()])]),
         unselected: 0,
         again: "--profile github --secret-env HOOK_SECRET".to_owned(),
     };

@@ -65,18 +65,18 @@ async fn endless(bench: &Bench<'_>) -> Finding {
 }
 
 async fn slow(bench: &Bench<'_>) -> Finding {
-    let connections = Slow::open(bench);
-    match others_are_served(bench).await {
-        Ok(()) => connections.ended(bench).await,
+    match Slow::open(bench).await {
+        Ok(connections) => connections.ended(bench).await,
         Err(finding) => finding,
     }
 }
 
 /// Connections that send a byte a second. They end with their value.
-struct Slow(JoinSet<(bool, Request, Exchange)>);
+pub(in crate::suite) struct Slow(JoinSet<(bool, Request, Exchange)>);
 
 impl Slow {
-    fn open(bench: &Bench<'_>) -> Self {
+    /// Fails if others are not served while these are open.
+    pub(in crate::suite) async fn open(bench: &Bench<'_>) -> Result<Self, Finding> {
         let limit = bench.settings.slow_limit;
         let mut connections = JoinSet::new();
         for at in 0..SLOW_CONNECTIONS {
@@ -88,11 +88,11 @@ impl Slow {
                 (of_head, request, exchange)
             });
         }
-        Self(connections)
+        others_are_served(bench).await.map(|()| Self(connections))
     }
 
     /// Waits until each one was closed, or is over its limit.
-    async fn ended(mut self, bench: &Bench<'_>) -> Finding {
+    pub(in crate::suite) async fn ended(mut self, bench: &Bench<'_>) -> Finding {
         let limit = bench.settings.slow_limit;
         let (mut open, mut longest) = (0, Duration::ZERO);
         let mut recorded = [false; 2];
