@@ -19,6 +19,8 @@ const CUT_SHORT: &str = "interrupted: these are the figures until then";
 
 #[derive(Debug, Args)]
 pub(super) struct LoadArgs {
+    /// The URL that takes webhooks
+    url: String,
     #[command(flatten)]
     whom: ReceiverTarget,
     /// How many requests, such as 500/s
@@ -91,7 +93,7 @@ fn settings(asked: &LoadArgs) -> Result<Load, Unusable> {
         return Err(Unusable("a rate of 0 sends nothing; expected at least 1/s".to_owned()));
     }
     let load = Load {
-        target: asked.whom.target()?,
+        target: asked.whom.target(&asked.url)?,
         profile: *profile,
         secret: secret(*profile, secret_env)?,
         count: rate.0,

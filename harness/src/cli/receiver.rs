@@ -14,12 +14,15 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::forms::try_to_open;
 use super::interrupt::interrupt_requested;
 use super::out::{HARNESS, UNREACHABLE, USAGE, print_stderr, refuse};
-use crate::suite::{self, Hooks, Known, Need, Report, Selection, Settings, Step, Stopped, quoted};
+use crate::suite::{self, Hooks, Known, Need, Report, SERVER, Selection, Settings, Step, Stopped, quoted};
 use crate::wire::clock::unix_seconds;
 use crate::wire::request::Target;
 
 #[derive(Debug, Args)]
 pub(super) struct ReceiverArgs {
+    /// The URL that takes webhooks
+    #[arg(required_unless_present = "exec", conflicts_with = "exec")]
+    url: Option<String>,
     #[command(flatten)]
     whom: ReceiverTarget,
     #[command(flatten)]
@@ -32,8 +35,6 @@ pub(super) struct ReceiverArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct ReceiverTarget {
-    /// The URL that takes webhooks
-    pub(super) url: String,
     /// How it verifies them: standard-webhooks, vvv-timestamped, vvv-frozen, stripe, github
     #[arg(long, default_value = "standard-webhooks")]
     pub(super) profile: Profile,
@@ -47,6 +48,9 @@ pub(super) struct ReceiverTarget {
 
 #[derive(Debug, Args)]
 struct Probes {
+    /// A command in place of a URL: it reads one raw request on stdin, and ends with 0 (accepted) or 1 (rejected)
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["effects_url", "restart_command", "break_command"])]
+    exec: Option<String>,
     /// The environment variable that holds a secret which the receiver no longer accepts
     #[arg(long, value_name = "NAME")]
     retired_secret_env: Option<String>,
@@ -186,7 +190,11 @@ pub(super) fn main(asked: &ReceiverArgs) -> ExitCode {
 
 fn settings(asked: &ReceiverArgs) -> Result<Settings, Unusable> {
     let ReceiverArgs { whom, probes, weighing, .. } = asked;
-    let target = whom.target()?;
+    let target = match (&asked.url, &probes.exec) {
+        (Some(url), _) => whom.target(url)?,
+        (None, Some(command)) => Target::command(command, format!("--exec {}", word(command))),
+        (None, None) => return Err(Unusable("expected a URL, or --exec with a command".to_owned())),
+    };
     let effects = probes.effects_url.as_deref().map(Target::parse).transpose()?;
     let retired = probes.retired_secret_env.as_deref().map(|name| secret(whom.profile, name)).transpose()?;
     let known = weighing.known.as_deref().map(known).transpose()?.unwrap_or_default();
@@ -225,7 +233,8 @@ fn selection(asked: &ReceiverArgs) -> Result<Selection, Unusable> {
             return Err(Unusable(format!("--without {word} leaves out the cases of {option}; found both")));
         }
     }
-    let options: Vec<&str> = weighing.without.iter().map(|need| need.option()).collect();
+    let options = weighing.without.iter().map(|need| need.option());
+    let options: Vec<&str> = options.chain(probes.exec.is_some().then_some(SERVER)).collect();
     let selection = Selection::new(catalogue::receiver(), &weighing.only, &weighing.skip)?;
     Ok(selection.without(catalogue::receiver(), &options))
 }
@@ -262,8 +271,8 @@ fn word(text: &str) -> String {
 
 impl ReceiverTarget {
     /// Only on this machine, or with the user's confirmation.
-    pub(super) fn target(&self) -> Result<Target, Unusable> {
-        let target = Target::parse(&self.url)?;
+    pub(super) fn target(&self, url: &str) -> Result<Target, Unusable> {
+        let target = Target::parse(url)?;
         let here = target.host == "localhost"
             || target.host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
         if here || self.i_own_this_endpoint {

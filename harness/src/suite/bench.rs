@@ -10,6 +10,7 @@ use super::moment;
 use super::record::{Recorded, Repeat};
 use super::settings::Settings;
 use super::want::Want;
+use crate::wire::answer::has_trace;
 use crate::wire::clock::{pass, unix_nanos, unix_seconds};
 use crate::wire::exchange::{Exchange, Feed, Outcome, exchange, expectant, succession};
 use crate::wire::request::{Framing, Request};
@@ -258,20 +259,6 @@ impl<'a> Bench<'a> {
     }
 
     fn leaks_in(&self, told: &[u8], request: &Request) -> Vec<&'static str> {
-        const TRACES: [&str; 12] = [
-            "Traceback (most recent call last)",
-            "\n    at ",
-            "\n\tat ",
-            "\n   at ",
-            "at org.springframework",
-            "<br> &nbsp; &nbsp;at ",
-            "panicked at",
-            "goroutine ",
-            "Stack trace:",
-            "Exception in thread",
-            ".rb:",
-            "stack backtrace",
-        ];
         // In JSON a line break is two characters.
         let plain =
             String::from_utf8_lossy(told).replace("\\r", "\r").replace("\\n", "\n").replace("\\t", "\t");
@@ -294,7 +281,7 @@ impl<'a> Bench<'a> {
         if self.settings.secrets().any(|secret| secret.is_in(&told)) {
             found.push("the secret");
         }
-        if TRACES.iter().any(|trace| holds(trace)) {
+        if has_trace(&String::from_utf8_lossy(&told)) {
             found.push("a stack trace");
         }
         found

@@ -5,9 +5,10 @@ use std::process::Stdio;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::Command;
 use tokio::time::timeout;
+
+use crate::wire::command::Group;
 
 const COMMAND_LIMIT: Duration = Duration::from_secs(60);
 
@@ -41,26 +42,10 @@ pub(super) async fn run(command: &str) -> Result<(), String> {
     let ended = timeout(COMMAND_LIMIT, child.wait()).await;
     let ended = ended.map_err(|_| format!("`{command}` did not end within {} s", COMMAND_LIMIT.as_secs()))?;
     // Its descendants may live on, such as a restarted server.
-    group.0 = None;
+    group.release();
     match ended.map_err(unrun)? {
         status if status.success() => Ok(()),
         status => Err(format!("`{command}` ended with {status}")),
-    }
-}
-
-struct Group(Option<Pid>);
-
-impl Group {
-    fn of(leader: Option<u32>) -> Self {
-        Self(leader.and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw))
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        if let Some(group) = self.0 {
-            let _gone = kill_process_group(group, Signal::KILL);
-        }
     }
 }
 
@@ -104,7 +89,7 @@ fn run_unheard(command: &str, limit: Duration) {
         let _ = tell.send(());
     });
     if waiter.is_ok() && ended.recv_timeout(limit).is_ok() {
-        group.0 = None;
+        group.release();
     }
 }
 

@@ -24,7 +24,7 @@ pub use record::Recorded;
 pub(crate) use record::quoted;
 pub use report::{Counts, Report, Row, Stopped};
 use schedule::Schedule;
-pub use settings::{Known, KnownError, Need, Settings};
+pub use settings::{Known, KnownError, Need, SERVER, Settings};
 use want::{Want, plain, words};
 
 use crate::wire::clock::{Watch, pass};

@@ -117,6 +117,10 @@ fn display_text(head: &[u8], body: &[u8]) -> String {
 }
 
 fn repeated(target: &Target, request: &Request, repeat: Repeat<'_>) -> Result<String, String> {
+    if let Some(command) = &target.command {
+        let bytes = request.bytes();
+        return fits(&bytes).map(|()| format!("printf %s {} | {command}", quoted(&bytes)));
+    }
     let line = |request| Ok::<_, String>(format!("curl {} {}", options(target, request), body(request)?));
     match repeat {
         Repeat::Curl => line(request),
@@ -147,14 +151,18 @@ fn options(target: &Target, request: &Request) -> String {
     line
 }
 
+fn fits(bytes: &[u8]) -> Result<(), String> {
+    if bytes.len() > BODY_CURL_MAX {
+        return Err(format!("it has {} bytes, and a command line holds {BODY_CURL_MAX}", bytes.len()));
+    }
+    if bytes.contains(&0) {
+        return Err("it has a NUL byte, which no command line holds".to_owned());
+    }
+    Ok(())
+}
+
 fn body(request: &Request) -> Result<String, String> {
-    let bytes = request.body.len();
-    if bytes > BODY_CURL_MAX {
-        return Err(format!("its body has {bytes} bytes, and a command line holds {BODY_CURL_MAX}"));
-    }
-    if request.body.contains(&0) {
-        return Err("its body has a NUL byte, which no command line holds".to_owned());
-    }
+    fits(&request.body)?;
     let chunked = match request.framing {
         Framing::Length => "",
         Framing::Chunks(_, Spelling::Plain | Spelling::UpperCase) => "-H 'Transfer-Encoding: chunked' ",
@@ -216,10 +224,7 @@ mod tests {
                 Repeat::After(&other),
                 Ok(format!("{curl} --data-binary '[]' --next {} --data-binary '{{}}'", &curl[5..])),
             ),
-            (
-                Repeat::After(&long),
-                Err("its body has 16001 bytes, and a command line holds 16000".to_owned()),
-            ),
+            (Repeat::After(&long), Err("it has 16001 bytes, and a command line holds 16000".to_owned())),
             (Repeat::Fed("yes"), Ok(format!("yes | {curl} -H 'Expect:' -T ."))),
             (Repeat::Not("why"), Err("why".to_owned())),
         ];

@@ -34,7 +34,9 @@ pub struct Report {
     pub stale: Vec<String>,
     /// The cases that `--skip` left out.
     pub skipped: Vec<String>,
-    /// The cases that `--without` left out, by the missing option.
+    /// Whether a command took the place of a server.
+    pub is_command: bool,
+    /// The cases that `--without` or `--exec` left out, by the missing option.
     pub without: BTreeMap<String, Vec<String>>,
     /// The number of other cases that `--only` left out.
     pub unselected: usize,
@@ -122,6 +124,7 @@ impl Report {
             rows: Vec::new(),
             stale: Vec::new(),
             skipped,
+            is_command: settings.target.command.is_some(),
             without,
             unselected,
             again: settings.redact_text(&settings.again),
@@ -451,11 +454,12 @@ impl Report {
         let skipped = format!("cases left out by --skip: {}", self.skipped.join(", "));
         let skipped = Some(skipped).filter(|_| !self.skipped.is_empty());
         let without = by_option(self.without.iter().map(|(option, ids)| (option, ids.join(", "))));
-        let without =
-            Some(format!("cases left out by --without: {without}")).filter(|_| !self.without.is_empty());
+        let without = Some(format!("cases left out: {without}")).filter(|_| !self.without.is_empty());
         let unselected = format!("cases left out by --only: {}", self.unselected);
         let unselected = Some(unselected).filter(|_| self.unselected > 0);
-        let left_out = skipped.into_iter().chain(without).chain(unselected);
+        let codes = "the exit code 0 is shown as 204, 1 as 401, and a failure as 500".to_owned();
+        let codes = Some(codes).filter(|_| self.is_command);
+        let left_out = skipped.into_iter().chain(without).chain(unselected).chain(codes);
         stale.chain(self.not_judged()).chain(left_out).collect()
     }
 

@@ -65,6 +65,28 @@ pub fn read(bytes: &[u8], ended: bool) -> Progress {
     Progress::Malformed(format!("more than {INTERIM_MAX} interim answers came before it"))
 }
 
+/// Beginnings and parts of stack traces, as languages and frameworks print them.
+const TRACES: [&str; 12] = [
+    "Traceback (most recent call last)",
+    "\n    at ",
+    "\n\tat ",
+    "\n   at ",
+    "at org.springframework",
+    "<br> &nbsp; &nbsp;at ",
+    "panicked at",
+    "goroutine ",
+    "Stack trace:",
+    "Exception in thread",
+    ".rb:",
+    "stack backtrace",
+];
+
+/// Whether a text holds a stack trace.
+#[must_use]
+pub fn has_trace(text: &str) -> bool {
+    TRACES.iter().any(|trace| text.contains(trace))
+}
+
 /// Whether `100 Continue` is among the interim answers (1xx) that the bytes begin with.
 #[must_use]
 pub fn continues(bytes: &[u8]) -> bool {

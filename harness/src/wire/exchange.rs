@@ -79,8 +79,11 @@ static TLS: LazyLock<TlsConnector> = LazyLock::new(|| {
     TlsConnector::from(Arc::new(config))
 });
 
-/// Sends on a connection of its own, and waits for the answer up to this limit.
+/// Sends on a connection of its own, or to a new process, and waits for the answer up to this limit.
 pub async fn exchange(target: &Target, addresses: &[SocketAddr], feed: &Feed, limit: Duration) -> Exchange {
+    if let Some(command) = &target.command {
+        return super::command::exchange(command, feed, limit).await;
+    }
     let until = Watch::start().moment(limit);
     let stream = match opened(target, addresses, limit).await {
         Ok(stream) => stream,

@@ -2,5 +2,6 @@
 
 pub mod answer;
 pub mod clock;
+pub(crate) mod command;
 pub mod exchange;
 pub mod request;

@@ -142,11 +142,13 @@ impl Request {
     }
 }
 
-/// A receiver's URL, parsed.
+/// A receiver's URL, parsed, or a command in its place.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// The URL, which has no user or password.
+    /// The URL, which has no user or password; or the option that names the command.
     pub url: String,
+    /// Reads a request on stdin, and answers by its exit code.
+    pub command: Option<String>,
     /// The `Host` header.
     pub host_header: String,
     /// The name in the certificate.
@@ -180,11 +182,30 @@ impl Target {
         let host_header = url.port().map_or_else(|| shown.to_owned(), |port| format!("{shown}:{port}"));
         let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
         let path = format!("{}{query}", url.path());
-        Ok(Self { url: url.to_string(), host_header, host, path, tls: url.scheme() == "https", port })
+        Ok(Self {
+            url: url.to_string(),
+            command: None,
+            host_header,
+            host,
+            path,
+            tls: url.scheme() == "https",
+            port,
+        })
+    }
+
+    /// A shell command; `option` names it in reports.
+    #[must_use]
+    pub fn command(command: &str, option: String) -> Self {
+        let host = "localhost".to_owned();
+        let (command, path) = (Some(command.to_owned()), "/hook".to_owned());
+        Self { url: option, command, host_header: host.clone(), host, path, tls: false, port: 0 }
     }
 
     /// The addresses of the host.
     pub async fn resolve(&self) -> std::io::Result<Vec<SocketAddr>> {
+        if self.command.is_some() {
+            return Ok(Vec::new());
+        }
         if let Ok(address) = self.host.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(address, self.port)]);
         }

@@ -121,6 +121,7 @@ fn receiver() -> String {
         ],
         stale: vec!["sig.old".to_owned()],
         skipped: vec!["limit.slow".to_owned(), "timing.remote".to_owned()],
+        is_command: false,
         without: BTreeMap::from([("--restart-command".to_owned(), vec!["replay.after-restart".to_owned()])]),
         unselected: 0,
         again: "--profile github --secret-env HOOK_SECRET".to_owned(),

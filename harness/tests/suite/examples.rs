@@ -1,5 +1,5 @@
-//! Certifies the small receivers in other languages, where their runtime exists; otherwise a line is printed
-//! (`--nocapture`). The one in PHP needs a web server, and is not certified here.
+//! Certifies the small receivers and functions in other languages, where their runtime exists; otherwise a line is
+//! printed (`--nocapture`). The receiver in PHP needs a web server, and is not certified here.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -35,6 +35,63 @@ fn certify(folder: tempfile::TempDir, port: u16, command: &str, known: &str) {
         daemon.log(),
         String::from_utf8_lossy(&output.stderr)
     );
+}
+
+/// A command in place of a server.
+fn certify_command(command: &str) {
+    let output = hookproof(&["receiver", "--exec", command, "--secret-env", "HOOK_SECRET", "--strict"]);
+    let table = String::from_utf8_lossy(&output.stdout);
+    let told = format!("{table}{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    let left_out = "\ncases left out: raw.chunked, raw.chunk-extensions, raw.unread, ";
+    assert!(table.contains(left_out) && table.contains("(without a server)\n"), "{told}");
+    for case in ["sig.valid", "sig.tag-bit", "raw.not-utf8", "time.old", "header.twice", "limit.1mb"] {
+        assert!(table.contains(&format!("PASS           {case}")), "{case}: {told}");
+    }
+}
+
+#[test]
+fn the_function_in_python_is_certified() {
+    if is_there(Command::new("python3").arg("--version"), "Python") {
+        certify_command(&format!("python3 {}", example("verify.py").display()));
+    }
+}
+
+#[test]
+fn the_function_in_node_is_certified() {
+    if is_there(Command::new("node").arg("--version"), "Node") {
+        certify_command(&format!("node {}", example("verify.mjs").display()));
+    }
+}
+
+#[test]
+fn the_function_in_php_is_certified() {
+    if is_there(Command::new("php").arg("--version"), "PHP") {
+        certify_command(&format!("php {}", example("verify.php").display()));
+    }
+}
+
+/// A request is accepted by code 0, rejected by 1, and a stack trace is neither.
+#[test]
+fn commands_with_a_flaw_fail_by_their_exit_code() {
+    let judged = |command: &str, only: &str| {
+        let arguments = ["receiver", "--exec", command, "--secret-env", "HOOK_SECRET", "--only", only];
+        let output = hookproof(&arguments);
+        let told = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8_lossy(&told).into_owned())
+    };
+    let (code, told) = judged("cat >/dev/null", "sig.valid,sig.missing");
+    assert!(code == Some(1) && told.contains("FAIL           sig.missing"), "{told}");
+    assert!(told.contains("repeat:   printf %s $'POST /hook HTTP/1.1"), "{told}");
+    let raises =
+        "grep -q '^webhook-signature: v1' || { echo 'Traceback (most recent call last):' >&2; exit 1; }";
+    let (code, told) = judged(raises, "sig.valid,sig.missing");
+    assert!(
+        code == Some(0) && told.contains("rejected by accident: no webhook-signature header: 500"),
+        "{told}"
+    );
+    let (code, told) = judged("exit 1", "sig.valid,sig.missing");
+    assert!(code == Some(1) && told.contains("a correct delivery gets 401"), "{told}");
 }
 
 /// Whether a runtime with the example's requirements exists; prints a line if not.

@@ -115,7 +115,9 @@ impl Case {
 
     /// A finding without a failure, once a correct delivery was accepted.
     pub(super) async fn confirmed(bench: &Bench<'_>, finding: Finding) -> Finding {
-        if [Verdict::Fail, Verdict::NotApplicable].contains(&finding.verdict) {
+        // Each process of a command is a new one.
+        let is_new = bench.settings.target.command.is_some();
+        if is_new || [Verdict::Fail, Verdict::NotApplicable].contains(&finding.verdict) {
             return finding;
         }
         match bench.still_serves().await {
