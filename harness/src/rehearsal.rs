@@ -633,24 +633,27 @@ mod tests {
     fn the_end_of_a_sender_is_judged_as_a_run_judges_it() {
         use ProcessEvent::{Asked, Exited, Killed, Started};
 
-        let rows: [(&[(ProcessEvent, Option<&str>)], Option<&str>); 5] = [
-            (&[(Started, None), (Asked, None), (Exited, Some("exit 0"))], None),
-            (&[(Started, None), (Asked, None), (Exited, None)], None),
-            (&[(Asked, None), (Exited, Some("exit 3"))], Some("ended with exit 3; expected exit 0")),
-            (&[(Started, None), (Exited, Some("exit 0"))], Some("ended by itself (exit 0)")),
-            (
-                &[(Asked, None), (Killed, None), (Exited, Some("signal 9"))],
-                Some("had to be killed 10 s after"),
-            ),
+        /// Worker, event and status.
+        type Event = (u32, ProcessEvent, &'static str);
+        let rows: [(&[Event], &str); 6] = [
+            (&[(0, Started, ""), (0, Asked, ""), (0, Exited, "exit 0")], ""),
+            (&[(0, Started, ""), (0, Asked, ""), (0, Exited, "")], ""),
+            (&[(0, Asked, ""), (0, Exited, "exit 3")], "ended with exit 3; expected exit 0"),
+            (&[(0, Started, ""), (0, Exited, "exit 0")], "ended by itself (exit 0)"),
+            (&[(0, Asked, ""), (1, Exited, "exit 0")], "ended by itself (exit 0)"),
+            (&[(0, Asked, ""), (0, Killed, ""), (0, Exited, "signal 9")], "had to be killed 10 s after"),
         ];
         for (events, expected) in rows {
-            let record = |(event, status): &(ProcessEvent, Option<&str>)| {
-                let status = status.map(str::to_owned);
-                Record::Process(Process { t: 1, worker: 0, event: *event, status })
+            let record = |(worker, event, status): &Event| {
+                let status = Some(*status).filter(|status| !status.is_empty()).map(str::to_owned);
+                Record::Process(Process { t: 1, worker: *worker, event: *event, status })
             };
             let records: Vec<Record> = events.iter().map(record).collect();
             let found = unclean_end(&records).unwrap_or_default();
-            assert!(expected.map_or(found.is_empty(), |part| found.contains(part)), "{events:?}: {found}");
+            assert!(
+                found.is_empty() == expected.is_empty() && found.contains(expected),
+                "{events:?}: {found}"
+            );
         }
     }
 
