@@ -30,8 +30,10 @@ fn told_to_wait(came: u64, machine: &'static [(u64, u64)]) -> impl Fn(&mut Trace
 
 #[test]
 fn a_late_return_beside_stalls_says_nothing_as_far_as_they_reach() {
+    /// The begin and the end of each stall of the machine, in milliseconds.
+    type Stalls = &'static [(u64, u64)];
     let told = "[[subscriber.behaviour]]\nlasts = \"2s\"\nanswer = 429\nretry_after = \"2s\"";
-    let rows: [(u64, &[(u64, u64)], Status); 9] = [
+    let rows: [(u64, Stalls, Status); 9] = [
         (3_350, &[], Status::Pass),
         // The bound is 350 ms: a quarter of a second, and a tenth for the rate.
         (4_000, &[], Status::Fail),
