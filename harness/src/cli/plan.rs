@@ -90,9 +90,12 @@ struct Instead {
     /// Take subscribers and their measured latencies from a sender's SQLite file, not from a server
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
-    /// Play real traffic: CSV or JSON Lines with time,type,key,bytes
+    /// Play real traffic: CSV or JSON Lines with time, type, key and bytes, or an access log
     #[arg(long, value_name = "FILE")]
     recorded: Option<PathBuf>,
+    /// The recording's names for its columns: time=created_at,type=event,key=video_id
+    #[arg(long, value_name = "COLUMN=NAME", value_delimiter = ',', value_parser = column, requires = "recorded")]
+    columns: Vec<(String, String)>,
     /// A launch question: kill@peak, 'partner-b down 10min', 'partner-a answers 2s'; may be given again
     #[arg(long, value_name = "QUESTION")]
     with: Vec<With>,
@@ -160,7 +163,8 @@ impl Asks {
             told("--from", database, "subscribers and their latencies are those of a live sender");
         }
         if let Some(recording) = &self.instead.recorded {
-            scenario = with_recorded(&scenario, recording).map_err(|error| error.to_string())?;
+            scenario = with_recorded(&scenario, recording, &self.instead.columns)
+                .map_err(|error| error.to_string())?;
             told("--recorded", recording, "the traffic is a recording");
         }
         if let Some(path) = &self.instead.patch {
@@ -237,6 +241,13 @@ impl Asks {
             _ => format!("sheets for {written} of {all} partners; use --sheets {all} for all"),
         };
         Ok(format!("page: {path}\n{whose}: {partners}"))
+    }
+}
+
+fn column(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((column, name)) if !name.is_empty() => Ok((column.trim().to_owned(), name.trim().to_owned())),
+        _ => Err("expected COLUMN=NAME, such as time=created_at".to_owned()),
     }
 }
 

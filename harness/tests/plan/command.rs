@@ -101,6 +101,24 @@ fn recorded_traffic_takes_the_place_of_the_scenarios() {
 }
 
 #[test]
+fn a_recording_keeps_its_own_names_for_columns() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows: String = (0..40).map(|at| format!("video.published,2026-11-27T20:00:{:02}Z\n", at)).collect();
+    std::fs::write(folder.path().join("real.csv"), format!("event,created_at\n{rows}")).unwrap();
+    let named = |columns: &str| {
+        plan(&["--no-headroom", "--json", "--recorded", "real.csv", "--columns", columns], folder.path())
+    };
+    let (code, told, why) = named("time=created_at,type=event");
+    assert_eq!(code, Some(0), "{why}");
+    assert_eq!(lane(&value(&told), "partner-c")["owed"], 40);
+    let (code, _, why) = named("time=creatd_at,type=event");
+    assert_eq!((code, why.contains("real.csv:1: no column")), (Some(64), true), "{why}");
+    assert!(why.contains("did you mean time=created_at?"), "{why}");
+    let (code, _, why) = named("when=created_at");
+    assert_eq!((code, why.contains("\"when\" is no column")), (Some(64), true), "{why}");
+}
+
+#[test]
 fn subscribers_are_taken_from_a_live_senders_database() {
     let folder = tempfile::tempdir().unwrap();
     let add = [

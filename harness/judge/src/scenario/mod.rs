@@ -33,7 +33,7 @@ use reader::{Form, Need, Problems, Reader, Section, may, must};
 pub use sender::{Durability, Setup, Store};
 use serde_json::{Map, Value, json};
 pub use subscriber::{Coalesce, Handling, Pattern, Subscriber};
-pub use traffic::{Events, Phase, Shape};
+pub use traffic::{COLUMNS, Events, Phase, Shape};
 
 const ROOT: Section = Section {
     about: "A scenario: traffic, subscribers, faults and expectations.",

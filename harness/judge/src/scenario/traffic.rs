@@ -16,10 +16,11 @@ pub(super) const PHASE: Section = Section {
         may("lasts", Form::Duration, "the length of the phase; recorded: at most this long"),
         may("events", Form::Count, "burst: how many events are due at once"),
         may("key", Form::Text, "one key for all events of the phase (default: the keys of `[events]`)"),
+        may("file", Form::Text, "recorded: CSV, JSON Lines or an access log, relative to the scenario"),
         may(
-            "file",
-            Form::Text,
-            "recorded: CSV or JSON Lines with time,type,key,bytes, relative to the scenario",
+            "columns",
+            Form::Map(&Form::Text),
+            "recorded: the file's names for `time`, `type`, `key` and `bytes` (default: these names)",
         ),
         may("speed", Form::Decimal, "recorded: how many times faster it is played (default 1)"),
         may("times", Form::Count, "recorded: how many of each recorded event are offered (default 1)"),
@@ -63,8 +64,10 @@ pub enum Shape {
     },
     /// A recording.
     Recorded {
-        /// CSV or JSON Lines, relative to the scenario's file.
+        /// Relative to the scenario's file.
         file: String,
+        /// The file's names for some of [`COLUMNS`].
+        columns: Vec<(String, String)>,
         /// The factor of its speed.
         speed: Millionths,
         /// How often each event is offered.
@@ -101,6 +104,7 @@ impl Phase {
             "poisson" => Shape::Poisson { rate: needed(reader, "rate")? },
             "recorded" => Shape::Recorded {
                 file: needed(reader, "file")?,
+                columns: columns(reader),
                 speed: positive(reader, "speed")?,
                 times: reader.or("times", 1),
             },
@@ -142,6 +146,18 @@ fn needed<T: super::reader::Readable>(reader: &Reader<'_>, key: &str) -> Option<
     reader.get(key)
 }
 
+/// The columns of a recording; the last two may be missing.
+pub const COLUMNS: [&str; 4] = ["time", "type", "key", "bytes"];
+
+fn columns(reader: &Reader<'_>) -> Vec<(String, String)> {
+    let columns: Vec<(String, String)> = reader.or("columns", Vec::new());
+    let is_known = |(column, _): &&(String, String)| !COLUMNS.contains(&column.as_str());
+    if let Some((stray, _)) = columns.iter().find(is_known) {
+        reader.wrong("columns", format!("{stray:?} is no column; expected {}", COLUMNS.join(", ")));
+    }
+    columns
+}
+
 fn positive(reader: &Reader<'_>, key: &str) -> Option<Millionths> {
     let value = reader.or(key, Millionths::ONE);
     if value.0 == 0 {
@@ -156,11 +172,11 @@ fn idle_keys(reader: &Reader<'_>, shape: &Shape) {
     let used: &[&str] = match shape {
         Shape::Steady { .. } | Shape::Poisson { .. } => &["rate", "key"],
         Shape::Ramp { .. } | Shape::Spike { .. } => &["rate", "to", "key"],
-        Shape::Recorded { .. } => &["file", "speed", "times"],
+        Shape::Recorded { .. } => &["file", "columns", "speed", "times"],
         Shape::Burst { .. } => &["events", "key"],
         Shape::Pause => &[],
     };
-    for key in ["rate", "to", "events", "key", "file", "speed", "times"] {
+    for key in ["rate", "to", "events", "key", "file", "columns", "speed", "times"] {
         if reader.has(key) && !used.contains(&key) {
             reader.wrong(key, "does not apply to this shape");
         }

@@ -3,6 +3,7 @@
 //! Open loop: an event is released when it is due, regardless of earlier ones. A slow sender is offered no
 //! less, and its latency counts from the intended moment. In reading order:
 
+mod moment;
 mod recording;
 mod schedule;
 

@@ -1,8 +1,12 @@
-//! Parses a recording: CSV or JSON Lines with `time`, `type`, and optionally `key` and `bytes`.
+//! Parses a recording: CSV, JSON Lines or an access log with `time`, `type`, and optionally `key` and `bytes`.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use hookproof_judge::scenario::{COLUMNS, nearest};
+use serde_json::Value;
+
+use super::moment::moment;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Recorded {
@@ -32,24 +36,29 @@ pub enum RecordingError {
     },
 }
 
-/// Reads a recording, sorted by time.
-pub(super) fn read(path: &Path) -> Result<Vec<Recorded>, RecordingError> {
+/// Reads a recording, sorted by time. `columns` has the file's names for some of the columns.
+pub(super) fn read(path: &Path, columns: &[(String, String)]) -> Result<Vec<Recorded>, RecordingError> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| RecordingError::File { path: path.to_owned(), error })?;
-    parse(&text).map_err(|(line, what)| RecordingError::Line { path: path.to_owned(), line, what })
+    parse(&text, columns).map_err(|(line, what)| RecordingError::Line { path: path.to_owned(), line, what })
 }
 
-fn parse(text: &str) -> Result<Vec<Recorded>, (usize, String)> {
-    let is_json = text.trim_start().starts_with('{');
-    let mut lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
-    let columns = if is_json { None } else { Some(Columns::read(lines.next().unwrap_or((1, "")))?) };
+fn parse(text: &str, columns: &[(String, String)]) -> Result<Vec<Recorded>, (usize, String)> {
+    let names = Names(columns);
+    let lines = || text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
+    let filled = || lines().filter(|(_, line)| !line.is_empty());
+    let (first, head) = filled().next().ok_or((1, "the recording is empty".to_owned()))?;
+    let form = if head.starts_with('{') {
+        Form::Json
+    } else if access(head).is_ok() {
+        Form::Access
+    } else {
+        Form::Csv(names.header(head).map_err(|what| (first, what))?)
+    };
+    let skipped = usize::from(matches!(form, Form::Csv(_)));
     let mut events = Vec::new();
-    for (number, line) in lines.filter(|(_, line)| !line.is_empty()) {
-        let event = match &columns {
-            None => json(line),
-            Some(columns) => columns.event(line),
-        };
-        events.push(event.map_err(|what| (number, what))?);
+    for (number, line) in filled().skip(skipped) {
+        events.push(form.event(line, names).map_err(|what| (number, what))?);
     }
     // Stable, so that simultaneous events keep their order.
     events.sort_by_key(|event| event.at);
@@ -58,88 +67,191 @@ fn parse(text: &str) -> Result<Vec<Recorded>, (usize, String)> {
     Ok(events)
 }
 
-/// The indexes of a CSV file's columns.
-struct Columns {
-    time: usize,
-    kind: usize,
-    key: Option<usize>,
-    bytes: Option<usize>,
-}
+/// The file's names for `time`, `type`, `key` and `bytes`, where they differ.
+#[derive(Clone, Copy)]
+struct Names<'a>(&'a [(String, String)]);
 
-impl Columns {
-    fn read((line, head): (usize, &str)) -> Result<Self, (usize, String)> {
-        let names: Vec<&str> = head.split(',').map(str::trim).collect();
-        let find = |name: &str| names.iter().position(|known| *known == name);
-        let need = |name: &str| {
-            let missing = || format!("no column {name:?} in {head:?}; expected time,type,key,bytes");
-            find(name).ok_or_else(|| (line, missing()))
-        };
-        Ok(Self { time: need("time")?, kind: need("type")?, key: find("key"), bytes: find("bytes") })
+impl Names<'_> {
+    fn of<'s>(&'s self, column: &'s str) -> &'s str {
+        self.0.iter().find(|(known, _)| known == column).map_or(column, |(_, name)| name)
     }
 
-    fn event(&self, line: &str) -> Result<Recorded, String> {
-        let fields: Vec<&str> = line.split(',').map(|field| field.trim().trim_matches('"')).collect();
-        let field = |at: usize| fields.get(at).copied().unwrap_or_default();
-        let optional = |at: Option<usize>| at.map(field).filter(|text| !text.is_empty());
-        let bytes = optional(self.bytes)
-            .map(|text| text.parse().map_err(|_| format!("bytes is {text:?}; expected a whole number")));
-        let kind = field(self.kind).to_owned();
+    fn is_given(&self, column: &str) -> bool {
+        self.0.iter().any(|(known, _)| known == column)
+    }
+
+    /// Whether the file must have this column.
+    fn is_needed(&self, column: &str) -> bool {
+        self.is_given(column) || matches!(column, "time" | "type")
+    }
+
+    /// The place of each column in a CSV file.
+    fn header(&self, head: &str) -> Result<[Option<usize>; 4], String> {
+        let known = fields(head)?;
+        let mut places = [None; 4];
+        for (place, column) in places.iter_mut().zip(COLUMNS) {
+            *place = known.iter().position(|name| name == self.of(column));
+            if place.is_none() && self.is_needed(column) {
+                return Err(self.missing(column, known.iter().map(String::as_str)));
+            }
+        }
+        Ok(places)
+    }
+
+    fn missing<'k>(&self, column: &str, known: impl Iterator<Item = &'k str> + Clone) -> String {
+        let name = self.of(column);
+        let listed: Vec<&str> = known.clone().collect();
+        let is_free = |name: &&str| COLUMNS.iter().all(|other| self.of(other) != *name);
+        let hint = match nearest(name, known.filter(is_free)) {
+            Some(meant) => format!("did you mean {column}={meant}?"),
+            None => format!("expected a name for it: {column}=NAME"),
+        };
+        format!("no column {name:?} in {}; {hint}", listed.join(", "))
+    }
+}
+
+enum Form {
+    /// The place of each column.
+    Csv([Option<usize>; 4]),
+    Json,
+    Access,
+}
+
+impl Form {
+    fn event(&self, line: &str, names: Names<'_>) -> Result<Recorded, String> {
+        let [time, kind, key, bytes] = match self {
+            Self::Csv(places) => {
+                let fields = fields(line)?;
+                places.map(|place| place.and_then(|place| fields.get(place)).cloned().unwrap_or_default())
+            }
+            Self::Json => {
+                let object: serde_json::Map<String, Value> =
+                    serde_json::from_str(line).map_err(|error| error.to_string())?;
+                let values = COLUMNS.map(|column| {
+                    let value = object.get(names.of(column)).filter(|value| !value.is_null());
+                    if value.is_none() && names.is_needed(column) {
+                        return Err(names.missing(column, object.keys().map(String::as_str)));
+                    }
+                    Ok(value.map_or_else(String::new, |value| {
+                        value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+                    }))
+                });
+                let [time, kind, key, bytes] = values;
+                [time?, kind?, key?, bytes?]
+            }
+            Self::Access => {
+                let fields = access(line)?;
+                let values = COLUMNS.map(|column| match fields.get(names.of(column)) {
+                    Some(value) => Ok(value.clone()),
+                    None if names.is_given(column) => Err(names.missing(column, fields.keys().copied())),
+                    None => Ok(String::new()),
+                });
+                let [time, kind, key, bytes] = values;
+                [time?, kind?, key?, bytes?]
+            }
+        };
         if kind.is_empty() {
             return Err("type is empty".to_owned());
         }
-        let key = optional(self.key).unwrap_or_default().to_owned();
-        Ok(Recorded { at: moment(field(self.time))?, kind, key, bytes: bytes.transpose()? })
+        let wrong = |_| format!("bytes is {bytes:?}; expected a whole number");
+        let bytes = if bytes.is_empty() { None } else { Some(bytes.parse().map_err(wrong)?) };
+        Ok(Recorded { at: moment(&time)?, kind, key, bytes })
     }
 }
 
-#[derive(Deserialize)]
-struct JsonLine {
-    time: serde_json::Value,
-    #[serde(rename = "type")]
-    kind: String,
-    #[serde(default)]
-    key: String,
-    bytes: Option<u32>,
-}
-
-fn json(line: &str) -> Result<Recorded, String> {
-    let JsonLine { time, kind, key, bytes } =
-        serde_json::from_str(line).map_err(|error| error.to_string())?;
-    let time = match time {
-        serde_json::Value::String(text) => text,
-        other => other.to_string(),
-    };
-    Ok(Recorded { at: moment(&time)?, kind, key, bytes })
-}
-
-/// Parses seconds with up to nine decimals, since any beginning.
-fn moment(text: &str) -> Result<u64, String> {
-    let wrong = || format!("time is {text:?}; expected seconds, such as 12.5");
-    let (seconds, decimals) = text.split_once('.').unwrap_or((text, ""));
-    if decimals.len() > 9 || !decimals.bytes().chain(seconds.bytes()).all(|digit| digit.is_ascii_digit()) {
-        return Err(wrong());
+/// The fields of a line of CSV; quotes hold commas, and two quotes are one.
+fn fields(line: &str) -> Result<Vec<String>, String> {
+    let (mut all, mut field, mut is_quoted) = (Vec::new(), String::new(), false);
+    let mut letters = line.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '"' if is_quoted && letters.peek() == Some(&'"') => {
+                letters.next();
+                field.push('"');
+            }
+            '"' => is_quoted = !is_quoted,
+            ',' if !is_quoted => all.push(std::mem::take(&mut field).trim().to_owned()),
+            letter => field.push(letter),
+        }
     }
-    let seconds: u64 = seconds.parse().map_err(|_| wrong())?;
-    let nanos: u64 = format!("{decimals:0<9}").parse().map_err(|_| wrong())?;
-    seconds.checked_mul(1_000_000_000).and_then(|whole| whole.checked_add(nanos)).ok_or_else(wrong)
+    if is_quoted {
+        return Err("a quote is not closed in its line".to_owned());
+    }
+    all.push(field.trim().to_owned());
+    Ok(all)
+}
+
+/// A line of the formats `common` and `combined` of nginx and Apache:
+/// `192.0.2.7 - - [27/Nov/2026:20:00:00 +0000] "POST /video/trending HTTP/1.1" 202 512 …`. Its `type` is the path
+/// without the query, with dots between its parts: `video.trending`. The size of an answer is no size of an event.
+fn access(line: &str) -> Result<BTreeMap<&'static str, String>, String> {
+    let wrong = || format!("{line:?} is no line of an access log; expected the format common or combined");
+    let (address, rest) = line.split_once(' ').ok_or_else(wrong)?;
+    let (_, rest) = rest.split_once('[').ok_or_else(wrong)?;
+    let (time, rest) = rest.split_once(']').ok_or_else(wrong)?;
+    let (request, rest) =
+        rest.trim_start().strip_prefix('"').and_then(|rest| rest.split_once('"')).ok_or_else(wrong)?;
+    let mut words = request.split(' ');
+    let (method, target) = words.next().zip(words.next()).ok_or_else(wrong)?;
+    let mut numbers = rest.split_whitespace();
+    let (status, sent) = numbers.next().zip(numbers.next()).ok_or_else(wrong)?;
+    let path = target.split_once('?').map_or(target, |(path, _)| path);
+    let kind = path.trim_matches('/').replace('/', ".");
+    let fields = [
+        ("time", time),
+        ("type", &kind),
+        ("address", address),
+        ("method", method),
+        ("path", path),
+        ("status", status),
+        ("sent", sent),
+    ];
+    Ok(fields.into_iter().map(|(name, value)| (name, value.to_owned())).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const SECOND: u64 = 1_000_000_000;
+
     fn event(at: u64, kind: &str, key: &str, bytes: Option<u32>) -> Recorded {
         Recorded { at, kind: kind.to_owned(), key: key.to_owned(), bytes }
+    }
+
+    fn named(columns: &[(&str, &str)]) -> Vec<(String, String)> {
+        columns.iter().map(|(column, name)| ((*column).to_owned(), (*name).to_owned())).collect()
     }
 
     #[test]
     fn csv_and_json_lines_say_the_same_and_begin_at_nothing() {
         let expected = [event(0, "a", "k", Some(20)), event(1_500_000_000, "b", "", None)];
-        assert_eq!(parse("time,type,key,bytes\n101.5,b,,\n100,a,k,20\n").unwrap(), expected);
+        assert_eq!(parse("time,type,key,bytes\n101.5,b,,\n100,a,k,20\n", &[]).unwrap(), expected);
         let json =
             "{\"time\":101.5,\"type\":\"b\"}\n\n{\"time\":\"100\",\"type\":\"a\",\"key\":\"k\",\"bytes\":20}";
-        assert_eq!(parse(json).unwrap(), expected);
-        assert_eq!(parse("type,time\na,3.25").unwrap(), [event(0, "a", "", None)]);
+        assert_eq!(parse(json, &[]).unwrap(), expected);
+        assert_eq!(parse("type,time\na,3.25", &[]).unwrap(), [event(0, "a", "", None)]);
+    }
+
+    #[test]
+    fn columns_have_the_names_of_the_file() {
+        let columns = named(&[("time", "created_at"), ("type", "event"), ("key", "video_id")]);
+        let expected = [event(0, "a", "7", None), event(SECOND, "b", "8,9", None)];
+        let csv = "event,video_id,created_at\na,7,2026-11-27T20:00:00Z\nb,\"8,9\",2026-11-27T20:00:01Z\n";
+        assert_eq!(parse(csv, &columns).unwrap(), expected);
+        let json = "{\"event\":\"a\",\"video_id\":7,\"created_at\":1700000000000}\n\
+                    {\"event\":\"b\",\"video_id\":\"8,9\",\"created_at\":1700000001000}";
+        assert_eq!(parse(json, &columns).unwrap(), expected);
+    }
+
+    #[test]
+    fn an_access_log_has_a_type_for_each_path() {
+        let log = "192.0.2.7 - - [27/Nov/2026:20:00:00 +0000] \"POST /video/trending HTTP/1.1\" 202 512 \"-\" \"curl\"\n\
+                   2001:db8::7 - bob [27/Nov/2026:21:00:02 +0100] \"POST /video/rank?id=7 HTTP/1.1\" 202 -\n";
+        let expected = [event(0, "video.trending", "", None), event(2 * SECOND, "video.rank", "", None)];
+        assert_eq!(parse(log, &[]).unwrap(), expected);
+        let by_address = parse(log, &named(&[("key", "address"), ("type", "method")])).unwrap();
+        assert_eq!(by_address[0], event(0, "POST", "192.0.2.7", None));
     }
 
     #[test]
@@ -150,9 +262,24 @@ mod tests {
             ("time,type\n1,a\nx,b", 3),
             ("time,type\n1,", 2),
             ("time,type,bytes\n1,a,-1", 2),
+            ("time,type\n1,\"a", 2),
             ("{\"time\":1,\"type\":\"a\"}\n{\"time\":2}", 2),
+            ("1.2.3.4 - - [27/Nov/2026:20:00:00 +0000] \"POST /a HTTP/1.1\" 202 5\n\n1.2.3.4 - -", 3),
         ] {
-            assert_eq!(parse(text).unwrap_err().0, line, "{text:?}");
+            assert_eq!(parse(text, &[]).unwrap_err().0, line, "{text:?}");
         }
+    }
+
+    #[test]
+    fn an_unknown_column_is_named_with_the_nearest() {
+        let told = |text: &str, columns: &[(&str, &str)]| parse(text, &named(columns)).unwrap_err().1;
+        let created = [("time", "creatd_at")];
+        let expected = "no column \"creatd_at\" in created_at, type; did you mean time=created_at?";
+        assert_eq!(told("created_at,type\n1,a", &created), expected);
+        assert_eq!(told("{\"created_at\":1,\"type\":\"a\"}", &created), expected);
+        let log = "1.2.3.4 - - [27/Nov/2026:20:00:00 +0000] \"POST /a HTTP/1.1\" 202 5";
+        assert!(told(log, &[("key", "adress")]).ends_with("did you mean key=address?"));
+        let strange = told("when,type\n1,a", &[]);
+        assert_eq!(strange, "no column \"time\" in when, type; expected a name for it: time=NAME");
     }
 }

@@ -8,7 +8,7 @@ use hookproof_judge::scenario::{Events, Millionths, Phase, Rate, SECOND, Shape};
 use hookproof_judge::signature::hex;
 use ring::digest;
 
-use super::recording::{RecordingError, read};
+use super::recording::{Recorded, RecordingError, read};
 use super::{Chance, Tokens};
 
 /// The most events of a run, bounded by memory.
@@ -134,8 +134,9 @@ impl Schedule {
             Shape::Poisson { rate } => Box::new(poisson(*rate, length, gaps)),
             Shape::Burst { events } => Box::new(even(*events)),
             Shape::Pause => Box::new(std::iter::empty()),
-            Shape::Recorded { file, speed, times } => {
-                let end = self.replay(&folder.join(file), *speed, *times, length, filler)?;
+            Shape::Recorded { file, columns, speed, times } => {
+                let events = read(&folder.join(file), columns)?;
+                let end = self.replay(events, *speed, *times, length, filler)?;
                 self.lasts = self.lasts.saturating_add(phase.lasts.map_or(end, |lasts| lasts.0));
                 return Ok(());
             }
@@ -150,19 +151,21 @@ impl Schedule {
 
     fn replay(
         &mut self,
-        file: &Path,
+        events: Vec<Recorded>,
         speed: Millionths,
         times: u32,
         length: u64,
         filler: &mut Filler<'_>,
     ) -> Result<u64, ScheduleError> {
         let (begin, mut end) = (self.lasts, 0);
-        for event in read(file)? {
+        for event in events {
             let at = u128::from(event.at) * u128::from(Millionths::ONE.0) / u128::from(speed.0.max(1));
             let Some(at) = u64::try_from(at).ok().filter(|at| *at < length) else { break };
             end = at;
             for _ in 0..times {
-                let (kind, key) = (self.types.number(&event.kind), self.keys.number(&event.key));
+                let kind = self.types.number(&event.kind);
+                let key = if event.key.is_empty() { filler.key() } else { event.key.clone() };
+                let key = self.keys.number(&key);
                 let bytes = event.bytes.unwrap_or_else(|| filler.bytes());
                 filler.put(self, begin.saturating_add(at), kind, key, bytes)?;
             }

@@ -102,16 +102,22 @@ fn free_name(name: &str, taken: &mut BTreeSet<String>) -> String {
     free
 }
 
-/// Replaces a scenario's traffic by a recording.
+/// Replaces a scenario's traffic by a recording, with the file's names for some columns.
 ///
 /// # Errors When a scenario can't express the file's name.
-pub fn with_recorded(scenario: &Scenario, path: &Path) -> Result<Scenario, LiveError> {
+pub fn with_recorded(
+    scenario: &Scenario,
+    path: &Path,
+    columns: &[(String, String)],
+) -> Result<Scenario, LiveError> {
     let path = path.canonicalize().map_err(|error| {
         LiveError::Scenario(format!("{} cannot be read: {error}; expected a recording", path.display()))
     })?;
+    let columns = columns.iter().map(|(column, name)| (column.clone(), name.clone().into()));
     let phase = Table::from_iter([
         ("shape".to_owned(), "recorded".into()),
         ("file".to_owned(), path.display().to_string().into()),
+        ("columns".to_owned(), toml::Value::Table(columns.collect())),
     ]);
     replaced(scenario, &[("traffic", Some(vec![toml::Value::Table(phase)].into()))])
 }
