@@ -11,7 +11,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::{MissedTickBehavior, interval, timeout, timeout_at};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 
 use super::answer::{Answer, Progress, continues, read};
@@ -129,26 +129,8 @@ pub async fn succession(
     let mut came = Vec::new();
     for request in requests {
         let (watch, mut written) = (Watch::start(), 0);
-        let (outcome, is_sent) = {
-            let writing = send(&mut writer, request, &mut written);
-            tokio::pin!(writing);
-            let mut is_sent = false;
-            let answering = read_answer(&mut reader, &mut came);
-            tokio::pin!(answering);
-            let both = async {
-                tokio::select! {
-                    // An answer may have come before a write error.
-                    done = &mut writing => {
-                        is_sent = done.is_ok();
-                        answering.as_mut().await
-                    }
-                    outcome = &mut answering => outcome,
-                }
-            };
-            let outcome = timeout_at(until, both).await.unwrap_or(Outcome::Silent);
-            let is_early = matches!(outcome, Outcome::Answer(_)) && !is_sent;
-            (outcome, is_sent || is_early && matches!(timeout(READ_ON, writing).await, Ok(Ok(()))))
-        };
+        let (outcome, is_sent) =
+            answered(&mut reader, &mut writer, request, &mut written, &mut came, until).await;
         let stays = matches!(&outcome, Outcome::Answer(answer) if answer.keeps_open);
         exchanges.push(Exchange { outcome, took: watch.passed(), written });
         if !stays {
@@ -164,6 +146,40 @@ pub async fn succession(
         }
     }
     exchanges
+}
+
+/// Sends a request and reads its answer at the same time. The second value: whether the whole request was sent.
+async fn answered(
+    reader: &mut (impl AsyncRead + Unpin),
+    writer: &mut (impl AsyncWrite + Unpin),
+    request: &[u8],
+    written: &mut u64,
+    came: &mut Vec<u8>,
+    until: Instant,
+) -> (Outcome, bool) {
+    let (writing, answering) = (send(writer, request, written), read_answer(reader, came));
+    tokio::pin!(writing, answering);
+    let mut is_sent = None;
+    let both = async {
+        tokio::select! {
+            // An answer may have come before a write error.
+            done = &mut writing => {
+                is_sent = Some(done.is_ok());
+                answering.as_mut().await
+            }
+            outcome = &mut answering => outcome,
+        }
+    };
+    let outcome = timeout_at(until, both).await.unwrap_or(Outcome::Silent);
+    let is_sent = match is_sent {
+        Some(is_sent) => is_sent,
+        // An early answer; the rest may still be read.
+        None if matches!(outcome, Outcome::Answer(_)) => {
+            matches!(timeout(READ_ON, writing).await, Ok(Ok(())))
+        }
+        None => false,
+    };
+    (outcome, is_sent)
 }
 
 /// Sends a head, and the body once `100 Continue` came. The second value: whether it came. Other interim answers do not
@@ -272,5 +288,26 @@ fn outcome_of(came: &mut Vec<u8>, ended: bool) -> Option<Outcome> {
         }
         Progress::Malformed(why) => Some(Outcome::Malformed(why)),
         Progress::Partial => ended.then_some(Outcome::Closed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Which of them is noticed first, is chance.
+    #[tokio::test]
+    async fn an_answer_is_read_before_and_after_a_write_error() {
+        let until = Watch::start().moment(Duration::from_secs(60));
+        for _ in 0..100 {
+            let (mut closed, peer) = tokio::io::duplex(1);
+            drop(peer);
+            let mut reader = b"HTTP/1.1 401 X\r\nContent-Length: 0\r\n\r\n".as_slice();
+            let (mut written, mut came) = (0, Vec::new());
+            let (outcome, is_sent) =
+                answered(&mut reader, &mut closed, b"POST", &mut written, &mut came, until).await;
+            assert!(matches!(&outcome, Outcome::Answer(answer) if answer.status == 401), "{outcome:?}");
+            assert!(!is_sent);
+        }
     }
 }
