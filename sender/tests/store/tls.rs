@@ -1,5 +1,6 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use hookproof_sender::store::command::Claim;
 use hookproof_sender::store::lane::{Bounds, Limits};
@@ -10,9 +11,12 @@ use crate::postgres::Schema;
 use crate::postgres_server::{Private, none};
 use crate::world::{WIDE, World, body};
 
+/// Each of the process's tests gets another: a server binds its port later.
 fn free_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
     let first = 20_000 + u16::try_from(std::process::id() % 10_000).unwrap();
-    (first..32_000).find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).unwrap()
+    let mut ports = std::iter::repeat_with(|| first + NEXT.fetch_add(1, Ordering::Relaxed)).take(2_000);
+    ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).unwrap()
 }
 
 fn open(address: &str) -> Result<PostgresStore, StoreError> {
