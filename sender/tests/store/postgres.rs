@@ -969,7 +969,8 @@ impl Watched {
                  SELECT 1000000 + number, 1, 1000000 + number, 1, 1, 1, number, number, 1
                  FROM generate_series(1, {deliveries}) number;
              ALTER TABLE deliveries SET (autovacuum_enabled = off); ALTER TABLE lanes SET (autovacuum_enabled = off);
-             ALTER TABLE events SET (autovacuum_enabled = off);
+             ALTER TABLE events SET (autovacuum_enabled = off); ALTER TABLE done SET (autovacuum_enabled = off);
+             ALTER TABLE totals SET (autovacuum_enabled = off);
              ANALYZE deliveries; ANALYZE lanes"
         ));
         Some(watched)
@@ -1112,9 +1113,9 @@ fn dead_rows_beside_a_foreign_transaction_slow_no_later_commit() {
         let pages = tables.map(|table| watched.pages(table));
         std::array::from_fn::<_, 4, _>(|table| (pages[table] - before[table]) / u64::from(commits))
     };
-    // Each writer leaves a row with dead versions.
+    // Each writer leaves a row with dead versions. An index whose first page is full has a level more.
     for owner in 11..14 {
-        looked(OwnerId(owner), 70);
+        looked(OwnerId(owner), 200);
     }
     let first = looked(OwnerId(14), 100);
     looked(OwnerId(15), 800);
@@ -1122,7 +1123,7 @@ fn dead_rows_beside_a_foreign_transaction_slow_no_later_commit() {
     for (table, (first, last)) in tables.into_iter().zip(first.into_iter().zip(last)) {
         assert!(first > 0, "{table}: nothing was heard");
         assert!(
-            last <= 2 * first,
+            last <= first + first / 4,
             "{table}: {first} pages for each round at first, {last} after 800 of them"
         );
     }
