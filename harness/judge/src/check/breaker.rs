@@ -1,7 +1,5 @@
-//! `breaker.opens`, `breaker.one-probe`, `breaker.cooldown`: the sender leaves a failing endpoint alone, probes it with
-//! one request at a time, and waits longer after each failed probe.
-//!
-//! The check follows the declared breaker beside the exchanges, as the endpoint sees them:
+//! `breaker.opens`, `breaker.one-probe`, `breaker.cooldown` follow the declared breaker beside the exchanges, as the
+//! endpoint sees them:
 //!
 //! ```text
 //!  closed ──(the nth failure in a row)──► open ──(its cooldown)──► probing ──(success)──► closed
@@ -9,8 +7,8 @@
 //!                                          └──────────(failure)─────────┘
 //! ```
 //!
-//! - An arrival within `retry_after_late` of an opening had left before. Any other arrival before the end of the cooldown
-//!   breaks `opens`, or `cooldown` after a failed probe.
+//! - An arrival within `retry_after_late` of an opening had left before. Any other arrival before the end of the
+//!   cooldown breaks `opens`, or `cooldown` after a failed probe.
 //! - A second arrival during a probe breaks `one-probe`.
 //! - A whole answer with a usable `Retry-After` is neither success nor failure.
 //! - A failure that ends within [`BESIDE`] of a success counts as before it, as the sender may have noticed it earlier.
@@ -25,7 +23,6 @@ use crate::entry::Severity;
 use crate::scenario::Breaker;
 use crate::trace::Lack;
 
-/// Such a failure may have been noticed before the success.
 const BESIDE: u64 = 50_000_000;
 
 #[derive(Clone, Copy)]

@@ -1,14 +1,13 @@
-//! `coalesce.window`: of several events of one type and key inside a window, only the newest arrives.
+//! `coalesce.window`.
 //!
-//! The first event opens the window, and each later one replaces the one before. The sender delivers the
-//! survivor after the window and opens the next window no sooner, so windows begin at least one length apart.
-//! Events that were all accepted within less than one length belong to at most two windows, so at most two of
-//! them may arrive. A sender accepts an event at some moment between its offer and its acknowledgement. So
+//! The sender delivers the newest event after the window and opens the next window no sooner, so windows begin at least
+//! one length apart. Events that were all accepted within less than one length belong to at most two windows, so at
+//! most two of them may arrive. A sender accepts an event at some moment between its offer and its acknowledgement. So
 //! three arrivals break the check if the last acknowledgement is less than one window after the first offer;
 //! `retry_after_late` is left for the sender's clock.
 //!
-//! Not judged: events that were offered twice, lanes with redriven dead letters (a shed event leaves its
-//! window early), and runs with a clock step, which changes the length of windows.
+//! Not judged: events that were offered twice, lanes with redriven dead letters (a shed event leaves its window early),
+//! and runs with a clock step, which changes the length of windows.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +20,6 @@ use crate::scenario::{Coalesce, FaultAction, FaultKind};
 /// Events of a key, accepted within less than one window, that may arrive.
 const WINDOWS_MET: usize = 2;
 
-/// An event of a coalescing lane, with the span in which it was accepted and its first arrival.
 #[derive(Clone, Copy)]
 struct AcceptedEvent {
     offered: u64,
@@ -78,7 +76,6 @@ fn rules<'a>(lane: &Lane<'a>) -> &'a [Coalesce] {
     &lane.subscriber.handling.coalesce
 }
 
-/// The events of each key in the order of their offers.
 fn keys<'e>(evidence: &'e Evidence<'_>, at: u32, rule: &Coalesce) -> BTreeMap<&'e str, Vec<AcceptedEvent>> {
     let first = |kind: &str| rules(&evidence.lanes[at as usize]).iter().find(|one| one.kind == kind);
     let read = |delivery: &Delivery| {
@@ -96,7 +93,6 @@ fn keys<'e>(evidence: &'e Evidence<'_>, at: u32, rule: &Coalesce) -> BTreeMap<&'
     keys
 }
 
-/// Judges the events of one key, in the order of their offers.
 fn hold(evidence: &Evidence<'_>, at: u32, rule: &Coalesce, events: &[AcceptedEvent], tally: &mut Tally) {
     let window = rule.window.0.saturating_sub(evidence.scenario.expect.retry_after_late.0);
     for place in 0..events.len() {

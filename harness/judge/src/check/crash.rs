@@ -1,11 +1,9 @@
-//! `crash.ack-then-kill`: an event that was acknowledged but not delivered before a `kill -9` is delivered
-//! after it, or becomes a dead letter.
+//! `crash.ack-then-kill`: becoming a dead letter counts as delivered.
 //!
-//! `crash.stop`: a process that is asked to stop finishes its open exchanges, exits with 0 within
-//! `stop_within`, and causes no duplicate.
+//! `crash.stop`: a process finishes its open exchanges and exits with 0 within `stop_within`.
 //!
-//! `crash.takeover`: after a kill, every lane with due work is served again in time ([`super::fault_windows`]),
-//! and no delivery is open twice at once, except in exchanges of a killed process. A kill that took no lane
+//! `crash.takeover`: after a kill, every lane with due work is served again in time ([`super::fault_windows`]), and no
+//! delivery is open twice at once, except in exchanges of a killed process. A kill that took no lane
 //! ([`super::fault_windows`]) proves nothing.
 
 use super::evidence::{Evidence, Lane, Outcome};

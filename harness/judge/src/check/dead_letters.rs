@@ -2,29 +2,27 @@
 //!
 //! A dead letter is without a cause if its reason is:
 //!
-//! - `expired`, though it was younger than its `ttl` at the end of the run. The longest delay is subtracted,
-//!   as a sender may see that its next attempt would come too late, and one more second for senders that
-//!   count seconds. `queue.truth` judges the moment, by the dead letters that the sender counts
-//!   ([`dead_from`]).
+//! - `expired`, though it was younger than its `ttl` at the end of the run. Subtracted are the longest delay, as a
+//!   sender may see that its next attempt would come too late, and a second for senders that count seconds.
+//!   `queue.truth` judges the moment, by the dead letters that the sender counts ([`dead_from`]).
 //! - `gone`, though its endpoint never answered 410.
-//! - `overflow`, though its lane cannot have been full that often. A queue that holds `room` of `taken`
-//!   deliveries sheds at most `taken − room`, as the last shedding left it full. It sheds only when an event finds it
-//!   full: the judge plays the queue with each event as early as it was offered, and each delivery in it until the
-//!   sender certainly recorded its success ([`most_shed`]). A lane with an unknown bound
-//!   has room for the largest backlog that was ever reported.
+//! - `overflow`, though its lane cannot have been full that often. A queue that holds `room` of `taken` deliveries
+//!   sheds at most `taken − room`, as the last shedding left it full. It sheds only when an event finds it full: the
+//!   judge plays the queue with each event as early as it was offered, and each delivery in it until the sender
+//!   certainly recorded its success ([`most_shed`]). A lane with an unknown bound has room for the largest backlog that
+//!   was ever reported.
 //!
-//! If a bound on all lanes exists (`queue_rows_max`, or the sender's arguments), a lane may also shed because
-//! of the backlog of others. Without such a shedding, each lane shed only by its own bound. Otherwise let
-//! `all` be the total backlog at the last such shedding. Later sheddings of a lane follow its own bound,
-//! which keeps at least as many deliveries as the lane had then. So of all accepted deliveries, at most
-//! `taken − all` were shed, whatever each lane's bound did. The bound on all is at least the largest total
-//! that was ever reported. If events differ in size, no count of rows tells how much a bound in bytes holds,
-//! and such shedding counts as explained.
+//! If a bound on all lanes exists (`queue_rows_max`, or the sender's arguments), a lane may also shed because of the
+//! backlog of others. Let `all` be the total backlog at the last such shedding. Later sheddings of a lane follow its
+//! own bound, which keeps at least as many deliveries as the lane had then. So at most `taken − all` of all accepted
+//! deliveries were shed. The bound on all is at least the largest total that was ever reported. If events differ in
+//! size, no count of rows tells how much a bound in bytes holds, and such shedding counts as explained.
 //!
-//! A reason in the sender's own words proves nothing. Such a dead letter has a cause only if it can have expired, if
-//! its endpoint answered 410 or a status that the driver declares final, if its queue can have been full, if the delivery had all its attempts, or if the endpoint
-//! hid some of them (a closed port, a reset before the request was read). `retry.attempts` judges `exhausted`. A lane
-//! without a declared bound may have a bound of the sender's own ([`UNDECLARED_ROWS`], [`UNDECLARED_BYTES`]).
+//! A dead letter with a reason in the sender's own words has a cause only if it can have expired, if its endpoint
+//! answered 410 or a status that the driver declares final, if its queue can have been full, if it had all its
+//! attempts, or if the endpoint hid some (a closed port, a reset before the request was read). `retry.attempts` judges
+//! `exhausted`. A lane without a declared bound may have a bound of the sender's own ([`UNDECLARED_ROWS`],
+//! [`UNDECLARED_BYTES`]).
 
 use std::collections::BTreeMap;
 
@@ -39,7 +37,6 @@ const UNDECLARED_ROWS: u64 = 10_000;
 /// The same in bytes.
 const UNDECLARED_BYTES: u64 = 64 << 20;
 
-/// Undelivered dead letters without a true cause, with the reason.
 pub(super) fn groundless<'e>(evidence: &'e Evidence<'_>) -> Vec<(&'e Delivery, String)> {
     let mut found = Vec::new();
     // A missing line may hold the cause.
@@ -81,13 +78,11 @@ pub(super) fn groundless<'e>(evidence: &'e Evidence<'_>) -> Vec<(&'e Delivery, S
 struct Shed<'e> {
     lane: &'e Lane<'e>,
     deliveries: Vec<&'e Delivery>,
-    /// Deliveries that it accepted.
     taken: u64,
-    /// Those that can have found it full.
+    /// Deliveries that can have found it full.
     most: u64,
 }
 
-/// How many deliveries a queue with that room can have shed, at most.
 fn most_shed(evidence: &Evidence<'_>, at: u32, room: u64) -> u64 {
     let mut steps: Vec<(u64, bool, u64)> = Vec::new();
     for delivery in evidence.deliveries_of(at).iter().filter(|one| one.owed) {
@@ -226,7 +221,6 @@ pub(super) fn reported_gone(evidence: &Evidence<'_>, lane: &Lane<'_>) -> bool {
     lane.arrivals.iter().any(gone)
 }
 
-/// Deliveries that the sender may have accepted.
 fn accepted_max(evidence: &Evidence<'_>, deliveries: &[Delivery]) -> u64 {
     let events = deliveries.iter().filter_map(|delivery| evidence.event(delivery));
     events.map(|event| u64::from(event.offers.saturating_sub(event.refused))).sum()

@@ -1,14 +1,11 @@
-//! `network.timeout`: every exchange ends at its subscriber's declared *total* deadline, whatever its
-//! endpoint does. The sender closes it at most `timeout` after its request arrived, and the time to notice
-//! that. If the deadline restarts with every byte, one endpoint can hold a worker for hours. Nor does the sender
-//! give an attempt up before its deadline: it ends no request without an answer, and tries none again whose answer
-//! had begun with 2xx, unless its process ended, a fault was near, or the endpoint was gone. A request may have been
-//! sent before it was read, so the last quarter of a second, or of a short deadline, is not judged.
+//! `network.timeout`: the sender closes every exchange at most `timeout` after its request arrived, and the time to
+//! notice that. Before the deadline it ends no request without an answer, and tries none again whose answer had begun
+//! with 2xx, unless its process ended, a fault was near, or the endpoint was gone. A request may have been sent before
+//! it was read, so the last quarter of a second, or of a short deadline, is not judged.
 //!
-//! `network.deadline`: an answer after the deadline is no success: the sender tries again, or gives up. The
-//! deadline began before the request arrived, so an answer that begins more than `timeout` and [`LATE`] after
-//! the arrival is certainly too late. The sender accepted such an answer if nothing follows it although there
-//! was time for the next attempt, or if the sender reports that nothing waits.
+//! `network.deadline`: the deadline began before the request arrived, so an answer that begins more than `timeout` and
+//! [`LATE`] after the arrival is certainly too late. The sender accepted such an answer if nothing follows it although
+//! there was time for the next attempt, or if the sender reports that nothing waits.
 
 use super::dead_letters::{longest_delay, waiting_at_end};
 use super::evidence::{Delivery, Evidence, Exchange, Lane, Outcome};
@@ -42,7 +39,6 @@ fn reached(evidence: &Evidence<'_>, exchange: &Exchange, timeout: u64) -> bool {
         && !evidence.is_disturbed(exchange.t, exchange.end)
 }
 
-/// Whether the sender ended the attempt before its deadline, with nothing that explains it.
 fn is_given_up_early(evidence: &Evidence<'_>, lane: &Lane<'_>, n: u32, is_last: bool) -> bool {
     let exchange = evidence.exchange(n);
     let is_huge = |one: &Behaviour| matches!(one.answer, Answer::HugeAnswer { .. }) && one.covers(exchange.t);

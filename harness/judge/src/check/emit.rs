@@ -1,12 +1,9 @@
-//! `emit.accepted`: the sender accepts at least `accepted_min` of the offered events, and answers every
-//! offer.
+//! `emit.accepted`.
 //!
-//! Offers while the sender was unreachable ([`super::fault_windows`]), and events that the harness did not
-//! offer, do not count. `accepted_min` is 0.99 by default, unless the scenario explains refusals: a queue
-//! that refuses, a bound on the whole, or arguments of the sender. Nothing explains an offer without an
-//! answer.
-//!
-//! An answer takes at most `ack_max`. A call that the harness cut off sooner, as the run was over, says nothing.
+//! Offers while the sender was unreachable ([`super::fault_windows`]), and events that the harness did not offer, do
+//! not count. `accepted_min` is 0.99 by default, unless the scenario explains refusals: a queue that refuses, a bound
+//! on the whole, or arguments of the sender. Nothing explains an offer without an answer. A call that the harness cut
+//! off sooner, as the run was over, says nothing.
 
 use super::evidence::Evidence;
 use super::fault_windows::Outages;
@@ -17,7 +14,6 @@ use crate::entry::Severity;
 use crate::scenario::Millionths;
 use crate::trace::Refused;
 
-/// Default of `accepted_min`.
 const ACCEPTED_MIN: Millionths = Millionths(990_000);
 
 pub(super) const CHECK: Check = Check {
@@ -114,7 +110,6 @@ fn answered_late(token: u64, t: u64, took: u64, most: u64) -> Witness {
     Witness { subscriber: None, from: t.saturating_sub(took), until: t, what, arrivals: Vec::new() }
 }
 
-/// Whether the scenario explains refusals.
 fn is_bounded(evidence: &Evidence<'_>) -> bool {
     let scenario = evidence.scenario;
     may_refuse(evidence) || scenario.expect.queue_rows.max.is_some() || !scenario.sender.arguments.is_empty()

@@ -22,8 +22,7 @@ struct Version {
 
 /// The epochs of a subscriber's contract, without a gap. A change may hold from its moment on, as the trace notes it
 /// after the sender's answer, and holds alone once its `within` is over. A change that the trace lacks may have been
-/// made in part, until another one holds ([`unknown`]). A change to the limit that holds is none. A sender with
-/// fixed limits keeps the first contract.
+/// made in part, until another one holds ([`unknown`]). A change to the limit that holds is none.
 pub(super) fn epochs(scenario: &Scenario, trace: &Trace, subscriber: &Subscriber, end: u64) -> Vec<Epoch> {
     let first = &subscriber.limit;
     let mut versions = vec![Version { from: 0, sure: 0, limit: forgiving(first, first.slack, trace) }];
@@ -100,9 +99,9 @@ fn forgiving(limit: &Limit, slack: Slack, trace: &Trace) -> Limit {
     limit
 }
 
-/// Every planned fault of that name, with its line in the trace, in the order of the plan; none where it was
-/// not injected. In a trace that doesn't name the plan of a fault, a fault belongs to the first open plan of
-/// its subscriber that is not later than the fault.
+/// Every planned fault of that name, with its line in the trace in the order of the plan; none where it was not
+/// injected. A fault without its plan's number belongs to the first open plan of its subscriber that is not later than
+/// the fault.
 pub(super) fn changes<'e>(
     scenario: &'e Scenario,
     trace: &'e Trace,
@@ -125,11 +124,10 @@ pub(super) fn changes<'e>(
     found
 }
 
-// The sender's clock against the harness's clock: its offset, the timestamps of requests, and processes with
-// a wrong clock.
+// The sender's clock against the harness's clock.
 //
-// The run measures the offset of a sender on another machine ([`crate::trace::Offset`]). If its answers have
-// no `Date`, the offset is the median difference between its timestamps and their arrivals.
+// The run measures the offset of a sender on another machine ([`crate::trace::Offset`]). If its answers have no `Date`,
+// the offset is the median difference between its timestamps and their arrivals.
 
 /// A larger offset is a mistake in the stamp, not a clock.
 const FARTHEST: i64 = 600 * SECOND.cast_signed();
@@ -137,9 +135,7 @@ const FARTHEST: i64 = 600 * SECOND.cast_signed();
 /// Offset of the sender's clock in nanoseconds; negative where it is behind.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ahead {
-    /// The best estimate.
     pub(crate) likely: i64,
-    /// The upper bound.
     pub(crate) most: u64,
 }
 

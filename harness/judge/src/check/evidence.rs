@@ -25,7 +25,6 @@ const READ_AT_ONCE: u64 = SECOND / 50;
 /// counts.
 const NEAR: u64 = SECOND / 4;
 
-/// The input of all checks.
 pub struct Evidence<'a> {
     pub scenario: &'a Scenario,
     pub trace: &'a Trace,
@@ -43,7 +42,6 @@ pub struct Evidence<'a> {
     pub(crate) deliveries: Vec<Delivery>,
     /// Arrivals with a lane and a token, by lane, token and time; deliveries hold ranges of it.
     attempts: Vec<u32>,
-    /// Faults of processes and their store, laid out for queries per request.
     pub(super) strikes: Strikes,
     /// The end of the run, or the last event in the trace.
     pub(crate) end: u64,
@@ -108,9 +106,9 @@ impl<'a> Evidence<'a> {
         came.saturating_sub(due).saturating_sub(machine.min(self.forgiven.delay(seen, came)))
     }
 
-    /// The earliest moment at which a request may have been sent. A request may have waited at an endpoint
-    /// that had just resumed accepting or reading, or for a TLS handshake that had just finished. A request
-    /// that was read just after its process was killed or stopped was sent before.
+    /// The earliest moment at which a request may have been sent. It may have waited at an endpoint that had just
+    /// resumed accepting or reading, or for a TLS handshake. A request that was read just after its process was killed
+    /// or stopped was sent before.
     pub(crate) fn sent_from(&self, n: u32) -> u64 {
         let exchange = self.exchange(n);
         let lane = exchange.lane.and_then(|lane| self.lanes.get(lane as usize));
@@ -194,7 +192,6 @@ impl<'a> Evidence<'a> {
         })
     }
 
-    /// The answer's `Retry-After`, by arrival.
     pub(crate) fn retry_after(&self, n: u32) -> Option<&'a str> {
         let at = self.asks.binary_search_by_key(&n, |(n, _)| *n).ok()?;
         self.trace.answers[self.asks[at].1 as usize].retry_after.as_deref()
@@ -218,7 +215,6 @@ impl<'a> Evidence<'a> {
         delivery.event.map(|at| &self.events[at as usize])
     }
 
-    /// When the sender acknowledged the delivery's event.
     pub(crate) fn accepted(&self, delivery: &Delivery) -> Option<u64> {
         self.event(delivery).and_then(|event| event.accepted)
     }
@@ -236,8 +232,8 @@ impl<'a> Evidence<'a> {
         self.strikes.touch(from, until)
     }
 
-    /// By when the sender must have recorded an outcome that it learnt at `t`. The time counts from the end
-    /// of a fault that forbade writing, and grows with a fault that slowed it.
+    /// By when the sender must have recorded an outcome that it learnt at `t`. A fault that forbade or slowed writing
+    /// prolongs the time.
     pub(crate) fn noted_by(&self, t: u64) -> u64 {
         let promised = self.trace.declared.confirmed_within.unwrap_or(self.scenario.sender.confirm_within.0);
         let writable = self.strikes.unwritable.iter().fold(t, |writable, one| {
@@ -264,7 +260,6 @@ impl<'a> Evidence<'a> {
         self.was_killed(self.sent_from(n), self.noted_by(self.exchange(n).end))
     }
 
-    /// Whether a request was read whole, so that it is an arrival.
     pub(crate) fn is_whole(&self, n: u32) -> bool {
         (n as usize) < self.trace.arrivals.len()
     }
@@ -285,7 +280,6 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    /// A witness for a delivery without an arrival.
     pub(crate) fn absent(&self, delivery: &Delivery, what: String) -> Witness {
         let offer = self.event(delivery).map(|event| self.trace.offers[event.offer as usize].t);
         let arrivals = self.attempts(delivery);
@@ -297,8 +291,8 @@ impl<'a> Evidence<'a> {
     }
 }
 
-/// Whether the sender certainly learnt of a delivery: the answer came well before its deadline, counted from
-/// when the request may have been sent, and no process was killed before it can have recorded that.
+/// Whether the answer came well before its deadline, counted from when the request may have been sent, and no process
+/// was killed before it can have recorded that.
 pub(super) fn surely_heard(evidence: &Evidence<'_>, n: u32) -> bool {
     let exchange = evidence.exchange(n);
     exchange.is_delivered()
@@ -394,9 +388,8 @@ pub(super) fn concerns(depth: &Depth, subscriber: &Subscriber, scenario: &Scenar
     depth.subscriber.as_ref().map_or(scenario.subscribers.len() == 1, |name| *name == subscriber.name)
 }
 
-// The units of a run: exchanges (a request and its end), events, deliveries, and the attempts of each delivery.
+// Exchanges (a request and its end), events, deliveries, and their attempts.
 
-/// A request with its end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Exchange {
     /// When its first byte was read.
@@ -474,7 +467,6 @@ pub(super) fn exchanges(
     exchanges
 }
 
-/// The ends of requests that were not read whole.
 pub(super) fn unread(trace: &Trace) -> Vec<&Cut> {
     trace.cuts.iter().filter(|cut| cut.n.is_none() && cut.began.is_some()).collect()
 }

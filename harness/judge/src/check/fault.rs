@@ -1,10 +1,10 @@
 //! `fault.disk-full`, `fault.locked`, `fault.database-restart`, `fault.partition`, `fault.clock-step`,
-//! `fault.clock-skew`: the sender survives the fault.
+//! `fault.clock-skew`.
 //!
-//! While the sender can't write, or a wall clock is wrong, it acknowledges no event that is lost later, and
-//! no process ends. Afterwards it serves again, in time, each lane for which events were acknowledged after
-//! the fault, or waited at its end ([`super::fault_windows`]). If one of several processes is cut off for that
-//! long, the others serve its lanes in that time.
+//! While the sender can't write, or a wall clock is wrong, it acknowledges no event that is lost later, and no process
+//! ends. Afterwards it serves again, in time, each lane for which events were acknowledged after the fault, or waited
+//! at its end ([`super::fault_windows`]). If one of several processes is cut off for that long, the others serve its
+//! lanes in that time.
 
 use super::epochs::{Skew, is_stamped, skews};
 use super::evidence::Evidence;
@@ -215,7 +215,6 @@ fn deaths(evidence: &Evidence<'_>, fault: &Fault, until: u64, tally: &mut Tally)
     }
 }
 
-/// The other processes take over the lanes of a process that is cut off for long enough.
 fn taken_over(evidence: &Evidence<'_>, fault: &Fault, until: u64, tally: &mut Tally) {
     let sender = &evidence.scenario.sender;
     let lasts = until.saturating_sub(fault.t);

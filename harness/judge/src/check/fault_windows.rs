@@ -79,9 +79,8 @@ impl Evidence<'_> {
     }
 }
 
-/// Until when a fault disturbs the sender. A limit change and a redrive are moments. A stop is a moment too,
-/// as the process lines hold its end. A rotation of secrets disturbs nothing; a wrong wall clock of a process
-/// must not either.
+/// Until when a fault disturbs the sender. A limit change and a redrive are moments. So is a stop, as the process lines
+/// hold its end. A rotation of secrets disturbs nothing, and a wrong wall clock must not.
 fn over(fault: &Fault) -> Option<u64> {
     use FaultKind::{
         ClockSkew, ClockStep, DatabaseRestart, DiskFull, Kill, Limit, LockDatabase, Partition, Redrive,
@@ -138,14 +137,12 @@ impl Outages {
         Self(merged)
     }
 
-    /// How much of the span from `from` to `until` they cover.
     pub(super) fn within(&self, from: u64, until: u64) -> u64 {
         let first = self.0.partition_point(|(_, end)| *end < from);
         let inside = self.0[first..].iter().take_while(|(begin, _)| *begin <= until);
         inside.map(|(begin, end)| (*end).min(until).saturating_sub((*begin).max(from))).sum()
     }
 
-    /// Whether one of them overlaps `from` to `until`.
     pub(super) fn overlap(&self, from: u64, until: u64) -> bool {
         let at = self.0.partition_point(|(_, end)| *end < from);
         self.0.get(at).is_some_and(|(begin, _)| *begin <= until)
@@ -160,7 +157,6 @@ const USED_WITHIN: u64 = 5 * SECOND;
 const AT_ONCE: u64 = SECOND / 2;
 
 impl Evidence<'_> {
-    /// Whether a kill took a lane from its process.
     pub(super) fn took_something(&self, kill: u64) -> bool {
         let workers = self.scenario.sender.workers;
         let killed = self.trace.processes.iter().filter(|one| one.event == ProcessEvent::Killed);
@@ -210,7 +206,6 @@ pub(super) enum Again<'e> {
     Late { first: &'e Delivery, after: Option<u64> },
 }
 
-/// Judges one lane from a moment on.
 pub(super) fn served_again<'e>(evidence: &'e Evidence<'_>, at: u32, from: u64) -> Again<'e> {
     find_resumption(evidence, at, from, None)
 }
@@ -251,8 +246,8 @@ fn find_resumption<'e>(evidence: &'e Evidence<'_>, at: u32, from: u64, despite: 
     Again::Late { first, after: came.map(|t| t - from) }
 }
 
-/// Until when a lane may stand still because a new owner counts its whole contract as in doubt: its cap in flight leaves
-/// no room, and a process was killed or stopped by `by`.
+/// Until when a lane may stand still after a kill or stop by `by`, because a new owner counts its whole contract as in
+/// doubt.
 fn doubtful_until(evidence: &Evidence<'_>, lane: &Lane<'_>, by: u64) -> Option<u64> {
     let limit = &lane.subscriber.limit;
     let upset = evidence
@@ -266,7 +261,6 @@ fn doubtful_until(evidence: &Evidence<'_>, lane: &Lane<'_>, by: u64) -> Option<u
     Some(upset.saturating_add(limit.doubt.0))
 }
 
-/// The wait that the contract and the scenario impose.
 fn held_on_purpose(lane: &Lane<'_>) -> u64 {
     let handling = &lane.subscriber.handling;
     let window = handling.coalesce.iter().map(|one| one.window.0).max().unwrap_or(0);

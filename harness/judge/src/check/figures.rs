@@ -1,18 +1,14 @@
-//! `latency.first-attempt`: percentiles of the time from an event's *intended* moment to its first arrival,
-//! over all events or those of a span. The intended moment keeps the wait behind a slow call visible
-//! (coordinated omission). Waiting for the sender's API is not delivery latency; `harness.schedule` has its
-//! own figure for that. Percentiles are by nearest rank: the smallest value that at least p of the values
-//! don't exceed. A delivery that never arrived counts with the end of the run, unless a newer event replaced
-//! it.
+//! `latency.first-attempt`: percentiles of the time from an event's *intended* moment to its first arrival, over all
+//! events or those of a span. The intended moment keeps the wait behind a slow call visible (coordinated omission).
+//! Percentiles are by nearest rank: the smallest value that at least p of the values don't exceed. A delivery that
+//! never arrived counts with the end of the run, unless a newer event replaced it.
 //!
-//! `efficiency`: the sender's deliveries per second, from the first acknowledgement to the last delivery,
-//! over the rate of a bare client on the same machine and endpoints. Without a measured ceiling the check
-//! says nothing.
+//! `efficiency`: the sender's deliveries per second, from the first acknowledgement to the last delivery, over the rate
+//! of a bare client on the same machine and endpoints. Without a measured ceiling the check says nothing.
 //!
-//! `harness.schedule`: the generator kept its schedule. The 99th percentile of its lag is at most
-//! `schedule_late`, no record was dropped, and at most one event in `UNOFFERED_SHARE` was never offered. A
-//! late generator offers less load than the scenario states, so the run is inconclusive, and the sender does
-//! not fail.
+//! `harness.schedule`: the 99th percentile of the generator's lag is at most `schedule_late`, no record was dropped, and at most
+//! one event in `UNOFFERED_SHARE` was never offered. Otherwise the load is less than the scenario states, and the run
+//! is inconclusive.
 
 use super::evidence::{Delivery, Evidence};
 use super::isolation::unexplained;
@@ -39,7 +35,7 @@ fn latencies(evidence: &Evidence<'_>, wanted: impl Fn(&Delivery) -> bool) -> Vec
     latencies
 }
 
-/// The latencies of a lane, sorted.
+/// Sorted.
 pub(crate) fn latencies_of(evidence: &Evidence<'_>, lane: u32) -> Vec<u64> {
     let mut latencies: Vec<u64> =
         timed_latencies(evidence, lane).into_iter().map(|(_, latency)| latency).collect();
@@ -64,7 +60,7 @@ fn latencies_where(
     deliveries.filter_map(|one| latency(evidence, one)).collect()
 }
 
-/// If more than one event in this many was never offered, the load is not the scenario's.
+/// At most one event in this many may never be offered.
 const UNOFFERED_SHARE: u64 = 100;
 
 /// The intended moment and the latency; none for a delivery that is not owed or was not acknowledged.
@@ -123,7 +119,6 @@ pub(super) fn first_attempt(evidence: &Evidence<'_>) -> Finding {
     figures.into_iter().fold(finding, |finding, (name, value)| finding.with(name, value))
 }
 
-/// Whether a bound covers the delivery's subscriber and moment.
 fn concerns(evidence: &Evidence<'_>, bound: &LatencyBound, delivery: &Delivery) -> bool {
     let subscriber = evidence.subscriber(delivery);
     let named = subscriber.name == bound.name || subscriber.group == bound.name;
@@ -132,7 +127,6 @@ fn concerns(evidence: &Evidence<'_>, bound: &LatencyBound, delivery: &Delivery) 
     named && intended().is_some_and(|t| bound.covers(t))
 }
 
-/// The subscribers and the span of a bound.
 fn title(bound: &LatencyBound) -> String {
     let name = &bound.name;
     match bound.lasts {
@@ -180,7 +174,6 @@ pub fn delivered_per_second_milli(evidence: &Evidence<'_>) -> Option<u64> {
     u64::try_from(delivered.count() as u128 * 1_000 * u128::from(SECOND) / u128::from(elapsed)).ok()
 }
 
-/// The measured rate of the machine.
 fn ceiling(evidence: &Evidence<'_>) -> Option<u64> {
     evidence.trace.host.ceiling.as_ref().map(|ceiling| ceiling.per_second).filter(|rate| *rate > 0)
 }
@@ -257,7 +250,7 @@ pub(crate) fn held_back(evidence: &Evidence<'_>) -> Option<(u64, u64)> {
     Some((per_second(&intended)?, per_second(&accepted).unwrap_or(0)))
 }
 
-/// The average rate of these moments, rounded to the nearest.
+/// Rounded to the nearest.
 fn per_second(times: &[u64]) -> Option<u64> {
     let (first, last) = (times.iter().min()?, times.iter().max()?);
     let elapsed = u128::from((last - first).max(1));
@@ -265,8 +258,7 @@ fn per_second(times: &[u64]) -> Option<u64> {
     u64::try_from((gaps * u128::from(SECOND) + elapsed / 2) / elapsed).ok()
 }
 
-/// Whether the sender kept up with the load: its API made no event wait, and deliveries ended soon after the
-/// last acceptance.
+/// Whether the sender's API made no event wait, and deliveries ended soon after the last acceptance.
 #[must_use]
 pub fn keeps_up(evidence: &Evidence<'_>) -> bool {
     const PART: u64 = 20;

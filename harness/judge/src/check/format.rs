@@ -1,11 +1,10 @@
-//! `format.http`, `format.post-json`, `format.signature`, `format.timestamp`, `format.id`: the form of each request.
+//! `format.http`, `format.post-json`, `format.signature`, `format.timestamp`, `format.id`.
 //!
-//! The harness's own verifier judges the signature as the request arrives, and the trace holds its result. A
-//! timestamp must agree with the arrival on the sender's clock (`epochs`), ±5 s. Requests that a
-//! stalled endpoint left unread, and requests sent during a clock step, are not compared. While the clock of
-//! one process is wrong (`clock-skew`), a timestamp may be off by exactly that much. An id belongs to one
-//! delivery: the same on all attempts, on no other delivery of the subscriber, and without the dot that
-//! separates the signed parts.
+//! The harness's own verifier judges the signature as the request arrives, and the trace holds its result. A timestamp
+//! must agree with the arrival on the sender's clock (`epochs`), ±5 s. Requests that a stalled endpoint left unread,
+//! and requests sent during a clock step, are not compared. While the clock of one process is wrong (`clock-skew`), a
+//! timestamp may be off by exactly that much. An id belongs to one delivery: the same on all attempts, on no other
+//! delivery of the subscriber, and without the dot that separates the signed parts.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +33,6 @@ struct Carries {
     id: bool,
 }
 
-/// The headers of a lane's requests, by the driver file or the profile.
 fn carries(evidence: &Evidence<'_>, lane: u32) -> Carries {
     if let Some(Signs::Own { signature, timestamp, id, .. }) = &evidence.trace.declared.signs {
         return Carries { signature: *signature, timestamp: *timestamp, id: *id };
@@ -318,7 +316,6 @@ pub(super) const ID: Check = Check {
 /// In bytes. Signing profiles set no bound; a UUID has 36, and servers refuse a header line from 8,192 on.
 const ID_BYTES_MAX: usize = 256;
 
-/// Why a profile's header may not carry this id.
 fn unfit(id: &str) -> Option<String> {
     let shown: String = id.chars().take(ID_SHOWN_CHARS).collect();
     match () {
@@ -370,13 +367,10 @@ pub(super) fn id(evidence: &Evidence<'_>) -> Finding {
 
 // The secrets that sign for a subscriber at each moment, as an operator may rotate them during a run.
 //
-// The sender makes a new secret between the request and its answer, and the harness can verify signatures of
-// that secret shortly after the answer. From the planned rotation until a second after its confirmation, a
-// signature that doesn't verify says nothing. A rotation that the trace lacks may still have happened:
-// signatures that don't verify after its moment are undecidable. The older secret retires `lasts` after the
-// sender made the new one.
+// From the planned rotation until a second after its confirmation, a signature that doesn't verify says nothing. After
+// a rotation that the trace lacks, signatures that don't verify are undecidable. The older secret retires `lasts` after
+// the sender made the new one.
 
-/// Why signatures that did not verify say nothing.
 pub(super) fn unconfirmed(signatures: u64) -> String {
     format!("signatures that do not verify after a rotation that the sender did not confirm: {signatures}")
 }

@@ -1,15 +1,13 @@
-//! `identity.body`: all attempts of a delivery carry the same bytes, also across restarts, by SHA-256.
+//! `identity.body`: judged by SHA-256.
 //!
-//! `identity.headers`: so do the headers that its profile keeps: id and content type always; the signature
-//! where it is made once (`vvv-frozen`), or over the body alone (`github`, unless keys rotate).
+//! `identity.headers`: all attempts have the same headers: id and content type always; the signature where it is made
+//! once (`vvv-frozen`), or over the body alone (`github`, unless keys rotate).
 //!
-//! `identity.secret`: each subscriber's signatures use its own secret, which no other subscriber has. While
-//! two secrets are valid, both sign if the profile has room for both. One second after the older one retired,
-//! it signs no more. No request holds a secret, or a signature that another secret made.
+//! `identity.secret`: while two secrets are valid, both sign if the profile has room for both. One second after the
+//! older one retired, it signs no more. No request holds a secret, or a signature that another secret made.
 //!
-//! `payload.intact`: the body of each request holds the offered data, by value, and no other event's type or
-//! key. The harness compares each body as it arrives, and the trace holds its result. `[payload]` of a driver
-//! file may name the places, and demand the data's bytes.
+//! `payload.intact`: the harness compares each body by value as it arrives, and the trace holds its result. `[payload]`
+//! of a driver file may name the places, and demand the data's bytes.
 
 use super::evidence::Evidence;
 use super::format::{arrivals, is_stalled, rotations, unconfirmed};
@@ -20,7 +18,6 @@ use crate::scenario::FaultKind;
 use crate::signature::Profile;
 use crate::trace::{Arrival, Lack, Payload, Signs, Verified};
 
-/// Compares all attempts of every delivery.
 fn same(
     evidence: &Evidence<'_>,
     noun: &str,

@@ -1,20 +1,17 @@
-//! `isolation.latency`: healthy subscribers are served as soon beside others in trouble as without them.
-//! `isolation.gap`: no healthy subscriber with a due delivery stays without an arrival for long.
+//! `isolation.latency` compares the waits of healthy subscribers beside others in trouble with those before.
 //!
-//! A subscriber is *healthy* if it has no behaviours. It is judged if one contract held throughout and
-//! nothing holds it back on purpose. Others are in *trouble* from their first behaviour to the end of the last, of
-//! any kind: silence, failures, requests for a pause, closed ports. The check measures the wait of a healthy subscriber beyond its
-//! own contract. It compares the first arrivals with the earliest schedule that the contract allows for the
-//! same acknowledgements: each event at the latest of its acknowledgement, the bucket's next moment (GCRA's
-//! theoretical arrival time), and the end of each full window. The 95th percentile of the excess during
+//! A subscriber is *healthy* if it has no behaviours. It is judged if one contract held throughout and nothing holds it
+//! back on purpose. Others are in *trouble* from their first behaviour to the end of the last, of any kind: silence,
+//! failures, requests for a pause, closed ports. The check compares the first arrivals with the earliest schedule that the
+//! contract allows for the same acknowledgements: each event at the latest of its acknowledgement, the bucket's next
+//! moment (GCRA's theoretical arrival time), and the end of each full window. The 95th percentile of the excess during
 //! the trouble may be `slower_beside_slow` above the percentile before it.
 //!
-//! `isolation.gap` judges single late deliveries too, as percentiles hide a few. A first attempt is late if
-//! it comes `gap_max` after the earliest moment of the contract ([`earliest`]). That is unexplained if the
-//! contract left no backlog, no fault hit the sender meanwhile, and the lane was served throughout: of the
-//! later accepted deliveries that came long enough before the late one, nine of ten were in time. A sender
-//! that is too slow for its load is late with everything, and is not judged here. A fault excuses a wait until the
-//! lane was served again.
+//! `isolation.gap` judges single late deliveries too, as percentiles hide a few. A first attempt is late if it comes
+//! `gap_max` after the earliest moment of the contract ([`earliest`]). That is unexplained if the contract left no
+//! backlog, no fault hit the sender meanwhile, and the lane was served throughout: of the later accepted deliveries
+//! that came long enough before the late one, nine of ten were in time. So a sender that is late with everything is not
+//! judged here. A fault excuses a wait until the lane was served again.
 
 use super::evidence::{Evidence, Lane};
 use super::verdict::{Finding, Tally, show, show_beside};
@@ -37,7 +34,6 @@ fn is_healthy(subscriber: &Subscriber) -> bool {
     subscriber.behaviours.is_empty() && subscriber.answers.most.0 < SECOND
 }
 
-/// Whether a lane is healthy, has one contract and is judged by its latency.
 pub(super) fn is_judged(lane: &Lane<'_>) -> bool {
     is_healthy(lane.subscriber) && lane.has_one_contract() && lane.is_judged_by_its_speed()
 }
@@ -100,7 +96,6 @@ fn percentile95(mut values: Vec<u64>) -> Option<u64> {
     values.get((values.len() * 95).div_ceil(100) - 1).copied()
 }
 
-/// The 95th percentiles of the excess before a span and in it, if there were deliveries enough.
 fn compare(
     evidence: &Evidence<'_>,
     waits: &[(u64, u64, u64)],
@@ -264,7 +259,7 @@ pub(super) fn unexplained<'e>(evidence: &'e Evidence<'_>, tally: &mut Tally) -> 
     longest
 }
 
-/// The waits of a lane, in the order of the acknowledgements.
+/// In the order of the acknowledgements.
 fn first_waits(evidence: &Evidence<'_>, at: u32, lane: &Lane<'_>) -> Vec<Wait> {
     let came =
         evidence.deliveries_of(at).iter().filter(|one| one.owed && one.dead.is_none()).filter_map(|one| {

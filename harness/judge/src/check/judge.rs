@@ -1,5 +1,4 @@
-//! All checks on one trace: severities and expected failures turn findings into verdicts, and verdicts into
-//! one judgement.
+//! Severities and expected failures turn findings into verdicts, and verdicts into one judgement.
 
 use std::collections::BTreeSet;
 
@@ -177,7 +176,6 @@ fn unknown(id: &str) -> Verdict {
 /// A late generator voids the whole run; a stall of the harness only affects the findings that it touches.
 const SCHEDULE: &str = "harness.schedule";
 
-/// Prefix of the harness's own checks.
 const OWN: &str = "harness.";
 
 /// Checks with thin evidence that the headline quotes.
@@ -250,7 +248,6 @@ fn headline(verdicts: &[Verdict]) -> String {
 // Reasons that weaken a finding: the driver lacks a call, a fault was not injected, the contract of the
 // moment is unknown, or the machine's wall clock was set. Each check declares which of them concern it.
 
-/// The finding with every excuse applied.
 fn excused(check: &Check, finding: Finding, evidence: &Evidence<'_>) -> Finding {
     let finding = by_wall_clock(check, finding, evidence);
     let finding = by_lack(check, finding, evidence.trace);

@@ -1,16 +1,16 @@
-//! `liveness.served`: a lane with a delivery due is sent to within X, unless something holds it back.
+//! `liveness.served`: a lane with a delivery due is silent for at most X, unless something holds it back.
 //!
-//! A delivery is *due* from its acknowledgement until its first attempt, and from the end of the longest delay that
-//! its retry schedule allows after a failed attempt until the next one; one that is never settled is due until its
-//! `ttl` or the end of the run. A lane is *silent* from one request to the next, as far as something was due all the
-//! while. A silence counts from the latest moment until which something may have held the lane back:
+//! A delivery is *due* from its acknowledgement until its first attempt, and from the end of the longest delay that its
+//! retry schedule allows after a failed attempt until the next one; one that is never settled is due until its `ttl` or
+//! the end of the run. A lane is *silent* from one request to the next, as far as something was due all the while. A
+//! silence counts from the latest moment until which something may have held the lane back:
 //!
 //! - a request that ended without an answer is in doubt: its end and `doubt`;
 //! - the last attempt that failed may have opened the breaker: its end and `cooldown_max`;
 //! - the endpoint asked for a pause: the longest that it asked for;
 //! - a behaviour of the endpoint that hides attempts: its end, the longest delay, `cooldown_max` and `doubt`;
-//! - a fault, or a process that was killed, stopped or asked to end: `takeover_within` after that is over, and as long as a
-//!   request may be under way and in doubt where the contract has no room for twice the cap in flight;
+//! - a fault, or a process that was killed, stopped or asked to end: `takeover_within` after that is over, and as long
+//!   as a request may be under way and in doubt where the contract has no room for twice the cap in flight;
 //! - a window of the contract may be full: the end of the last request and the window's length.
 //!
 //! X is the sum of
@@ -20,13 +20,10 @@
 //! - `takeover_within`, as a living owner serves a lane no later than a new one;
 //! - at an endpoint that has misbehaved, the longest pause of a sender that gives way to it ([`SLOWEST`]).
 //!
-//! Lanes that coalesce or keep an order hold deliveries back on purpose, and are not judged.
-//! Neither are retries in a run with a redrive. A lane is not judged either if it is silent for too long while nothing
-//! bounds the excuse: a behaviour that hides attempts to the end of the run, or a failure last and no declared
-//! breaker, unless the sender is declared to have none.
-//!
-//! `recovery.drains` and `crash.takeover` judge the end of a run and the time after a kill; this one judges every
-//! moment.
+//! Lanes that coalesce or keep an order hold deliveries back on purpose, and are not judged. Neither are retries in a
+//! run with a redrive. A lane is not judged either if it is silent for too long while nothing bounds the excuse: a
+//! behaviour that hides attempts to the end of the run, or a failure last and no declared breaker, unless the sender is
+//! declared to have none.
 
 use super::dead_letters::longest_delay;
 use super::evidence::{Delivery, Evidence, Exchange, Lane};
@@ -38,7 +35,6 @@ use crate::check::{Check, Picture, Stall};
 use crate::scenario::{Limit, SECOND};
 use crate::trace::Lack;
 
-/// An excuse without an end.
 const UNBOUNDED: u64 = u64::MAX;
 /// For how long a sender leaves an endpoint alone, between two requests, that has shown strain.
 const SLOWEST: u64 = 60 * SECOND;
@@ -119,7 +115,6 @@ fn limits<'e>(lane: &'e Lane<'_>) -> impl Iterator<Item = &'e Limit> {
     lane.epochs.iter().map(|epoch| &epoch.limit)
 }
 
-/// From when to when each delivery of a lane was due.
 fn due(evidence: &Evidence<'_>, at: u32, lane: &Lane<'_>) -> Vec<(u64, u64)> {
     let mut spans = Vec::new();
     for (delivery, fate) in fates_of(evidence, at) {
@@ -146,7 +141,6 @@ fn is_counted(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
     delivery.dead.is_none() && !evidence.subscriber(delivery).hides_attempts()
 }
 
-/// The spans in which something was due and no request began.
 fn silences(evidence: &Evidence<'_>, lane: &Lane<'_>, spans: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut found = Vec::new();
     for (from, until) in spans {

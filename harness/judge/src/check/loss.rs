@@ -1,17 +1,15 @@
-//! `loss.none`: every acknowledged event reaches each of its subscribers, or their dead letters. Not lost:
+//! `loss.none`: not lost are:
 //!
-//! - a delivery that the sender reports as waiting in its lane (`dead_letters`; `recovery.drains` judges
-//!   it);
+//! - a delivery that the sender reports as waiting in its lane (`dead_letters`; `recovery.drains` judges it);
 //! - an event that a newer one of its key replaces, where the subscriber coalesces;
 //! - as many deliveries as the sender counts as dead letters, where it does not list them;
-//! - with a sender that reports no depth, a delivery that can still come (`outcomes`): it was not settled in
-//!   time.
+//! - with a sender that reports no depth, a delivery that can still come (`outcomes`): it was not settled in time.
 //!
 //! A dead letter without a true cause is lost (`dead_letters`).
 //!
-//! `loss.unexpected`: nothing arrives that was not offered, at a subscriber that the event doesn't concern,
-//! before its offer, or though the sender refused each of its offers. A driver may declare that a refused event
-//! reaches some subscribers. An answer of 500 or more, or none, says nothing.
+//! `loss.unexpected`: nothing arrives that was not offered, at a subscriber that the event doesn't concern, before its
+//! offer, or though the sender refused each of its offers. A driver may declare that a refused event reaches some
+//! subscribers. An answer of 500 or more, or none, says nothing.
 
 use super::dead_letters::groundless;
 use super::evidence::Evidence;

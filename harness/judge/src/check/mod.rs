@@ -4,16 +4,15 @@
 //!  Scenario + Trace ──► Evidence (laid out once) ──► every check ──► Finding ──► severity, expected failures ──► Verdict
 //! ```
 //!
-//! Each file states its requirement, the reason for it, and its witness. Every check computes in integers, sees the whole
-//! run, and needs O(n log n) at most. A check that saw nothing is `inconclusive`, never `pass`; a check whose subject the
-//! scenario doesn't arrange is `not applicable`.
+//! Every check computes in integers, sees the whole run, and needs O(n log n) at most. A check that saw nothing is
+//! `inconclusive`, never `pass`; a check whose subject the scenario doesn't arrange is `not applicable`.
 //!
 //! - `Check`: the declaration of a check. `evidence`: the trace, laid out for judging.
 //! - `outcomes`, `dead_letters`: how each delivery ended, by the trace and by the sender's report.
 //! - `process_timeline`, `fault_windows`: faults over time, the lateness they excuse, and service after them.
 //! - `epochs`: the contract in force at each moment, and the sender's clock.
-//! - The checks: `rate` and `retry`, and one module for each other section of the catalogue; `deadline` and `tls` belong to
-//!   `network`, `truth` and `retention` to `queue`, `strays` to `harness`.
+//! - The checks: `rate` and `retry`, and one module for each other section of the catalogue; `deadline` and `tls`
+//!   belong to `network`, `truth` and `retention` to `queue`, `strays` to `harness`.
 //! - `stall`, `starvation`: the effect of the harness's stalls on a finding, and the lateness that the machine may have
 //!   caused.
 //! - `witness_context`: the picture around a witness, and endpoints that received nothing; not judged.
@@ -158,8 +157,8 @@ pub const CHECKS: [Check; 76] = [
     strays::CHECK,
 ];
 
-/// One requirement of a sender, and the function that judges it: its entry in the catalogue, and how other evidence
-/// bears on its finding. It stands beside that function, so adding a check takes one file and a line in [`CHECKS`].
+/// One requirement of a sender: its entry in the catalogue, the function that judges it, and how other evidence bears
+/// on its finding.
 pub struct Check {
     /// Stable slug, such as `rate.envelope`.
     pub id: &'static str,
@@ -175,9 +174,7 @@ pub struct Check {
     pub figure: Option<&'static str>,
     /// A check that saw nothing is not applicable if the driver lacks one of these.
     needs: &'static [Lack],
-    /// The effect of a stall of the harness on a failure.
     stall: Stall,
-    /// The effect of a step of the machine's wall clock.
     wall_clock: WallClock,
     /// Whether it judges the consequences of a fault; a fault that was not injected then explains why it saw
     /// nothing.
@@ -227,16 +224,12 @@ pub enum Simulated {
     Beyond(&'static str),
 }
 
-/// The picture of a witness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Picture {
-    /// The course of one delivery.
     Delivery,
-    /// The lane's backlog.
     Backlog,
     /// The level of the lane's token bucket.
     Level,
-    /// The requests that were open at once.
     Open,
     /// The count in the window that was passed.
     Window,

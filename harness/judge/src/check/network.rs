@@ -1,11 +1,7 @@
-//! `network.reset`, `network.refused`, `network.stale`: the sender retries a delivery whose connection was
-//! reset, refused, or closed while idle, until it is settled. `duplicate.bounded` judges duplicates. The
-//! sender must not give such a delivery up at once either: the check breaks if one of a lane was given up
-//! with attempts and time left, and none of the lane was retried. Deliveries that a full queue sheds don't
-//! count.
+//! `network.reset`, `network.refused`, `network.stale`: the check breaks if a delivery of a lane was given up after such
+//! an error with attempts and time left, and none of the lane was retried. Deliveries that a full queue sheds don't count.
 //!
-//! `network.huge-answer`: the sender does not keep the answer's body: memory stays flat while endpoints send
-//! huge answers.
+//! `network.huge-answer`: memory stays flat while endpoints send huge answers.
 
 use super::dead_letters::reported_gone;
 use super::evidence::{Delivery, Evidence, Outcome};
@@ -18,7 +14,6 @@ use crate::scenario::{Answer, SECOND};
 use crate::trace::CutKind;
 use crate::trace::Lack;
 
-/// Default limit of memory growth.
 const GROWTH_MAX: u64 = 64 << 20;
 
 fn has(evidence: &Evidence<'_>, wanted: fn(&Answer) -> bool) -> bool {
@@ -124,8 +119,7 @@ pub(super) fn survival(
     (tally, not_settled_in_time(evidence, &unsettled))
 }
 
-/// A delivery that was given up after such a cut, with attempts and time left, where none of the lane was
-/// retried afterwards. Not judged where a breaker or an endpoint may hide attempts.
+/// Not judged where a breaker or an endpoint may hide attempts.
 fn given_up<'e>(
     evidence: &'e Evidence<'_>,
     lane: u32,

@@ -1,10 +1,8 @@
-//! `order.per-key`: for an `ordered` subscriber, the first attempts of one key arrive in the order of the
-//! offers. Events with overlapping offers have no order: an event comes first only if it was acknowledged
-//! before the other was offered. A delivery that waited during a redrive may have been a dead letter, and has
-//! no place in the order.
+//! `order.per-key`: an event comes first only if it was acknowledged before the other was offered. A delivery that
+//! waited during a redrive may have been a dead letter, and has no place in the order.
 //!
-//! The pass goes from the last arrival to the first, and keeps the earliest acknowledgement. An event that
-//! was offered after that acknowledgement is an inversion. O(n log n).
+//! The pass goes from the last arrival to the first, and keeps the earliest acknowledgement. An event that was offered
+//! after that acknowledgement is an inversion. O(n log n).
 
 use std::collections::BTreeMap;
 

@@ -1,12 +1,11 @@
 //! The outcome of each delivery that is owed: delivered, given up, coalesced, or unsettled.
 //!
-//! A redriven dead letter starts anew and is no duplicate. A delivery that was delivered before, or never tried, was
-//! no dead letter, and a redrive excuses nothing of it.
+//! A redriven dead letter starts anew and is no duplicate. A delivery that was delivered before, or never tried, was no
+//! dead letter, and a redrive excuses nothing of it.
 //!
-//! At the end of a run, an unsettled delivery is lost only if it can no longer come. It can no longer come once its
-//! lane was silent for longer than everything that may hold it back: the delay after its last attempt, a pause that
-//! its endpoint asked for, the wait of the contract, a takeover after a fault, and `linger`. A breaker may hold it
-//! back for ever after a failed exchange, unless the sender is declared to have none.
+//! An unsettled delivery is lost only if it can no longer come: its lane was silent for longer than everything that may
+//! hold it back: delays, requested pauses, the contract, a takeover, and `linger`. A breaker may hold it back for ever
+//! after a failed exchange, unless the sender is declared to have none.
 
 use std::collections::BTreeMap;
 
@@ -97,9 +96,8 @@ pub(super) fn replaced(evidence: &Evidence<'_>, lane: u32) -> Vec<u64> {
     idle.filter(|one| is_replaced(evidence, one, &settled)).map(|one| one.token).collect()
 }
 
-/// Whether a sender without dead letters, or without a driver call to list them, fulfilled its duty: the
-/// endpoint answered 410, all attempts were made, or the delivery passed its `ttl` while something held it
-/// back (a failure, a misbehaving endpoint, a fault, its contract).
+/// For a sender without a list of dead letters: whether the endpoint answered 410, all attempts were made, or the
+/// delivery passed its `ttl` while something held it back.
 fn is_given_up_in_silence(evidence: &Evidence<'_>, delivery: &Delivery, backlogs: &mut Backlogs) -> bool {
     let counted = evidence.trace.depths.iter().any(|depth| depth.dead.is_some());
     if counted || !evidence.trace.declared.lacks(Lack::DeadLetters) {
@@ -230,10 +228,10 @@ fn is_settled(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
     !evidence.attempts(delivery).is_empty() || delivery.dead.is_some()
 }
 
-/// Whether an event of the delivery's key replaces it: one that was offered inside its window and may have
-/// been accepted after it. Of two concurrent offers, either may be the later one. A replacement keeps the due
-/// time of the first event, so an event offered after the window replaces none. The window begins when the
-/// event was accepted at the latest; a clock step makes its length unknown.
+/// Whether an event was offered inside the delivery's window and may have been accepted after it. Of two concurrent
+/// offers, either may be the later one. A replacement keeps the due time of the first event, so an event offered after
+/// the window replaces none. The window begins when the event was accepted at the latest; a clock step makes its length
+/// unknown.
 fn is_replaced(evidence: &Evidence<'_>, delivery: &Delivery, settled: &Settled<'_>) -> bool {
     let Some((key, t, window)) = key(evidence, delivery) else { return false };
     let steps = evidence.scenario.faults.iter().any(|fault| fault.action.kind() == FaultKind::ClockStep);
@@ -262,7 +260,6 @@ impl Evidence<'_> {
         self.trace.faults.iter().any(|fault| fault.kind == FaultKind::Redrive)
     }
 
-    /// When an operator redrove the dead letters of the delivery's lane.
     pub(crate) fn redrives(&self, delivery: &Delivery) -> impl Iterator<Item = u64> {
         let Subscriber { name, group, .. } = self.subscriber(delivery);
         let concerns = move |whom: &str| whom == name || whom == group;
@@ -281,7 +278,6 @@ impl Evidence<'_> {
     }
 }
 
-/// The unsettled deliveries that the sender's report does not account for and that can't come any more.
 /// `unsettled` is sorted by lane.
 pub(super) fn missing<'e>(evidence: &Evidence<'_>, unsettled: &[&'e Delivery]) -> Vec<&'e Delivery> {
     if is_broken_off(evidence) {
@@ -319,7 +315,6 @@ fn is_late(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
     evidence.trace.declared.lacks(Lack::Depth) && may_still_come(evidence, delivery)
 }
 
-/// Whether an unsettled delivery may still have come after the end of the run.
 fn may_still_come(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
     let lane = &evidence.lanes[delivery.lane as usize];
     let accepted = evidence.accepted(delivery).unwrap_or(0);

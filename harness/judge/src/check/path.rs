@@ -1,6 +1,5 @@
-//! `path.own`: every request goes to its subscriber's own URL, path and query. A request with an event of the
-//! run that names no endpoint breaks it too. If an answer redirected the sender, `retry.status` names the
-//! redirect.
+//! `path.own`: a request with an event of the run that names no endpoint breaks it too. If an answer redirected the
+//! sender, `retry.status` names the redirect.
 
 use super::evidence::Evidence;
 use super::strays;

@@ -1,12 +1,10 @@
-//! `pressure.holds`: an endpoint that works on one request after another answers within its target, and is
-//! not left idle.
+//! `pressure.holds`.
 //!
-//! `expect.pressure` names the subscriber, the target and the moment from which it counts. From then on, the
-//! share `within` of the answered requests took at most the target, from the request's first byte to the
-//! answer's last byte. While untried deliveries waited, the endpoint could have given one answer in each
-//! `serves`, and gave the share `used` of those. Both shares count the same span, so the machine's speed does
-//! not matter. Spans near a fault are not judged, as a new process may have to find the rate again. Witness:
-//! the slowest requests.
+//! `expect.pressure` names the subscriber, the target and the moment from which it counts. From then on, the share
+//! `within` of the answered requests took at most the target, from the request's first byte to the answer's last byte.
+//! While untried deliveries waited, the endpoint could have given one answer in each `serves`, and gave the share
+//! `used` of those. Both shares count the same span, so the machine's speed does not matter. Spans near a fault are not
+//! judged, as a new process may have to find the rate again.
 
 use super::evidence::{Evidence, Lane};
 use super::rate::utilisation::{busy, waits};
@@ -18,11 +16,9 @@ use crate::scenario::{Behaviour, PressureBound, SECOND};
 /// A shorter backlog does not show the endpoint's capacity.
 const BUSY_MIN: u64 = 2 * SECOND;
 
-/// Observations of one lane.
 struct LaneObservations {
     from: u64,
     until: u64,
-    /// Its answered requests, by number.
     answered: Vec<u32>,
     /// Answers for which there was work and time.
     possible: u64,

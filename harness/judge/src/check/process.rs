@@ -1,8 +1,7 @@
-//! `process.exits`: no process of the sender ends by itself. A process that is asked to stop ends with 0, and
-//! need not be killed.
+//! `process.exits`.
 //!
-//! A fault asks processes to stop, and so does the end of the run. A process that had to be killed after
-//! `stop_within` did not stop; the time counts from when it could record its state.
+//! A fault asks processes to stop, and so does the end of the run. A process that had to be killed after `stop_within`
+//! did not stop; the time counts from when it could record its state.
 
 use std::collections::BTreeMap;
 

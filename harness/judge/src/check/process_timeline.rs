@@ -1,15 +1,12 @@
-//! Process faults over time: kills, stops, restarts, and spans in which the sender could not write.
-//!
-//! Sorted once and searched per request. A stop lasts until its process continues or ends; a killed process
-//! that was stopped is replaced by another.
+//! Process faults over time: kills, stops, restarts, and spans in which the sender could not write. A stop lasts until
+//! its process continues or ends; a killed process that was stopped is replaced by another.
 
 use std::collections::BTreeMap;
 
 use crate::trace::{Fault, Process, ProcessEvent};
 
-/// Faults of the sender's processes and their store.
 pub(super) struct Strikes {
-    /// The moments of kills, sorted.
+    /// Sorted.
     pub(super) kills: Vec<u64>,
     /// When processes were killed, asked to stop, stopped or gone; sorted.
     pub(super) upsets: Vec<u64>,
@@ -26,7 +23,6 @@ pub(super) struct Strikes {
 }
 
 impl Strikes {
-    /// `end` is the end of the run.
     pub(super) fn of(processes: &[Process], faults: &[Fault], takeover_within: u64, end: u64) -> Self {
         use ProcessEvent::{Asked, Continued, Exited, Killed, Started, Stopped};
         let times = |wanted: &[ProcessEvent]| {
@@ -132,7 +128,6 @@ impl Unwritable {
     }
 }
 
-/// The spans of these faults and stops, sorted.
 pub(super) fn unwritable<'a>(
     faults: impl Iterator<Item = &'a Fault>,
     stops: impl Iterator<Item = &'a Stop>,

@@ -1,22 +1,19 @@
-//! `queue.bounded`: the backlog never exceeds its bound. A sample of the whole counts for a lane that is the
-//! only one. At every sample of the whole, the reported delivered, dead, coalesced and waiting deliveries add
-//! up to the acknowledged ones: at least those acknowledged at the previous sample (the query came later), or before
-//! the age that the driver declares (`stale`), and at most those offered before the next sample (the answer came earlier). Deliveries accepted after an
-//! endpoint was gone (410) may count or not. If no sample of the whole reaches `queue_rows_min`, the run
-//! missed its purpose and says nothing.
+//! `queue.bounded`: a sample of the whole counts for a lane that is the only one. At every sample of the whole, the
+//! reported delivered, dead, coalesced and waiting deliveries add up to the acknowledged ones: at least those
+//! acknowledged at the previous sample (the query came later), or before the age that the driver declares (`stale`),
+//! and at most those offered before the next sample (the answer came earlier). Deliveries accepted after an endpoint
+//! was gone (410) may count or not. If no sample of the whole reaches `queue_rows_min`, the run missed its purpose and
+//! says nothing.
 //!
-//! `queue.visible`: the sender answers overload (429 or 503 with `Retry-After`) or sheds to dead letters
-//! (`emit.accepted` judges offers without an answer), and accepts everything else. If no subscriber's queue
-//! refuses, nothing bounds the whole and no fault was near, a refusal needs at least [`LOAD_MIN`] requested
-//! deliveries per second over the two seconds before it. Refusals without that load may make up one percent
-//! of the offers, as a machine may stall.
+//! `queue.visible`: if no subscriber's queue refuses, nothing bounds the whole and no fault was near, a refusal needs
+//! at least [`LOAD_MIN`] requested deliveries per second over the two seconds before it. One percent of the offers may
+//! be refused without that load, as a machine may stall.
 //!
-//! `queue.memory`: resident memory grows by at most `rss_growth_max`. The default is [`GROWTH_BASE`], twice
-//! the size of the waiting deliveries, and [`GROWTH_EACH`] for each subscriber.
+//! `queue.memory`: resident memory grows by at most `rss_growth_max`. The default is [`GROWTH_BASE`], twice the size of
+//! the waiting deliveries, and [`GROWTH_EACH`] for each subscriber.
 //!
-//! `queue.expires`: no attempt comes once a delivery is older than its `ttl`, counted from its
-//! acknowledgement. A request that left in time has `retry_after_late` to arrive; one that a stalled endpoint
-//! read late counts from its earliest possible sending.
+//! `queue.expires`: the `ttl` counts from the acknowledgement. A request that left in time has `retry_after_late` to
+//! arrive; one that a stalled endpoint read late counts from its earliest possible sending.
 
 use super::dead_letters::room;
 use super::evidence::{Delivery, ENVELOPE_BYTES, Evidence, Lane, concerns};
@@ -187,7 +184,6 @@ fn conserved(evidence: &Evidence<'_>, tally: &mut Tally) -> u64 {
     judged
 }
 
-/// Running sums by time.
 fn running(steps: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut sum = 0;
     steps
@@ -199,7 +195,6 @@ fn running(steps: &[(u64, u64)]) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// The sum of all steps before `t`.
 fn until(sums: &[(u64, u64)], t: u64) -> u64 {
     let after = sums.partition_point(|(at, _)| *at < t);
     after.checked_sub(1).map_or(0, |last| sums[last].1)
@@ -208,7 +203,7 @@ fn until(sums: &[(u64, u64)], t: u64) -> u64 {
 /// Deliveries per second that may overload a sender on a slow machine.
 const LOAD_MIN: u64 = 100;
 
-/// Judges refusals without a cause. Returns their number.
+/// Returns the number of refusals without a cause.
 fn groundless(evidence: &Evidence<'_>, tally: &mut Tally) -> u64 {
     if evidence.scenario.expect.queue_rows.max.is_some() || may_refuse(evidence) {
         return 0;
@@ -293,7 +288,6 @@ const GROWTH_BASE: u64 = 256 << 20;
 /// Memory per subscriber, such as connections.
 const GROWTH_EACH: u64 = 64 << 10;
 
-/// Default limit of memory growth.
 fn growth_allowed(evidence: &Evidence<'_>) -> Size {
     let scenario = evidence.scenario;
     let offered: u64 = evidence.trace.offers.iter().map(|offer| offer.owed.len() as u64).sum();

@@ -1,10 +1,9 @@
-//! `recovery.no-storm`: when an endpoint recovers, its backlog arrives inside the contract: the level of
-//! [`super::rate::Level`], over the windows that begin within `no_storm` of the recovery.
+//! `recovery.no-storm`: the level of [`super::rate::Level`], over the windows that begin within `no_storm` of the
+//! recovery.
 //!
-//! `recovery.drains`: within `drain` of the last event, every owed delivery is settled: delivered, or a dead
-//! letter. Unsettled deliveries count as far as the sender reports a backlog, or reports nothing. Deliveries
-//! that it holds for an endpoint with a 410 do not count: it must not send them ([`super::retry`]), and may
-//! give them up or keep them for an operator.
+//! `recovery.drains`: unsettled deliveries count as far as the sender reports a backlog, or reports nothing. Deliveries
+//! that it holds for an endpoint with a 410 do not count: it must not send them ([`super::retry`]), and may give them
+//! up or keep them for an operator.
 
 use super::dead_letters::{unaccounted, waiting_at_end};
 use super::evidence::{Evidence, Lane};

@@ -1,28 +1,26 @@
-//! `recovery.gap`: after a kill or a stop, a process is up again and serves each lane with due work at once.
+//! `recovery.gap`.
 //!
-//! The gap of a lane is the time from its first moment with work to its first arrival. That moment is the
-//! latest of:
+//! The gap of a lane is the time from its first moment with work to its first arrival. That moment is the latest of:
 //!
 //! - the process is ready again;
 //! - a delivery that was never tried is acknowledged;
 //! - its endpoint's `Retry-After` is over;
-//! - after a kill, with several processes on a server, `takeover_within` is over, as no process knows of the
-//!   death before the lease expires.
+//! - after a kill, with several processes on a server, `takeover_within` is over, as no process knows of the death
+//!   before the lease expires.
 //!
-//! A gap may be `recovery_gap_max` plus the time in which the rate allows one more attempt. Requests of the
-//! dead process may still arrive, so a limit that holds at the receiver counts them until they are known.
-//! Only lanes with room for that are judged:
+//! A gap may be `recovery_gap_max` plus the time in which the rate allows one more attempt. Requests of the dead
+//! process may still arrive, so a limit that holds at the receiver counts them until they are known. Only lanes with
+//! room for that are judged:
 //!
 //! - the burst is at least twice the cap in flight, and so is each window;
-//! - requests that ended in silence before the kill are cleared (an attempt that began later was answered,
-//!   and `quarantine` is over), or fit into the burst as well;
-//! - the endpoint answered the last attempt that ended before the kill with a success, so neither breaker nor
-//!   backoff holds the lane;
+//! - requests that ended in silence before the kill are cleared (an attempt that began later was answered, and
+//!   `quarantine` is over), or fit into the burst as well;
+//! - the endpoint answered the last attempt that ended before the kill with a success, so neither breaker nor backoff
+//!   holds the lane;
 //! - no behaviour of the endpoint hides arrivals meanwhile;
 //! - the lane neither coalesces nor keeps an order.
 //!
-//! A restart is judged until the next fault, and only if no other fault lasts at its beginning. Witness: the
-//! lane, the delivery that was due first, and the length of the gap.
+//! A restart is judged until the next fault, and only if no other fault lasts at its beginning.
 
 use super::evidence::{Delivery, Evidence, Exchange, Lane, Outcome};
 use super::retry::pause_until;
@@ -128,7 +126,6 @@ fn with_figures(finding: Finding, mut gaps: Vec<(u64, String)>, mut excused: Vec
     told.fold(finding, |finding, why| finding.with("not judged", why))
 }
 
-/// Every process that came back while no other fault lasted.
 fn restarts(evidence: &Evidence<'_>) -> Vec<Restart> {
     let processes = &evidence.trace.processes;
     let ready = processes.iter().filter(|one| one.event == ProcessEvent::Ready);
@@ -164,7 +161,6 @@ fn known_to_be_free(evidence: &Evidence<'_>, killed: u64) -> u64 {
     }
 }
 
-/// Whether no fault lasts, and no process is stopped or gone.
 fn is_clear(evidence: &Evidence<'_>, restart: &Restart) -> bool {
     let at = restart.ready;
     let lasts = |fault: &crate::trace::Fault| fault.t <= at && fault.until.is_some_and(|until| until > at);
@@ -210,14 +206,12 @@ fn measure_gap<'e>(evidence: &'e Evidence<'_>, at: u32, lane: &Lane<'_>, restart
     Recovery::Gap { length, allowed, first, arrived }
 }
 
-/// The scenario's gap, and the wait that the rate imposes on one attempt.
 fn allowed(evidence: &Evidence<'_>, lane: &Lane<'_>) -> u64 {
     let buckets = lane.epochs.iter().filter_map(|epoch| epoch.limit.bucket);
     let wait = buckets.map(|bucket| bucket.rate.per.0.div_ceil(bucket.rate.count)).max().unwrap_or(0);
     evidence.scenario.expect.recovery_gap_max.0.saturating_add(wait)
 }
 
-/// Why a lane may stay unserved for longer.
 fn excuse(evidence: &Evidence<'_>, lane: &Lane<'_>, restart: &Restart, until: u64) -> Option<String> {
     let hidden = lane.subscriber.behaviours.iter().any(|one| {
         one.answer.hides_attempts() && one.at.0 <= until && one.until().is_none_or(|end| end >= restart.down)

@@ -1,17 +1,14 @@
-//! `queue.retention`: the delivered items that a sender keeps stay within the declared age and size
-//! (`[expect] kept`).
+//! `queue.retention`: `[expect] kept`.
 //!
-//! - *Age*: no listed item was delivered longer ago than `age`. A sample shows the items of its query or
-//!   later, and a time with few digits counts as the latest possible one, so an item is at least as old as
-//!   assumed. The check follows the sender's own clock (`epochs`), and tolerates old items during and
-//!   shortly after a fault. It needs a delivery longer than `age` before a sample, and an untouched wall
-//!   clock (`judge`).
-//! - *Size*: the sender's database on disk has at most `bytes` beside the waiting deliveries. As a file need
-//!   not shrink, the largest backlog so far counts, with twice the largest body for each delivery. It needs a
-//!   delivery before a sample.
+//! - *Age*: no listed item was delivered longer ago than `age`. A sample shows the items of its query or later, and a
+//!   time with few digits counts as the latest possible one, so an item is at least as old as assumed. The check
+//!   follows the sender's own clock (`epochs`), and tolerates old items during and shortly after a fault. It needs a
+//!   delivery longer than `age` before a sample, and an untouched wall clock (`judge`).
+//! - *Size*: the sender's database on disk has at most `bytes` beside the waiting deliveries. As a file need not
+//!   shrink, the largest backlog so far counts, with twice the largest body for each delivery. It needs a delivery
+//!   before a sample.
 //!
-//! Without a list of kept items and without a database, a driver gives nothing to judge; a database on a
-//! server has no size to judge.
+//! A database on a server has no size to judge.
 
 use super::evidence::{ENVELOPE_BYTES, Evidence};
 use super::fault_windows::Outages;

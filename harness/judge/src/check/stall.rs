@@ -1,17 +1,16 @@
-//! `harness.stall`: neither the thread that stamps arrivals nor the machine stalled. This module also weighs the other
-//! findings against stalls.
+//! `harness.stall`, and the other findings weighed against stalls.
 //!
-//! A request with a stamp in a stall, or within [`AFTER`] of it, may have come at any moment since the stall
-//! began. So a failure that depends on times stands only if it holds for every such placement:
+//! A request with a stamp in a stall, or within [`AFTER`] of it, may have come at any moment since the stall began. So
+//! a failure that depends on times stands only if it holds for every such placement:
 //!
-//! - *Too many at once* (`rate.*`, `recovery.no-storm`). The judge moves each such arrival to the earliest
-//!   moment that its contract allows, between the beginning of the stall and its stamp. An earlier arrival
-//!   never makes a bucket fuller or breaks a window's cap, so if any placement conforms, this one does. The
-//!   check judges again, and a failure then stands.
+//! - *Too many at once* (`rate.*`, `recovery.no-storm`). The judge moves each such arrival to the earliest moment that
+//!   its contract allows, between the beginning of the stall and its stamp. An earlier arrival never makes a bucket
+//!   fuller or breaks a window's cap, so if any placement conforms, this one does. The check judges again, and a
+//!   failure then stands.
 //! - *Too late*. The check judges again, with each lateness less the machine's part ([`super::starvation`]).
-//! - *In another order*. The witness must lie outside of all stalls. If each kept witness touches one, the
-//!   finding says nothing.
-//! - *A matter of all of `drain`*. The finding says nothing if stalls took a tenth of that time.
+//! - *In another order*. The witness must lie outside of all stalls. If each kept witness touches one, the finding says
+//!   nothing.
+//! - *A matter of all of `drain`*. The finding is void if stalls took a tenth of it.
 
 use super::epochs::Epoch;
 use super::evidence::Evidence;
@@ -87,7 +86,6 @@ impl<'e> Stalls<'e> {
         Finding { found: Found::Unseen, sentence, ..finding }
     }
 
-    /// Whether the check holds without the lateness that the machine may have caused.
     fn holds_with_patience(&mut self, check: &Check) -> bool {
         let Evidence { scenario, trace, .. } = *self.evidence;
         let forgiving = self.forgiving.get_or_insert_with(|| Evidence::forgiving(scenario, trace));
@@ -122,7 +120,6 @@ impl<'e> Stalls<'e> {
         (lost > 0 && lost >= self.evidence.scenario.drain.0 / 10).then_some(lost)
     }
 
-    /// Whether the check holds once every arrival is at its most harmless place.
     fn conforms_elsewhere(&mut self, check: &Check) -> bool {
         if self.stalls.is_empty() {
             return false;
@@ -142,7 +139,6 @@ fn by_stalls(length: u64) -> String {
     format!("the machine stalled for {} meanwhile or shortly before, which may be the cause", show(length))
 }
 
-/// The trace with every request of a stall, whole or not, as early as its contract allows.
 fn placed(evidence: &Evidence<'_>, stalls: &[(u64, u64)]) -> Trace {
     let mut trace = evidence.trace.clone();
     let earliest = |t: u64| {

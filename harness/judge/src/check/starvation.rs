@@ -1,22 +1,21 @@
 //! Lateness that the machine may have caused.
 //!
 //! Threads of the harness that wake late show that the machine kept programs from running: the thread that stamps
-//! arrivals, the generator, and one that only sleeps ([`crate::trace::SLEEPER`]). A stall holds back everything that was
-//! due in it. Its work then waits for the sender to catch up: a sender that uses four fifths of the machine needs four
-//! times the stall. So a backlog grows by each stall, and falls by a quarter of the time between stalls. Something
+//! arrivals, the generator, and one that only sleeps ([`crate::trace::SLEEPER`]). A stall holds back everything that
+//! was due in it. Its work then waits for the sender to catch up: a sender that uses four fifths of the machine needs
+//! four times the stall. So a backlog grows by each stall, and falls by a quarter of the time between stalls. Something
 //! that was due at one moment and came at another may owe the machine the backlog of the first and the stalls since,
 //! and no more.
 //!
-//! The checks measure every lateness by `Evidence::late` and its siblings. They forgive nothing at first. If a check
-//! breaks, it judges again with forgiveness (`stall`), and a failure that then vanishes is inconclusive. Only lateness
-//! is forgiven: an arrival is never stamped too soon.
+//! The checks measure every lateness by `Evidence::late` and its siblings. A check that breaks judges again with
+//! forgiveness (`stall`), and a failure that then vanishes is inconclusive. Only lateness is forgiven: an arrival is
+//! never stamped too soon.
 
 use crate::trace::Stall;
 
 /// A stall is worked off in this many times its length.
 const CATCHING_UP: u64 = 4;
 
-/// The stalls of all threads.
 #[derive(Debug, Default)]
 pub struct Starvation {
     /// Disjoint and sorted.

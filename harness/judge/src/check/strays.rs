@@ -1,8 +1,6 @@
-//! `harness.strays`: every request and handshake reached an endpoint. The check lists requests whose path or
-//! host names none, and failed handshakes, as they often explain missing arrivals.
-//!
-//! It accuses nobody, since anybody may call a public URL. `path.own` judges a request that names no endpoint
-//! and carries an event of the run.
+//! `harness.strays`: lists requests whose path or host names no endpoint, and failed handshakes, as they often explain
+//! missing arrivals. Anybody may call a public URL; `path.own` judges a request that names no endpoint and carries an
+//! event of the run.
 
 use super::evidence::Evidence;
 use super::verdict::{Finding, Tally, Witness, moment};

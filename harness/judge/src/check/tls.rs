@@ -1,9 +1,6 @@
-//! `tls.verified`: the sender refuses a certificate that is expired, for another host, from an unknown authority or
-//! its own issuer, and treats that as a failed attempt.
-//!
-//! The endpoint completes the handshake where the sender lets it, and answers each request. A sender may also look at
-//! the certificate after the handshake: only a request shows that it took it. The trace holds each handshake with a
-//! wrong certificate, so the check passes only if each of the scenario's wrong certificates was met.
+//! `tls.verified`: the endpoint completes the handshake where the sender lets it, and answers each request. A sender
+//! may also look at the certificate after the handshake: only a request shows that it took it. The trace holds each
+//! handshake with a wrong certificate, so the check passes only if each of the scenario's wrong certificates was met.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -69,7 +66,6 @@ pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
     }
 }
 
-/// A wrong certificate of the scenario that no connection met.
 fn unmet<'e>(evidence: &'e Evidence<'_>, shown: &[ShownCertificate]) -> Option<(&'e str, Certificate)> {
     let met: BTreeSet<(&str, Certificate)> =
         shown.iter().map(|one| (one.endpoint.as_str(), one.certificate)).collect();

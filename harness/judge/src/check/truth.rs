@@ -1,28 +1,25 @@
-//! `queue.truth`: the sender's figures about itself agree with the trace, lane by lane, at every sample.
+//! `queue.truth`.
 //!
-//! A sample is true at some moment between `t`, its query, and the next sample's `t`, by which it had been
-//! answered.
+//! A sample is true at some moment between `t`, its query, and the next sample's `t`, by which it had been answered.
 //!
 //! - *Delivered*: at most the 2xx answers by then, at least the answers up to [`NOTED`] before.
-//! - *Waiting*: at most the offers by then less the deliveries up to [`NOTED`] before; at least the
-//!   acknowledgements before, less dead letters, 2xx answers by then, and requests in flight.
-//! - *Dead*: at most the listed dead letters that can have been given up by then (`dead_letters`). At the
-//!   last sample, dead and waiting together are at least the listed ones.
+//! - *Waiting*: at most the offers by then less the deliveries up to [`NOTED`] before; at least the acknowledgements
+//!   before, less dead letters, 2xx answers by then, and requests in flight.
+//! - *Dead*: at most the listed dead letters that can have been given up by then (`dead_letters`). At the last sample,
+//!   dead and waiting together are at least the listed ones.
 //! - *Coalesced*: at most the offers by then to coalescing lanes that were neither delivered nor given up.
 //! - *Bytes*: at most the size of that many deliveries, and a byte of each delivery that certainly waits.
 //! - *Dead letters*, each in the list: it concerns an event that was offered for its subscriber; it is there once; the
 //!   sender does not certainly know its delivery to be made; and its `attempts` are those that arrived. Attempts that
 //!   the endpoint can't see, and those that a kill made the sender forget, may count or not.
-//! - *Matched*, in the answer to an event: the number of subscribers that it concerns; one that is gone (410)
-//!   may count.
-//! - Samples come: the check reports [`SILENCE`] without any, beyond the length of the faults in it.
+//! - *Matched*, in the answer to an event: the number of subscribers that it concerns; one that is gone (410) may
+//!   count.
+//! - The check reports [`SILENCE`] without a sample, beyond the length of the faults in it.
 //!
-//! Each figure is one comparison; a sample of memory alone is none. The driver may declare that figures are `stale`:
-//! then a sample is true at some moment since that long before it.
+//! The driver may declare that figures are `stale`: then a sample is true at some moment since that long before it.
 //!
-//! The deliveries that a foreign sender had before the run are subtracted. The lower bounds do not apply
-//! where events are coalesced, dead letters are redriven or not listed, an endpoint is gone, or a fault was
-//! near.
+//! The deliveries that a foreign sender had before the run are subtracted. The lower bounds do not apply where events
+//! are coalesced, dead letters are redriven or not listed, an endpoint is gone, or a fault was near.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -128,7 +125,6 @@ fn silence(evidence: &Evidence<'_>, outages: &Outages, samples: &[&Depth]) -> Op
     gaps.filter(|gap| unexplained(gap) > SILENCE).max_by_key(unexplained)
 }
 
-/// Judges every acceptance that reports the number of matched subscribers.
 fn matched(evidence: &Evidence<'_>, tally: &mut Tally) {
     let gone: BTreeMap<&str, u64> =
         evidence.lanes.iter().filter_map(|lane| Some((lane.subscriber.name.as_str(), lane.gone?))).collect();
@@ -196,7 +192,6 @@ fn listed(evidence: &Evidence<'_>, tally: &mut Tally) -> u64 {
     unnamed
 }
 
-/// How a dead letter contradicts the attempts of its delivery.
 fn contradiction(evidence: &Evidence<'_>, delivery: &Delivery, said: Option<u32>) -> Option<String> {
     let attempts = evidence.attempts(delivery);
     if let Some(n) = attempts.iter().find(|n| surely_heard(evidence, **n)) {
@@ -305,12 +300,10 @@ impl ObservedMoments {
     }
 }
 
-/// Moments up to `t`.
 fn until(times: &[u64], t: u64) -> u64 {
     times.partition_point(|at| *at <= t) as u64
 }
 
-/// Each count must lie between two figures.
 struct Bounds {
     delivered: (u64, u64),
     waiting: (u64, u64),
@@ -319,7 +312,6 @@ struct Bounds {
 }
 
 impl ObservedMoments {
-    /// Judges the samples of one lane, or of the whole.
     fn compare(&self, evidence: &Evidence<'_>, outages: &Outages, samples: &mut [&Depth], tally: &mut Tally) {
         samples.sort_by_key(|depth| depth.t);
         let own = evidence.trace.header.clock == ClockKind::Virtual

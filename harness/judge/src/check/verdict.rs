@@ -1,13 +1,11 @@
-//! A finding: the result of a check, its figures, and witnesses that a reader can look up in the trace.
+//! The result of a check, its figures, and witnesses that a reader can look up in the trace.
 
 use serde::{Deserialize, Serialize};
 
 pub use crate::entry::{Severity, Verdict as Status};
 use crate::scenario::SECOND;
 
-/// Witnesses that one finding keeps.
 pub const WITNESS_MAX: usize = 10;
-/// Arrivals that one witness names.
 pub const WITNESS_ARRIVALS_MAX: usize = 50;
 
 /// The result of a check, before its severity and expected failures apply.

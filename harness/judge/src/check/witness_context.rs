@@ -1,5 +1,5 @@
-//! Data for the picture around a witness: for a contract, the limited level request by request; for a
-//! delivery, its attempts and the requested pauses; else the backlog. Nothing is judged here.
+//! The picture around a witness: for a contract, the level request by request; for a delivery, its attempts and the
+//! requested pauses; else the backlog. Nothing is judged here.
 
 use std::collections::BTreeSet;
 
@@ -31,7 +31,6 @@ pub struct Closeup {
     pub witness: usize,
     pub from: u64,
     pub until: u64,
-    /// A label for the level.
     pub what: String,
     /// Moments and levels, in thousandths.
     pub level: Vec<(u64, u64)>,
@@ -59,7 +58,6 @@ pub enum Came {
     Failed,
 }
 
-/// A span in the history of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     pub from: u64,
@@ -107,7 +105,6 @@ fn closeup(evidence: &Evidence<'_>, check: &Check, witness: &Witness) -> Closeup
     drawn.unwrap_or_else(|| backlog(evidence, at, witness))
 }
 
-/// An empty picture of a witness and the span around it.
 fn empty(evidence: &Evidence<'_>, lane: Option<&Lane<'_>>, witness: &Witness, around: u64) -> Closeup {
     let around = around.max(AROUND);
     let (from, mut until) =
@@ -247,7 +244,7 @@ fn heights(whiles: &[(u64, u64)], (from, until): (u64, u64)) -> Vec<(u64, u64)> 
     points.into_iter().map(|(t, height)| (t, u64::try_from(height).unwrap_or(0) * 1_000)).collect()
 }
 
-/// The backlog of a subscriber, or of all, by the harness's account.
+/// By the harness's account; without a lane, of all.
 fn backlog(evidence: &Evidence<'_>, lane: Option<usize>, witness: &Witness) -> Closeup {
     let lasts = witness.until.min(evidence.end).saturating_sub(witness.from);
     let mut drawn = empty(evidence, lane.map(|at| &evidence.lanes[at]), witness, lasts / 4);
@@ -356,7 +353,6 @@ fn steps(evidence: &Evidence<'_>, lane: &Lane<'_>, delivery: &Delivery, witness:
 //
 // It must last [`LEAST`], three gaps of the rate, and the longest window.
 
-/// The shortest silence in a report.
 const LEAST: u64 = SECOND;
 /// After this many failures no backoff grows any more.
 const BACKOFFS_MAX: u32 = 100;
@@ -379,8 +375,8 @@ pub(crate) fn silences(evidence: &Evidence<'_>) -> Vec<Silence> {
     silences
 }
 
-/// The span in which each delivery of a lane waited, by the harness's account: from its acknowledgement until
-/// it was settled. Replaced deliveries, and deliveries for an endpoint that is gone, do not wait.
+/// By the harness's account: from the acknowledgement until the delivery was settled. Replaced deliveries, and
+/// deliveries for an endpoint that is gone, do not wait.
 pub(crate) fn waiting(evidence: &Evidence<'_>, lane: usize) -> Vec<(u64, u64)> {
     let at = u32::try_from(lane).unwrap_or(u32::MAX);
     let whiles = fates_of(evidence, at).into_iter().filter_map(|(one, fate)| {
@@ -413,7 +409,6 @@ fn least(lane: &Lane<'_>) -> u64 {
     explained.fold(LEAST, u64::max)
 }
 
-/// The unexplained part of a gap between requests.
 fn unexplained(evidence: &Evidence<'_>, at: usize, (from, until): (u64, u64)) -> Option<Silence> {
     let lane = &evidence.lanes[at];
     let before = lane.begun.iter().map(|n| evidence.exchange(*n)).filter(|one| one.t <= from);
@@ -463,7 +458,6 @@ fn cooldown(lane: &Lane<'_>) -> u64 {
     lane.subscriber.breaker.as_ref().map_or(0, |breaker| breaker.cooldown_max.0)
 }
 
-/// Whether the attempt failed at the endpoint.
 fn failed(outcome: Outcome) -> bool {
     !is_senders(outcome) && !matches!(outcome, Outcome::Answered { status: 200..=299, whole: true })
 }

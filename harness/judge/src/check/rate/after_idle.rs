@@ -1,8 +1,5 @@
-//! `rate.after-idle`: after a rest that would fill the bucket, at most its burst arrives at once. A bucket
-//! without a cap saves up the whole rest, and then floods the endpoint.
-//!
-//! A rest is at least `burst ÷ rate` without arrivals, so the level starts at 0. The level alone judges the
-//! requests until the next rest. Witness: the flood.
+//! `rate.after-idle`: a rest is at least `burst ÷ rate` without arrivals, so the level starts at 0. The level alone
+//! judges the requests until the next rest.
 
 use super::Level;
 use super::envelope::limited;

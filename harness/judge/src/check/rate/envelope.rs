@@ -1,11 +1,8 @@
-//! `rate.envelope`: in every window of every length w, at most `burst + rate·w` arrivals. [`super::Level`]
-//! proves that one pass sees all windows. No tolerance: a request counts from its first byte at the endpoint,
-//! even if the rest of it never arrived.
+//! `rate.envelope`: [`super::Level`] proves that one pass sees all windows. No tolerance: a request counts from its
+//! first byte at the endpoint, even if the rest of it never arrived.
 //!
 //! An excess of less than one request is *marginal*: a limiter that charges when it sends has it as soon as one request
 //! takes longer on its way than the next. It breaks the contract all the same.
-//!
-//! Witness: the window with the highest level, which needs the largest burst.
 
 use super::{Stretch, peak_of};
 use crate::check::evidence::{Evidence, Lane};
@@ -29,7 +26,6 @@ pub(in crate::check) fn arrivals(
     (arrivals, times)
 }
 
-/// Every lane and stretch with a rate.
 pub(in crate::check) fn limited<'e, 'a>(
     evidence: &'e Evidence<'a>,
 ) -> impl Iterator<Item = (u32, &'e Lane<'a>, Stretch)> {

@@ -1,25 +1,20 @@
-//! `rate.in-flight`: at no moment are more requests open at one endpoint than its cap.
+//! `rate.in-flight`.
 //!
-//! A request is open from its first byte to the last byte of its answer. The endpoint notes that moment just
-//! before it writes, so nobody can have read the whole answer earlier, and two requests that were not open
-//! together never count together. The end moves to an earlier moment in these cases:
+//! A request is open from its first byte to the last byte of its answer. The endpoint notes that moment just before it
+//! writes, so nobody can have read the whole answer earlier. The end moves to an earlier moment in these cases:
 //!
-//! - An answer in several pieces ends with its first byte, as the sender may have read enough long before the
-//!   last.
-//! - If the *sender* ended the exchange, by its deadline or death, the endpoint notices later. The request
-//!   counts until [`NOTICE`] before that, and never beyond its deadline or a kill.
-//! - A request does not count if its deadline passed before it was read and while a process was stopped:
-//!   nobody could close it, and a process that takes over does not wait.
+//! - An answer in several pieces ends with its first byte.
+//! - If the *sender* ended the exchange, by its deadline or death, the endpoint notices later. The request counts until
+//!   [`NOTICE`] before that, and never beyond its deadline or a kill.
+//! - A request does not count if its deadline passed before it was read and while a process was stopped: nobody could
+//!   close it, and a process that takes over does not wait.
 //! - A request that was open when one of several processes stopped counts until the stop, if the stop lasted
 //!   `takeover_within`. That exceeds the lease, so another process may have taken the lane over.
 //!
-//! The last case does not apply to a shorter stop, which may fit into the lease. It does not apply to a
-//! request that the sender ended during the stop, or with another request on its connection during the stop:
-//! those belong to other processes. A process that continues has to close its requests, which then count as
-//! usual.
+//! The last case does not apply to a request that the sender ended during the stop, or with another request on its
+//! connection during the stop: those belong to other processes.
 //!
-//! A sweep over beginnings and ends, O(n log n); at one moment ends come first. If a run changes a cap, each
-//! cap holds in its own time.
+//! At one moment ends come first. If a run changes a cap, each cap holds in its own time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -33,7 +28,6 @@ use crate::trace::{Process, ProcessEvent};
 /// Time in which an endpoint notices that the peer closed the connection.
 const NOTICE: u64 = 250_000_000;
 
-/// A span in which a process was stopped.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Stop {
     from: u64,
@@ -41,7 +35,6 @@ struct Stop {
 }
 
 impl Stop {
-    /// Whether another process may have taken over its lanes.
     fn outlasts_lease(&self, evidence: &Evidence<'_>) -> bool {
         let sender = &evidence.scenario.sender;
         sender.workers > 1 && self.until - self.from >= sender.takeover_within.0
@@ -92,7 +85,6 @@ impl Stops {
         stops
     }
 
-    /// Whether a process was stopped at some moment from `from` to `until`.
     fn overlap(&self, from: u64, until: u64) -> bool {
         let begun = self.all.partition_point(|stop| stop.from <= until);
         begun.checked_sub(1).is_some_and(|last| self.latest[last] >= from)
@@ -113,7 +105,6 @@ impl Stops {
         ends.contains(&exchange.end) && !connection.is_some_and(|one| self.is_used(one, stop))
     }
 
-    /// Whether a request arrived on the connection during the stop.
     fn is_used(&self, connection: u64, stop: &Stop) -> bool {
         let next = self.used.partition_point(|one| *one <= (connection, stop.from));
         self.used.get(next).is_some_and(|(one, t)| *one == connection && *t <= stop.until)

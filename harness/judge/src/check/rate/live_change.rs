@@ -1,5 +1,4 @@
-//! `rate.live-change`: a changed limit holds once its declared delay has passed, in every window that begins
-//! after that.
+//! `rate.live-change`: judges every window that begins after the declared delay.
 
 use super::envelope::arrivals;
 use super::window::first_excess;

@@ -15,18 +15,17 @@ use crate::scenario::{Bucket, Rate};
 
 // The level of a token bucket as arrivals fill it, in exact integers.
 //
-// A rate of c per p lets one request through every p/c. Count in units of 1/p of a request: an arrival adds
-// p, a nanosecond removes c. Let `L_j = max(L_{j−1} − c·(t_j − t_{j−1}), 0) + p`. Unrolled, `L_j` is the
-// maximum over i ≤ j of `p·(j − i + 1) − c·(t_j − t_i)` (Cruz' envelope, computed by Lindley's recursion). A
-// window holds the most against its length if it begins and ends with an arrival. So the arrivals conform to
-// burst σ in *every* window if and only if `L_j ≤ σ·p` for every j. The least burst to which they conform is
-// `⌈max L_j / p⌉`, found in one pass.
+// A rate of c per p lets one request through every p/c. Count in units of 1/p of a request: an arrival adds p, a
+// nanosecond removes c. Let `L_j = max(L_{j−1} − c·(t_j − t_{j−1}), 0) + p`. Unrolled, `L_j` is the maximum over i ≤ j
+// of `p·(j − i + 1) − c·(t_j − t_i)` (Cruz' envelope, computed by Lindley's recursion). A window holds the most against
+// its length if it begins and ends with an arrival. So the arrivals conform to burst σ in *every* window if and only if
+// `L_j ≤ σ·p` for every j.
 //
 // If a run changes the contract, a window conforms if it holds at most the largest burst of the contracts that it
 // touches, and the integral of their rates. A `Stretch` is the longest span whose contracts have at most its burst; c
-// changes inside. Every window lies in a stretch of the largest burst that it touches, so one pass over each judges all.
+// changes inside. Every window lies in a stretch of the largest burst that it touches, so one pass over each judges
+// all.
 
-/// The highest level of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peak {
     /// In units of 1/p of a request.
@@ -50,7 +49,6 @@ pub(crate) struct Drain {
 const UNITS_MAX: u128 = 1 << 80;
 
 impl Drain {
-    /// The rates from each moment on.
     pub(crate) fn new(rates: &[(u64, Rate)]) -> Self {
         let multiple = |units: u128, (_, rate): &(u64, Rate)| {
             let per = u128::from(rate.per.0);
@@ -61,7 +59,6 @@ impl Drain {
         Self { per, rates: rates.iter().map(|(from, rate)| (*from, units(*rate))).collect() }
     }
 
-    /// The units that drain from `from` to `until`.
     pub(crate) fn between(&self, from: u64, until: u64) -> u128 {
         let first = self.rates.partition_point(|(begins, _)| *begins <= from).saturating_sub(1);
         let mut drained = 0;
@@ -94,7 +91,6 @@ pub(crate) struct Level {
 }
 
 impl Level {
-    /// An empty bucket.
     pub(crate) fn new(drain: impl Into<Drain>) -> Self {
         Self { drain: drain.into(), latest: 0, level: 0 }
     }
@@ -124,7 +120,6 @@ pub(crate) struct Stretch {
 }
 
 impl Stretch {
-    /// The stretches of each burst.
     pub(crate) fn all(epochs: &[Epoch]) -> Vec<Self> {
         let mut bursts: Vec<u32> = epochs.iter().filter_map(|one| Some(one.limit.bucket?.burst)).collect();
         bursts.sort_unstable();
@@ -151,7 +146,6 @@ impl Stretch {
         Some(Self { from: first.from, until: last.until, burst, drain, rates })
     }
 
-    /// The rate in words.
     pub(crate) fn rate(&self) -> String {
         let mut rates: Vec<String> = self.rates.iter().map(Rate::to_string).collect();
         rates.dedup();
@@ -180,13 +174,12 @@ impl Stretch {
         !self.fits(level) && level < (u128::from(self.burst) + 1) * self.drain.per
     }
 
-    /// The most arrivals from `from` to `until`.
     pub(crate) fn allows(&self, from: u64, until: u64) -> u128 {
         u128::from(self.burst) + self.drain.between(from, until) / self.drain.per
     }
 }
 
-/// The highest level of a bucket. `times` ascend.
+/// `times` ascend.
 #[must_use]
 pub fn peak(times: &[u64], rate: Rate) -> Option<Peak> {
     peak_of(times, &rate.into())

@@ -1,9 +1,6 @@
-//! `rate.across-restart`: windows that contain the end of a process conform too. A limiter in a process's
-//! memory is full again in the next process.
-//!
-//! The pass of [`super::Level`] with a second level for windows that begin before an end of a process and end
-//! after it. That level drains below 0, since such a window can't begin later. Window caps: L + 1 consecutive
-//! arrivals inside W, with an end of a process among them.
+//! `rate.across-restart`: the pass of [`super::Level`] with a second level for windows that begin before an end of a
+//! process and end after it. That level drains below 0, since such a window can't begin later. Window caps: L + 1
+//! consecutive arrivals inside W, with an end of a process among them.
 
 use super::Drain;
 use super::envelope::{arrivals, limited};

@@ -1,13 +1,10 @@
-//! `rate.retries-count`: retries, redrives and probes cost as much as first attempts.
-//!
-//! The check fires where retries, and not first attempts, go past the limiter: all arrivals together need at least one
-//! request more than the burst, the first attempts alone conform, and either
+//! `rate.retries-count` fires where retries, and not first attempts, go past the limiter: all arrivals together need at
+//! least one request more than the burst, the first attempts alone conform, and either
 //!
 //! - the first attempts in the fullest window use the whole burst, so that each retry came on top of it, or
 //! - the retries alone do not conform.
 //!
-//! Otherwise the excess says nothing of retries, and `rate.envelope` has it alone. Witness: the fullest window of all
-//! arrivals.
+//! Otherwise `rate.envelope` has the excess alone.
 
 use super::envelope::{arrivals, limited};
 use super::peak_of;

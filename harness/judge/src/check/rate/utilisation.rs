@@ -1,12 +1,10 @@
-//! `rate.utilisation`: while a lane has untried deliveries, and its endpoint is fast and well, the sender
-//! uses at least `utilisation_min` of its rate.
+//! `rate.utilisation`.
 //!
-//! A *busy interval* begins with the acknowledgement of an event and ends when no untried delivery waits.
-//! Only intervals in which nothing else can limit the sender are judged: before the endpoint's first
-//! behaviour, without a fault near, and as long as [`BUSY_MIN`] and [`DUE_MIN`] attempts. Little's law must
-//! allow the rate: with answers of length a, a limit that holds at the receiver allows at most `(burst − 1) ÷
-//! a`, `in_flight ÷ a`, and `L ÷ (W + a)`. The least of these and the rate is due. Witness: the interval with
-//! the lowest use.
+//! A *busy interval* begins with the acknowledgement of an event and ends when no untried delivery waits. Only
+//! intervals in which nothing else can limit the sender are judged: before the endpoint's first behaviour, without a
+//! fault near, and as long as [`BUSY_MIN`] and [`DUE_MIN`] attempts. Little's law must allow the rate: with answers of
+//! length a, a limit that holds at the receiver allows at most `(burst − 1) ÷ a`, `in_flight ÷ a`, and `L ÷ (W + a)`.
+//! The least of these and the rate is due.
 
 use crate::check::epochs::Epoch;
 use crate::check::evidence::{Evidence, Lane};

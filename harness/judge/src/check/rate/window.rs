@@ -1,9 +1,8 @@
-//! `rate.window`: no sliding window of length W holds more than its cap L. Windows are half-open, `[t, t +
-//! W)`, and begin anywhere.
+//! `rate.window`: windows are half-open, `[t, t + W)`, and begin anywhere.
 //!
-//! A window holds more than L if and only if L + 1 consecutive arrivals lie inside W, that is `t_{i+L} − t_i
-//! < W` for some i: shift the window so that it begins with its first arrival. One pass. The check also
-//! reports the fullest calendar second, for comparison with a counter per second of the clock.
+//! A window holds more than L if and only if L + 1 consecutive arrivals lie inside W, that is `t_{i+L} − t_i < W` for
+//! some i: shift the window so that it begins with its first arrival. One pass. The check also reports the fullest
+//! calendar second, for comparison with a counter per second of the clock.
 
 use super::envelope::arrivals;
 use crate::check::epochs::Epoch;

@@ -1,8 +1,5 @@
-//! `rate.across-workers`: the contract holds for all sending processes together. A limiter in each process
-//! gives the endpoint N times its rate.
-//!
-//! `rate.envelope` and `rate.window` judge without regard to processes; this check reports that several were
-//! at work.
+//! `rate.across-workers`: `rate.envelope` and `rate.window` judge without regard to processes; this check reports that
+//! several were at work.
 
 use super::{envelope, window};
 use crate::check::evidence::Evidence;

@@ -1,17 +1,14 @@
-//! `retry.after-429`, `retry.after-503`, `retry.after-date`: a delivery with a requested pause is not retried
-//! before its end, and its endpoint receives a request soon after it.
+//! `retry.after-429`, `retry.after-503`, `retry.after-date`.
 //!
-//! *Never early* is exact for every retry: it arrives no sooner than the answer's first byte plus the
-//! requested time (or the date, on the harness's wall clock), or the declared `retry_after_cap` if that is
-//! less.
+//! *Never early* is exact for every retry: it arrives no sooner than the answer's first byte plus the requested time
+//! (or the date, on the harness's wall clock), or the declared `retry_after_cap` if that is less.
 //!
-//! *Not late* is judged at the end of each pause. Overlapping pauses are one, as the sender returns only
-//! after the last of them. The first arrival after it comes within `retry_after_late` and the contract's wait
-//! for one attempt (one gap of the rate, the longest window). A date counts whole seconds on both sides, so a
-//! return may be a second later. Lateness is not judged near a fault, while the endpoint misbehaves, and
-//! where a failure without a requested pause may have opened a breaker. An answer so near to the sender's
-//! deadline that it may have missed it informed nobody. Neither did an answer that was not recorded before a
-//! kill.
+//! *Not late* is judged at the end of each pause. Overlapping pauses are one, as the sender returns only after the last
+//! of them. The first arrival after it comes within `retry_after_late` and the contract's wait for one attempt (one gap
+//! of the rate, the longest window). A date counts whole seconds on both sides, so a return may be a second later.
+//! Lateness is not judged near a fault, while the endpoint misbehaves, and where a failure without a requested pause
+//! may have opened a breaker. An answer so near to the sender's deadline that it may have missed it informed nobody.
+//! Neither did an answer that was not recorded before a kill.
 
 use super::{RequestedPause, has};
 use crate::check::evidence::{Delivery, Evidence, Lane};

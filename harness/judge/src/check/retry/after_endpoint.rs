@@ -1,8 +1,5 @@
-//! `retry.after-endpoint`: a pause covers the endpoint, not just one delivery: no other request arrives there
-//! until it is over.
-//!
-//! Requests that left before the sender read the answer have `retry_after_late` to arrive. A pause that was
-//! not recorded before a kill is lost.
+//! `retry.after-endpoint`: requests that left before the sender read the answer have `retry_after_late` to arrive. A
+//! pause that was not recorded before a kill is lost.
 
 use super::{RequestedPause, has};
 use crate::check::evidence::Evidence;

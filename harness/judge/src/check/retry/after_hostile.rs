@@ -1,9 +1,8 @@
-//! `retry.after-hostile`: an invalid `Retry-After` (`inf`, `-5`, `1e300`, 10²⁰, empty) neither ends the
-//! sender nor stops the delivery. The sender retries within the longest delay of the backoff or the cap, or
-//! gives the delivery up.
+//! `retry.after-hostile`: after an invalid value the sender retries within the longest delay of the backoff or the cap, or gives the delivery
+//! up.
 //!
-//! Such an answer counts if the run continues for longer than that. A fault meanwhile (a kill, a stop, a full
-//! disk) restarts the wait, `takeover_within` after it.
+//! Such an answer counts if the run continues for longer than that. A fault meanwhile (a kill, a stop, a full disk)
+//! restarts the wait, `takeover_within` after it.
 
 use super::after::contract_wait;
 use super::{RequestedPause, has};

@@ -1,8 +1,6 @@
-//! `retry.after-zero`: `Retry-After: 0` does not permit a hot loop.
-//!
-//! Five attempts of one delivery within a tenth of the backoff's base are a hot loop. With the widest jitter
-//! (each gap uniform from 0 to base·2^(n−1)), four gaps sum to that little with a probability below (1/10)⁴ ÷
-//! (4!·64) < 10⁻⁷.
+//! `retry.after-zero`: five attempts of one delivery within a tenth of the backoff's base are a hot loop. With the
+//! widest jitter (each gap uniform from 0 to base·2^(n−1)), four gaps sum to that little with a probability below
+//! (1/10)⁴ ÷ (4!·64) < 10⁻⁷.
 
 use super::{RequestedPause, has};
 use crate::check::evidence::Evidence;

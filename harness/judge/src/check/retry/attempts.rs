@@ -1,9 +1,6 @@
-//! `retry.attempts`: a delivery gets exactly the declared number of attempts, and is then a dead letter.
-//!
-//! No delivery has more. An attempt whose process was killed meanwhile doesn't count, as the sender can't
-//! know of it. A delivery that the sender lists as `exhausted` has no fewer, unless the endpoint could not
-//! see some (a closed port, a reset before the request was read). Redriven deliveries start again and aren't
-//! judged.
+//! `retry.attempts`: an attempt whose process was killed meanwhile doesn't count, as the sender can't know of it. A
+//! delivery that the sender lists as `exhausted` has no fewer, unless the endpoint could not see some (a closed port, a
+//! reset before the request was read). Redriven deliveries start again and aren't judged.
 
 use super::expects_retries;
 use crate::check::Check;

@@ -1,20 +1,18 @@
-//! `retry.backoff-bounds`: every gap between a failed attempt and the next lies inside the bounds of the
-//! declared policy.
+//! `retry.backoff-bounds`.
 //!
-//! The lower bound is exact: after the nth failure, nothing arrives sooner than the answer's first byte (or
-//! the moment at which the endpoint cut the exchange) plus the least delay. The nth failure at the endpoint
-//! is at most the nth failure that the sender counts, and bounds never fall as n grows, so attempts that the
-//! endpoint couldn't see change nothing. If the sender ended the exchange, or may have, the gap counts from
-//! its arrival, the only known moment. If a stalled endpoint read it late, the gap counts from its earliest
-//! sending. If the least delay is 0 (full jitter), the pooled gaps are judged: together they must not be
-//! shorter than their distribution allows (`backoff_jitter`).
+//! The lower bound is exact: after the nth failure, nothing arrives sooner than the answer's first byte (or the moment
+//! at which the endpoint cut the exchange) plus the least delay. The nth failure at the endpoint is at most the nth
+//! failure that the sender counts, and bounds never fall as n grows, so attempts that the endpoint couldn't see change
+//! nothing. If the sender ended the exchange, or may have, the gap counts from its arrival, the only known moment. If a
+//! stalled endpoint read it late, the gap counts from its earliest sending. If the least delay is 0 (full jitter), the
+//! pooled gaps are judged: together they must not be shorter than their distribution allows (`backoff_jitter`).
 //!
-//! The upper bound is judged where the endpoint stood idle. It counts from the latest of the longest delay's
-//! end and the last end of any exchange there (plus the quarantine if the sender ended it). From then, at
-//! most `retry_after_late`, the contract's wait and the delay of a throttle ([`GIVING_WAY`] gaps of the rate)
-//! may pass. Pauses, breakers and faults are excluded: the endpoint must have failed less often in a row than
-//! opens its breaker, or, without a declared breaker, than [`OWN_FAILURES`] times. Unless the breaker
-//! practically never opens, [`OWN_LATE`] is added.
+//! The upper bound is judged where the endpoint stood idle. It counts from the latest of the longest delay's end and
+//! the last end of any exchange there (plus the quarantine if the sender ended it). From then, at most
+//! `retry_after_late`, the contract's wait and the delay of a throttle ([`GIVING_WAY`] gaps of the rate) may pass.
+//! Pauses, breakers and faults are excluded: the endpoint must have failed less often in a row than opens its breaker,
+//! or, without a declared breaker, than [`OWN_FAILURES`] times. Unless the breaker practically never opens,
+//! [`OWN_LATE`] is added.
 
 use super::after::contract_wait;
 use super::backoff_jitter::{are_too_short, longest_draws};
@@ -122,7 +120,7 @@ fn threshold(lane: &Lane<'_>) -> u32 {
     opens.map_or(OWN_FAILURES, |failures| failures.div_ceil(2).min(failures.saturating_sub(1)))
 }
 
-/// By arrival: the most failures in a row that its endpoint had seen before it.
+/// By arrival.
 fn failures_in_a_row(evidence: &Evidence<'_>) -> Vec<u32> {
     let mut failures = vec![0; evidence.exchanges.len()];
     for lane in &evidence.lanes {

@@ -1,19 +1,17 @@
 //! `retry.backoff-jitter`: pooled gaps fit the declared jitter.
 //!
-//! Each gap becomes `u = (gap − least) ÷ (most − least)`, which is uniform on [0, 1] if the sender draws as
-//! declared. Kolmogorov's distance between n of them and the uniform distribution exceeds ε with a
-//! probability of at most 2·exp(−2nε²) (Dvoretzky, Kiefer, Wolfowitz; the constant is Massart's). With α =
-//! 10⁻⁶, a correct sender fails once in a million runs. With fewer than [`SAMPLES_MIN`] gaps the check never
-//! passes, and does not judge gaps that are too long.
+//! Each gap becomes `u = (gap − least) ÷ (most − least)`, which is uniform on [0, 1] if the sender draws as declared.
+//! Kolmogorov's distance between n of them and the uniform distribution exceeds ε with a probability of at most
+//! 2·exp(−2nε²) (Dvoretzky, Kiefer, Wolfowitz; the constant is Massart's). With α = 10⁻⁶, a correct sender fails once
+//! in a million runs. With fewer than [`SAMPLES_MIN`] gaps the check never passes, and does not judge gaps that are too
+//! long.
 //!
-//! What is measured is the draw and a little more (the network, a busy machine, the contract), never less. On the
-//! side of gaps that are too long, `retry_after_late` is therefore taken off each; on the other side nothing is. On
-//! the former, only gaps are pooled that nothing else could move: for as long as the longest draw lasts, the bucket
-//! was at most half full, no delivery waited for its first attempt for more than `retry_after_late`, as it does where
-//! the sender gives way to an endpoint that fails, and nothing befell the sender. All of that must not hang on how
-//! long the gap itself was: a state that is looked at where the gap ends would keep the long ones of a crowd that
-//! thins out. On neither side are attempts that the sender ended by itself. Distances are compared in integers: n·D²
-//! > ln(2 ÷ α) ÷ 2.
+//! A gap is the draw and a little more (the network, a busy machine, the contract), never less. So the test for gaps
+//! that are too long takes `retry_after_late` off each, and pools only gaps that nothing else could move: for as long
+//! as the longest draw lasts, the bucket was at most half full, no delivery waited for its first attempt for more than
+//! `retry_after_late`, and nothing befell the sender. None of that may depend on the gap's own length, or the long gaps
+//! of a crowd that thins out would be missing. Attempts that the sender ended by itself count on neither side.
+//! Distances are compared in integers: n·D² > ln(2 ÷ α) ÷ 2.
 
 use crate::check::evidence::{Delivery, Evidence, Lane};
 use crate::check::rate::Level;
@@ -64,10 +62,8 @@ fn unit(gap: u64, (least, most): (u64, u64)) -> Option<u128> {
     (width > 0).then(|| (u128::from(gap.saturating_sub(least)) * ONE / width).min(ONE))
 }
 
-/// The longest possible draw after each failure that left the time to the backoff. Whether a failure counts
-/// must not depend on the length of its gap, or long gaps would be missing. So a failure without a successor
-/// before the run's end, a fault or its expiry counts as the longest draw. Other causes of delay only
-/// lengthen a gap.
+/// The longest possible draw after each failure that left the time to the backoff. A failure without a successor before
+/// the run's end, a fault or its expiry counts as the longest draw: without it, long gaps would be missing.
 pub(super) fn longest_draws(evidence: &Evidence<'_>) -> Vec<u128> {
     let mut draws = Vec::new();
     for delivery in &evidence.deliveries {

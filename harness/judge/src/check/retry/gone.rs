@@ -1,7 +1,5 @@
-//! `retry.gone`: 410 disables the endpoint: no request arrives there afterwards.
-//!
-//! Requests that left before the sender read the answer have `retry_after_late` to arrive; a request that a
-//! stalled endpoint read late counts from its earliest possible sending.
+//! `retry.gone`: requests that left before the sender read the answer have `retry_after_late` to arrive; a request that
+//! a stalled endpoint read late counts from its earliest possible sending.
 
 use super::has;
 use crate::check::evidence::Evidence;

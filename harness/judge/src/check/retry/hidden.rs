@@ -1,14 +1,11 @@
-//! `retry.hidden`: no second request without its own attempt. HTTP clients repeat a request by themselves
-//! when a connection ends before the answer; the limiter does not count the repetition, and the endpoint gets
-//! the request twice.
+//! `retry.hidden`: an HTTP client may repeat a request by itself when a connection ends before the answer.
 //!
 //! The signs, after an exchange that the endpoint cut, also by a reset before it read the request:
 //!
 //! - the next request of the delivery carries the *same* attempt number in a header; one is enough;
 //! - it follows within [`AT_ONCE`], though the shortest backoff is longer; one is enough;
 //! - it follows within [`AT_ONCE`], though a backoff was due. With full jitter that happens by chance with a
-//!   probability of at most `AT_ONCE ÷ base`. So it takes more than a quarter of the cuts, and three of them,
-//!   to fail.
+//!   probability of at most `AT_ONCE ÷ base`. So it takes more than a quarter of the cuts, and three of them, to fail.
 
 use crate::check::Check;
 use crate::check::evidence::{Delivery, Evidence, Outcome};

@@ -16,7 +16,6 @@ use crate::scenario::{Answer, Behaviour, RetryAfter, SECOND};
 
 // `Retry-After` as RFC 9110, section 10.2.3, defines it: digits, or a date. All other values are nonsense.
 
-/// A requested pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestedPause {
     Seconds(u64),
@@ -75,8 +74,7 @@ impl Evidence<'_> {
     }
 }
 
-/// Until when an endpoint requested a pause in an answer before that moment. Every status counts, as a sender
-/// may follow the header there too.
+/// Every status counts, as a sender may follow the header there too.
 pub(in crate::check) fn pause_until(evidence: &Evidence<'_>, lane: &Lane<'_>, before: u64) -> u64 {
     let cap = lane.subscriber.retry.retry_after_cap.0;
     let asked = lane.arrivals.iter().filter_map(|n| {

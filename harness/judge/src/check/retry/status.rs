@@ -1,9 +1,8 @@
-//! `retry.status`: any 2xx is success, and final; the sender follows no redirect, and retries on any other
-//! status.
+//! `retry.status`.
 //!
-//! - After a whole 2xx answer in time, the delivery does not come again, unless its process was killed before
-//!   it could record the success, or the delivery was redriven or offered again. An answer in the last
-//!   quarter of a second before the deadline may have missed it.
+//! - After a whole 2xx answer in time, the delivery does not come again, unless its process was killed before it could
+//!   record the success, or the delivery was redriven or offered again. An answer in the last quarter of a second
+//!   before the deadline may have missed it.
 //! - A request for another path than the endpoint's own followed a redirect.
 //! - After a status that the driver declares final, a delivery does not come again; the same exceptions hold.
 //! - Of each other failing status that was answered while attempts were left, at least one was retried, given time.
