@@ -65,10 +65,13 @@ fn at(days: u64, time: &str, zone: &str) -> Option<u64> {
         local
     } else {
         let (sign, ahead) = zone.split_at_checked(1)?;
-        let ahead = ahead.replace(':', "");
         let (hours, minutes) = ahead.split_at_checked(2)?;
-        let minutes = if minutes.is_empty() { 0 } else { digits(minutes, 2)? };
-        let ahead = digits(hours, 2)? * 3_600 + minutes * 60;
+        let minutes = minutes.strip_prefix(':').unwrap_or(minutes);
+        let (hours, minutes) = (digits(hours, 2)?, if minutes.is_empty() { 0 } else { digits(minutes, 2)? });
+        if hours > 23 || minutes > 59 {
+            return None;
+        }
+        let ahead = hours * 3_600 + minutes * 60;
         match sign {
             "+" => local.checked_sub(ahead)?,
             "-" => local.checked_add(ahead)?,
@@ -80,7 +83,13 @@ fn at(days: u64, time: &str, zone: &str) -> Option<u64> {
 
 /// The days from 1970 to a day of the Gregorian calendar.
 fn days(year: u64, month: u64, day: u64) -> Option<u64> {
-    if !(1970..=2500).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+    let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let last = match month {
+        2 => 28 + u64::from(is_leap),
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    };
+    if !(1970..=2500).contains(&year) || !(1..=12).contains(&month) || !(1..=last).contains(&day) {
         return None;
     }
     // Years begin in March, so that the leap day comes last.
@@ -95,6 +104,11 @@ fn fraction(decimals: &str, unit: u64) -> Option<u64> {
     if decimals.is_empty() {
         return Some(0);
     }
+    if !decimals.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    // A nanosecond is the shortest time.
+    let decimals = &decimals[..decimals.len().min(9)];
     let parts = digits(decimals, 9)?;
     let scale = 10_u64.pow(u32::try_from(decimals.len()).ok()?);
     u64::try_from(u128::from(parts) * u128::from(unit) / u128::from(scale)).ok()
@@ -136,6 +150,7 @@ mod tests {
         assert_eq!(moment("12.5"), Ok(12 * SECOND + SECOND / 2));
         assert_eq!(moment("0"), Ok(0));
         assert_eq!(moment("0.123456789"), Ok(123_456_789));
+        assert_eq!(moment("0.12345678999"), Ok(123_456_789));
     }
 
     #[test]
@@ -158,8 +173,11 @@ mod tests {
             "x",
             "-1",
             "+1",
-            "1.1234567890",
+            "1.12x4567890",
             "2023-13-01T00:00:00Z",
+            "2023-02-29T00:00:00Z",
+            "2023-11-14T00:00:00+1:23",
+            "2023-11-14T00:00:00+24:00",
             "2023-11-14",
             "99999999999999999999",
         ] {

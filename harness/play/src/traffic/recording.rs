@@ -45,6 +45,7 @@ pub(super) fn read(path: &Path, columns: &[(String, String)]) -> Result<Vec<Reco
 
 fn parse(text: &str, columns: &[(String, String)]) -> Result<Vec<Recorded>, (usize, String)> {
     let names = Names(columns);
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let lines = || text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
     let filled = || lines().filter(|(_, line)| !line.is_empty());
     let (first, head) = filled().next().ok_or((1, "the recording is empty".to_owned()))?;
@@ -59,6 +60,9 @@ fn parse(text: &str, columns: &[(String, String)]) -> Result<Vec<Recorded>, (usi
     let mut events = Vec::new();
     for (number, line) in filled().skip(skipped) {
         events.push(form.event(line, names).map_err(|what| (number, what))?);
+    }
+    if events.is_empty() {
+        return Err((first, "the recording has no event below its columns".to_owned()));
     }
     // Stable, so that simultaneous events keep their order.
     events.sort_by_key(|event| event.at);
@@ -183,7 +187,8 @@ fn fields(line: &str) -> Result<Vec<String>, String> {
 
 /// A line of the formats `common` and `combined` of nginx and Apache:
 /// `192.0.2.7 - - [27/Nov/2026:20:00:00 +0000] "POST /video/trending HTTP/1.1" 202 512 …`. Its `type` is the path
-/// without the query, with dots between its parts: `video.trending`. The size of an answer is no size of an event.
+/// without the query, with dots between its parts: `video.trending`. `/` is `root`, and a letter that no type has is
+/// `_`. The size of an answer is no size of an event.
 fn access(line: &str) -> Result<BTreeMap<&'static str, String>, String> {
     let wrong = || format!("{line:?} is no line of an access log; expected the format common or combined");
     let (address, rest) = line.split_once(' ').ok_or_else(wrong)?;
@@ -196,7 +201,12 @@ fn access(line: &str) -> Result<BTreeMap<&'static str, String>, String> {
     let mut numbers = rest.split_whitespace();
     let (status, sent) = numbers.next().zip(numbers.next()).ok_or_else(wrong)?;
     let path = target.split_once('?').map_or(target, |(path, _)| path);
-    let kind = path.trim_matches('/').replace('/', ".");
+    let kind = match path.trim_matches('/') {
+        "" => "root".to_owned(),
+        // The letters of an event's type.
+        path => path.replace('/', ".").replace(|letter: char| !is_of_type(letter), "_"),
+    };
+    let sent = if sent == "-" { "" } else { sent };
     let fields = [
         ("time", time),
         ("type", &kind),
@@ -207,6 +217,10 @@ fn access(line: &str) -> Result<BTreeMap<&'static str, String>, String> {
         ("sent", sent),
     ];
     Ok(fields.into_iter().map(|(name, value)| (name, value.to_owned())).collect())
+}
+
+const fn is_of_type(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || matches!(letter, '_' | '.' | '-')
 }
 
 #[cfg(test)]
@@ -230,7 +244,7 @@ mod tests {
         let json =
             "{\"time\":101.5,\"type\":\"b\"}\n\n{\"time\":\"100\",\"type\":\"a\",\"key\":\"k\",\"bytes\":20}";
         assert_eq!(parse(json, &[]).unwrap(), expected);
-        assert_eq!(parse("type,time\na,3.25", &[]).unwrap(), [event(0, "a", "", None)]);
+        assert_eq!(parse("\u{feff}type,time\na,3.25", &[]).unwrap(), [event(0, "a", "", None)]);
     }
 
     #[test]
@@ -250,6 +264,10 @@ mod tests {
                    2001:db8::7 - bob [27/Nov/2026:21:00:02 +0100] \"POST /video/rank?id=7 HTTP/1.1\" 202 -\n";
         let expected = [event(0, "video.trending", "", None), event(2 * SECOND, "video.rank", "", None)];
         assert_eq!(parse(log, &[]).unwrap(), expected);
+        let odd = "1.2.3.4 - - [27/Nov/2026:20:00:00 +0000] \"GET / HTTP/1.1\" 200 -\n\
+                   1.2.3.4 - - [27/Nov/2026:20:00:00 +0000] \"GET /caf%C3%A9 HTTP/1.1\" 200 7";
+        let bytes = parse(odd, &named(&[("bytes", "sent")])).unwrap();
+        assert_eq!(bytes, [event(0, "root", "", None), event(0, "caf_C3_A9", "", Some(7))]);
         let by_address = parse(log, &named(&[("key", "address"), ("type", "method")])).unwrap();
         assert_eq!(by_address[0], event(0, "POST", "192.0.2.7", None));
     }
@@ -258,6 +276,7 @@ mod tests {
     fn a_wrong_line_is_named() {
         for (text, line) in [
             ("", 1),
+            ("time,type\n", 1),
             ("time,key\n1,2", 1),
             ("time,type\n1,a\nx,b", 3),
             ("time,type\n1,", 2),
