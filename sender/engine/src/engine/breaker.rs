@@ -261,11 +261,16 @@ impl Breaker {
     /// changed.
     pub fn probe_now(&mut self, now: StoreTime) -> bool {
         match &mut self.state {
-            State::Open { until, asked, .. } if *until > now => {
-                (*until, *asked) = (now, true);
-                true
+            State::Open { until, asked, .. } => {
+                let is_changed = *until > now;
+                (*until, *asked) = ((*until).min(now), true);
+                is_changed
             }
-            _ => false,
+            State::Probing { asked, .. } => {
+                *asked = true;
+                false
+            }
+            State::Closed { .. } => false,
         }
     }
 
@@ -414,6 +419,20 @@ mod tests {
         assert_eq!(bench.cooldown(), Nanos::from_secs(300));
         bench.attempt(ILL, QUICK);
         assert_eq!(bench.cooldown(), Nanos::from_secs(600));
+    }
+
+    #[test]
+    fn a_probe_that_an_operator_asked_for_doubles_nothing_however_late_the_request_was() {
+        let mut bench = Bench::new();
+        bench.fail_until_open(QUICK);
+        assert_eq!(bench.cooldown(), Nanos::from_secs(300));
+        assert!(!bench.breaker.probe_now(bench.now), "the cooldown is over");
+        bench.attempt(ILL, QUICK);
+        assert_eq!(bench.cooldown(), Nanos::from_secs(300));
+        let probe = bench.breaker.start();
+        assert!(!bench.breaker.probe_now(bench.now), "the probe is under way");
+        bench.breaker.end(&bench.policy, probe, ILL, QUICK, bench.now);
+        assert_eq!(bench.cooldown(), Nanos::from_secs(300));
     }
 
     #[test]
