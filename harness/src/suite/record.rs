@@ -119,7 +119,8 @@ fn display_text(head: &[u8], body: &[u8]) -> String {
 fn repeated(target: &Target, request: &Request, repeat: Repeat<'_>) -> Result<String, String> {
     if let Some(command) = &target.command {
         let bytes = request.bytes();
-        return fits(&bytes).map(|()| format!("printf %s {} | {command}", quoted(&bytes)));
+        return fits(&bytes)
+            .map(|()| format!("printf %s {} | sh -c {}", quoted(&bytes), quoted(command.as_bytes())));
     }
     let line = |request| Ok::<_, String>(format!("curl {} {}", options(target, request), body(request)?));
     match repeat {

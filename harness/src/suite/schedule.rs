@@ -20,11 +20,13 @@ const RECOVERY_PAUSE: Duration = Duration::from_millis(200);
 /// The first case: without it no other one is judged.
 const VALID: &str = "sig.valid";
 const SLOW: &str = "limit.slow";
-/// These take connections or measure times, or may end the receiver, which would close the slow connections. The last
-/// but one reads the answers to all others.
-const ALONE: [&str; 12] = [
+/// These take connections, measure times, or pass where the receiver keeps none open; or they may end the receiver,
+/// which would close the slow connections. The last but one reads the answers to all others.
+const ALONE: [&str; 15] = [
     "rotation.many",
     "header.32kb",
+    "raw.unread",
+    "replay.cached",
     "replay.at-once",
     "replay.after-restart",
     "replay.after-failure",
@@ -33,6 +35,7 @@ const ALONE: [&str; 12] = [
     "limit.endless",
     "limit.deep",
     "limit.gzip",
+    "limit.inflate",
     "leak.error-body",
     "timing.remote",
 ];
@@ -108,8 +111,8 @@ impl<'a, F: FnMut(Step<'_>)> Schedule<'a, F> {
         let finding = connections.ended(self.bench).await;
         let finding = Case::confirmed(self.bench, finding).await;
         exchanges.extend(self.bench.take_recorded());
-        if self.fell && finding.verdict == Verdict::Pass {
-            // The end of the receiver closes connections too.
+        if self.fell || (!again.is_empty() && finding.verdict == Verdict::Pass) {
+            // The end of the receiver, or of one of its workers, closes connections too.
             again.push(slow);
         } else {
             let row = self.weighed(slow, finding, watch, exchanges).await;

@@ -255,6 +255,8 @@ fn in_chunks(bench: &Bench<'_>, what: impl Into<String>, framing: Framing) -> Sh
 
 fn chunk_extensions(bench: &Bench<'_>) -> Vec<Shot> {
     vec![
+        // Shows whether the receiver reads chunks at all.
+        in_chunks(bench, "chunks without extensions", Framing::Chunks(256, Spelling::Plain)),
         in_chunks(bench, "chunks with extensions", Framing::Chunks(256, Spelling::Extended)),
         in_chunks(bench, "a trailer behind the last chunk", Framing::Chunks(256, Spelling::Trailer)),
     ]
