@@ -86,8 +86,8 @@ pub fn judge(scenario: &Scenario, trace: &Trace, strictness: Strictness) -> Judg
     let mut stalls = Stalls::of(&evidence);
     let today = trace.header.began_unix_ns / DAY;
     let weigh = |check: &Check| {
-        let finding = stalls.weigh(check, (check.find)(&evidence));
-        let mut finding = with_holes(excused(check, finding, &evidence), trace);
+        let finding = excused(check, (check.find)(&evidence), &evidence);
+        let mut finding = with_holes(stalls.weigh(check, finding), trace);
         if trace.trailer.is_none() && (finding.found == Found::Held || !check.stands_alone) {
             finding.found = match finding.found {
                 Found::Unasked => Found::Unasked,

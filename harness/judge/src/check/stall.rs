@@ -220,7 +220,7 @@ pub(super) const CHECK: Check = Check {
         machine may have caused",
     why: "a machine that stops for half a second crowds arrivals together and delays them, and the sender would get \
         the blame",
-    remedy: "run fewer other jobs on the machine, and run again",
+    remedy: "run fewer other jobs on the machine; if the sender itself keeps it busy, mend that; and run again",
     find: judge,
     ..Check::PLAIN
 };
