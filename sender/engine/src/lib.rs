@@ -1,4 +1,4 @@
-//! Every decision of Hookproof's sender, as state machines without a clock, a disk, a network or a runtime.
+//! Every decision of the sender, as state machines without a clock, a disk, a network or a runtime.
 //!
 //! Reading order: [`engine`] decides when each lane sends; [`messages`] are commands to a store and its replies;
 //! [`dispatch`] decides around the engine: leases, claims, records and settlements.

@@ -1,30 +1,28 @@
 //! The memory for bodies: a bound over all lanes, and turns for lanes without room.
 //!
-//! A claim counts with the bytes that it may bring, then with the bytes that it brought, until the end of each
-//! attempt. A body counts once for each delivery that shares it. So the process never holds more than
-//! [`BODY_BYTES_MAX`]. At the bound lanes wait for each other's endpoints.
+//! A claim counts with the bytes that it may bring, then with the bytes that it brought, until the end of each attempt.
+//! A body counts once for each delivery that shares it. So the process never holds more than [`BODY_BYTES_MAX`]. At the
+//! bound lanes wait for each other's endpoints.
 //!
-//! The body length of a lane comes from its last claim; a new lane's bodies count as short. A claim that finds
-//! a longer body returns only its length, and the dispatcher repeats the claim with that much.
+//! A lane's last claim tells its body length; a new lane's bodies count as short. A claim that finds a longer body
+//! returns only its length, and the dispatcher repeats it with that much.
 //!
-//! Lanes of short and of long bodies wait in two queues, in the order of their claims. Neither size may hold
-//! more than seven eighths of the bytes. So long bodies at a slow endpoint keep no lane of short bodies
-//! waiting, and every lane gets its turn.
+//! Lanes of short and of long bodies wait in two queues, in the order of their claims. Neither size may hold more than
+//! seven eighths of the bytes, so long bodies at a slow endpoint keep no lane of short bodies waiting.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, DefaultHasher};
 
 use crate::engine::{AttemptId, LaneId, Term};
 
-/// The most bytes of bodies that a process holds: expected by claims under way, waiting, and under way.
+/// Bytes of bodies expected by claims under way, waiting, and under way.
 pub const BODY_BYTES_MAX: u64 = 1 << 30;
 const SIZE_BYTES_MAX: u64 = BODY_BYTES_MAX / 8 * 7;
 const SHORT_BYTES_MAX: u64 = 4 << 10;
-/// The least length that a body counts with. It lets 10,000 lanes with such bodies claim at the same moment.
+/// Lets 10,000 lanes with such bodies claim at the same moment.
 const BODY_BYTES_LEAST: u64 = 1 << 10;
-/// The least bytes of a claim, however few deliveries it asks for.
 const CLAIM_BYTES_LEAST: u64 = 8 << 10;
-/// The most bytes of a claim. With the default limits of events, no body is longer.
+/// With the default limits of events, no body is longer.
 pub const CLAIM_BYTES_MAX: u64 = 4 << 20;
 
 const _: () = assert!(
@@ -75,7 +73,6 @@ impl BodyLength {
         self.0 = self.0.max(bytes);
     }
 
-    /// A claim brought bodies, the longest with this length.
     pub(super) fn brought(&mut self, longest: u64) {
         self.0 = longest.max(self.0 / 2).max(BODY_BYTES_LEAST);
     }
@@ -94,8 +91,7 @@ impl Wanted {
         size_of(self.length.0)
     }
 
-    /// The byte limit for the store. A body longer than any claim counts with less than its length; otherwise
-    /// its lane would wait for ever.
+    /// A body longer than any claim counts with less than its length; otherwise its lane would wait for ever.
     pub(super) fn bytes_max(&self, portion: Portion) -> u64 {
         portion.bytes.max(self.length.0)
     }
@@ -130,7 +126,7 @@ impl Budget {
         portion
     }
 
-    /// The next waiting claim that has room now, with its reserved bytes.
+    /// The next waiting claim that has room now.
     pub(super) fn next(&mut self) -> Option<(Wanted, Portion)> {
         [Size::Short, Size::Long].into_iter().find_map(|size| {
             let wanted = *self.pool(size).queue.values().next()?;

@@ -18,7 +18,7 @@ use crate::messages::command::{self, Claim, Command};
 use crate::messages::lane::OwnerId;
 use crate::messages::node::Announcement;
 
-/// While stopping, how often to check whether the store fails, if only its answer is missing.
+/// While stopping, how often to check whether the store fails.
 const STOP_LOOK: Nanos = Nanos::from_millis(50);
 /// How long a lane may wait for its subscriber before it counts as stuck. The roster usually comes within
 /// milliseconds.
@@ -27,11 +27,10 @@ const UNKNOWN_MAX: Nanos = Nanos::from_secs(10);
 #[derive(Clone, Debug)]
 pub struct Settings<S> {
     pub owner: OwnerId,
-    /// This process's announcement to other nodes. The dispatcher adds the lanes that it cannot serve.
+    /// The dispatcher adds the lanes that it cannot serve.
     pub announcement: Announcement,
     pub lease: Nanos,
     pub seed: u64,
-    /// The engine's own bounds.
     pub limits: Limits,
     pub roster: Arc<S>,
 }
@@ -49,7 +48,6 @@ pub struct Dispatcher<S: SubscriberSet> {
     pub(super) records: Records,
     pub(super) obstacles: Obstacles,
     pub(super) work_done: WorkDone,
-    /// Decided but not yet polled.
     pub(super) effects: VecDeque<Effect<S>>,
     pub(super) stopping: bool,
     /// Records of attempts that ended in this round, until their settlements come out.
@@ -58,8 +56,7 @@ pub struct Dispatcher<S: SubscriberSet> {
 }
 
 impl<S: SubscriberSet> Dispatcher<S> {
-    /// A dispatcher without lanes. It first announces this node, and then asks for the node's lanes with due
-    /// work.
+    /// First announces this node, then asks for the node's lanes with due work.
     #[must_use]
     pub fn new(settings: Settings<S>, now: StoreTime) -> Self {
         let Settings { owner, announcement, lease, seed, limits, roster } = settings;
@@ -83,8 +80,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
         dispatcher
     }
 
-    /// Handles an event at `now`. Then call [`Self::poll`] until it returns nothing. Handling several events
-    /// before polling makes larger batches.
+    /// Then call [`Self::poll`] until it returns nothing. Handling several events before polling makes larger batches.
     pub fn handle(&mut self, now: StoreTime, event: Event<S>) {
         self.now = self.now.max(now);
         self.fresh = true;
@@ -183,8 +179,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
         self.roster.get(lane).map(|known| known.name())
     }
 
-    /// Lanes that are blocked, with the reason: at most [`STUCK_MAX`]. A lane with a silent endpoint is not
-    /// blocked.
+    /// At most [`STUCK_MAX`]. A lane with a silent endpoint is not blocked.
     #[must_use]
     pub fn stuck(&self) -> Vec<Stuck> {
         let now = self.now;
@@ -339,7 +334,6 @@ impl<S: SubscriberSet> Dispatcher<S> {
         self.submit_newest_record(lane);
     }
 
-    /// Submits settlements that the store has not confirmed.
     pub(super) fn submit_batch(&mut self, number: u64) {
         if let Some(rows) = self.unsettled.rows(number) {
             let command = Command::Settle(rows.to_vec());
@@ -347,7 +341,6 @@ impl<S: SubscriberSet> Dispatcher<S> {
         }
     }
 
-    /// Submits the lane's newest record, unless it must wait.
     fn submit_newest_record(&mut self, lane: LaneId) {
         if self.records.get(lane).is_some_and(|unkept| !self.must_wait(lane, unkept)) {
             self.submit_record(lane);

@@ -23,19 +23,16 @@ pub enum Effect<S: SubscriberSet> {
     },
     /// The leases of all our lanes were renewed: attempts under way may continue until then.
     Extend {
-        /// The end of the leases.
         until: StoreTime,
     },
-    /// Have the store carry out a command. Submit the commands of several effects in order.
+    /// Submit the commands of several effects in order.
     Submit {
         /// Returned with the answer.
         order: Order,
         command: Command,
     },
-    /// Have the store keep a lane's record. The shell encodes it with the machine's moment
-    /// ([`super::handover::seal`]).
+    /// The shell encodes it with the machine's moment ([`super::handover::seal`]).
     Persist {
-        /// Returned with the answer.
         order: Order,
         lane: LaneId,
         term: Term,
@@ -118,7 +115,6 @@ pub trait Subscriber: fmt::Debug {
 
     fn deadline(&self) -> Nanos;
 
-    /// True if attempts may be made.
     fn is_sendable(&self) -> bool;
 
     /// When an operator last asked to try its endpoint at once.

@@ -17,7 +17,7 @@ pub enum Event<S> {
     /// The present nodes, or a lane was handed back, as soon as the store reports it. Answers to renewals
     /// report the same later.
     Nodes(Nodes),
-    /// The subscribers have changed. Contains all of them.
+    /// All of them.
     Roster(Arc<S>),
     /// An attempt of [`super::Effect::Send`] ended or was withheld.
     Ended { attempt: AttemptId, delivery: DeliveryId, result: AttemptEnd },
@@ -29,9 +29,8 @@ pub enum Event<S> {
 
 #[derive(Clone, Debug)]
 pub struct AttemptEnd {
-    /// The part for the engine.
     pub outcome: Outcome,
-    /// The part for the store. Nothing if no attempt was made, or the sender itself cut it off.
+    /// Nothing if no attempt was made, or the sender itself cut it off.
     pub record: Option<Attempt>,
 }
 
@@ -72,16 +71,13 @@ pub enum Order {
     Claim {
         lane: LaneId,
         term: Term,
-        /// The most deliveries.
         max: u32,
         portion: Portion,
     },
     Settle(u64),
-    /// Store a lane's record.
     Persist {
         lane: LaneId,
         term: Term,
-        /// The engine's number of the record.
         revision: Revision,
     },
     /// Renew our leases, counted from `asked`.
@@ -116,7 +112,6 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// The time `uptime` after this boot.
     #[must_use]
     pub fn at(boot: &str, uptime: Nanos) -> Self {
         Self { boot: boot.to_owned(), uptime: uptime.0 }

@@ -8,8 +8,8 @@ use super::event::Moment;
 use crate::engine::{DeliveryId, LaneId, StoreTime, Term};
 use crate::messages::reply::{ClaimedRow, TakenLane};
 
-/// The hasher has the same key in every process, for determinism. Ids come from the store, so no caller can choose
-/// ids that collide.
+/// Hashed with the same key in every process, for determinism. Ids come from the store, so no caller can choose
+/// colliding ones.
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
     ours: HashMap<LaneId, OwnedLane, BuildHasherDefault<DefaultHasher>>,
@@ -116,8 +116,7 @@ impl Lanes {
         self.budget.forget(lane);
     }
 
-    /// Keeps claimed rows until they are sent or settled. The caller has given their claim's bytes back.
-    /// Returns false unless the lane is ours under `term`.
+    /// The caller has given their claim's bytes back. Returns false unless the lane is ours under `term`.
     pub(super) fn hold(&mut self, lane: LaneId, term: Term, rows: Vec<ClaimedRow>) -> bool {
         let Some(held) = self.ours.get_mut(&lane).filter(|held| held.term == term) else { return false };
         let length = |row: &ClaimedRow| u64::try_from(row.body.bytes.len()).unwrap_or(u64::MAX);

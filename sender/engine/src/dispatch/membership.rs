@@ -2,7 +2,7 @@
 //!
 //! A node takes a free lane of its own at once ([`Homes`]). A lane that we own for another node moves in order, once
 //! that node has lived for [`SETTLED_AFTER`] without a break. At most [`MOVES_MAX`] lanes move at a time, so that the
-//! others go on sending. A moving lane becomes free, and its home takes it: nodes need no messages to each other.
+//! others go on sending. A moving lane becomes free, and its home takes it without a message.
 //!
 //! A list of nodes says until when each lease lasts. After that only a newer list says whether the node renewed it;
 //! until one comes, the node counts as living. Leases may differ in length, so the store is asked at their end.
@@ -85,7 +85,7 @@ impl Membership {
         is_due
     }
 
-    /// Updates the view if it is time to. Returns true if the view changed.
+    /// Returns true if the view changed.
     pub(super) fn refresh_view(&mut self, now: StoreTime) -> bool {
         if now < self.next_change {
             return false;
@@ -123,7 +123,6 @@ impl Membership {
         self.homes().is_some_and(|homes| homes.is_home(lane, self.owner))
     }
 
-    /// True if an operator drains this node. Nothing while this process is no living node.
     pub(super) fn drains(&self) -> Option<bool> {
         self.view.draining
     }
@@ -176,7 +175,7 @@ mod tests {
         StoreTime(Nanos::from_millis(millis).0)
     }
 
-    /// Settled nodes, with the end of each lease in milliseconds.
+    /// With the end of each lease in milliseconds.
     fn nodes(changes: u64, read_at: u64, owners: &[(u64, u64)]) -> Nodes {
         let node = |(owner, until): &(u64, u64)| Node {
             owner: OwnerId(*owner),
@@ -228,12 +227,11 @@ mod tests {
         assert_eq!(membership.next_step(), at(3_250));
         assert!(!membership.refresh_view(at(3_100)));
         assert!(share(&membership, 2) > 0);
-        // The node renewed. Its new lease needs another check at its end.
+        // Its new lease needs another check at its end.
         membership.update_nodes(nodes(1, 3_100, &[(US, 30_000), (2, 4_000)]));
         assert!(!membership.refresh_view(at(3_100)));
         assert_eq!(membership.next_step(), at(4_000));
         assert!(membership.begin_poll_if_due(at(4_000)));
-        // The node did not renew.
         membership.update_nodes(nodes(1, 4_000, &[(US, 30_000), (2, 4_000)]));
         assert!(membership.refresh_view(at(4_000)));
         assert_eq!(share(&membership, 2), 0);

@@ -1,7 +1,6 @@
-//! The dispatcher makes every decision around the engine, and performs none of them.
-//!
-//! The dispatcher owns the engine, which decides when a lane sends, and decides the rest: leases, claims, records,
-//! settlements, retries after failures of the store, and stopping. It has no clock, disk, socket or task:
+//! The dispatcher owns the engine, which decides when a lane sends, and decides the rest without performing any of it:
+//! leases, claims, records, settlements, retries after failures of the store, and stopping. It has no clock, disk,
+//! socket or task:
 //!
 //! ```text
 //!           handle(now, Event)                            poll() -> Option<Effect>
@@ -10,8 +9,8 @@
 //!                                        └── next_wake(): call handle(…, Event::Tick) then, at the latest
 //! ```
 //!
-//! Handle the events at hand, then poll until `None`, and carry the effects out in order. Two shells do so: the
-//! runtime over sockets and disks, and the simulator in virtual time. Neither decides anything.
+//! Handle the events at hand, then poll until `None`, and carry the effects out in order. Two shells do so: the runtime
+//! over sockets and disks, and the simulator in virtual time. Neither decides anything.
 //!
 //! | effect               | action of the shell                                    | answer                 |
 //! |----------------------|--------------------------------------------------------|------------------------|
@@ -23,9 +22,9 @@
 //! | [`Effect::Persist`]  | encodes a lane's record and submits it to the store    | [`Event::Answered`]    |
 //! | [`Effect::Report`]   | logs it                                                | nothing                |
 //!
-//! The dispatcher retries a failed command, with pauses that double up to [`PAUSE_LONGEST`], while the process
-//! owns the lane. It halves a failed batch of settlements until the unwritable rows are alone; their lanes
-//! claim nothing meanwhile. [`Dispatcher::stuck`] lists the blocked lanes with the reason.
+//! The dispatcher retries a failed command, with pauses that double up to [`PAUSE_LONGEST`], while the process owns the
+//! lane. It halves a failed batch of settlements until the unwritable rows are alone; their lanes claim nothing
+//! meanwhile. [`Dispatcher::stuck`] lists the blocked lanes with the reason.
 //!
 //! Reading order: `event`, `effect`; `dispatcher`, `ownership`, `answers`, `membership`; the other files.
 

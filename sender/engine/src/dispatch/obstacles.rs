@@ -1,4 +1,4 @@
-//! Failed store operations, and the time of each retry.
+//! Failed store operations and their retries.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -8,7 +8,7 @@ use crate::engine::{LaneId, Nanos, StoreTime};
 
 /// The first pause after a failure; each further one is twice as long.
 pub(super) const PAUSE_FIRST: Nanos = Nanos::from_millis(100);
-/// The longest pause between two tries. A lane waits at most this long after the cause is repaired.
+/// A lane waits at most this long after the cause is repaired.
 pub const PAUSE_LONGEST: Nanos = Nanos::MINUTE;
 pub const STUCK_MAX: usize = 100;
 
@@ -34,8 +34,7 @@ struct Obstacle {
     why: Arc<str>,
 }
 
-/// All failed operations of this process. The engine bounds the unconfirmed settlements, and each lane adds at
-/// most two.
+/// The engine bounds the unconfirmed settlements, and each lane adds at most two.
 #[derive(Debug, Default)]
 pub(super) struct Obstacles {
     known: BTreeMap<(LaneId, Cause), Obstacle>,

@@ -100,7 +100,6 @@ impl<S: SubscriberSet> Dispatcher<S> {
         self.announce_unserved();
     }
 
-    /// Announces the lanes that other nodes must serve for this one.
     pub(super) fn announce_unserved(&mut self) {
         let unable: BTreeSet<LaneId> =
             self.roster.subscribers().filter(|known| known.is_broken()).map(|known| known.lane()).collect();

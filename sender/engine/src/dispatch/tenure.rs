@@ -1,4 +1,4 @@
-//! Lease renewals, the announcement to other nodes, and requests for lanes.
+//! Lease renewals, announcements, and requests for lanes.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -16,7 +16,7 @@ pub const LEASES: RangeInclusive<Nanos> = Nanos::SECOND..=Nanos::HOUR;
 const MARGIN: u64 = 50;
 const RETIRE_TRIES: u8 = 3;
 const RETIRE_PAUSE: Nanos = Nanos::from_millis(100);
-/// The most lanes in one request, which bounds the rows of its commit.
+/// Bounds the rows of a request's commit.
 const ACQUIRE_MAX: u32 = 1_000;
 
 #[derive(Debug)]
@@ -36,9 +36,9 @@ enum Asking {
 enum End {
     /// The process goes on.
     NotYet,
-    /// Keeps its lanes until they are given back, and asks for no more. Still a node.
+    /// Keeps its lanes until they are given back. Still a node.
     Begun,
-    /// The request to retire is on its way, after this many failures.
+    /// The request is on its way, after this many failures.
     Retiring { failures: u8 },
     /// Retries at that moment.
     Again { at: StoreTime, failures: u8 },
@@ -52,7 +52,7 @@ enum End {
 pub(super) struct Tenure {
     owner: OwnerId,
     lease: Nanos,
-    /// This process's announcement. `is_news`: the store must hear it before the next renewal is due.
+    /// `is_news`: the store must hear it before the next renewal is due.
     said: Arc<Announcement>,
     is_news: bool,
     /// The homes of lanes; nothing is asked for without them.
@@ -71,7 +71,7 @@ pub(super) struct Tenure {
 }
 
 impl Tenure {
-    /// Begins with the announcement. Once it knows its lanes, it asks for all that have due work.
+    /// Announces first. Once it knows its lanes, it asks for all that have due work.
     pub(super) fn new(owner: OwnerId, lease: Nanos, said: Announcement, now: StoreTime) -> Self {
         Self {
             owner,
@@ -90,7 +90,6 @@ impl Tenure {
         }
     }
 
-    /// Changes the announcement, and announces it as soon as possible.
     pub(super) fn announce_change(&mut self, change: impl FnOnce(&mut Announcement)) {
         let mut said = Announcement::clone(&self.said);
         change(&mut said);
@@ -108,7 +107,6 @@ impl Tenure {
         self.next_search = StoreTime(0);
     }
 
-    /// A lane of ours has due work, and we do not own it.
     pub(super) fn want(&mut self, lane: LaneId) {
         self.wanted.insert(lane);
     }
@@ -121,7 +119,7 @@ impl Tenure {
         self.end = End::Retired;
     }
 
-    /// The request to retire failed. Retries a few times if `may_recover`.
+    /// Retries a few times if `may_recover`.
     pub(super) fn not_retired(&mut self, now: StoreTime, may_recover: bool) {
         let End::Retiring { failures } = self.end else { return };
         let failures = failures + 1;
@@ -153,7 +151,7 @@ impl Tenure {
         }
     }
 
-    /// Removes the lane from the wanted ones. Returns true if it was wanted.
+    /// Returns true if it was wanted.
     pub(super) fn is_wanted_no_more(&mut self, lane: LaneId) -> bool {
         self.wanted.remove(&lane)
     }
@@ -163,7 +161,6 @@ impl Tenure {
         self.next_renewal = StoreTime(asked.0 + self.lease.0 / 3);
     }
 
-    /// The leases could not be renewed: retries soon.
     pub(super) fn not_renewed(&mut self, now: StoreTime) {
         self.renewing = false;
         self.next_renewal = StoreTime(now.0 + self.lease.0 / 30);
@@ -181,7 +178,6 @@ impl Tenure {
         StoreTime(asked.0.saturating_add(lease - lease / MARGIN))
     }
 
-    /// The time of the next step, unless an event comes first.
     pub(super) fn next_step(&self) -> StoreTime {
         let renewal = match (self.renewing, self.is_news && self.end == End::NotYet) {
             (true, _) => StoreTime(u64::MAX),
@@ -369,7 +365,6 @@ mod tests {
         assert_eq!(tenure.next_step(), StoreTime(0));
         assert!(matches!(tenure.steps(StoreTime(2))[..], [Step::Retire(OwnerId(1))]));
         assert!(!tenure.has_retired());
-        // The store failed: retries after a pause, and does not spin.
         tenure.not_retired(StoreTime(2), true);
         let again = StoreTime(2 + RETIRE_PAUSE.0);
         assert!(tenure.steps(StoreTime(again.0 - 1)).is_empty());

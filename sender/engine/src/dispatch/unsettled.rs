@@ -29,7 +29,6 @@ pub(super) struct TakenPart {
     pub(super) rows: Vec<Settlement>,
     /// Their batch, if no other part of it is left.
     pub(super) batch: Option<BatchId>,
-    /// The first write failed.
     pub(super) is_late: bool,
 }
 
@@ -75,7 +74,7 @@ impl Unsettled {
         Some(TakenPart { rows, batch: (left == 0).then_some(batch), is_late })
     }
 
-    /// Splits the settlements in two, with two new numbers. Nothing for a single settlement.
+    /// Nothing for a single settlement.
     pub(super) fn halve(&mut self, number: u64) -> Option<[u64; 2]> {
         let part = self.parts.get_mut(&number).filter(|part| part.rows.len() > 1)?;
         let second = part.rows.split_off(part.rows.len() / 2);

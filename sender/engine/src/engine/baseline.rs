@@ -19,7 +19,6 @@ const KEPT_MIN: usize = KEPT_MAX / 2;
 const STEP_BITS: u32 = 3;
 const STEPS: u64 = 1 << STEP_BITS;
 
-/// One endpoint's usual latency.
 #[derive(Clone, Debug, Default)]
 pub struct Baseline {
     /// Oldest first; all 0 before the first baseline.
@@ -30,7 +29,7 @@ pub struct Baseline {
     stride: u32,
     passes: u32,
     began: StoreTime,
-    /// Cached for [`Self::get`], which runs with every answer.
+    /// Cached, as [`Self::get`] runs with every answer.
     median: u8,
 }
 
@@ -51,8 +50,7 @@ impl Baseline {
         (self.median > 0).then(|| longest(self.median))
     }
 
-    /// Counts an answer. Returns true if the persisted state has changed: an hour ended, or the first baseline
-    /// exists.
+    /// Returns true if the persisted state has changed: an hour ended, or the first baseline exists.
     pub fn answered(&mut self, latency: Nanos, now: StoreTime) -> bool {
         let is_over = now.since(self.began) >= Nanos::HOUR && usize::from(self.count) >= KEPT_MIN;
         if is_over {

@@ -1,5 +1,3 @@
-//! The breaker stops sending to an endpoint that fails, and tries it with one request at a time.
-//!
 //! While closed it counts failures in a row. At the threshold it opens for a cooldown and then lets one attempt
 //! through, the probe. If the probe fails, the breaker opens for twice as long. Any success closes it. An operator may
 //! ask for the probe before the end of the cooldown; its failure repeats the cooldown and doubles nothing. An endpoint
@@ -51,7 +49,7 @@ impl BreakerPolicy {
 }
 
 impl Default for BreakerPolicy {
-    /// 10 failures, 5 when the 95th percentile is over 5 s; a cooldown of 5 minutes, up to 1 hour.
+    /// 10 failures, 5 when the 95th percentile is over 5 s; 5 minutes, up to 1 hour.
     fn default() -> Self {
         Self {
             failures: 10,
@@ -100,10 +98,8 @@ pub enum Standing {
     /// Lets no attempt through before `until`. The first one after it is the probe.
     Open {
         opened: Opened,
-        /// The end of the cooldown.
         until: StoreTime,
     },
-    /// The probe is under way.
     Probing {
         opened: Opened,
     },
@@ -113,14 +109,12 @@ pub enum Standing {
 pub struct Opened {
     /// When the breaker opened. Failed probes leave it.
     pub since: StoreTime,
-    /// The last failure.
     pub cause: Cause,
 }
 
 /// How an attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cause {
-    /// With this status.
     Answered(u16),
     Unsent,
     Silent,

@@ -1,5 +1,4 @@
-//! The limits of a subscriber. Each constructor checks its ranges; [`super::limiter`] relies on them to avoid
-//! overflow.
+//! Each constructor checks its ranges; [`super::limiter`] relies on them to avoid overflow.
 
 use hookproof_words::units;
 
@@ -49,13 +48,11 @@ impl Rate {
         Self::new(count, Nanos::SECOND)
     }
 
-    /// The numerator of the reduced fraction.
     #[must_use]
     pub fn count(self) -> u64 {
         self.count
     }
 
-    /// The denominator of the reduced fraction.
     #[must_use]
     pub fn per(self) -> Nanos {
         self.per
@@ -129,7 +126,7 @@ impl Window {
 }
 
 impl Bucket {
-    /// The widest bucket. A contract without a rate uses it, so that no code needs a second case.
+    /// A contract without a rate uses it, so that no code needs a second case.
     pub const WIDEST: Self =
         Self { rate: Rate { count: 1, per: Nanos(Nanos::SECOND.0 / RATE_PER_SECOND_MAX) }, burst: BURST_MAX };
 }
@@ -213,7 +210,7 @@ impl TryFrom<units::WindowCap> for Window {
     }
 }
 
-/// The longest total deadline of an attempt.
+/// Longest total deadline.
 pub const DEADLINE_MAX: Nanos = Nanos::MINUTE.times(5);
 pub const DOUBT_MAX: Nanos = Nanos::HOUR;
 
@@ -243,13 +240,11 @@ impl Lateness {
         self.deadline
     }
 
-    /// How long after the answer to a later attempt a request may still arrive.
     #[must_use]
     pub fn quarantine(self) -> Nanos {
         self.quarantine
     }
 
-    /// How long after its attempt ended a request may still arrive.
     #[must_use]
     pub fn doubt(self) -> Nanos {
         self.doubt

@@ -1,5 +1,4 @@
-//! One subscriber's lane: limiter, breaker, pressure, and a short window of due deliveries. [`super::machine`] asks
-//! it for its next [`Move`] and reports events to it.
+//! One subscriber's lane: limiter, breaker, pressure, and a short window of due deliveries.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,15 +15,14 @@ use super::shift::Shift;
 use super::time::{Nanos, StoreTime};
 use super::{AttemptId, DeliveryId, LaneId, Revision, Term};
 
-/// The most deliveries that a lane holds before sending them.
+/// The most unsent deliveries of a lane.
 pub(super) const WINDOW_MAX: u32 = 256;
 /// A lane claims and holds only deliveries that it may send within this time.
 const AHEAD: Nanos = Nanos::SECOND;
-/// The first wait after a claim that came back empty although a delivery was due. It doubles with each further
-/// empty claim.
+/// First wait after an empty claim although a delivery was due; doubles with each further one.
 const EMPTY_CLAIM_WAIT: Nanos = Nanos::from_millis(1);
 const EMPTY_CLAIMS_MAX: u32 = 10;
-/// The retry delay of a delivery whose attempt the sender itself withheld or cut off.
+/// Delay after an attempt that the sender itself withheld or cut off.
 const OWN_WAIT: Nanos = Nanos::from_millis(100);
 
 #[derive(Debug)]
@@ -51,7 +49,7 @@ struct Work {
     answered: StoreTime,
     noted: StoreTime,
     claiming: bool,
-    /// Consecutive empty claims although a delivery was due.
+    /// Consecutive empty claims.
     empty: u32,
 }
 
@@ -210,8 +208,7 @@ impl Lane {
         }
     }
 
-    /// An attempt that the sender withheld or cut off shows nothing about the endpoint. It keeps its place in
-    /// the bucket: that is the safe side.
+    /// Such an attempt shows nothing about the endpoint. It keeps its place in the bucket: the safe side.
     fn ended_by_us(&mut self, attempt: &Ending, now: StoreTime) -> Fate {
         let policy = self.settings.breaker();
         self.marks.unsaved |= self.breaker.end(policy, attempt.probe, Health::Busy, Nanos::ZERO, now);
@@ -243,7 +240,7 @@ impl Lane {
         self.state.gone = false;
     }
 
-    /// Tries the endpoint at once. Every limit holds, as does the pause that the endpoint asked for, unless `insist`.
+    /// Every limit holds, as does the pause that the endpoint asked for, unless `insist`.
     pub(super) fn retry(&mut self, insist: bool, now: StoreTime) {
         self.marks.unsaved |= self.breaker.probe_now(now);
         if insist && self.paused_until > now {
@@ -476,11 +473,9 @@ pub(super) enum Move {
     Claim(u32),
     /// Give these back to the store: the lane cannot send them soon.
     Release(Vec<Due>),
-    /// Do nothing before then, unless an input comes.
     Wait(StoreTime),
     /// Send as soon as fewer attempts are under way.
     Crowd,
-    /// Do nothing until an input comes.
     Rest,
 }
 

@@ -82,8 +82,7 @@ impl Engine {
         }
     }
 
-    /// Handles an input at `now`. Then call [`Self::poll`] until it returns nothing. Handling several inputs
-    /// before polling makes larger batches.
+    /// Then call [`Self::poll`] until it returns nothing. Handling several inputs before polling makes larger batches.
     pub fn handle(&mut self, now: StoreTime, input: Input) {
         self.now = self.now.max(now);
         while let Some(slot) = self.timers.pop_due(self.now) {
@@ -392,8 +391,8 @@ const HELD: usize = 32_768;
 /// The smallest share of a lane.
 const WINDOW_LEAST: u32 = 4;
 
-/// The hasher has the same key in every process, for determinism. Ids come from the store, so no caller can choose
-/// ids that collide.
+/// Hashed with the same key in every process, for determinism. Ids come from the store, so no caller can choose
+/// colliding ones.
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
     slots: Vec<Option<Lane>>,

@@ -25,7 +25,7 @@ pub enum Input {
     /// The lease on a lane was renewed.
     Renew {
         lane: LaneId,
-        /// The renewed ownership. Any other than the present one is ignored.
+        /// Any other than the present one is ignored.
         term: Term,
         /// The lane starts no attempt at or after this moment.
         until: StoreTime,
@@ -39,7 +39,7 @@ pub enum Input {
     },
     /// Give a lane back: start nothing, finish the attempts under way, persist the state and forget the lane.
     Leave { lane: LaneId },
-    /// A subscriber's contract or policies changed. Lowered limits hold at once.
+    /// Lowered limits hold at once.
     Change {
         lane: LaneId,
         /// All of the settings, changed or not.
@@ -49,8 +49,7 @@ pub enum Input {
     Pause { lane: LaneId },
     /// An operator resumed a paused or disabled lane.
     Resume { lane: LaneId },
-    /// An operator mended the endpoint: an open breaker lets one probe through before the end of its cooldown. No
-    /// limit changes.
+    /// An open breaker lets one probe through before the end of its cooldown. No limit changes.
     Retry {
         lane: LaneId,
         /// End the pause that the endpoint asked for by `Retry-After`.
@@ -65,7 +64,6 @@ pub enum Input {
     /// The answer to [`Output::Claim`].
     Claimed {
         lane: LaneId,
-        /// The ownership that the claim named.
         term: Term,
         /// The deliveries, oldest due time first: at most as many as were asked for, and none that the lane
         /// already holds.
@@ -77,13 +75,11 @@ pub enum Input {
     Ended { attempt: AttemptId, outcome: Outcome },
     /// A batch of settlements is durable.
     Settled { batch: BatchId },
-    /// The answer to [`Output::Persist`]: that record, or a later one, is durable. The lane starts nothing until its
-    /// first record and the first after each change are durable. An attempt in doubt counts against the cap in flight
-    /// until a durable record includes it. A late confirmation only slows the lane down; an early one breaks the
-    /// contract if the process dies.
+    /// That record, or a later one, is durable. The lane starts nothing until its first record and the first after each
+    /// change are durable. An attempt in doubt counts against the cap in flight until a durable record includes it. A
+    /// late confirmation only slows the lane down; an early one breaks the contract if the process dies.
     Persisted {
         lane: LaneId,
-        /// The ownership of the record.
         term: Term,
         /// The record, or the latest of several.
         revision: Revision,
@@ -115,8 +111,7 @@ pub enum Origin {
         /// A lower bound on the time since then; zero where no clock can prove more.
         downtime: Nanos,
     },
-    /// The previous owner crashed or lost its lease. The engine assumes that everything that the record allows was
-    /// just sent.
+    /// The engine assumes that everything that the record allows was just sent.
     Seized {
         /// The last durable record, or nothing if it is unreadable. Then the engine assumes the present contract and
         /// the longest deadline, quarantine and doubt that any settings allow. A lane without any record is
@@ -132,7 +127,6 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// The moment of its record, if it has one.
     #[must_use]
     pub fn taken_at(&self) -> Option<StoreTime> {
         match self {
@@ -224,8 +218,8 @@ pub enum Output {
         /// Never empty.
         settlements: Vec<Settlement>,
     },
-    /// Store a lane's record, after or together with all settlements polled before. At most one record of a
-    /// lane that is not final awaits its answer.
+    /// Store it after or together with all settlements polled before. At most one record of a lane that is not final
+    /// awaits its answer.
     Persist {
         lane: LaneId,
         term: Term,
@@ -240,7 +234,7 @@ pub enum Output {
         /// From the last reported share to the present one.
         shift: Shift,
     },
-    /// Tell operators that a lane's breaker opened, stays open for another cooldown, or closed.
+    /// The breaker opened, stays open for another cooldown, or closed.
     Turn {
         lane: LaneId,
         /// The breaker's state before.
@@ -260,18 +254,16 @@ pub struct Settlement {
     pub fate: Fate,
 }
 
-/// A lane's state for its next owner. Times are in nanoseconds.
+/// Times are in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaneRecord {
     pub(super) limiter: Snapshot,
-    /// True if the lane was given back in order.
     pub(super) clean: bool,
     /// The rest of the endpoint's pause.
     pub(super) pause: u64,
     pub(super) breaker: Option<BreakerRecord>,
     #[serde(default)]
     pub(super) baseline: Option<BaselineRecord>,
-    /// The moment of the record.
     pub(super) at: u64,
     pub(super) term: u64,
 }
@@ -303,7 +295,7 @@ impl LaneRecord {
     }
 }
 
-/// The parts of a lane's state that keep it from sending and outlive its owner, for operators only.
+/// The holds on a lane that outlive its owner; for operators only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holds {
     pub breaker: Standing,

@@ -9,8 +9,8 @@
 //!                                      └── next_wake() -> Option<StoreTime>: call handle(…, Tick) then, at the latest
 //! ```
 //!
-//! Handle one input or many, then poll until `None`, and carry the outputs out in order. Each output needs its
-//! answer, unless the lane is lost:
+//! Handle one input or many, then poll until `None`, and carry the outputs out in order. Each output needs its answer,
+//! unless the lane is lost:
 //!
 //! | output              | action of the driver                                    | answer               |
 //! |---------------------|---------------------------------------------------------|----------------------|
@@ -19,29 +19,25 @@
 //! | [`Output::Settle`]  | stores the results of deliveries                        | [`Input::Settled`]   |
 //! | [`Output::Persist`] | stores a lane's record                                  | [`Input::Persisted`] |
 //!
-//! The driver sets its timer by [`Engine::next_wake`] and calls with [`Input::Tick`] then.
-//!
 //! Unasked, the driver reports the ownership of lanes ([`Input::Take`], [`Input::Renew`], [`Input::Lose`],
-//! [`Input::Leave`]), due work ([`Input::Work`]), and requests of operators ([`Input::Change`],
-//! [`Input::Pause`], [`Input::Resume`], [`Input::Retry`], [`Input::Stop`]).
+//! [`Input::Leave`]), due work ([`Input::Work`]), and requests of operators ([`Input::Change`], [`Input::Pause`],
+//! [`Input::Resume`], [`Input::Retry`], [`Input::Stop`]).
 //!
-//! A final record needs no answer. A final record and the loss of a lane both give back everything that the
-//! lane had claimed.
+//! A final record needs no answer. A final record and the loss of a lane both give back everything that the lane had
+//! claimed.
 //!
-//! The path of a delivery: `Work` reports that a lane has a due delivery. The engine `Claim`s as many as the
-//! lane may send soon, and `Claimed` fills the lane's short window. When limiter, breaker, pressure, pause and
-//! pace all agree, the engine emits `Send`. `Ended` charges the limiter and decides the delivery's fate.
-//! `Settle` carries the fates to the store in batches.
+//! The path of a delivery: after `Work`, the engine `Claim`s as many as the lane may send soon. When limiter, breaker,
+//! pressure, pause and pace agree, it emits `Send`. `Ended` charges the limiter and decides the fate, and `Settle`
+//! carries fates to the store in batches.
 //!
 //! Guarantees:
 //!
-//! - The engine reads no clock and never sleeps: `now` is an argument. If `now` runs backwards, the latest one
-//!   counts.
-//! - No attempt starts that could break the contract, wherever between its start and its end the request
-//!   arrives. [`limiter`] has the proof.
-//! - No lane waits for another lane's endpoint. Lanes that may act take turns; other lanes wait in the timer.
-//!   Two bounds apply to all lanes together: on attempts under way, past which a lane may have only one, and on
-//!   unconfirmed settlements.
+//! - The engine reads no clock and never sleeps: `now` is an argument. If `now` runs backwards, the latest one counts.
+//! - No attempt starts that could break the contract, wherever between its start and its end the request arrives.
+//!   [`limiter`] has the proof.
+//! - No lane waits for another lane's endpoint. Lanes that may act take turns; other lanes wait in the timer. Two
+//!   bounds apply to all lanes together: on attempts under way, past which a lane may have only one, and on unconfirmed
+//!   settlements.
 //! - No body, URL or secret passes through the engine.
 //! - Windows, attempts and unconfirmed settlements are bounded.
 //! - The same seed and inputs give the same outputs. There is no floating point.

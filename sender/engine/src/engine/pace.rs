@@ -1,11 +1,10 @@
 //! An even pace: starts on a grid with a step of one attempt at the contract's rate.
 //!
-//! A late start keeps the grid, so it costs no rate. A start that is late by a step or more, and by at least 10
-//! ms (the tolerance for timers), begins a new grid. So two starts are at least a step apart, less the lateness
-//! of the first. The bucket still applies; the grid only adds waits.
+//! A late start keeps the grid, so it costs no rate. A start that is late by a step or more, and by at least 10 ms (the
+//! tolerance for timers), begins a new grid. So two starts are at least a step apart, less the lateness of the first.
+//! The bucket still applies; the grid only adds waits.
 //!
-//! The pace cannot control how evenly requests *arrive*, because the network moves them. A new owner begins its
-//! own grid. The full rate needs a burst and a cap in flight of at least rate × answer time + 2.
+//! A new owner begins its own grid. The full rate needs a burst and a cap in flight of at least rate × answer time + 2.
 
 use super::contract::Contract;
 use super::limiter::Ready;

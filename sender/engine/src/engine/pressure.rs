@@ -6,20 +6,18 @@
 //!
 //! - A 429, or too many failures, halves the share.
 //! - Latency over the target lowers the share in proportion, by half at most.
-//! - A streak of successes within the target adds a twentieth of the contract. Near the target it adds a tenth
-//!   of that. Around the share at which latency last exceeded the target it adds a fiftieth of that, so that a
-//!   queue at the endpoint grows slowly enough to be seen.
-//! - After halvings without a success in between (an outage), each success doubles the share, up to the half at
-//!   which the outage began.
+//! - A streak of successes within the target adds a twentieth of the contract. Near the target it adds a tenth of that.
+//!   Around the share at which latency last exceeded the target it adds a fiftieth.
+//! - After halvings without a success in between (an outage), each success doubles the share, up to the half at which
+//!   the outage began.
 //! - An attempt that began before the last lowering does not lower the share again.
 //!
-//! The operator sets the target; otherwise it is a multiple of the usual latency of a day
-//! ([`super::baseline`]). The average of the last answers is only compared with the target and never becomes
-//! one. So an endpoint that slows down under load gets as much as it answers within its target. An endpoint
-//! that is slow at any load would get ever less to no purpose: latency alone lowers the share to
-//! `latency_least` and no further.
+//! The operator sets the target; otherwise it is a multiple of the usual latency of a day ([`super::baseline`]). The
+//! average of the last answers is only compared with the target and never becomes one. So an endpoint that slows down
+//! under load gets as much as it answers within its target. An endpoint that is slow at any load would get ever less to
+//! no purpose: latency alone lowers the share to `latency_least` and no further.
 //!
-//! Pressure only holds back. The limiter alone knows the state of the contract.
+//! Pressure only holds back.
 
 use std::ops::RangeInclusive;
 
@@ -126,8 +124,8 @@ pub struct Pressure {
     /// Average over about the last 8 answers, in nanoseconds.
     lately: u64,
     baseline: Baseline,
-    /// Average over about the last 32 attempts; `WHOLE` means all failed. An average over 8 would often look
-    /// like an outage at an endpoint with a third of random failures.
+    /// Average over about the last 32 attempts; `WHOLE` means all failed. Over 8, a third of random failures would
+    /// often look like an outage.
     failures: u32,
     seen: u8,
     journal: Journal,
@@ -144,7 +142,6 @@ impl Default for Pressure {
 pub enum Strain {
     None,
     Failed,
-    /// The endpoint answered 429.
     Refused,
 }
 
@@ -209,7 +206,6 @@ impl Pressure {
         if next <= now { Ready::Now } else { Ready::At(next) }
     }
 
-    /// The most attempts that may start within `ahead`.
     #[must_use]
     pub fn room(&self, policy: &PressurePolicy, contract: &Contract, ahead: Nanos) -> u32 {
         if self.share == WHOLE {
@@ -223,7 +219,7 @@ impl Pressure {
         self.started = now;
     }
 
-    /// Ends an attempt that began at `started`. Returns true if the baseline has changed, which a record keeps.
+    /// Returns true if the baseline has changed, which a record keeps.
     pub fn end(
         &mut self,
         policy: &PressurePolicy,
@@ -369,7 +365,7 @@ const fn percent(share: u32) -> u32 {
     (share * 100).div_ceil(WHOLE)
 }
 
-/// The share at one attempt per `slowest`. A lower share would only make the way back longer.
+/// A lower share would only make the way back longer.
 fn least(policy: &PressurePolicy, contract: &Contract) -> u32 {
     let share = u128::from(contract.gap().0) * u128::from(WHOLE) / u128::from(policy.slowest.0);
     u32::try_from(share).unwrap_or(WHOLE).clamp(1, WHOLE)
@@ -547,7 +543,6 @@ mod tests {
         bench.attempts(2, Strain::Refused, quick);
         while bench.attempts(10, Strain::None, quick) < 60 {}
         let exceeded = bench.pressure.share;
-        // Until the average reaches it.
         while bench.pressure.share == exceeded {
             bench.attempts(1, Strain::None, over);
         }

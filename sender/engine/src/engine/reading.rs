@@ -1,4 +1,4 @@
-//! The meaning of an outcome for each part of a lane, and of `Retry-After`.
+//! The meaning of outcomes and `Retry-After` for each part of a lane.
 
 use super::breaker::{Cause, Health};
 use super::limiter::End;

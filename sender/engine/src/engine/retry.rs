@@ -143,7 +143,7 @@ impl RetryPolicy {
         self.retry_after_cap
     }
 
-    /// The delay after the `failures`th failure. Nothing if that was the last attempt.
+    /// Nothing if that was the last attempt.
     pub(super) fn delay(&self, failures: u32, rng: &mut Rng) -> Option<Nanos> {
         (failures < self.attempts).then(|| self.backoff.delay(failures, rng))
     }
@@ -180,7 +180,7 @@ fn step(base: Nanos, cap: Nanos, failures: u32) -> Nanos {
     base.times(factor).min(cap)
 }
 
-/// SplitMix64, seeded: the same on every machine. Jitter needs only an even spread; no secret depends on it.
+/// SplitMix64: the same on every machine. No secret depends on it.
 #[derive(Clone, Debug)]
 pub(crate) struct Rng(u64);
 

@@ -1,4 +1,4 @@
-//! Settlements on their way to the store, until it confirms them.
+//! Settlements until the store confirms them.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ pub(super) struct Settling {
     gathered: VecDeque<Settlement>,
     /// A gathered settlement changes its lane's queue.
     changes_queues: bool,
-    /// Lanes that must hear when a gathered settlement is durable, with its number among all ever pushed.
+    /// Lanes that must hear when a settlement is durable, with its number among all ever pushed.
     awaited: VecDeque<(u64, LaneId, Term)>,
     pushed: u64,
     flushed: u64,
@@ -24,7 +24,7 @@ pub(super) struct Settling {
 }
 
 impl Settling {
-    /// An `awaited` settlement is reported to its lane when it is durable.
+    /// An `awaited` one is reported to its lane when durable.
     pub(super) fn push(&mut self, settlement: Settlement, awaited: bool) {
         if awaited {
             self.awaited.push_back((self.pushed, settlement.lane, settlement.term));
@@ -71,8 +71,7 @@ impl Settling {
         Some(Output::Settle { batch, settlements })
     }
 
-    /// Returns the lanes of the batch's awaited settlements, one entry each. An unknown or already confirmed
-    /// batch returns none.
+    /// Lanes of its awaited settlements, one entry each. An unknown or confirmed batch returns none.
     pub(super) fn answered(&mut self, batch: BatchId) -> Vec<(LaneId, Term)> {
         let place = self.unanswered.iter().position(|unanswered| unanswered.id == batch);
         let Some(batch) = place.and_then(|place| self.unanswered.remove(place)) else { return Vec::new() };

@@ -91,8 +91,7 @@ impl Journal {
         self.0.as_ref().map(|notes| notes.last)
     }
 
-    /// Reports a change if none was reported for [`QUIET`], and always the return to the whole contract. A
-    /// report covers all changes since the one before.
+    /// Always reports the return to the whole contract. A report covers all changes since the one before.
     pub(super) fn report_change(&mut self, shift: Shift, is_whole: bool) {
         // A change below one percent is not reported, unless it restores the whole contract.
         let is_seen = shift.from != shift.to;

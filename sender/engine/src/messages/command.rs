@@ -50,13 +50,11 @@ pub enum Command {
 
 /// An event with its deliveries.
 ///
-/// All or nothing: if the lane of one target is full and refuses, nothing is recorded, and the emitter may
-/// simply try again.
+/// If the lane of one target is full and refuses, nothing is recorded, and the emitter may try again.
 #[derive(Clone, Debug)]
 pub struct Emit {
-    /// The targets were chosen from this version of the subscribers. If a changed subscriber is a target or matches
-    /// the type, the store refuses the event ([`super::Refusal::StaleRoster`]), and the emitter matches it again. So
-    /// an event reaches each subscriber added before it, in its present shape.
+    /// The targets were chosen from this version of the subscribers. If a changed subscriber is a target or matches the
+    /// type, the store refuses the event ([`super::Refusal::StaleRoster`]), and the emitter matches it again.
     pub roster: u64,
     /// The event's public id.
     pub id: Arc<str>,
@@ -280,9 +278,8 @@ impl Command {
         matches!(self, Self::Emit(_) | Self::Claim(_) | Self::Settle(_))
     }
 
-    /// True if cached queue state survives this command: lanes keep their owners, and claimed deliveries stay
-    /// unchanged until they are settled. The command itself notes other changes to queues. After every other
-    /// command the cache is dropped.
+    /// True if cached queue state survives this command: lanes keep their owners, and claimed deliveries stay unchanged
+    /// until they are settled. After every other command the cache is dropped.
     #[must_use]
     pub const fn spares_queues(&self) -> bool {
         matches!(self, Self::Renew(_) | Self::Persist(Persist { hand_back: false, .. })) || self.is_frequent()

@@ -104,8 +104,7 @@ impl Doubts {
         }
     }
 
-    /// An attempt that began at `started` was answered. Earlier ends now use their quarantine if that is
-    /// sooner.
+    /// Earlier ends now use their quarantine if that is sooner.
     pub(super) fn record_answer(&mut self, started: StoreTime, now: StoreTime, durable: u64) {
         if self.unheard >= started {
             return;

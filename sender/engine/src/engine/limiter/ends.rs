@@ -14,7 +14,7 @@ pub(super) struct Ends {
     runs: VecDeque<Run>,
     total: u32,
     caps: Vec<Cap>,
-    /// How long an end is remembered: the longest window, or a recent longer one whose ends may still count.
+    /// The longest window, or a recent longer one whose ends may still count.
     keep: Nanos,
     /// The moment from which the shorter memory is enough.
     shorten: Option<(StoreTime, Nanos)>,

@@ -80,7 +80,6 @@ mod snapshot;
 /// The highest level, in attempts: the highest burst was used up, and a lower one now holds.
 const LEVEL_MAX: u32 = BURST_MAX + IN_FLIGHT_MAX;
 
-/// When an attempt may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ready {
     Now,
@@ -113,7 +112,7 @@ pub enum End {
     CutOff,
 }
 
-/// One subscriber's limiter. The moments passed to it must not run backwards.
+/// The moments passed to it must not run backwards.
 #[derive(Clone, Debug)]
 pub struct Limiter {
     contract: Contract,
@@ -195,7 +194,7 @@ impl Limiter {
         if let Some(ends) = &self.ends {
             ready = ready.and(ends.ready(next));
         }
-        // Time alone releases attempts in doubt.
+        // Time alone releases them.
         let release = self.doubts.next_release();
         if ready == Ready::OnEvent && release < StoreTime::NEVER {
             ready = Ready::At(release);
@@ -211,7 +210,7 @@ impl Limiter {
         self.ends.as_ref().map_or(room, |ends| room.min(ends.room(taken)))
     }
 
-    /// Starts an attempt. Call this before its first byte is sent.
+    /// Call this before its first byte is sent.
     ///
     /// # Panics
     /// In debug builds, unless [`Self::ready`] returns [`Ready::Now`].
@@ -276,8 +275,8 @@ impl Limiter {
         (self.records.take(self.full(), now), snapshot)
     }
 
-    /// Replaces the contract. Earlier attempts count against the new one at once. Nothing starts until a record
-    /// of the new contract is durable, because the next owner relies on it.
+    /// Earlier attempts count against the new one at once. Nothing starts until a record of the new contract is
+    /// durable, because the next owner relies on it.
     pub fn change(&mut self, contract: Contract, lateness: Lateness, now: StoreTime) {
         self.advance(now);
         if self.open > 0 {
@@ -319,7 +318,7 @@ impl Limiter {
         self.open + self.doubts.unrecorded() + self.unsettled < self.contract.in_flight()
     }
 
-    /// Brings level and ends to `now`, and charges in order the attempts that are no longer in doubt.
+    /// Charges in order the attempts that are no longer in doubt.
     fn advance(&mut self, now: StoreTime) {
         if self.doubts.next_release() <= now {
             for (at, count) in self.doubts.release(now, self.records.durable) {

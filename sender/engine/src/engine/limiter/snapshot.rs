@@ -1,5 +1,3 @@
-//! A limiter leaves this state to the next owner.
-
 use serde::{Deserialize, Serialize};
 
 use super::doubt::{Doubts, RunRecord};
@@ -42,7 +40,7 @@ pub struct Since<'a> {
 }
 
 impl Limiter {
-    /// `is_final` if the lane is given back in order; otherwise the snapshot must be safe for a crash.
+    /// Unless `is_final`, the snapshot must be safe for a crash.
     pub(super) fn take_snapshot(&mut self, is_final: bool, now: StoreTime) -> Snapshot {
         let bucket = self.contract.bucket();
         let per = u128::from(bucket.rate().per().0);
@@ -80,7 +78,7 @@ impl Snapshot {
         Limiter::fresh(contract.clone(), Lateness::LONGEST).take_snapshot(false, StoreTime::START)
     }
 
-    /// Continues after an orderly end. Nothing if the figures are invalid.
+    /// Nothing if the figures are invalid.
     pub(super) fn resume(
         &self,
         contract: Contract,
@@ -94,7 +92,7 @@ impl Snapshot {
         Some(limiter)
     }
 
-    /// Takes over after a crash or a lost lease. Nothing if the figures are invalid.
+    /// Nothing if the figures are invalid.
     pub(super) fn seize(
         &self,
         contract: Contract,
@@ -123,8 +121,8 @@ impl Snapshot {
         Some(limiter)
     }
 
-    /// The limiter of that moment, without windows. If the contract changed since, the moment of the change is
-    /// unknown: the downtime drains at the slower of both rates.
+    /// Without windows. If the contract changed since, the moment of the change is unknown: the downtime drains at the
+    /// slower of both rates.
     fn restore(
         &self,
         next: &Contract,
