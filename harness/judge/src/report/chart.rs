@@ -1,8 +1,8 @@
-//! Charts as inline SVG. Colours come from the page's variables, so one drawing serves light, dark and paper; each
-//! coloured element also has a name. A series has at most [`POINTS_MAX`] points, however long the run.
+//! Inline SVG. Colours come from the page's variables, so one drawing serves light, dark and paper; each coloured
+//! element also has a name.
 //!
-//! The plot is a nested SVG that stretches horizontally: a script zooms by narrowing its `viewBox`. Letters and
-//! figures are outside of it, so they never stretch.
+//! The plot is a nested SVG that stretches horizontally: a script zooms by narrowing its `viewBox`. Letters and figures
+//! are outside of it, so they never stretch.
 
 use maud::{Markup, html};
 
@@ -14,7 +14,7 @@ const FINE: u64 = 7_200;
 const HEIGHT: u64 = 120;
 const ROW: u64 = 24;
 const TICKS: u64 = 12;
-/// The line above the plot for the height's label and the bands' letters; two lines where both overlap.
+/// Above the plot; two lines where the label and the bands' letters overlap.
 const HEAD: u64 = 22;
 const GAP: u64 = 4;
 const LETTER: u64 = 12;
@@ -37,7 +37,6 @@ pub struct Chart {
     pub bands: Vec<Band>,
     /// Whether the key explains the bands; the chart above may have done so.
     pub bands_told: bool,
-    /// Single moments below the plot, with their classes.
     pub ticks: Vec<(u64, &'static str)>,
     pub ticks_key: Vec<(&'static str, String)>,
     pub doubling: bool,
@@ -194,7 +193,6 @@ impl Chart {
         line
     }
 
-    /// Bars on top of the heights in `below`.
     fn bars(&self, step: u64, counts: &[u64], below: &mut Vec<u64>, heights: &Heights) -> String {
         let (height, mut path) = (self.height(), String::new());
         below.resize(below.len().max(counts.len()), 0);
@@ -337,7 +335,7 @@ impl Chart {
     }
 }
 
-/// The place of a span's text, its anchor and its moment: after the span, before it, or inside a long one.
+/// After the span, before it, or inside a long one.
 fn beside((x, from): (u64, u64), (end, until): (u64, u64)) -> (u64, &'static str, u64) {
     match () {
         () if end < WIDTH / 2 => (end + 4, "start", until),

@@ -52,7 +52,6 @@ pub fn compare_all(base: &[Report], new: &[Report], allowed: &[Allowed]) -> Comp
     comparison
 }
 
-/// The scenarios of the older runs that the newer ones lack.
 #[must_use]
 pub fn missing(base: &[Report], new: &[Report], allowed: &[Allowed]) -> Difference {
     let mut difference = Difference::default();

@@ -114,7 +114,7 @@ fn backlog(report: &Report) -> Vec<Shape> {
     lines
 }
 
-/// Deliveries by their number of attempts, if any differs from one.
+/// Deliveries by their number of attempts; none if all are one.
 fn attempts(drawn: &Drawn) -> Option<Chart> {
     let counts = &drawn.attempts.0;
     let other = counts.iter().enumerate().any(|(attempts, count)| attempts != 1 && *count > 0);
@@ -165,7 +165,6 @@ fn faults(report: &Report) -> Vec<Band> {
     bands
 }
 
-/// The endpoints' behaviours; equal ones become one band.
 fn endpoints(report: &Report) -> Vec<Band> {
     let mut bands: Vec<(Vec<&str>, Band)> = Vec::new();
     for lane in &report.course.drawn.lanes {

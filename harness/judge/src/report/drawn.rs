@@ -1,5 +1,5 @@
-//! The chart data of a run's page, bounded however long the run was: [`STEPS_MAX`] steps of each series,
-//! [`LANES_MAX`] lanes, and lines thinned by `chart`.
+//! The chart data of a run's page, bounded: [`STEPS_MAX`] steps of each series, [`LANES_MAX`] lanes, and lines thinned
+//! by `chart`.
 
 use serde::{Deserialize, Serialize};
 
@@ -28,12 +28,10 @@ pub struct Drawn {
     pub step: u64,
     /// In each step: events offered, events accepted, requests arrived, requests answered with 2xx.
     pub flow: [Series; 4],
-    /// From an event's intended moment to its first arrival, by that moment: p50, p95 and maximum of each
-    /// step that has any, in nanoseconds.
+    /// By the intended moment: p50, p95 and maximum of each step that has any, in nanoseconds.
     pub latency: [Vec<(u64, u64)>; 3],
     /// Deliveries by their number of attempts, from 0.
     pub attempts: Series,
-    /// The backlog, by the harness's own account.
     pub waiting: Vec<(u64, u64)>,
     /// The backlog, by the sender's reports.
     pub told: Vec<(u64, u64)>,
@@ -57,7 +55,7 @@ pub struct LaneDrawn {
     pub subscriber: usize,
     /// Requests in each step that were answered with 2xx, with 429, and otherwise or not.
     pub came: [Series; 3],
-    /// Its backlog, by the harness's own account.
+    /// By the harness's own account.
     pub waiting: Vec<(u64, u64)>,
     pub behaviours: Vec<(u64, u64, String)>,
 }
@@ -114,7 +112,7 @@ impl Drawn {
     }
 }
 
-/// The shortest round step with at most [`STEPS_MAX`] steps in the run.
+/// The shortest round step that fits.
 fn step(end: u64) -> u64 {
     let mut power = SECOND / 1_000;
     loop {

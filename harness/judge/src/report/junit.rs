@@ -1,9 +1,9 @@
 //! JUnit XML for a run's checks and a receiver's cases, consistent with the exit code.
 //!
-//! Each run is a suite. Its first test case, `run`, has the run's time and passes only with exit code 0: it
-//! fails on failures and regressions, and is an error if the run proves nothing, since consumers ignore
-//! errors of a suite itself. Each check or case is a further test case. An inconclusive one is an error if it
-//! decides, and otherwise skipped. A warning passes, with its text in the output.
+//! Each run is a suite. Its first test case, `run`, has the run's time and passes only with exit code 0: it fails on
+//! failures and regressions, and is an error if the run proves nothing, since consumers ignore errors of a suite
+//! itself. Each check or case is a further one. An inconclusive one is an error if it decides, and otherwise skipped. A
+//! warning passes, with its text in the output.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,7 +24,6 @@ pub struct Unjudged {
     pub why: String,
 }
 
-/// The regressions of each scenario.
 pub type Regressions = BTreeMap<String, Vec<String>>;
 
 /// The result of a whole run, as its exit code has it.
@@ -56,7 +55,6 @@ pub struct Case {
     pub decides: bool,
     pub seen: String,
     pub detail: String,
-    /// Why its failure is expected.
     pub excused: Option<String>,
 }
 
@@ -118,12 +116,12 @@ fn case(one: &Case) -> TestCase {
     case
 }
 
-/// Removes the two code points that XML forbids and the writer does not remove.
+/// Removes the two forbidden code points that the writer does not.
 fn legal(text: &str) -> String {
     text.replace(['\u{fffe}', '\u{ffff}'], "")
 }
 
-/// Adds a suite with an error for each missing report. Fails when XML can't represent a report.
+/// Fails when XML can't represent a report.
 pub fn junit(
     reports: &[Report],
     unjudged: &[Unjudged],

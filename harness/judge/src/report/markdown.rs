@@ -1,8 +1,7 @@
-//! The report as Markdown for a job's summary or a comment: the failures with their witnesses, then a picture
-//! of the worst lane.
+//! Markdown for a job's summary or a comment.
 //!
-//! The sender under test, branches and files write part of the text: none of it may become a mention, a link,
-//! an image, a table or HTML.
+//! The sender under test, branches and files write part of the text: none of it may become a mention, a link, an image,
+//! a table or HTML.
 
 use std::fmt::Write;
 
@@ -18,8 +17,7 @@ const SUBSCRIBERS_MAX: usize = 20;
 /// The statuses in the table, in this order.
 const TOLD: [Status; 4] = [Status::Fail, Status::HarnessError, Status::Warn, Status::Inconclusive];
 
-/// The whole output of a command: unjudged subjects, then the reports, the bad ones first, each with its
-/// regressions.
+/// Unjudged subjects, then the reports, the bad ones first.
 #[must_use]
 pub fn markdown(reports: &[Report], unjudged: &[Unjudged], regressions: &Regressions) -> String {
     let worse = |report: &Report| regressions.get(&report.scenario).map_or(&[][..], Vec::as_slice);
@@ -107,7 +105,7 @@ const COMMIT_DIGITS: usize = 40;
 /// Texts that turn their surroundings into a link or a reference.
 const LINKS: [&str; 3] = ["://", "www.", "gh-"];
 
-/// Escapes text for a line or a table: no markup, mention, link, or reference to an issue or commit.
+/// No markup, mention, link, or reference to an issue or commit.
 fn plain(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut digits = 0;
@@ -163,8 +161,7 @@ fn fence(text: &str, least: usize) -> String {
 const BARS_MAX: usize = 60;
 const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// The worst lane by second: the one that a failure accuses, or else the slowest with a series. None where
-/// nothing arrived.
+/// The lane that a failure accuses, or else the slowest with a series. None where nothing arrived.
 pub(super) fn worst(report: &Report) -> Option<String> {
     let lane = accused(report).or_else(|| {
         let seen = report.subscribers.iter().filter(|one| one.arrivals > 0 && has_series(one));
@@ -191,7 +188,6 @@ fn has_series(one: &SubscriberReport) -> bool {
     !one.arriving.0.is_empty()
 }
 
-/// The first subscriber with a series that a failure's witness names.
 fn accused(report: &Report) -> Option<&SubscriberReport> {
     let failed = report.judgement.verdicts.iter().filter(|verdict| verdict.status == Status::Fail);
     let mut names = failed.flat_map(|verdict| &verdict.witness).filter_map(|one| one.subscriber.as_deref());

@@ -27,8 +27,7 @@ use crate::catalogue::{self, Verdict as Status};
 use crate::check::Witness;
 use crate::check::verdict::moment;
 
-// A report of any kind: a verdict, and parts in reading order. The makers of reports fill it; `page` renders
-// it as HTML.
+// A report of any kind: a verdict, and parts in reading order.
 
 #[derive(Clone, Debug, Default)]
 pub struct Document {

@@ -1,6 +1,5 @@
-//! Renders a report as one self-contained HTML page: no font, image or other resource. It is complete
-//! offline, on paper, in light and dark, and without its script, which only searches long tables and zooms
-//! charts.
+//! One self-contained HTML page, complete offline, on paper, in light and dark, and without its script, which only
+//! searches long tables and zooms charts.
 
 use maud::{Markup, PreEscaped, html};
 
@@ -58,7 +57,7 @@ fn framed(document: &Document, kept: Option<&str>) -> String {
     visible(&markup.into_string())
 }
 
-/// The page of a run that could not be judged. It replaces an older page, which must not stand for this run.
+/// Replaces an older page, which must not stand for this run.
 pub fn unjudged(title: &str, about: &str, why: &str, more: &[&str]) -> String {
     let verdict = Headline {
         status: Some(Status::Inconclusive),

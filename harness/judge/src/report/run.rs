@@ -16,8 +16,7 @@ use crate::trace::{Declared, Ended, Fault, Machine, Trace};
 const FORMAT: u32 = 1;
 /// The most places of a series by second; in a longer run several seconds share one.
 const SECONDS_MAX: u64 = 7_200;
-/// The most subscribers with a series by second, the worst of all: series for all of them could take
-/// gigabytes.
+/// The worst of all: series for all of them could take gigabytes.
 const SERIES_MAX: usize = 100;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -28,9 +27,7 @@ pub struct Report {
     pub about: String,
     pub seed: u64,
     pub driver: String,
-    /// The command that repeats the run.
     pub repeat: String,
-    /// How the run ended; none for a truncated trace.
     pub ended: Option<Ended>,
     pub machine: Option<Machine>,
     pub judgement: Judgement,
@@ -60,7 +57,6 @@ pub struct Course {
     /// The figures that checks judge by though the scenario does not set them; empty in an older report.
     #[serde(default)]
     pub defaults: Vec<String>,
-    /// The chart data; empty in an older report.
     #[serde(default)]
     pub drawn: Drawn,
 }
@@ -75,13 +71,11 @@ pub struct FaultReport {
     pub at: u64,
     /// The end of a fault that lasts.
     pub until: Option<u64>,
-    /// Its name in the scenario, and its target.
     pub what: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Speed {
-    /// The sender's rate over the machine's ceiling.
     pub efficiency: Option<serde_json::Number>,
     /// A bare client's rate on the same machine, per second.
     pub ceiling_per_second: Option<u64>,
@@ -112,7 +106,6 @@ pub struct Lag {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubscriberReport {
     pub name: String,
-    /// The contract in words.
     pub contract: String,
     pub allowed: Option<u64>,
     pub bound: Option<u64>,
@@ -197,7 +190,7 @@ fn fault(fault: &Fault) -> FaultReport {
     FaultReport { at: fault.t, until: fault.until, what: format!("{}{whom}", fault.kind) }
 }
 
-/// The places of a run's seconds in its series: one each, or several seconds in one place.
+/// The places of a run's seconds in its series.
 #[derive(Clone, Copy)]
 struct Seconds {
     places: usize,
@@ -272,8 +265,7 @@ fn subscriber(evidence: &Evidence<'_>, at: usize, seconds: Option<Seconds>) -> S
     }
 }
 
-/// The deliveries of a subscriber that succeeded: those answered so in full, and those that count as
-/// delivered.
+/// Those answered so in full, and those that count as delivered.
 fn delivered(evidence: &Evidence<'_>, at: u32) -> u64 {
     let in_full = evidence.deliveries_of(at).iter().filter(|one| evidence.is_delivered(one));
     let fates = fates_of(evidence, at).into_iter();
@@ -350,8 +342,7 @@ fn contract(limit: &crate::scenario::Limit) -> String {
     if parts.is_empty() { "no limit".to_owned() } else { parts.join(", ") }
 }
 
-/// The longest backlog of each second; a second without a sample repeats the one before. Empty if the sender
-/// never reported one.
+/// A second without a sample repeats the one before. Empty if the sender never reported one.
 fn waiting(trace: &Trace, seconds: Seconds) -> Series {
     let whole = trace.depths.iter().filter(|depth| depth.subscriber.is_none());
     let told = whole.filter_map(|depth| Some((depth.t / SECOND, depth.waiting?)));

@@ -1,5 +1,4 @@
-//! A run's page from top to bottom: the verdict, failures with their witnesses drawn, the overview, each subscriber,
-//! every check with its evidence, and the command that repeats the run.
+//! A run's page, from top to bottom.
 
 use std::path::Path;
 
@@ -16,7 +15,6 @@ use crate::check::{Status, Verdict, Witness};
 
 const ARRIVALS_MAX: usize = 8;
 
-/// The report as an HTML page, beside the figures of older runs if there are any.
 #[must_use]
 pub fn html(report: &Report, baseline: &[Report]) -> String {
     super::page::page(&document(report, baseline))
@@ -132,7 +130,6 @@ fn witness(witness: &Witness) -> String {
     format!("{}{arrivals}", witnessed(witness))
 }
 
-/// Facts outside of all checks: silences, and the sender's recoveries.
 fn happened(report: &Report) -> Vec<Part> {
     let drawn = &report.course.drawn;
     let silences = drawn.silences.iter().map(|one| silence(report, one));
@@ -235,7 +232,6 @@ fn against(report: &Report, baseline: &[Report]) -> Vec<Part> {
     vec![Part::Title("Comparison with the baseline".to_owned()), fold]
 }
 
-/// All checks with their evidence, failures first.
 fn checks(report: &Report) -> Vec<Part> {
     let (silent, mut judged): (Vec<&Verdict>, Vec<&Verdict>) =
         report.judgement.verdicts.iter().partition(|verdict| verdict.status == Status::NotApplicable);

@@ -105,8 +105,6 @@ fn unoffered(report: &Report) -> String {
     }
 }
 
-/// Escapes control and bidirectional characters: senders write part of the text, and must not control the
-/// terminal or reorder words.
 #[must_use]
 pub fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());

@@ -61,10 +61,8 @@ pub(super) const BEHAVIOUR: Section = Section {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Behaviour {
     pub at: Duration,
-    /// The length; none to the end of the run.
     pub lasts: Option<Duration>,
     pub answer: Answer,
-    /// The share of requests with this behaviour.
     pub share: Millionths,
     /// The attempts of a delivery with this behaviour, from 1; none for all.
     pub attempts: Option<Range<Whole>>,
@@ -252,7 +250,6 @@ impl Behaviour {
         }
     }
 
-    /// Whether both are active at some moment.
     pub fn overlaps(&self, other: &Self) -> bool {
         let [own, others] = [self, other].map(|one| one.until().unwrap_or(u64::MAX));
         self.at.max(other.at).0 < own.min(others)

@@ -1,4 +1,4 @@
-//! A subscriber's contract: its limit, queue bounds, retries and breaker.
+//! Limits, queue bounds, retries and breaker.
 
 use super::quantity::{Duration, Rate, Size, Window};
 use super::reader::{Form, Reader, Section, may};
@@ -58,7 +58,7 @@ pub struct Limit {
     pub quarantine: Duration,
     /// How long it may arrive at all, after it was given up.
     pub doubt: Duration,
-    /// The excess that verdicts excuse for a sender that isn't ours; the sender does not know of it.
+    /// Excused for a sender that isn't ours, which does not know of it.
     pub slack: Slack,
 }
 
@@ -132,7 +132,7 @@ impl Limit {
         (self.bucket, &self.windows, self.in_flight) == (other.bucket, &other.windows, other.in_flight)
     }
 
-    /// The contract that either of two keeps: part by part the larger one, without the parts that only one has.
+    /// Part by part the larger one, without the parts that only one has.
     #[must_use]
     pub fn looser(&self, other: &Self) -> Self {
         let bucket = self.bucket.zip(other.bucket).map(|(one, other)| Bucket {
@@ -203,7 +203,6 @@ pub(super) const QUEUE: Section = Section {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Queue {
-    /// The most deliveries; none without a bound.
     pub rows: Option<u64>,
     /// Bytes of bodies.
     pub bytes: Option<Size>,
@@ -276,13 +275,11 @@ pub struct Retry {
     pub cap: Duration,
     /// The largest addition of [`Backoff::Additive`].
     pub jitter: Duration,
-    /// The delays of [`Backoff::Fixed`].
     pub schedule: Vec<Duration>,
     /// The jitter of each of them, in millionths; only a driver file sets it.
     pub spread: u64,
     /// Attempts in total.
     pub attempts: u32,
-    /// The largest age of a delivery.
     pub ttl: Duration,
     /// The longest `Retry-After` that is obeyed.
     pub retry_after_cap: Duration,
@@ -325,7 +322,7 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// The least and the longest delay after the nth failure, in nanoseconds; `n` counts from 1.
+    /// In nanoseconds; `n` counts from 1.
     #[must_use]
     pub fn bounds(&self, n: u32) -> (u64, u64) {
         let doubled = 1_u64.checked_shl(n.saturating_sub(1)).and_then(|times| self.base.0.checked_mul(times));
@@ -386,7 +383,6 @@ pub(super) const BREAKER: Section = Section {
 /// When a failing endpoint is paused, and for how long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Breaker {
-    /// The consecutive failures that open it.
     pub failures: u32,
     pub cooldown: Duration,
     pub cooldown_max: Duration,

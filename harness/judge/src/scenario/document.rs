@@ -57,8 +57,8 @@ pub(super) fn parse(text: &str, file: &str) -> Result<Node, Problem> {
     }
 }
 
-/// Puts a value at a path such as `drain`, `traffic.0.rate` or `subscriber.ingest.limit.rate`; a list is
-/// entered by index or by the `name` of its element.
+/// `drain`, `traffic.0.rate`, `subscriber.ingest.limit.rate`: a list is entered by index or by the `name` of its
+/// element.
 pub(super) fn set(root: &mut Node, assignment: &str) -> Result<(), String> {
     /// Deeper than any form; readers recurse into the tree.
     const PARTS_MAX: usize = 32;

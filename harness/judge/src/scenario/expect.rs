@@ -125,11 +125,9 @@ pub struct Expect {
     pub queue_rows: QueueRows,
     /// The most that a retry may be later than `Retry-After` asks and the contract allows.
     pub retry_after_late: Duration,
-    /// The share of its rate that a backlog must use.
     pub utilisation_min: Millionths,
     /// The share of offered events that the sender must accept; none for 0.99, unless a bound explains less.
     pub accepted_min: Option<Millionths>,
-    /// The longest time until the sender answers an emit.
     pub ack_max: Duration,
     /// The sender's rate over the machine's ceiling.
     pub efficiency_min: Option<Millionths>,

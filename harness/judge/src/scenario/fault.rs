@@ -56,7 +56,6 @@ pub(super) const FAULT: Section = Section {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaultPlan {
-    /// The beginning, since the start of the run.
     pub at: Duration,
     pub lasts: Duration,
     /// The struck process; none for all.
@@ -234,7 +233,7 @@ impl FaultAction {
         matches!(self, Self::Limit { .. } | Self::Rotate { .. } | Self::Redrive { .. })
     }
 
-    /// The subscriber of an operator's action, by its name in the file; none for all, or for other actions.
+    /// By its name in the file; none for all, or for other actions.
     #[must_use]
     pub fn subscriber(&self) -> Option<&str> {
         match self {
@@ -257,10 +256,8 @@ impl FaultAction {
 impl FaultPlan {
     /// The most repetitions of a fault.
     const TIMES_MAX: u64 = 10_000;
-    /// The least skew that the timestamps of a process reveal.
     const SKEW_MIN: Duration = Duration::from_secs(15);
 
-    /// Reads a `[[fault]]` with its repetitions.
     pub(super) fn read(reader: &Reader<'_>) -> Vec<Self> {
         let (Some(at), Some(action)) = (reader.get::<Duration>("at"), action(reader)) else {
             return Vec::new();
@@ -358,7 +355,6 @@ fn action(reader: &Reader<'_>) -> Option<FaultAction> {
     Some(action)
 }
 
-/// The offset of a clock, and whether it is back.
 fn offset(reader: &Reader<'_>) -> Option<(Duration, bool)> {
     let Some(text) = reader.get::<String>("by") else {
         reader.wrong("by", "missing; expected the error of the clock, such as \"1h\" or \"-1h\"");

@@ -1,7 +1,7 @@
 //! The scenario file: a run's traffic, endpoints and faults, and its expectations.
 //!
-//! A `Scenario` is valid by construction: units parsed, counts expanded, keys known. All problems of a file are
-//! reported at once, each with its line. Nothing here touches a disk, a clock or a network.
+//! A `Scenario` is valid by construction. All problems of a file are reported at once, each with its line. Nothing here
+//! touches a disk, a clock or a network.
 //!
 //! - `quantity`: durations, rates, sizes and ranges.
 //! - `traffic`, `subscriber`, `contract`, `behaviour`, `sender`, `fault`, `expect`: the sections.
@@ -117,7 +117,7 @@ impl Scenario {
         self.subscribers.iter().find(|subscriber| subscriber.name == name)
     }
 
-    /// Whether some endpoint shows a certificate that the sender must refuse. The endpoints then speak TLS.
+    /// The endpoints then speak TLS.
     #[must_use]
     pub fn shows_wrong_certificates(&self) -> bool {
         let mut behaviours = self.subscribers.iter().flat_map(|one| &one.behaviours);
@@ -231,7 +231,6 @@ impl Scenario {
 }
 
 /// A sender that missed an answer retries after its timeout and its first delay, and the run must see that.
-/// The upper bound limits the wait for scenarios with long delays.
 fn default_linger(subscribers: &[Subscriber]) -> Duration {
     let again = |one: &Subscriber| one.timeout.0.saturating_add(one.retry.bounds(1).1);
     let longest = subscribers.iter().map(again).max().unwrap_or(0);
@@ -248,8 +247,8 @@ pub struct Standing {
 }
 
 impl Scenario {
-    /// Whether the run is over: nothing is outstanding and `linger` has passed without an arrival or an open
-    /// exchange; or `drain` has passed with deliveries outstanding; or both have passed.
+    /// Nothing is outstanding and `linger` has passed without an arrival or an open exchange; or `drain` has passed
+    /// with deliveries outstanding; or both have passed.
     #[must_use]
     pub fn is_over(&self, standing: &Standing, now: u64) -> bool {
         let Standing { since, settled, open, came } = *standing;
@@ -270,11 +269,9 @@ pub enum FaultTarget {
     OwnerOf(String),
 }
 
-/// The prefix of its text form.
 const OWNER_OF: &str = "owner of ";
 
 impl FaultTarget {
-    /// Parses `owner of NAME`.
     fn parse(text: &str) -> Result<Self, String> {
         let name = text.strip_prefix(OWNER_OF).map(str::trim).filter(|name| !name.is_empty());
         let name = name.ok_or_else(|| format!("expected a number or \"{OWNER_OF}NAME\", got {text:?}"))?;
@@ -315,7 +312,7 @@ impl fmt::Display for FaultTarget {
     }
 }
 
-// The JSON Schema of the scenario file, from the reader's own forms, so that both agree.
+// The JSON Schema, from the reader's own forms, so that both agree.
 
 const LENGTH: &str = "[0-9]+(ns|us|ms|s|min|h|d)";
 
@@ -402,7 +399,6 @@ impl fmt::Display for Problem {
 
 impl std::error::Error for Problem {}
 
-/// The nearest known name, if few letters differ.
 #[must_use]
 pub fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let few = (given.chars().count() / 3).max(2);
@@ -410,7 +406,6 @@ pub fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
     distances.min_by_key(|(letters, _)| *letters).filter(|(letters, _)| *letters <= few).map(|(_, name)| name)
 }
 
-/// The Levenshtein distance.
 #[must_use]
 pub fn distance(given: &str, known: &str) -> usize {
     let known: Vec<char> = known.chars().collect();

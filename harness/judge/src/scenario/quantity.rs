@@ -1,7 +1,7 @@
-//! Durations, rates, window caps, sizes and ranges of scenarios: text with units, read into integers.
+//! Text with units, read into integers.
 //!
-//! The harness has its own parser, as it shares no code with the sender. Nothing is rounded: fractions are
-//! millionths, durations nanoseconds, rates a count per duration.
+//! The harness has its own parser, as it shares no code with the sender. Nothing is rounded: fractions are millionths,
+//! durations nanoseconds, rates a count per duration.
 
 use std::fmt;
 use std::str::FromStr;

@@ -37,7 +37,6 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads a table. Unknown and missing keys are problems.
     pub(super) fn new(
         section: &'static Section,
         node: &'a Node,
@@ -73,7 +72,6 @@ impl<'a> Reader<'a> {
         self.problems.add(entry.line, &self.key(&entry.key), format!("unknown key; {hint}"));
     }
 
-    /// Its path from the root: `subscriber[0].behaviour[1]`.
     pub(super) fn path(&self) -> &str {
         &self.path
     }
@@ -88,7 +86,6 @@ impl<'a> Reader<'a> {
         entries.iter().find(|entry| entry.key == key)
     }
 
-    /// The keys of the section that the file has.
     pub(super) fn written(&self) -> BTreeSet<&'static str> {
         self.section.fields.iter().map(|field| field.key).filter(|key| self.has(key)).collect()
     }

@@ -41,7 +41,6 @@ pub(super) const SENDER: Section = Section {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setup {
-    /// Processes on one store.
     pub workers: u32,
     pub store: Store,
     /// The failure that an acknowledgement survives.

@@ -74,7 +74,6 @@ pub struct Subscriber {
     pub answers: Range<Duration>,
     /// The endpoint's behaviours; the first match wins.
     pub behaviours: Vec<Behaviour>,
-    /// The keys that the scenario writes.
     pub written: BTreeSet<&'static str>,
 }
 
@@ -83,7 +82,6 @@ pub struct Handling {
     pub coalesce: Vec<Coalesce>,
     /// How long an equal event id counts as the same event.
     pub dedupe: Duration,
-    /// Whether the first attempts of a key must arrive in order.
     pub ordered: bool,
 }
 
@@ -133,7 +131,7 @@ impl Subscriber {
         self.behaviours.iter().any(|behaviour| behaviour.answer.hides_attempts())
     }
 
-    /// The path of its endpoint's URL, unique to it, so that a misdirected request is noticed.
+    /// Unique to it, so that a misdirected request is noticed.
     #[must_use]
     pub fn path(&self) -> String {
         format!("/hooks/{}", self.name)

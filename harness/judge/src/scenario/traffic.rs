@@ -30,7 +30,6 @@ pub(super) const PHASE: Section = Section {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Phase {
     pub shape: Shape,
-    /// The length; none for a recording, which plays to its end.
     pub lasts: Option<Duration>,
     /// The key of all events; none for the keys of [`Events`] or of the recording.
     pub key: Option<String>,

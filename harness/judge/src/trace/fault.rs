@@ -9,10 +9,8 @@ pub struct Fault {
     pub t: u64,
     #[serde(rename = "do")]
     pub kind: FaultKind,
-    /// When it ended, for faults that last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<u64>,
-    /// Its target or value: a worker, a subscriber, a new limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
     /// Nanoseconds added to each message between a process and its store, in each direction; none unless the
@@ -96,7 +94,7 @@ pub struct Undone {
     pub t: u64,
     #[serde(rename = "do")]
     pub kind: FaultKind,
-    /// The process; none for the whole sender.
+    /// None for the whole sender.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

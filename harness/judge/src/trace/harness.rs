@@ -1,5 +1,4 @@
-//! Records about the harness, its machine, and the sender under test: stalls, events not offered, a remote
-//! clock, declarations, the sender's queue and dead letters.
+//! Records about the harness, its machine, and the sender under test.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +9,6 @@ use crate::scenario::{Backoff, Certificate, Duration, Retry, Scenario};
 pub struct Stall {
     /// [`ENDPOINTS`], [`GENERATOR`] or [`SLEEPER`].
     pub thread: String,
-    /// When it was last seen to run.
     pub from: u64,
     pub until: u64,
 }
@@ -25,7 +23,6 @@ pub const SLEEPER: &str = "sleeper";
 /// The name of our own sender's driver file. Checks excuse nothing for it.
 pub const OURS: &str = "hookproof";
 
-/// An event of the schedule that was never written to the sender's API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unoffered {
     pub t: u64,
@@ -44,15 +41,13 @@ pub struct Offset {
     pub error: u64,
 }
 
-/// The form of subscribers' URLs, where they are not the endpoints' own addresses.
+/// The form of URLs that are not the endpoints' own addresses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Public {
-    /// The URL with `{endpoint}` in place of the endpoint's name.
     pub url: String,
     pub path: String,
 }
 
-/// A request or handshake that reached the harness, but none of its endpoints.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stray {
     pub t: u64,
@@ -80,7 +75,6 @@ pub enum StrayKind {
 pub struct Handshake {
     pub t: u64,
     pub until: u64,
-    /// Numbered over the run.
     pub connection: u64,
     /// The first arrival on it, once the trace is read.
     #[serde(skip)]
@@ -92,7 +86,6 @@ pub struct Handshake {
 pub struct ShownCertificate {
     pub t: u64,
     pub endpoint: String,
-    /// Numbered over the run.
     pub connection: u64,
     pub certificate: Certificate,
     /// How the handshake failed; none if the peer took the certificate.
@@ -117,10 +110,9 @@ impl Reached {
     }
 }
 
-/// The driver file's declarations about the sender. The trace holds them so that it can be judged alone.
+/// In the trace, so that it can be judged alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Declared {
-    /// Missing features, or missing calls in the driver file.
     #[serde(default)]
     pub lacks: Vec<Lack>,
     /// Fixed retry delays in nanoseconds, in place of each subscriber's backoff.
@@ -172,7 +164,6 @@ pub enum Signs {
     },
 }
 
-/// A subscriber's value that differs from the scenario.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Substitution {
     pub subscriber: String,
@@ -186,8 +177,7 @@ impl Declared {
         self.lacks.contains(&what)
     }
 
-    /// The scenario as it binds this sender: with the declared retry delays and profile, and without breakers
-    /// if it has none.
+    /// With the declared retry delays and profile, and without breakers if it has none.
     #[must_use]
     pub fn applied(&self, scenario: &Scenario) -> Scenario {
         let mut scenario = scenario.clone();
@@ -276,7 +266,6 @@ pub struct Retained {
     pub disk_bytes: Option<u64>,
 }
 
-/// A dead letter that the sender under test lists.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Dead {
     pub t: u64,
@@ -299,8 +288,7 @@ pub struct Host {
     pub clock_sets: Vec<ClockSet>,
 }
 
-/// The machine's wall clock was set, or ran on while the machine was suspended. The clock of the trace does
-/// neither.
+/// The wall clock was set, or ran on while the machine was suspended. The trace's clock does neither.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockSet {
     /// When it was last seen unchanged.
@@ -314,7 +302,6 @@ pub struct ClockSet {
 /// The machine's own limit, measured before the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ceiling {
-    /// When it was measured; 0 for before the run.
     pub t: u64,
     /// Requests per second of a bare client, to the same endpoints with the same bodies.
     pub per_second: u64,

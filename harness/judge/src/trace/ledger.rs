@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Arrival, Offer, Record};
 use crate::scenario::Scenario;
 
-/// The open deliveries. Its size is bounded by the schedule and the open exchanges.
 #[derive(Debug, Default)]
 pub struct Ledger {
     /// Each subscriber's number and its attempts in total.

@@ -32,7 +32,7 @@ pub const DISORDER: u64 = 2 * SECOND;
 /// The most bytes that are read, decompressed: the whole trace stays in memory.
 const BYTES_MAX: u64 = 8 << 30;
 
-/// A whole trace in memory: one list for each kind, in the order of its lines; arrivals by number.
+/// One list for each kind, in the order of its lines; arrivals by number.
 #[derive(Clone, Debug)]
 pub struct Trace {
     pub header: Header,
@@ -47,7 +47,6 @@ pub struct Trace {
     pub processes: Vec<Process>,
     pub depths: Vec<Depth>,
     pub dead: Vec<Dead>,
-    /// Secrets that several subscribers have.
     pub shared: Vec<SharedSecret>,
     pub host: Host,
     /// The driver file's declarations; without any, the sender lacks nothing.
@@ -59,7 +58,6 @@ pub struct Trace {
     pub reached: Reached,
     /// The offset of the sender's clock, if known.
     pub offset: Option<Offset>,
-    /// The last line; none if the trace was cut short.
     pub trailer: Option<Trailer>,
 }
 
@@ -196,8 +194,7 @@ impl Trace {
         self.nothing_later()
     }
 
-    /// Drops the offers that the harness could not hand over, which it learns only after it has recorded the
-    /// offer. They stay until the trailer is read, since the trailer counts them.
+    /// Drops the offers that the harness could not hand over. They stay until the trailer is read, since it counts them.
     fn leave_out_unoffered(&mut self) {
         if self.trailer.is_none() || self.unoffered.is_empty() {
             return;
@@ -207,7 +204,6 @@ impl Trace {
         self.offers.retain(|offer| !unoffered.contains(&(offer.token, offer.intended)));
     }
 
-    /// Sorts handshakes, and finds the first arrival on each connection.
     fn begin_connections(&mut self) {
         let handshakes = &mut self.reached.handshakes;
         handshakes.sort_by_key(|one| one.connection);
@@ -283,7 +279,6 @@ const LINE_MAX: u64 = 16 << 20;
 const WHY_CHARS_MAX: usize = 200;
 
 impl Trace {
-    /// Reads the trace in a file; decompresses it if the name ends in `.zst`.
     pub fn open(path: &Path) -> Result<Self, TraceError> {
         let file = File::open(path)?;
         if path.extension().is_some_and(|extension| extension == "zst") {
@@ -321,7 +316,6 @@ struct Reading {
     line: Vec<u8>,
     lines: u64,
     bytes: u64,
-    /// The latest time of a line.
     latest: u64,
     shares: Shares,
 }
@@ -460,14 +454,12 @@ fn read_line(source: &mut impl BufRead, line: &mut Vec<u8>, at: u64) -> Result<O
 /// The most bytes that are read: they stay in memory, beside the run.
 const GROWING_BYTES_MAX: u64 = 256 << 20;
 
-/// A trace file that a run still writes.
 pub struct Growing {
     source: BufReader<File>,
     reading: Reading,
 }
 
 impl Growing {
-    /// Opens a growing trace; none before its header is written.
     pub fn open(path: &Path) -> Result<Option<Self>, TraceError> {
         let mut source = BufReader::with_capacity(1 << 16, File::open(path)?);
         match Reading::begin(&mut source) {
@@ -503,8 +495,8 @@ impl Growing {
     }
 }
 
-// Closes the gaps of a trace whose trailer counts lost records: drops each line that refers to a missing
-// one. No check passes or fails on such a trace. In every other trace such a line is an error.
+// Drops each line that refers to a lost record. No check passes or fails on such a trace. Without lost records such a
+// line is an error.
 
 impl Trace {
     /// Lost records; 0 for a truncated trace.
@@ -513,8 +505,7 @@ impl Trace {
         self.trailer.as_ref().map_or(0, |trailer| trailer.dropped)
     }
 
-    /// Renumbers the arrivals of an incomplete trace without gaps, and drops the answers, cuts and outcomes
-    /// of missing records. Duplicate arrival numbers stay, and are refused later.
+    /// Duplicate arrival numbers stay, and are refused later.
     pub(super) fn close_holes(&mut self) {
         if self.dropped() == 0 {
             return;

@@ -48,7 +48,7 @@ pub enum Record {
     Trailer(Trailer),
 }
 
-/// The identity of a run: scenario, schedule, seed, driver, clock.
+/// The identity of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
     pub format: u32,
@@ -83,8 +83,8 @@ pub struct Offer {
     pub t: u64,
     /// When the schedule had it.
     pub intended: u64,
-    /// How long it waited for the sender's answers to earlier calls: the sender's delay. The rest of the time
-    /// from `intended` to `t` is the harness's own lag.
+    /// How long it waited for the sender's answers to earlier calls; the rest of the time from `intended` to `t` is the
+    /// harness's own lag.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub held: u64,
     /// The harness's name for the event, unique in the run unless the event was offered twice on purpose.
@@ -117,7 +117,6 @@ pub struct Refused {
     /// Whether the outcome is in doubt: the answer was lost.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unknown: bool,
-    /// Whether the harness stopped waiting, as the run was over.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut_off: bool,
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -202,7 +201,7 @@ pub enum Verified {
     Keys(Shared<[usize]>),
     /// Invalid, with the reason.
     No(Text),
-    /// Not checked, and the reason: the harness lacks a secret or does not know the profile.
+    /// The harness lacks a secret or does not know the profile.
     Unchecked(Text),
 }
 

@@ -1,9 +1,8 @@
-//! Takes records from every thread, turns each into a line at once, and queues the lines, within bounds, for
-//! the thread that writes them.
+//! Turns records of every thread into lines at once, and queues these, within bounds, for the thread that writes them.
 //!
-//! No recording thread ever waits for the disk. A record that meets a full queue is dropped and counted, and
-//! such a trace is inconclusive. The recording thread serializes, since a line is smaller than its record and
-//! moves more cheaply.
+//! No recording thread ever waits for the disk. A record that meets a full queue is dropped and counted, and such a
+//! trace is inconclusive. The recording thread serializes, since a line is smaller than its record and moves more
+//! cheaply.
 
 use std::cell::RefCell;
 use std::io::{self, Write};
@@ -22,8 +21,7 @@ pub const QUEUE_MAX: usize = 100_000;
 /// Bytes that may wait; an offer names all of its subscribers. The writer may hold as many again.
 const QUEUE_BYTES_MAX: usize = 256 << 20;
 
-/// How long the idle writer lets lines gather. A wakeup costs the recording thread more than the record does,
-/// and takes processor time from the sender under test.
+/// A wakeup costs the recording thread more than the record does, and takes processor time from the sender under test.
 const GATHERED: Duration = Duration::from_millis(1);
 
 thread_local! {
@@ -44,7 +42,6 @@ struct Inner {
     /// The number of arrivals. Locked while one is recorded, so that numbers follow the order of the trace.
     arrivals: Mutex<u64>,
     tally: Tally,
-    /// The open deliveries of a sender that reports no queue.
     ledger: OnceLock<Mutex<Ledger>>,
     lately: Mutex<Lately>,
     /// Whether the writer is gone.
@@ -59,7 +56,6 @@ struct Waiting {
     left: bool,
 }
 
-/// The reader's side. Once dropped, later records are lost.
 #[derive(Debug)]
 pub struct Records {
     waiting: Arc<Mutex<Waiting>>,
@@ -87,12 +83,10 @@ pub struct Tally {
     /// Finished exchanges with endpoints.
     pub ended: AtomicU64,
     pub came: AtomicU64,
-    /// Events of the schedule that were never written to the sender's API.
     pub unoffered: AtomicU64,
     pub dropped: AtomicU64,
 }
 
-/// The latest events, for the progress display.
 #[derive(Clone, Debug, Default)]
 pub struct Lately {
     /// The longest queue of the latest sample: time, lane, deliveries.
@@ -180,7 +174,6 @@ impl Recorder {
         }
     }
 
-    /// Returns false without room or writer.
     fn put(&self, line: &Lines) -> bool {
         let mut waiting = lock(&self.0.waiting);
         if waiting.left {
@@ -239,7 +232,6 @@ impl Recorder {
 
     /// The trailer comes after all earlier records.
     pub fn end(&self, end: End) {
-        // Without a writer there is no trace to end; its thread reports why.
         let _ = self.0.orders.send(Order::End(end));
     }
 
@@ -257,7 +249,6 @@ impl Recorder {
         &self.0.tally
     }
 
-    /// Whether the disk failed, as the latest recording thread found.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         self.0.is_broken.load(Ordering::Relaxed)

@@ -13,10 +13,9 @@ use super::{Shared, Text};
 /// Fast rather than small.
 const ZSTD_LEVEL: i32 = 3;
 
-/// Writes a trace to a sink. It counts its lines, so the trailer is always right.
+/// It counts its lines, so the trailer is always right.
 pub struct Writer<W: Write> {
     sink: W,
-    /// The last line, kept for its capacity.
     line: Lines,
     counts: Counts,
 }
@@ -86,8 +85,7 @@ impl TraceFile {
         Self::over(File::create(path)?, path)
     }
 
-    /// Creates the file, or opens it with its content. The caller empties it by [`Self::empty`] before the
-    /// first write.
+    /// The caller empties it by [`Self::empty`] before the first write.
     pub fn reserve(path: &Path) -> io::Result<Self> {
         Self::over(File::options().write(true).create(true).truncate(false).open(path)?, path)
     }
@@ -182,14 +180,13 @@ impl Lines {
         self.counts = Counts::default();
     }
 
-    /// All lines, each with its newline.
     pub(super) fn text(&self) -> &[u8] {
         &self.text
     }
 }
 
-// Writes the most frequent records without a general JSON escaper, which would dominate the time of a line.
-// The records' own serialization defines the format; a test compares both.
+// Writes the most frequent records without a general JSON escaper. The records' own serialization defines the format; a
+// test compares both.
 
 type Owed = Shared<[Text]>;
 

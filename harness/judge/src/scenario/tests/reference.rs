@@ -1,5 +1,5 @@
-//! The tables of `docs/scenario.md`, from the forms that the reader goes by, with examples from `everything.toml`.
-//! `HOOKPROOF_BLESS=1 cargo test -p hookproof-judge --lib scenario::tests::reference` writes them anew.
+//! The tables of `docs/scenario.md`. `HOOKPROOF_BLESS=1 cargo test -p hookproof-judge --lib scenario::tests::reference`
+//! writes them anew.
 
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ const EXAMPLE: &str = include_str!("everything.toml");
 const BEGIN: &str = "<!-- keys of ";
 const END: &str = "<!-- end -->\n";
 
-/// The sections below `section`, each with its path; a section that is used twice comes once.
+/// A section that is used twice comes once.
 fn sections(path: &str, section: &'static Section, found: &mut Vec<(String, &'static Section)>) {
     if found.iter().any(|(_, known)| known.about == section.about) {
         return;
