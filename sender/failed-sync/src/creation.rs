@@ -1,7 +1,7 @@
 //! A file gets its name only once all of it is on the disk, and takes no other file's name.
 //!
-//! A new database is made in a file of another name beside it. So nobody opens a part of one, two programs that make the same one end
-//! with one of the two, and a crash leaves all of it or nothing.
+//! A new database is made in a file of another name beside it. So nobody opens a part of one, two programs that make
+//! the same one end with one of the two, and a crash leaves all or nothing.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -21,10 +21,10 @@ const MARK: &str = "-new-";
 const MARK_DIGITS: usize = 16;
 const JOURNAL: &str = "-journal";
 
-/// Nobody has written to such a file for this long: its maker was killed.
+/// After this long without a write its maker was killed.
 const OLD: Duration = Duration::from_secs(3_600);
 
-/// A file without a name of its own yet. What is left of it goes with this.
+/// A file without a name of its own yet, removed with this.
 #[derive(Debug)]
 pub struct Unnamed(PathBuf);
 
@@ -39,12 +39,11 @@ impl Unnamed {
         let mut name = OsString::from(path);
         name.push(format!("{MARK}{:0MARK_DIGITS$x}", RandomState::new().hash_one(0)));
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&name)?;
-        // What can't be removed does no harm.
+        // A file that stays does no harm.
         let _ = remove_old(path, &file);
         Ok(Self(name.into()))
     }
 
-    /// Where it is meanwhile.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0
@@ -104,13 +103,13 @@ fn remove_old(path: &Path, new: &File) -> io::Result<()> {
 
 impl Drop for Unnamed {
     fn drop(&mut self) {
-        // Renamed, it is gone already; and a file that can't be removed does no harm.
+        // Renamed, it is gone; a file that stays does no harm.
         let _ = fs::remove_file(&self.0);
         let _ = fs::remove_file(beside(&self.0, JOURNAL));
     }
 }
 
-/// Makes a database by one step, unless a file has that name: `fill` makes its tables.
+/// Makes a database by one step, unless a file has that name.
 ///
 /// # Errors
 ///

@@ -37,7 +37,6 @@ use rusqlite::{Connection, Error, Result};
 pub use creation::{Unnamed, create};
 pub use place::{Found, begin_log, leave, log_alone, log_lost};
 
-/// Why a database is not made or opened.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
     /// It asks for a log that is not there.
@@ -73,7 +72,7 @@ fn is_failed_sync(error: &Error) -> bool {
 }
 
 thread_local! {
-    /// A sync failed in a commit's hook on this thread. SQLite reports that as a plain `SQLITE_ERROR`.
+    /// SQLite reports that as a plain `SQLITE_ERROR`.
     static FAILED_IN_HOOK: Cell<bool> = const { Cell::new(false) };
 }
 

@@ -23,7 +23,7 @@ const TABLE: &str = "CREATE TABLE file_place (id INTEGER PRIMARY KEY CHECK (id =
         folder INTEGER NOT NULL, name BLOB NOT NULL) STRICT;
     INSERT INTO file_place VALUES (1, 0, 0, 0, x'')";
 
-/// What tells a file from its copies, and where its log is. Not the device, whose number changes when a machine starts.
+/// Tells a file from its copies, and its log's place. Not by the device, whose number changes when a machine starts.
 #[derive(Clone, Debug)]
 struct Place {
     inode: i64,
@@ -70,13 +70,13 @@ fn path(sql: &Connection) -> PathBuf {
     sql.path().map(PathBuf::from).unwrap_or_default()
 }
 
-/// Notes in a new database where it is, or will be.
+/// Notes its place, or future place, in a new database.
 pub(crate) fn begin(sql: &Connection, named: &Path) -> Result<(), Fault> {
     sql.execute_batch(TABLE)?;
     Ok(Place::of(&path(sql), named)?.record(sql)?)
 }
 
-/// What is beside a database before anything was read of it: SQLite makes a log where none is.
+/// The files beside a database before anything was read of it: SQLite makes a log where none is.
 #[derive(Clone, Copy, Debug)]
 pub struct Found {
     log_is_empty: bool,
@@ -188,7 +188,7 @@ pub fn log_lost(path: &Path, backup: &str) -> String {
     )
 }
 
-/// The same of a log that is there without its file.
+/// For a log without its file.
 #[must_use]
 pub fn log_alone(path: &Path) -> String {
     let path = path.display();

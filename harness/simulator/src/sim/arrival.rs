@@ -8,7 +8,6 @@ use super::exchange::ExchangeEnd;
 use super::world::World;
 
 impl World<'_> {
-    /// The arrival record of a request that the sender signed and the harness verified.
     pub(super) fn arrival(&mut self, id: u64, n: u64, token: Option<u64>) -> Result<Arrival, SimError> {
         let exchange = &self.net.exchanges[&id];
         let endpoint = &self.net.endpoints[exchange.endpoint];

@@ -33,7 +33,6 @@ impl Book {
         }
     }
 
-    /// Adds to the hash that stands for a trace.
     pub(super) fn digest_words(&mut self, words: &[u64]) {
         words.iter().for_each(|word| self.digest.update(&word.to_le_bytes()));
     }

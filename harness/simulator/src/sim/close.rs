@@ -17,7 +17,6 @@ use super::options::{Keep, Model, Simulated};
 use super::process::Process;
 use super::world::{SimInputs, World};
 
-/// Subscribers whose queues are in the trace: as many as the first page of the sender's status lists.
 const LISTED: usize = 50;
 const PAGE: u32 = 1_000;
 /// The longest time to an answer when nothing blocks it.
@@ -56,14 +55,13 @@ impl World<'_> {
         self.given.scenario.is_over(&standing, self.now)
     }
 
-    /// The end of `drain`, which counts from the end of traffic and faults.
+    /// `drain` counts from the end of traffic and faults.
     fn last_moment(&self) -> u64 {
         let fault = self.troubles.steps.last().map_or(0, |(at, _)| *at);
         self.figures.traffic_end.max(fault).saturating_add(self.given.scenario.drain.0)
     }
 
-    /// The latest time, with reserve, of the answer to an offer. Without this limit an offer without an answer
-    /// would keep the run from ending.
+    /// Without this limit an offer without an answer would keep the run from ending.
     fn last_answer(&self) -> u64 {
         self.last_moment()
             .max(self.slots.iter().map(|slot| slot.blocked_until).max().unwrap_or(0))
@@ -129,7 +127,6 @@ impl World<'_> {
         }
     }
 
-    /// Whether something befalls a process or its store.
     fn is_disturbed(&self) -> bool {
         self.troubles.starting > 0
             || self.slots.iter().any(|slot| {
@@ -156,7 +153,6 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Lists the dead letters and ends the trace.
     pub(super) fn close(mut self) -> Result<Simulated, SimError> {
         self.cut_open();
         self.write_later()?;

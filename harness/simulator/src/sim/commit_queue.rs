@@ -1,5 +1,5 @@
-//! A process's store thread in virtual time. One commit takes all waiting commands. Claims pass ahead of it if
-//! the sender's own rule ([`PendingByLane`]) allows it.
+//! A process's store thread. One commit takes all waiting commands. Claims pass ahead of it if the sender's own rule
+//! ([`PendingByLane`]) allows it.
 
 use std::sync::Arc;
 
@@ -35,12 +35,11 @@ pub(super) struct CommitQueue {
     waiting: Vec<Request>,
     committing: Vec<Request>,
     pending: PendingByLane,
-    /// Claims that pass ahead of the commit.
+    /// Pass ahead of the commit.
     claims: Vec<(Order, Claim, Ahead)>,
     claimer: Option<Box<dyn Claimer>>,
     quick: Option<Arc<dyn QuickClaims>>,
     pub(super) failing: Option<u64>,
-    /// The store's work since the last call.
     pub(super) ledger: Ledger,
     /// A commit may have changed the nodes or handed a lane back since the last call.
     pub(super) nodes_stirred: bool,
@@ -67,7 +66,7 @@ impl CommitQueue {
         self.waiting.push(Request { commands, then });
     }
 
-    /// Submits a command of the dispatcher. A claim that may pass is answered beside the next commit.
+    /// A claim that may pass is answered beside the next commit.
     pub(super) fn order(&mut self, order: Order, command: Command, now: StoreTime) {
         match command {
             Command::Claim(claim) if self.claimer.is_some() => {
@@ -89,7 +88,6 @@ impl CommitQueue {
         self.committing.iter().chain(&self.waiting)
     }
 
-    /// Begins a commit if one is due. Returns true if it begins.
     pub(super) fn begin_commit(&mut self) -> bool {
         let begins = self.committing.is_empty() && !self.waiting.is_empty();
         if begins {
@@ -98,8 +96,7 @@ impl CommitQueue {
         begins
     }
 
-    /// Carries out the begun commit without answering: the file as a crash right after it leaves it. Returns
-    /// the operator actions in it.
+    /// Leaves the file as after a crash before the answers. Returns the operator actions in it.
     pub(super) fn commit_silently(
         &mut self,
         store: &mut dyn Store,
@@ -115,7 +112,7 @@ impl CommitQueue {
         Ok(errands(self.committing.iter()))
     }
 
-    /// Carries out the begun commit. Returns each receiver with the store's replies.
+    /// Returns each receiver with the store's replies.
     pub(super) fn commit(
         &mut self,
         store: &mut dyn Store,
@@ -135,7 +132,7 @@ impl CommitQueue {
         Ok(told.map(|(then, count)| (then, replies.by_ref().take(count).collect())).collect())
     }
 
-    /// Answers the claims that pass. A claim that needs a commit after all goes into the next one.
+    /// A claim that needs a commit after all goes into the next one.
     pub(super) fn claim(&mut self, now: StoreTime) -> Result<Vec<Answered>, StoreError> {
         let mut orders = std::mem::take(&mut self.claims);
         let mut told = Vec::with_capacity(orders.len());

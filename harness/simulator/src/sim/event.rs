@@ -31,7 +31,6 @@ pub(super) enum ProcessEvent {
     Look,
     Evict,
     Heard(u64, ExchangeEnd),
-    /// The lease of the request's lane may have ended.
     LeaseOver(u64),
     /// Events are offered to it, by their indexes in the schedule.
     Offered(Vec<usize>),

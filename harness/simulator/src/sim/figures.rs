@@ -1,11 +1,11 @@
-//! Figures of a run, counted as it goes: for plans, and for runs that are too long for a trace.
+//! For plans, and for runs that are too long for a trace.
 
 use hdrhistogram::Histogram;
 use hookproof_judge::scenario::SECOND;
 
 use super::ledger::Ledger;
 
-/// The figures of one subscriber. Times are in nanoseconds of the run unless the name says otherwise.
+/// Times are in nanoseconds of the run unless the name says otherwise.
 #[derive(Clone, Debug)]
 pub struct LaneFigures {
     pub name: String,
@@ -21,14 +21,13 @@ pub struct LaneFigures {
     pub taken_us: Histogram<u64>,
     /// Events refused because its queue was full.
     pub refused: u64,
-    /// Deliveries that waited at the end of the run.
     pub left: u64,
     /// For each stretch of the run: its beginning, and the longest time to acceptance in it.
     pub slowest: Vec<(u64, u64)>,
     /// The highest backlog at a sample or right after a commit of events.
     pub peak: Peak,
     pub busy_until: u64,
-    /// The backlog by time: time, rows. Unchanged samples are left out.
+    /// Time, rows. Unchanged samples are left out.
     pub waiting: Vec<(u64, u64)>,
     /// The calendar second with the most new requests.
     pub busiest: Busiest,
@@ -38,14 +37,12 @@ pub struct LaneFigures {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Busiest {
     pub count: u64,
-    /// The beginning of that second.
     pub at: u64,
-    /// The present second: its beginning, and its count so far.
+    /// Its beginning, and its count so far.
     now: (u64, u64),
 }
 
 impl Busiest {
-    /// `now` must not be before the last one.
     fn count_one(&mut self, now: u64) {
         let begin = now - now % SECOND;
         if self.now.0 != begin {
@@ -58,7 +55,6 @@ impl Busiest {
     }
 }
 
-/// The highest backlog.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Peak {
     pub rows: u64,
@@ -70,7 +66,6 @@ pub struct Peak {
 
 #[derive(Clone, Debug)]
 pub struct Figures {
-    /// Each subscriber, in the scenario's order.
     pub lanes: Vec<LaneFigures>,
     pub offered: u64,
     /// Events refused for any reason.
@@ -82,7 +77,6 @@ pub struct Figures {
     pub waiting: u64,
     /// The second with the most new requests at all endpoints.
     pub busiest: Busiest,
-    /// The second with the most offered events.
     pub busiest_offered: Busiest,
     pub database_bytes: u64,
     pub ledger: Ledger,
@@ -110,13 +104,13 @@ impl LaneFigures {
         }
     }
 
-    /// A percentile of the time from an event's intended time to its first arrival.
+    /// From an event's intended time to its first arrival.
     #[must_use]
     pub fn first_ns(&self, thousandths: u32) -> u64 {
         self.first_us.value_at_quantile(f64::from(thousandths) / 1_000.0).saturating_mul(1_000)
     }
 
-    /// A percentile of the time from an event's intended time to its acceptance.
+    /// From an event's intended time to its acceptance.
     #[must_use]
     pub fn taken_ns(&self, thousandths: u32) -> u64 {
         self.taken_us.value_at_quantile(f64::from(thousandths) / 1_000.0).saturating_mul(1_000)
@@ -180,7 +174,7 @@ impl Figures {
         record(&mut self.lanes[lane].first_us, waited_ns);
     }
 
-    /// Counts an accepted delivery, `waited_ns` after its event's intended time.
+    /// `waited_ns` after its event's intended time.
     pub(super) fn count_accepted(&mut self, lane: usize, now: u64, waited_ns: u64) {
         let begin = now - now % self.stretch_ns;
         let lane = &mut self.lanes[lane];
@@ -192,7 +186,7 @@ impl Figures {
         }
     }
 
-    /// Counts the backlog right after a commit of events, because a peak may lie between two samples.
+    /// Right after a commit of events: a peak may lie between two samples.
     pub(super) fn crowd(&mut self, lane: usize, now: u64, rows: u64, bytes: u64) {
         let lane = &mut self.lanes[lane];
         lane.peak.bytes = lane.peak.bytes.max(bytes);

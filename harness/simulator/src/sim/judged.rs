@@ -7,15 +7,13 @@ use hookproof_judge::check::{
 use hookproof_judge::scenario::Scenario;
 use hookproof_judge::trace::Trace;
 
-/// The check that judges liveness from a trace.
 pub(super) const LIVENESS: &str = "liveness.served";
 
 fn simulated(verdict: &Verdict) -> Simulated {
     CHECKS.iter().find(|check| check.id == verdict.id).map_or(Simulated::Judged, |check| check.simulated)
 }
 
-/// Judges a simulated run that a sweep disturbed, strictly. Checks of figures are skipped because a disturbance
-/// may break them.
+/// Judges strictly. Checks of figures are skipped because a disturbance may break them.
 #[must_use]
 pub fn judged_disturbed(scenario: &Scenario, trace: &Trace) -> Judgement {
     let mut judgement = judged(scenario, trace, Strictness::Strict);
@@ -35,7 +33,7 @@ pub fn not_judged_disturbed() -> Vec<&'static str> {
     CHECKS.iter().filter(|check| check.simulated == Simulated::Figure).map(|check| check.id).collect()
 }
 
-/// Judges a simulated run. A check beyond virtual time is not applicable unless it fails.
+/// A check beyond virtual time is not applicable unless it fails.
 #[must_use]
 pub fn judged(scenario: &Scenario, trace: &Trace, strictness: Strictness) -> Judgement {
     let mut judgement = judge(scenario, trace, strictness);
@@ -53,7 +51,7 @@ pub fn judged(scenario: &Scenario, trace: &Trace, strictness: Strictness) -> Jud
     judgement
 }
 
-/// A judgement with a lane that the world saw stand still (`sim::liveness`) as a failure of the check with that meaning.
+/// Fails the check for a lane that the world saw stand still (`sim::liveness`).
 #[must_use]
 pub fn with_silence(mut judgement: Judgement, silence: Option<&Silence>, trace: &Trace) -> Judgement {
     let Some(silence) = silence else { return judgement };

@@ -78,9 +78,8 @@ impl Ledger {
         self.swept += other.swept;
     }
 
-    /// The reasons of a lane's `count` deleted dead letters. Those by settlements are known for each lane. The
-    /// rest was shed or swept: exact if the run did only one of the two, otherwise in proportion to the kept
-    /// ones.
+    /// Those by settlements are known for each lane. The rest was shed or swept: exact if the run did only one of the
+    /// two, otherwise in proportion to the kept ones.
     pub(super) fn forgotten(&self, lane: LaneId, count: u64, kept: [u64; 4]) -> [u64; 4] {
         let settled = self.settled.get(&lane).copied().unwrap_or_default();
         let mut by = [0; 4];

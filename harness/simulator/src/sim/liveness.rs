@@ -1,16 +1,16 @@
-//! Liveness, judged in every run by the knowledge of the world. A lane sends within X if it has work due, a living process
-//! that reaches its store, a closed breaker, no pause, an endpoint that is well, and room in its contract.
+//! A lane sends within X if it has work due, a living process that reaches its store, a closed breaker, no pause, an
+//! endpoint that is well, and room in its contract.
 //!
-//! Each sample looks at every lane. A lane is *held back* while
+//! A lane is *held back* while
 //! - a fault lasts, and until a lease has passed after it ([`Liveness::disturb`]);
 //! - a behaviour of its endpoint is in force;
 //! - its owner says that the breaker is open, for the longest cooldown after the last failure at most;
 //! - its owner says that the endpoint wants a pause, for the longest `Retry-After` after the last failure at most;
-//! - its owner counts requests as under way or in doubt, for as long as a request may be that ended in silence, or that a
-//!   process had open when a fault struck.
+//! - its owner counts requests as under way or in doubt, for as long as a request may be that ended in silence, or that
+//!   a process had open when a fault struck.
 //!
-//! The owner's word excuses a lane for no longer than the world knows a cause. X counts from the last start, or from the
-//! moment since which the lane is not held back. It is the sum of these waits, which may follow one another:
+//! The owner's word excuses a lane for no longer than the world knows a cause. X counts from the last start, or from
+//! the moment since which the lane is not held back. It is the sum of these waits, which may follow one another:
 //! - a request under way ends: the timeout; a window has room: the longest one;
 //! - the bucket has room: 1/rate for each attempt of the burst, and for each that new owners count beside it, which
 //!   [`Lane::may_be_seized`] bounds;
@@ -22,29 +22,25 @@ use hookproof_sender::engine::{LaneView, Nanos};
 
 use hookproof_judge::scenario::{FaultAction, Limit, SECOND, Scenario, Subscriber};
 
-/// Between empty claims, and until a request is tried again that the sender itself held back.
+/// Between empty claims, and until a withheld request is tried again.
 const OWN_WAITS: u64 = 1_024_000_000 + 100_000_000;
 /// Commits between two starts, at most.
 const COMMITS: u64 = 4;
 /// The slowest pace of a lane under pressure.
 const SLOWEST: u64 = 60 * SECOND;
-/// The longest cooldown of a breaker that the scenario does not declare.
+/// Longest cooldown of an undeclared breaker.
 const COOLDOWN_MAX: u64 = 3_600 * SECOND;
 
-/// A lane that stood still though it could have sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Silence {
     /// Whose lane.
     pub subscriber: String,
-    /// Since when it could have sent.
     pub from: u64,
-    /// When X was over.
     pub until: u64,
     /// In one sentence, with the answer that it waited for.
     pub sentence: String,
 }
 
-/// The owner of a lane, as it is at a sample.
 pub(super) struct Owner<'a> {
     pub(super) worker: usize,
     pub(super) view: Option<LaneView>,
@@ -52,7 +48,6 @@ pub(super) struct Owner<'a> {
     pub(super) asked: Vec<&'a Order>,
 }
 
-/// A lane at a sample.
 pub(super) struct LaneSample<'a> {
     pub(super) is_due: bool,
     pub(super) is_well: bool,
@@ -60,10 +55,9 @@ pub(super) struct LaneSample<'a> {
     pub(super) owner: Option<Owner<'a>>,
 }
 
-/// All lanes, in the scenario's order.
 pub(super) struct Liveness {
     lanes: Vec<Lane>,
-    /// Until when a fault may leave lanes without an owner.
+    /// Lanes may lack an owner until then.
     disturbed_until: u64,
     lease: u64,
     waits: u64,
@@ -149,8 +143,7 @@ impl Liveness {
         self.found
     }
 
-    /// A fault strikes a process or its store. Another process may take the lanes after the lease, and counts the requests
-    /// that were under way.
+    /// Another process may take the lanes after the lease, and counts the requests that were under way.
     pub(super) fn disturb(&mut self, now: u64) {
         self.lanes.iter_mut().for_each(Lane::may_be_seized);
         self.lasts(now);
@@ -175,7 +168,6 @@ impl Liveness {
         }
     }
 
-    /// Looks at a lane.
     pub(super) fn check_lane(&mut self, at: usize, now: u64, seen: &LaneSample<'_>) {
         let lane = &mut self.lanes[at];
         let view = seen.owner.as_ref().and_then(|owner| owner.view.as_ref());
@@ -237,7 +229,6 @@ impl Lane {
     }
 }
 
-/// The answers that a lane waits for.
 fn waits_for(owner: Option<&Owner<'_>>) -> String {
     let Some(owner) = owner else { return "no process owns the lane".to_owned() };
     let view = owner.view.map_or_else(

@@ -1,9 +1,8 @@
-//! The shipped engine, dispatcher and store in virtual time, with modelled endpoints and faults. It uses a heap
-//! of events, no real clock and no threads: the seed decides everything.
+//! The shipped engine, dispatcher and store in virtual time, with modelled endpoints and faults. The seed decides
+//! everything.
 //!
-//! The sender's own dispatcher makes all of the sender's decisions. The simulator models the time of commits and of
-//! the network (drawn by the seed), the endpoints' behaviour, crashes, stops, clock steps and a store that cannot
-//! write. `docs/internals/simulation.md` lists its limits.
+//! The simulator models the time of commits and of the network (drawn by the seed), the endpoints' behaviour, crashes,
+//! stops, clock steps and a store that cannot write. `docs/internals/simulation.md` lists its limits.
 //!
 //! Reading order: `options`; `process` and `commit_queue`, one process of the sender; `world`, all state together;
 //! `network`, `offer`, `operators`, `trouble`, `turns` and `close`, which change it; `simulation`, a whole run;

@@ -55,7 +55,7 @@ impl std::str::FromStr for Mutant {
     }
 }
 
-/// A word to the dispatcher that is lost, once in a run. For tests of what finds such a loss.
+/// A word to the dispatcher that is lost, once in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// The confirmation of a lane's record.
@@ -86,7 +86,7 @@ impl Loss {
 /// The word that a run still has to lose, for all processes, and the number of such words before it.
 pub(super) type ToLose = Rc<Cell<Option<(Loss, u32)>>>;
 
-/// The defect of a process, with its state. It changes the dispatcher's events and effects only.
+/// It changes the dispatcher's events and effects only.
 pub(super) struct Bug {
     kind: Option<Mutant>,
     loses: ToLose,
@@ -103,7 +103,7 @@ impl Bug {
         Self { kind, loses, charged: BTreeMap::new(), unwritten: Vec::new(), renewal: None }
     }
 
-    /// The event that the dispatcher handles instead, if any.
+    /// The event to handle instead, if any.
     pub(super) fn change_event(
         &mut self,
         event: Event,
@@ -130,8 +130,7 @@ impl Bug {
         }
     }
 
-    /// The effect that is carried out instead, if any, and the event that the dispatcher handles at once, if
-    /// any.
+    /// The effect to carry out instead, and the event to handle at once, if any.
     pub(super) fn change_effect(
         &mut self,
         effect: Effect,

@@ -25,7 +25,7 @@ const BODY_READ: u64 = 64 << 10;
 const CONNECTS_NS: u64 = 4 * SECOND;
 
 impl World<'_> {
-    /// Begins an attempt. The sender gives it up after `timeout`, or with its lane's lease.
+    /// The sender gives it up after `timeout`, or with its lane's lease.
     pub(super) fn send(
         &mut self,
         worker: usize,
@@ -174,7 +174,6 @@ impl World<'_> {
         self.later(latency.saturating_add(last), SimEvent::Finish(id, what));
     }
 
-    /// The time of an answer beyond its latency, and the answer.
     fn script(&mut self, at: usize, chosen: Option<(usize, Behaviour)>, begun: u64) -> (u64, Final) {
         let whole = |reply: Reply| Final::Answer { reply, begun, whole: true };
         let Some((place, behaviour)) = chosen else { return (0, whole(no_content())) };
@@ -303,7 +302,6 @@ impl World<'_> {
         if black { CutKind::Blackhole } else { CutKind::PeerGone }
     }
 
-    /// Closes all connections of a process that has ended.
     pub(super) fn hang_up(&mut self, worker: usize, generation: u64) {
         let mine = |exchange: &&mut Exchange| exchange.worker == worker && exchange.generation == generation;
         let mut open = Vec::new();

@@ -1,5 +1,4 @@
-//! Operator actions: change limits, rotate secrets, redrive dead letters. An action is repeated until a process
-//! can do it, and recorded when it is done.
+//! An action is repeated until a process can do it, and recorded when it is done.
 
 use hookproof_judge::scenario::{Duration, FaultAction, FaultPlan, Limit};
 use hookproof_judge::signature::base64;
@@ -24,7 +23,6 @@ impl<'a> World<'a> {
         self.troubles.errands.waiting.push(plan);
     }
 
-    /// Asks a process for the waiting actions, if one can be asked.
     pub(super) fn run_errands(&mut self) -> Result<(), SimError> {
         if self.troubles.errands.waiting.is_empty() {
             return Ok(());

@@ -16,11 +16,9 @@ pub const EPOCH: StoreTime = StoreTime(1_800_000_000 * SECOND);
 /// The modelled times, in nanoseconds, and the interval of samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Model {
-    /// The range of a commit's duration.
     pub commit_ns: (u64, u64),
     /// The range of a request's or an answer's time on the network.
     pub wire_ns: (u64, u64),
-    /// The interval of samples of the queue.
     pub sample_ns: u64,
     pub upkeep_ns: u64,
     /// How long delivered events are kept.
@@ -37,7 +35,7 @@ impl Model {
         keep_ns: 86_400 * SECOND,
     };
 
-    /// A coarser model for longer runs with more events: larger commits and fewer samples.
+    /// For longer runs with more events: larger commits and fewer samples.
     #[must_use]
     pub fn fitting(lasts_ns: u64, events: usize) -> Self {
         if events < 200_000 && lasts_ns < 7_200 * SECOND {
@@ -60,7 +58,6 @@ impl Model {
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Replaces the scenario's seed.
     pub seed: Option<u64>,
     /// The folder of the scenario's recordings.
     pub folder: PathBuf,
@@ -110,7 +107,7 @@ pub struct Simulated {
     /// SHA-256 of the trace, or of the run's content if no trace was kept.
     pub sha256: String,
     pub figures: Figures,
-    /// The first lane that stood still though it could have sent; looked for where a trace is kept.
+    /// Looked for where a trace is kept.
     pub silence: Option<Silence>,
 }
 

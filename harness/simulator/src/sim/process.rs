@@ -1,6 +1,5 @@
-//! One process of the sender: the shipped dispatcher on the shipped store. It hands events to the dispatcher
-//! and carries its effects out. Effects that take time in reality (commits, claims, requests) become [`Act`]s
-//! for the world.
+//! One process of the sender: the shipped dispatcher on the shipped store. Effects that take time in reality (commits,
+//! claims, requests) become [`Act`]s for the world.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -78,7 +77,6 @@ pub(super) struct Birth<'a> {
 }
 
 impl Process {
-    /// Opens the file, frees the lanes of dead processes, and reads the subscribers.
     pub(super) fn start(birth: &Birth<'_>) -> Result<Self, SimError> {
         let failed = store_failed("open");
         let options = sqlite::Options {
@@ -157,12 +155,11 @@ impl Process {
         StoreTime(self.began.base.0 + (now - self.began.at))
     }
 
-    /// How much longer a lease holds, in nanoseconds.
     pub(super) fn remaining(&self, lease: &Lease, now: u64) -> u64 {
         lease.end().since(BootTime(self.steady(now).0)).0
     }
 
-    /// The world's time of the next call, unless an event comes first.
+    /// In the world's time.
     pub(super) fn next_wake(&self) -> u64 {
         let steady = self.dispatcher.next_wake();
         let own = self.bug.next_write().unwrap_or(u64::MAX);
@@ -249,14 +246,12 @@ impl Process {
         Ok(())
     }
 
-    /// Carries out the begun commit without answering: the file as a crash right after it leaves it. Returns
-    /// the operator actions in it.
     pub(super) fn commit_silently(&mut self, now: u64) -> Result<Vec<u64>, SimError> {
         let steady = self.steady(now);
         self.queue.commit_silently(&mut self.store, steady).map_err(store_failed("commit"))
     }
 
-    /// Carries out the begun commit and handles the answers. Returns true if events were recorded.
+    /// Returns true if events were recorded.
     pub(super) fn commit(&mut self, now: u64, acts: &mut Vec<Act>) -> Result<bool, SimError> {
         let steady = self.steady(now);
         let told = self.queue.commit(&mut self.store, steady).map_err(store_failed("commit"))?;
@@ -327,7 +322,7 @@ impl Process {
         self.dispatcher.views()
     }
 
-    /// Those questions that concern a lane or all lanes.
+    /// Those about a lane or all lanes.
     pub(super) fn pending_orders(&self, of: LaneId) -> Vec<&Order> {
         let concerns = |order: &&Order| match order {
             Order::Claim { lane, .. } | Order::Persist { lane, .. } => *lane == of,
@@ -349,7 +344,6 @@ impl Process {
     }
 }
 
-/// The machine's moment; the machine never restarts.
 fn moment(now: u64) -> Moment {
     Moment::at("virtual", Nanos(EPOCH.0 / 1_000_000 + now))
 }

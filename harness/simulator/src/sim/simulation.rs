@@ -39,8 +39,7 @@ const PURPOSE_SECRETS: u64 = 3;
 /// A folder in memory, because the database of a simulated run is never kept.
 const MEMORY: &str = "/dev/shm";
 
-/// The prefix of this process's folders in memory. It includes the namespace of the process id, because
-/// containers may share the memory.
+/// Includes the namespace of the process id, because containers may share the memory.
 static OURS: LazyLock<String> = LazyLock::new(|| {
     let namespace = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     let namespace: String = namespace.to_string_lossy().chars().filter(char::is_ascii_digit).collect();

@@ -1,7 +1,6 @@
-//! One scenario, many seeds. Each seed disturbs the scenario: it omits, moves and adds faults, changes latencies, and
-//! may let endpoints stop reading for a while. A failure is repeated with ever less traffic. Each seed is judged
-//! strictly, with more `drain` for its faults. Figures of the undisturbed scenario do not count
-//! ([`super::judged_disturbed`]).
+//! Each seed omits, moves and adds faults, changes latencies, and may let endpoints stop reading for a while. A failure
+//! is repeated with ever less traffic. Each seed is judged strictly, with more `drain` for its faults. Figures of the
+//! undisturbed scenario do not count ([`super::judged_disturbed`]).
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -30,7 +29,6 @@ const CUTS_MAX: u32 = 8;
 #[derive(Debug)]
 pub struct Swept {
     pub played: u64,
-    /// Seeds that came to a verdict.
     pub judged: u64,
     /// The failure of the lowest seed.
     pub failure: Option<Failure>,
@@ -55,8 +53,7 @@ pub struct Failure {
     pub check: String,
     /// The first witness of that check.
     pub witness: String,
-    /// The end of the shortest failing prefix of the traffic, in nanoseconds. Nothing if only the whole traffic
-    /// fails.
+    /// In nanoseconds: the shortest failing prefix of the traffic. Nothing if only the whole traffic fails.
     pub until: Option<u64>,
     lasts: u64,
 }
@@ -102,7 +99,7 @@ pub fn sweep(scenario: &Scenario, options: &Options, count: u64) -> Result<Swept
     Ok(Swept { played: played.into_inner(), judged: held_in.into_inner(), failure })
 }
 
-/// Plays one disturbed seed up to `until`. Returns a failure if a check fails.
+/// Returns a failure if a check fails.
 pub fn attempt(
     scenario: &Scenario,
     options: &Options,
@@ -112,7 +109,6 @@ pub fn attempt(
     play(scenario, options, seed, until).map(|played| played.failure)
 }
 
-/// The trace of a failure's shortest failing prefix.
 pub fn evidence(scenario: &Scenario, options: &Options, failure: &Failure) -> Result<Vec<u8>, SimError> {
     let troubled = disturbed(scenario, options, failure.seed, failure.until);
     Ok(simulate(&troubled, &playing(options, failure.seed, failure.until))?.trace)
@@ -124,7 +120,6 @@ fn playing(options: &Options, seed: u64, until: Option<u64>) -> Options {
 
 struct Played {
     failure: Option<Failure>,
-    /// The seed came to a verdict.
     held: bool,
 }
 
@@ -185,13 +180,12 @@ fn shorten(scenario: &Scenario, options: &Options, failure: Failure) -> Result<F
     Ok(shortest)
 }
 
-/// True for a fault that is never omitted. Without the change that raises a limit again, the backlog could not
-/// drain.
+/// Without the change that raises a limit again, the backlog could not drain.
 const fn is_owed(fault: &FaultPlan) -> bool {
     matches!(fault.action, FaultAction::Limit { .. })
 }
 
-/// The scenario as this seed disturbs it: with [`trouble`], and stalls of at most [`Options::stalls`].
+/// With [`trouble`], and stalls of at most [`Options::stalls`].
 #[must_use]
 pub fn disturbed(scenario: &Scenario, options: &Options, seed: u64, until: Option<u64>) -> Scenario {
     let mut disturbed = trouble(scenario, seed, until);
@@ -232,8 +226,8 @@ fn stall(troubled: &mut Scenario, seed: u64, longest: Duration) {
         troubled.drain.0.saturating_add(longest.0.saturating_mul(2)).saturating_add(60 * SECOND);
 }
 
-/// The scenario with the faults and latencies of this seed, and without faults from `until` on.
-/// [`Options::until`] cuts the traffic after it is scheduled, because a shorter phase would be compressed.
+/// Without faults from `until` on. [`Options::until`] cuts the traffic after it is scheduled, because a shorter phase
+/// would be compressed.
 #[must_use]
 pub fn trouble(scenario: &Scenario, seed: u64, until: Option<u64>) -> Scenario {
     let mut chance = Chance::new(seed, PURPOSE_SWARM);

@@ -28,7 +28,6 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Ends a fault, and no other one.
     fn end(&mut self, fault: u32) -> Result<(), SimError> {
         for slot in &mut self.slots {
             slot.skews.end(fault);
@@ -236,7 +235,6 @@ impl<'a> World<'a> {
         self.process_record(worker, ProcessRecord::Asked, None)
     }
 
-    /// A process that was asked to stop has ended.
     pub(super) fn exit(&mut self, worker: usize) -> Result<(), SimError> {
         let Some(process) = self.slots[worker].process.take() else { return Ok(()) };
         self.process_record(worker, ProcessRecord::Exited, Some("exit 0"))?;
@@ -244,7 +242,6 @@ impl<'a> World<'a> {
         self.gone(worker, process, after)
     }
 
-    /// Kills a process that did not stop in time.
     pub(super) fn give_up_stopping(&mut self, worker: usize) -> Result<(), SimError> {
         if self.slots[worker].process.as_ref().is_some_and(|process| process.is_stopping()) {
             let after = self.slots[worker].again_after;

@@ -58,7 +58,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// An event for a process that has ended. The connections of its emitters break.
+    /// The connections of its emitters break.
     fn lost(&mut self, event: ProcessEvent) -> Result<(), SimError> {
         let ProcessEvent::Offered(places) = event else { return Ok(()) };
         places.into_iter().try_for_each(|place| {

@@ -100,7 +100,6 @@ impl World<'_> {
         self.chance.between(self.given.model.wire_ns.0, self.given.model.wire_ns.1)
     }
 
-    /// The machine's wall clock.
     pub(super) fn wall(&self) -> StoreTime {
         self.wall_at(self.now)
     }
@@ -132,8 +131,7 @@ impl World<'_> {
         self.slots[worker].parted_until.checked_sub(self.now).filter(|left| *left > 0)
     }
 
-    /// The extra time of an operation that needs `exchanges` round trips to the store. Messages under way at
-    /// the end of a delay arrive at once.
+    /// Messages under way at the end of a delay arrive at once.
     pub(super) fn delay(&self, worker: usize, exchanges: u64) -> u64 {
         let lasting = self.slots[worker].delays.iter().filter(|(until, _)| *until > self.now);
         let lasting = lasting.map(|(until, by)| (until - self.now, by.saturating_mul(exchanges)));
