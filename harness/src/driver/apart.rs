@@ -1,5 +1,4 @@
-//! A sender that is no child process: a container, or a daemon behind its client. A command stops it, and the strike
-//! is done when the sender no longer answers.
+//! A sender that is no child process: a container, or a daemon behind its client. A command stops it.
 
 use hookproof_judge::scenario::SECOND;
 use tokio::sync::oneshot;
@@ -11,12 +10,11 @@ use crate::clock::Clock;
 const COMMAND_WITHIN_NS: u64 = 30 * SECOND;
 /// How long a sender may still answer after its command.
 const SILENT_WITHIN_NS: u64 = 5 * SECOND;
-/// How long it may still answer after the end of the process that was struck: the kernel closes its sockets
-/// with it.
+/// Shorter after the end of the struck process: the kernel closes its sockets with it.
 const SILENT_AFTER_END_NS: u64 = SECOND / 2;
 const LOOK_NS: u64 = 20_000_000;
 
-/// A strike under way, with its outcome: done, or the reason why not.
+/// Done, or the reason why not.
 #[derive(Debug)]
 pub(super) struct Strike(oneshot::Receiver<Result<(), String>>);
 

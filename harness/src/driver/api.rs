@@ -156,7 +156,6 @@ impl Api {
         made.map_err(|error| error.hiding(&self.0.redactor))
     }
 
-    /// Makes a call, and records the `Date` of its answer.
     async fn call(&self, call: Call) -> Result<Reply, CallError> {
         let call = Call { within: call.within.min(self.0.within), ..call };
         let clock = &self.0.clock;
@@ -180,13 +179,11 @@ impl Api {
         ready || self.readiness(worker).await.is_some_and(|reply| (200..300).contains(&reply.status))
     }
 
-    /// Whether a process answers its readiness URL at all. A 502 to 504 is a proxy's answer for a missing
-    /// process.
+    /// A 502 to 504 is a proxy's answer for a missing process.
     pub(super) async fn answers(&self, worker: usize) -> bool {
         self.readiness(worker).await.is_some_and(|reply| !(502..=504).contains(&reply.status))
     }
 
-    /// Whether each process has its own readiness URL.
     pub(super) fn tells_processes_apart(&self) -> bool {
         let ready = self.0.file.start.as_ref().map(|start| &start.ready);
         let count = self.0.addresses.len();
@@ -437,7 +434,6 @@ impl Api {
 }
 
 const UNSUBSCRIBING_MAX: usize = 16;
-/// The time limit of the whole teardown.
 const AFTER_WITHIN_NS: u64 = 120 * SECOND;
 
 /// A subscriber as the sender is given it.
@@ -454,8 +450,8 @@ pub struct Subscription<'a> {
 }
 
 impl Api {
-    /// Waits until the sender serves it if the driver file has `[poll]`. Returns the key that verifies its
-    /// signatures: its secret, or the sender's public key.
+    /// With `[poll]`, waits until the sender serves it. Returns the key that verifies its signatures: its secret, or
+    /// the sender's public key.
     pub async fn subscribe(&self, one: &Subscription<'_>) -> Result<String, ApiError> {
         let Subscription { subscriber, types, url, secret } = *one;
         let name = &subscriber.name;
@@ -491,7 +487,7 @@ impl Api {
         subscribers.insert(name.to_owned(), own);
     }
 
-    /// Values that subscribers were given in place of the scenario's, since the sender cannot express those.
+    /// Values given in place of the scenario's, which the sender cannot express.
     #[must_use]
     pub fn substitutions(&self) -> Vec<Substitution> {
         self.0.told.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -549,7 +545,7 @@ impl Api {
         self.make(what, request, &variables).await
     }
 
-    /// Ends every subscription and makes the calls of `[teardown]`. Returns the failures, for people.
+    /// Also makes the calls of `[teardown]`. Returns the failures, for people.
     pub async fn tear_down(&self) -> Vec<String> {
         self.tear_down_within(AFTER_WITHIN_NS).await
     }

@@ -177,7 +177,7 @@ pub struct Owner {
     pub list: String,
     /// The subscriber's name in each of its items.
     pub name: String,
-    /// A pointer to a value that is neither null nor false where the asked process serves it.
+    /// A pointer: null or false where the asked process does not serve it.
     pub here: String,
 }
 

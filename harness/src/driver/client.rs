@@ -1,5 +1,4 @@
-//! The harness's HTTP client for the sender. A call without an answer tells whether the sender may have read the
-//! request.
+//! The harness's HTTP client for the sender.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,4 @@
-//! A sender's differences from the scenario's assumptions. A check that needs a missing feature does not apply;
-//! others use the declared values.
+//! A check that needs a missing feature does not apply; others use the declared values.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,7 +27,7 @@ pub struct Declares {
     pub jitter: Option<Millionths>,
     /// The media type, unless JSON.
     pub content_type: Option<String>,
-    /// How long after an answer it has committed the outcome, so that a crash does not repeat the delivery.
+    /// How long after an answer it has committed the outcome.
     #[serde(default, deserialize_with = "length")]
     pub confirmed_within: Option<Duration>,
     /// A refused event may still reach some of its subscribers; false by default.

@@ -34,7 +34,7 @@ pub struct DriverFile {
     /// Calls for each subscriber, in order.
     #[serde(deserialize_with = "one_or_more")]
     pub subscribe: Vec<Request>,
-    /// A call for each subscriber, repeated until the sender serves it, before the first event.
+    /// Repeated for each subscriber until the sender serves it.
     pub poll: Option<Request>,
     /// The call for each event, or each batch.
     pub emit: Emit,
@@ -177,7 +177,7 @@ impl DriverFile {
         templates.flat_map(Template::names).any(|name| name == "database")
     }
 
-    /// The declarations for the trace, including calls that the file lacks.
+    /// For the trace; includes calls that the file lacks.
     #[must_use]
     pub fn declared(&self) -> Declared {
         let declares = &self.declares;
@@ -254,7 +254,7 @@ fn line_at(text: &str, at: usize) -> usize {
     text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
 }
 
-/// Errors across parts: holes that name nothing, and keys that need each other.
+/// Holes that name nothing, and keys that need each other.
 pub(super) fn find(file: &DriverFile, name: &str, text: &str) -> Vec<Problem> {
     let mut search = Search { name, text, found: Vec::new() };
     search.search_file(file);

@@ -1,5 +1,5 @@
-//! Times of senders: `2026-05-17T20:47:03.120Z` with any offset, or a number of seconds, milliseconds, microseconds
-//! or nanoseconds since 1970; and the offset of a sender's clock.
+//! Times of senders: `2026-05-17T20:47:03.120Z` with any offset, or a number since 1970, down to nanoseconds; and the
+//! offset of a sender's clock.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -94,11 +94,9 @@ fn days(year: u64, month: u64, day: u64) -> Option<u64> {
     (hookproof_play::endpoint::civil(low) == (year, month, day)).then_some(low)
 }
 
-/// Estimates the offset of the sender's clock from the `Date` fields of its answers.
-///
-/// The sender wrote a `Date` of second `d` while its clock stood in `[d, d + 1 s)`, and between the beginning
-/// of the call and its answer. So each answer bounds the offset on both sides, and the intersection of all
-/// bounds holds it. If the clock was set meanwhile, the intersection is empty and there is no estimate.
+/// The sender wrote a `Date` of second `d` while its clock stood in `[d, d + 1 s)`, and between the beginning of the
+/// call and its answer. So each answer bounds the offset on both sides, and the intersection of all bounds holds it. If
+/// the clock was set meanwhile, the intersection is empty and there is no estimate.
 #[derive(Debug, Default)]
 pub(super) struct Offsets(Mutex<Option<Bounds>>);
 

@@ -38,7 +38,6 @@ pub struct Process {
     gone: bool,
     /// Whether its descendants outlive it.
     leaves_children: bool,
-    /// Whether its wall clock can be set.
     has_clock: bool,
 }
 
@@ -72,12 +71,11 @@ impl Process {
         self.pid
     }
 
-    /// Lets its descendants outlive its own end.
     pub(super) fn leave_children(mut self) {
         self.leaves_children = true;
     }
 
-    /// Sends a signal to its group; does nothing after its end.
+    /// To its group; does nothing after its end.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         if self.gone {
             return Ok(());
@@ -145,7 +143,7 @@ fn assemble(launch: &Launch) -> io::Result<Command> {
     Ok(command)
 }
 
-/// Copies as far as there is room. The rest is read and dropped, so that the process never blocks on a pipe.
+/// Without room the rest is read and dropped, so that the process never blocks on a pipe.
 async fn copy_output(mut from: impl AsyncRead + Unpin, log: std::fs::File) {
     let mut log = tokio::fs::File::from_std(log);
     let (mut buffer, mut kept) = (vec![0; 16 << 10], 0_u64);

@@ -1,5 +1,4 @@
-//! The processes of the sender: started together, watched, struck and restarted. A sender that still answers after
-//! its process was struck is no child process ([`super::apart`]).
+//! A sender that still answers after its process was struck is no child process ([`super::apart`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -51,7 +50,6 @@ struct Worker {
     again_after: Option<u64>,
     again_at: Option<u64>,
     stops: Stops,
-    /// Whether it joins after the start.
     is_later: bool,
 }
 
@@ -224,7 +222,6 @@ impl Processes {
         std::mem::take(&mut self.undone)
     }
 
-    /// Records the end of a process, if it has ended.
     fn bury(&mut self, number: usize) -> io::Result<()> {
         self.let_go(number)?;
         let worker = &mut self.workers[number];
@@ -300,7 +297,7 @@ impl Drop for Processes {
     }
 }
 
-/// The last line of a log, which usually gives the reason.
+/// Usually gives the reason.
 fn last_line(text: &str) -> String {
     text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("its log is empty").to_owned()
 }

@@ -1,5 +1,4 @@
-//! Templates of a driver file: `{{ name }}`, `{{ env.NAME }}`, filters such as `{{ name | tojson }}`; an event as
-//! they see it; and the redaction of secrets.
+//! Templates of a driver file: `{{ name }}`, `{{ env.NAME }}`, filters such as `{{ name | tojson }}`; and the redaction of secrets.
 
 use std::borrow::Cow;
 use std::sync::{PoisonError, RwLock};
@@ -298,7 +297,7 @@ pub struct Event {
     pub unix_ns: u64,
 }
 
-/// The variables of a template about an event: its own hide the shared ones.
+/// An event's own variables hide the shared ones.
 pub(super) struct Words<'a> {
     pub(super) event: Option<&'a Event>,
     pub(super) others: &'a Variables,
@@ -346,7 +345,7 @@ const ELLIPSIS: &str = "…";
 /// The searched part of a long text; far less is shown.
 const SEARCHED_BYTES_MAX: usize = 1 << 16;
 
-/// Values from the environment or from answers open the sender, and traces and reports are passed on.
+/// Values from the environment or from answers open the sender; traces and reports are passed on.
 #[derive(Debug, Default)]
 pub(super) struct Redactor(RwLock<Vec<String>>);
 

@@ -61,7 +61,6 @@ pub struct Identity {
     pub(super) acceptor: TlsAcceptor,
     /// The certificates that a sender must refuse; none without an authority of the run.
     pub(super) wrong: BTreeMap<Certificate, TlsAcceptor>,
-    /// The file that a sender must trust.
     trust: PathBuf,
 }
 

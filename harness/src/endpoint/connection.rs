@@ -1,4 +1,4 @@
-//! One connection to an endpoint: reads, stamps and records requests, and answers or misbehaves.
+//! One connection to an endpoint.
 
 use std::io;
 use std::pin::pin;
@@ -114,7 +114,7 @@ async fn requests(
     }
 }
 
-/// Reads the beginning of the request, so that its arrival is recorded.
+/// The arrival must be recorded.
 async fn reset_unread(endpoint: &Endpoint, mut wire: Wire, closed: impl Future<Output = ()>) {
     tokio::select! {
         () = closed => {}
@@ -162,8 +162,7 @@ async fn named(
     }
 }
 
-/// Records the requests behind the one at which a connection ended: they reached the endpoint and get no
-/// answer.
+/// Requests behind the one at which a connection ended reached the endpoint too.
 async fn unanswered(port: &Port, wire: &mut Wire, connection: u64) {
     while let Some(first_byte) = wire.first_byte() {
         let request = tokio::select! {
@@ -312,7 +311,6 @@ impl Act<'_> {
         Ok(self.answered(rendered, &stamps, written.is_ok()))
     }
 
-    /// Writes an answer one byte at a time, until the peer goes.
     async fn drip(&self, wire: &mut Wire, pace: Duration) -> io::Result<Then> {
         let clock = &self.endpoint.stage.clock;
         let rendered = render(&ok(), clock.unix_ns(clock.now()));

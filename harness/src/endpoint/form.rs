@@ -1,8 +1,8 @@
 //! The first thing in a request's own bytes that RFC 9110, RFC 9112 and RFC 9113 forbid a client.
 //!
-//! The endpoint reads a request as leniently as deployed servers do, and answers it. This module is strict, and
-//! reads the bytes again. A reason has at most [`REASON_BYTES_MAX`] bytes, and quotes no field's value but a host
-//! and a length: a value may be a secret.
+//! The endpoint reads as leniently as deployed servers do. This module is strict, and reads the bytes again. A reason
+//! has at most [`REASON_BYTES_MAX`] bytes, and quotes no field's value but a host and a length: a value may be a
+//! secret.
 
 use std::fmt::Write as _;
 
@@ -70,7 +70,6 @@ pub(super) fn forbidden_second(parts: &http::request::Parts) -> Option<String> {
     framing.forbidden(true)
 }
 
-/// Whether it is HTTP/1.1.
 fn request_line(line: &[u8]) -> Result<bool, String> {
     let line = whole(line)?;
     let mut parts = line.split(|byte| *byte == b' ');
@@ -95,7 +94,6 @@ fn request_line(line: &[u8]) -> Result<bool, String> {
     }
 }
 
-/// A field's name and value.
 fn field(line: &[u8]) -> Result<(&str, &[u8]), String> {
     let line = whole(line)?;
     if matches!(line.first(), Some(b' ' | b'\t')) {
@@ -119,7 +117,6 @@ fn field(line: &[u8]) -> Result<(&str, &[u8]), String> {
     Ok((std::str::from_utf8(name).unwrap_or_default(), value))
 }
 
-/// A line without its CRLF.
 fn whole(line: &[u8]) -> Result<&[u8], String> {
     let Some(bare) = line.strip_suffix(b"\r\n") else {
         return Err("a line ends with a bare LF (RFC 9112, 2.2)".to_owned());

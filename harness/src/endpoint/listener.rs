@@ -17,7 +17,6 @@ const AGAIN_NS: u64 = 5_000_000;
 /// The longest pause after repeated failures; it bounds the records of them.
 const AGAIN_MAX_NS: u64 = 1_000_000_000;
 
-/// Accepts connections until the endpoints close.
 pub(super) async fn listen(port: Arc<Port>, listener: TcpListener, mut tether: ShutdownSignal) {
     let (open, opened) = watch::channel(true);
     let mut listener = Some(listener);
@@ -126,8 +125,7 @@ fn bind(address: SocketAddr) -> std::io::Result<TcpSocket> {
     Ok(socket)
 }
 
-/// Opens the port without accepting, until it is dropped. The kernel completes one connection, our own or an earlier
-/// peer's, and leaves further peers unconnected.
+/// The kernel completes one connection, our own or an earlier peer's, and leaves further peers unconnected.
 async fn fill(address: SocketAddr, socket: TcpSocket) {
     let _listener = socket.listen(0);
     let _first = TcpStream::connect(address).await;

@@ -8,11 +8,11 @@
 //! ```
 //!
 //! Every endpoint has a port of its own, which accepts HTTP/1.1, and HTTP/2 by its preface or over TLS. With a public
-//! URL all endpoints share one port, and the path or host of a request names its endpoint (`reach`). A shut port
-//! (`refuse`, `no-accept`) then resets each request instead. A request for no endpoint is answered 404 and recorded.
+//! URL all endpoints share one port, and a request's path or host names its endpoint (`reach`). A shut port (`refuse`,
+//! `no-accept`) then resets each request. A request for no endpoint is answered 404 and recorded.
 //!
-//! An arrival is stamped when its first byte is read, and recorded before its answer is written. An answer's times
-//! are taken just *before* each write: the sender cannot have seen a byte earlier.
+//! An arrival is stamped when its first byte is read, and recorded before its answer is written. An answer's times are
+//! taken just *before* each write: the sender cannot have seen a byte earlier.
 //!
 //! Bounds: the head and body of a request (`request`), the deliveries with counted attempts (`Choices`), the waiting
 //! records ([`hookproof_judge::trace::Recorder`]), and the limit of open files.
@@ -189,7 +189,7 @@ impl Endpoints {
         self.keys.learn(at, secrets);
     }
 
-    /// Ends every open exchange, and waits until all is recorded.
+    /// Ends every open exchange and records all.
     pub async fn close(mut self) {
         // There may be no task left.
         let _ = self.closing.send(true);
@@ -302,7 +302,7 @@ impl Endpoint {
     }
 }
 
-/// The end of an exchange without an answer.
+/// An end without an answer.
 pub(super) struct Broken {
     pub(super) how: CutKind,
     why: Option<Cow<'static, str>>,

@@ -76,7 +76,6 @@ impl Port {
         self.stage.clock.until(at).await;
     }
 
-    /// The endpoint of a request with this target and host.
     pub(super) fn find(&self, target: &str, host: Option<&str>) -> Option<&Arc<Endpoint>> {
         match &self.behind {
             Behind::One(endpoint) => Some(endpoint),

@@ -1,4 +1,4 @@
-//! The way to the endpoints: their address, their subscribers' URLs, and TLS.
+//! Address, subscribers' URLs, and TLS.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -209,7 +209,6 @@ pub struct PublicUrl {
     text: String,
     /// The host without its port, in lower case, perhaps with the placeholder.
     host: String,
-    /// The path, perhaps with the placeholder.
     path: String,
 }
 

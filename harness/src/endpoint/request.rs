@@ -149,7 +149,6 @@ impl Wire {
         std::future::pending::<()>().await;
     }
 
-    /// Waits for a byte or the end. Reads nothing from the socket.
     pub(super) async fn readable(&mut self) -> io::Result<()> {
         if self.buffer.is_empty() { self.stream.readable().await } else { Ok(()) }
     }
@@ -350,8 +349,7 @@ fn disclosed(secrets: &[Key], request: &Request, body: &[u8]) -> Option<String> 
 }
 
 impl Endpoint {
-    /// Records an answer, by the times of its first byte, if there was one, and its last. A broken one ends
-    /// now.
+    /// By the times of its first byte, if there was one, and its last. A broken one ends now.
     pub(super) fn answered(
         &self,
         n: u64,

@@ -1,4 +1,4 @@
-//! Measures the machine's own limit before a run: a bare client calls the same endpoints with the same body.
+//! Before a run, a bare client calls the same endpoints with the same body.
 //!
 //! The ratio of the sender's rate to this one is comparable across machines. The client uses plain HTTP on kept-alive
 //! connections, one request after another; it signs, stores and decides nothing.

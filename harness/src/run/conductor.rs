@@ -1,5 +1,5 @@
-//! Conducts the run: injects faults, samples the queue, and decides when the run is over. It never waits for the
-//! sender: operator actions and database locks are tasks (`operator`).
+//! Injects faults, samples the queue, and decides when the run is over. It never waits for the sender: operator actions
+//! and database locks are tasks (`operator`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,6 @@ pub(super) struct Conductor<'a> {
     pub(super) server: Option<Arc<Server>>,
     /// Links of each process, if a fault cuts them.
     pub(super) links: &'a [Link],
-    /// The wall clocks that faults set, by process.
     pub(super) clocks: &'a mut BTreeMap<usize, WallClock>,
     pub(super) schemes: Vec<Scheme>,
     pub(super) clock: Clock,
@@ -67,7 +66,7 @@ impl Queue {
 }
 
 impl Conductor<'_> {
-    /// Conducts until the end; returns how the run ended, and the generator's lag.
+    /// Returns how the run ended, and the generator's lag.
     pub(super) async fn conduct(
         &mut self,
         mut emitting: Emitting,
@@ -155,8 +154,8 @@ impl Conductor<'_> {
         self.scenario.is_over(&standing, now)
     }
 
-    /// Whether nothing is outstanding: by the sender's report made after the last event, or by the harness's
-    /// own ledger for a sender without a depth call.
+    /// By the sender's report made after the last event, or by the harness's own ledger for a sender without a depth
+    /// call.
     fn is_settled(&self, queue: &Queue, since: u64) -> bool {
         let settled = match self.recorder.owed() {
             Some(owed) => owed == 0,
@@ -207,7 +206,6 @@ impl Conductor<'_> {
         }
     }
 
-    /// Reports an action that failed, or continues with a prepared one.
     fn handle_outcome(&mut self, done: Result<Result<ActionOutcome, String>, JoinError>) {
         match done.map_err(|error| format!("a fault was not injected: {error}")).flatten() {
             Ok(ActionOutcome::All) => {}
@@ -244,7 +242,7 @@ pub(crate) fn scheme(file: &DriverFile, wanted: Profile) -> Scheme {
     file.sign.as_ref().map_or_else(|| Scheme::from(wanted), |sign| sign.scheme.clone())
 }
 
-// Deliveries that the sender retains after success, by its list and by the size of its database.
+// Retained deliveries, by the sender's list and the size of its database.
 
 /// The period; a list call costs the sender work.
 const EVERY_NS: u64 = 1_000_000_000;
@@ -382,7 +380,7 @@ impl Conductor<'_> {
         self.recorder.record(Record::Undone(undone.record(self.clock.now())));
     }
 
-    /// Strikes the processes of a fault. Succeeds if one of them could be struck.
+    /// Succeeds if one of them could be struck.
     fn each(
         &mut self,
         worker: Option<usize>,

@@ -94,8 +94,7 @@ struct Queue {
 }
 
 impl Queue {
-    /// Waits for one event, and adds those that are already there: at most `most` events, and `bytes_max` bytes
-    /// unless one event alone exceeds that. False at the end.
+    /// At most `most` events, and `bytes_max` bytes unless one event alone exceeds that. False at the end.
     async fn take(&mut self, batch: &mut Vec<Released>, most: usize, bytes_max: u64) -> bool {
         let first = match self.next.take() {
             Some(first) => Some(first),
@@ -119,7 +118,7 @@ impl Queue {
 }
 
 impl Emission {
-    /// Starts the callers, and the generator with the schedule's beginning at `begin`.
+    /// The schedule begins at `begin`.
     pub(super) fn start(
         &self,
         scenario: &Scenario,
@@ -181,7 +180,7 @@ impl Emission {
         }
     }
 
-    /// Emits in the largest batches that the driver allows, until the channel closes.
+    /// In the largest batches that the driver allows, until the channel closes.
     async fn call(self, waiting: Arc<Waiting>, mut given_up: watch::Receiver<bool>) {
         let emit = &self.api.file().emit;
         let (most, bytes_max) = (if emit.batch { emit.batch_max } else { 1 }, emit.batch_bytes_max.0);

@@ -1,4 +1,4 @@
-//! Why a run left no trace or an incomplete one, and who caused that.
+//! Errors of a run.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,4 @@
-//! The folder of the sender's files: emptied before a run, and locked for it. Without a marker nothing in a folder is
-//! removed. Also the limit of open files.
+//! The folder of the sender's files, emptied before a run and locked for it. Without a marker nothing is removed.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;

@@ -1,5 +1,4 @@
-//! The endpoints' thread and its heartbeat, which finds the times when that thread stood still. A [`Sleeper`] beside it
-//! finds those when the machine kept programs from running.
+//! A [`Sleeper`] beside the endpoints' thread finds the times when the machine kept programs from running.
 //!
 //! One thread stamps all arrivals, so one heartbeat bounds the lateness of every stamp. Two beats [`STALL_NS`] apart
 //! are a stall, which goes into the trace. Each beat also reads the machine's wall clock: a jump of [`SET_NS`] means

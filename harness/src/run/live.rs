@@ -1,5 +1,5 @@
-//! The live page of a run: a server on loopback, and a sketch of the growing trace, judged. The run never waits for
-//! it: it reads the trace from disk at the lowest priority, and uses at most a tenth of one core.
+//! The live page of a run: the growing trace, judged. The run never waits for it: it reads the trace from disk at the
+//! lowest priority, and uses at most a tenth of one core.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

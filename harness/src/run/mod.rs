@@ -1,6 +1,4 @@
-//! One run, from the scenario to the trace: opens the endpoints, starts the sender, subscribes, plays the schedule
-//! with its faults, lists the dead letters and stops the sender. However a run ends, the trailer of its trace says
-//! how.
+//! One run, from the scenario to the trace. However a run ends, the trailer of its trace says how.
 
 mod ceiling;
 mod conductor;
@@ -239,7 +237,7 @@ impl Staged<'_> {
         Ok(())
     }
 
-    /// Reports how the endpoints are reached, unless on loopback only.
+    /// Prints how the endpoints are reached, unless on loopback only.
     fn identity(&self) -> Result<Option<Identity>, RunError> {
         let reach = &self.options.reach;
         let names: Vec<&str> = self.scenario.subscribers.iter().map(|one| one.name.as_str()).collect();
@@ -369,7 +367,6 @@ impl Staged<'_> {
     }
 }
 
-/// The result of a future, unless the run is interrupted first.
 async fn unless<T>(interrupt: &Interrupt, doing: impl Future<Output = T>) -> Option<T> {
     let mut interrupt = interrupt.clone();
     tokio::select! {
@@ -458,7 +455,7 @@ async fn tear_down(api: &Api) {
     }
 }
 
-/// Takes back a run that could not begin. Stops the sender within `within` nanoseconds, and reports each failure.
+/// Stops the sender within `within` nanoseconds, and reports each failure.
 async fn take_back(api: &Api, processes: &mut Processes, clock: &Clock, within: u64) {
     tear_down(api).await;
     // A clock that has not begun stands still, and no timeout would pass.
@@ -470,7 +467,7 @@ async fn take_back(api: &Api, processes: &mut Processes, clock: &Clock, within: 
     }
 }
 
-/// Lists the dead letters; false if the sender cannot list them all.
+/// False if the sender cannot list them all.
 async fn list_dead(api: &Api, emission: &Emission, scenario: &Scenario) -> bool {
     /// A sender that the harness does not start may retain letters of earlier runs.
     const OLD_MAX: usize = 100_000;

@@ -1,5 +1,5 @@
-//! Operator actions during a run: limit changes, secret rotations, redrives, database locks. Each is a task, so that
-//! a silent sender blocks nothing else. It is repeated until the sender answers, and then recorded.
+//! Each operator action is a task, so that a silent sender blocks nothing else. It is repeated until the sender
+//! answers, and then recorded.
 
 use std::sync::Arc;
 
@@ -80,7 +80,7 @@ impl From<ApiError> for Undone {
 }
 
 impl Errand {
-    /// The action of a scenario's fault; `schemes` are those of its subscribers, in order.
+    /// `schemes` are those of its subscribers, in order.
     pub(super) fn new(scenario: &Scenario, plan: &FaultPlan, schemes: &[Scheme]) -> Self {
         let all = scenario.subscribers.iter().zip(schemes).enumerate();
         let whom =
@@ -140,8 +140,7 @@ impl Operator {
         Ok(ActionOutcome::All)
     }
 
-    /// Finds the process that serves a subscriber, for the fault with this index. Fails when no process serves it, or
-    /// the question is refused.
+    /// Fails when no process serves it, or the question is refused.
     pub(super) async fn find_owner(self, place: usize, name: String) -> Result<ActionOutcome, String> {
         for _ in 0..OWNER_QUESTIONS {
             let found = self.api.owner(&name).await;
@@ -181,7 +180,6 @@ impl Operator {
         }
     }
 
-    /// Gives a subscriber a new secret, and its endpoint too.
     async fn rotate(&self, whom: &Concerned, overlap: Duration) -> Result<(), Undone> {
         let secret = match self.api.rotate(&whom.name, overlap).await {
             Ok(secret) => secret.ok_or_else(|| "the sender did not return the new secret".to_owned()),

@@ -1,4 +1,4 @@
-//! The progress of a run: a bar and the rates on a terminal; lines in a pipe, if the run is followed.
+//! Progress: a bar and the rates on a terminal; lines in a pipe, if the run is followed.
 
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -96,7 +96,6 @@ fn joined(counts: &str, noted: &[String]) -> String {
     std::iter::once(counts).chain(noted.iter().map(String::as_str)).collect::<Vec<_>>().join("; ")
 }
 
-/// Used while there is no display.
 pub(super) fn print_message(text: &str) {
     use std::io::Write as _;
 

@@ -1,4 +1,4 @@
-//! A command in place of a server: it reads one raw request on stdin, and answers by its exit code.
+//! A command reads one raw request on stdin, and answers by its exit code.
 //!
 //! 0 accepts the request, which counts as the answer 204. 1 rejects it, as 401. All else is a failure, as 500: another
 //! code, a signal, and 1 with a stack trace on stderr, since Python and Node end so after an uncaught exception.

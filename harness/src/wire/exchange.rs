@@ -1,4 +1,4 @@
-//! One exchange: writes given bytes and reads the answer; nothing is repeated.
+//! Writes given bytes and reads the answer; nothing is repeated.
 //!
 //! A receiver may answer before it has read everything, so writing and reading overlap. A write error is no verdict,
 //! since an answer may have come before it.
@@ -79,7 +79,7 @@ static TLS: LazyLock<TlsConnector> = LazyLock::new(|| {
     TlsConnector::from(Arc::new(config))
 });
 
-/// Sends on a connection of its own, or to a new process, and waits for the answer up to this limit.
+/// Sends on a connection of its own, or to a new process, and waits up to this limit.
 pub async fn exchange(target: &Target, addresses: &[SocketAddr], feed: &Feed, limit: Duration) -> Exchange {
     if let Some(command) = &target.command {
         return super::command::exchange(command, feed, limit).await;
@@ -148,7 +148,7 @@ pub async fn succession(
     exchanges
 }
 
-/// Sends a request and reads its answer at the same time. The second value: whether the whole request was sent.
+/// The second value: whether the whole request was sent.
 async fn answered(
     reader: &mut (impl AsyncRead + Unpin),
     writer: &mut (impl AsyncWrite + Unpin),

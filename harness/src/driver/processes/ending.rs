@@ -1,4 +1,4 @@
-//! Ends processes of the sender, by a signal or by a command of the driver file, and concludes the outcome.
+//! Ends processes of the sender, by a signal or by a command of the driver file.
 
 use std::io;
 
@@ -194,7 +194,7 @@ impl Processes {
         self.is_detached() && (0..self.workers.len()).any(starting)
     }
 
-    /// Kills the rest after `within` nanoseconds. A sender that cannot be ended is left, and reported as not done.
+    /// Kills the rest after `within` nanoseconds, and reports a sender that cannot be ended.
     pub async fn stop(&mut self, within: u64) -> io::Result<()> {
         /// How long kill commands may take after that.
         const LONGER_NS: u64 = 60_000_000_000;
@@ -234,7 +234,7 @@ impl Processes {
         Ok(())
     }
 
-    /// Ends a process if it is there; reports a failure as not done.
+    /// Reports a failure as not done.
     fn end_if_there(&mut self, number: usize, kills: bool) -> io::Result<()> {
         self.bury(number)?;
         let worker = &self.workers[number];

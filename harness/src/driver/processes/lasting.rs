@@ -59,7 +59,7 @@ impl Processes {
         members.map(|pid| limit_files(pid, Room::Free)).fold(thawed, Result::and)
     }
 
-    /// Ends every fault. Returns the first failure, after all were tried.
+    /// Returns the first failure, after all were tried.
     pub fn relieve(&mut self) -> io::Result<()> {
         let stops = self.workers.iter().flat_map(|worker| worker.stops.faults());
         let all: BTreeSet<u32> = self.full.keys().copied().chain(stops).collect();

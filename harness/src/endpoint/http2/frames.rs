@@ -88,7 +88,7 @@ impl Frames {
     }
 }
 
-/// A connection that reads nothing while its endpoint stalls, and records when requests begin.
+/// Reads nothing while its endpoint stalls, and records when requests begin.
 pub(super) struct Watched {
     port: Arc<Port>,
     stream: Stream,

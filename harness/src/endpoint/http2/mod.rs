@@ -109,7 +109,7 @@ pub(super) async fn serve(
     begun.rest().into_iter().for_each(|t| port.broken_off(how.into(), t, &[]));
 }
 
-/// Waits until every stream is recorded; their writes continue meanwhile.
+/// Writes of the streams continue meanwhile.
 async fn end(connection: &mut Connection<Watched, Bytes>, streams: &mut JoinSet<()>) {
     let mut is_over = false;
     while !streams.is_empty() {

@@ -1,4 +1,4 @@
-//! One stream: reads, stamps and records its request, and answers or misbehaves.
+//! One stream of a connection.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -134,7 +134,6 @@ impl Stream {
         self.endpoint.answered(n, rendered, (Some(first), last), true);
     }
 
-    /// Writes an answer's body one byte at a time, until the peer goes.
     async fn drip(&self, n: u64, mut respond: SendResponse<Bytes>, pace: Duration) {
         let clock = &self.endpoint.stage.clock;
         let rendered = render(&ok(), clock.unix_ns(clock.now()));
