@@ -1,5 +1,4 @@
-//! Turns an event into deliveries, and a delivery into an attempt's headers. Subscribers with the same shape share
-//! one body.
+//! Subscribers with the same shape share one body.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -123,7 +122,7 @@ impl<'a> Bodies<'a> {
     }
 }
 
-/// The signed headers of attempt `number`. `id` is the delivery's public id; `now` is the wall clock's time.
+/// `id` is the delivery's public id; `now` is the wall clock's time.
 pub fn sign_attempt(
     subscriber: &Ready,
     id: &PublicId,

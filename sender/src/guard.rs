@@ -1,4 +1,4 @@
-//! Prevents server-side request forgery: a subscriber's URL must not reach the network that the sender runs in.
+//! Prevents server-side request forgery.
 //!
 //! A URL is checked when it is set ([`Target`]). Names may resolve differently later, so each connection's address is
 //! checked after DNS ([`Guard::check`]). An IPv6 address that carries an IPv4 one (mapped, compatible, translated,
@@ -86,8 +86,7 @@ impl Guard {
     }
 }
 
-/// An address, or the addresses that a tunnel or a translation carries. Teredo carries the client's and the
-/// server's.
+/// Teredo carries the client's and the server's.
 fn reached_by(address: IpAddr) -> [Option<IpAddr>; 2] {
     let IpAddr::V6(v6) = address else { return [Some(address), None] };
     match v6.segments() {

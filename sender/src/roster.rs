@@ -1,8 +1,8 @@
-//! All subscribers at one version of the store. The store refuses an event if one of its subscribers changed after
-//! the selection.
+//! All subscribers at one version of the store. The store refuses an event if one of its subscribers changed after the
+//! selection.
 //!
-//! A subscriber with an unreadable row stays with its [`Fault`], and is sent nothing. An event that it matches cannot
-//! be shaped for it, and is refused for all ([`Roster::in_the_way`]), so that it is not lost.
+//! A subscriber with an unreadable row stays with its [`Fault`], and is sent nothing. An event that it matches is
+//! refused for all ([`Roster::in_the_way`]), so that it is not lost.
 //!
 //! `Debug` shows neither keys nor URLs, which may hold tokens.
 
@@ -352,8 +352,7 @@ impl RosterKeeper {
         }
     }
 
-    /// The version before [`Self::catch_up`]. Perhaps no row carries it, because the last changed subscriber was
-    /// deleted.
+    /// The version before [`Self::catch_up`]. Perhaps no row carries it, because the last changed subscriber was deleted.
     pub fn reach(&mut self, version: u64) -> &Arc<Roster> {
         if self.present.version() < version {
             self.present = Arc::new(self.present.at(version));
@@ -407,7 +406,6 @@ impl Ready {
         &self.agreement
     }
 
-    /// Its signer.
     #[must_use]
     pub const fn signer(&self) -> &Signer {
         &self.signer

@@ -1,6 +1,5 @@
-//! Signs bodies, so that an endpoint can verify their origin and integrity. A [`Profile`] defines the signed content
-//! and the headers. [`Keys`] are the current key, and during a rotation the retiring ones. A [`Signer`], built once
-//! per subscriber, writes each attempt's headers.
+//! A [`Profile`] defines the signed content and the headers. [`Keys`] are the current key, and during a rotation the
+//! retiring ones. A [`Signer`], built once per subscriber, writes each attempt's headers.
 //!
 //! Only [`Secret::reveal`] exposes a secret; no error, `Debug` or `Display` does.
 

@@ -2,20 +2,20 @@
 //!
 //! Invariants:
 //!
-//! - **"Unsent" is proven.** [`AttemptResult::Unsent`] means that no byte of the request was handed to a connection.
-//!   In doubt, the result is [`AttemptResult::Silent`].
+//! - **"Unsent" is proven.** [`AttemptResult::Unsent`] means that no byte of the request was handed to a connection. In
+//!   doubt, the result is [`AttemptResult::Silent`].
 //! - **One attempt is one request.** No redirect is followed, nothing is retried. A kept connection that is dead
 //!   *before* anything was written is replaced.
-//! - **A request that was given up does not arrive later**, as far as this machine decides it. Its connection is
-//!   reset, which drops unsent bytes. A shared HTTP/2 connection is reset with its last request, or after `late_max`:
-//!   requests that this cuts off are in doubt, and do not count against the endpoint.
+//! - **A request that was given up does not arrive later**, as far as this machine decides it. Its connection is reset,
+//!   which drops unsent bytes. A shared HTTP/2 connection is reset with its last request, or after `late_max`: requests
+//!   that this cuts off are in doubt, and do not count against the endpoint.
 //! - **The guard judges the address that is connected to**, after DNS, for each connection.
 //! - **Lanes share nothing** except the bounds on all sockets (see `sockets`) and name lookups. At its own bound of
 //!   `connections_max`, a lane's attempt waits until its deadline, and is then unsent.
 //! - **Nothing leaves after its time.** The first write checks the deadline, the lane's consent and its lease, on a
 //!   clock that counts suspended time ([`SendPermit`]). Later writes check the deadline and the lease.
 //! - **Everything ends.** Limits apply to the attempt, to connecting, to the bytes of an answer, and to the traffic
-//!   beside answers (`traffic`). Timers run for a second at most, so that late attempts end soon after a suspension.
+//!   beside answers (`traffic`). Timers run for a second at most.
 //! - The environment is ignored: no proxies, no system root list, no compression.
 
 mod answer_reader;

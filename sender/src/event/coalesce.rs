@@ -1,5 +1,4 @@
-//! Coalescing: of several events with one key within a window, a subscriber that opts in receives only the
-//! newest.
+//! Coalescing: a subscriber that opts in receives only the newest event of a key within a window.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! JSON that is checked once and then kept as text: parsing into a value would lose digits, escapes and repeated
-//! keys. The depth is counted on the raw bytes before parsing, without recursion.
+//! JSON is kept as text: a value would lose digits, escapes and repeated keys. The depth is counted on the raw bytes
+//! before parsing, without recursion.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -235,8 +235,7 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
-/// Moves value by value, into containers or over them. In an object, keys and values alternate. The cost is linear,
-/// however deep the nesting.
+/// In an object, keys and values alternate. The cost is linear, however deep the nesting.
 #[derive(Clone, Debug)]
 pub(in crate::event) struct Walk<'a> {
     rest: &'a str,

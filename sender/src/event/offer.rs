@@ -62,7 +62,6 @@ impl<'a> Offer<'a> {
         })
     }
 
-    /// From an outbox row, the command line or the library.
     pub fn from_parts(
         id: Option<&str>,
         event_type: &str,

@@ -86,7 +86,7 @@ impl Shaping {
         (!shaped.is_too_long()).then_some(Shaped(Cow::Owned(shaped.text)))
     }
 
-    /// The JSON depth limit bounds the recursion.
+    /// The depth limit bounds the recursion.
     fn write(&self, node: &Node, walk: &mut Walk<'_>, out: &mut Text) {
         if node.lets_everything_through() {
             out.text.extend(walk.value().map(Json::text));

@@ -4,7 +4,7 @@ use crate::engine::Nanos;
 use crate::engine::contract::Contract;
 use crate::store::latency::Histogram;
 
-/// The best case: all attempts succeed, no events arrive, and nothing else holds deliveries back.
+/// The best case: all attempts succeed and no events arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Clearing {
     length: Nanos,
@@ -34,7 +34,6 @@ impl Clearing {
         self.length
     }
 
-    /// The setting that makes it so long.
     pub(crate) const fn bound(self) -> &'static str {
         self.bound
     }

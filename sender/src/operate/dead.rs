@@ -1,4 +1,4 @@
-//! Common causes of dead letters. Pure: groups in, findings out.
+//! Common causes of dead letters.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -265,7 +265,6 @@ fn clusters(groups: &[&DeadGroup]) -> Vec<Finding> {
     crowded.collect()
 }
 
-/// A few on each of several days.
 fn slow_accumulation(groups: &[&DeadGroup]) -> Option<Finding> {
     let days = by(groups, |group| group.hour.0 / Nanos::DAY.0);
     let found = sum(days.values().flatten().copied())?;

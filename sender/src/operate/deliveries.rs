@@ -1,4 +1,4 @@
-//! One delivery: its state, its attempts, and the reason why it waits.
+//! One delivery, and the reason why it waits.
 
 use serde_json::{Value, json};
 
@@ -31,14 +31,12 @@ pub(crate) fn to_json(delivery: &Delivery, id: &PublicId, subscriber: Option<&st
     })
 }
 
-/// A delivery with everything that is kept of it.
 pub(crate) struct Tracked {
     pub(crate) delivery: Delivery,
     /// The newest first.
     pub(crate) attempts: Vec<Attempted>,
     /// Nothing if it was lost.
     body: Option<Body>,
-    /// How its subscriber's lane flows, if the lane is still there.
     flow: Option<Flow>,
     now: StoreTime,
 }
@@ -92,7 +90,6 @@ impl Tracked {
     }
 }
 
-/// Why an attempt ended.
 pub(crate) fn ending(attempt: &Attempt) -> String {
     match (attempt.status, &attempt.error) {
         (Some(status), _) => format!("answered {status}"),

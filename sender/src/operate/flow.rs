@@ -1,5 +1,4 @@
-//! How a lane flows: one word, and the reason and the remedy if something holds its deliveries up. Status, listings,
-//! `doctor`, a test event and the console all use it.
+//! How a lane flows: one word, and the reason and the remedy if something holds its deliveries up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
@@ -76,7 +75,7 @@ pub(crate) struct Flow {
     pub(crate) state: State,
     /// When the state began, where it is known.
     since: Option<StoreTime>,
-    /// When the lane may send again without any act of an operator, where it is known.
+    /// When the lane may send again by itself, where it is known.
     until: Option<StoreTime>,
     /// Empty if the lane flows, as is the remedy.
     reason: String,
@@ -111,7 +110,6 @@ impl Display for Flow {
     }
 }
 
-/// A lane that something holds up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HeldUp {
     id: Arc<str>,
@@ -137,7 +135,7 @@ impl Display for HeldUp {
     }
 }
 
-/// A running sender's knowledge at one moment, to be laid beside the store's.
+/// A running sender's knowledge at one moment.
 pub(crate) struct Present {
     pub(crate) roster: Arc<Roster>,
     pub(crate) views: Vec<LaneView>,
@@ -149,7 +147,6 @@ impl Present {
         Self { roster: sender.roster(), views: sender.views().await, now: sender.clock().now() }
     }
 
-    /// The flow of each of these lanes that is still there.
     pub(crate) fn flows(
         self,
         reader: &dyn Reader,
@@ -163,8 +160,8 @@ impl Present {
     }
 }
 
-/// Everything known of lanes at one moment. The state of a lane comes from this process if it owns the lane, or else
-/// from the checkpoint that its owner writes at each change.
+/// The state of a lane comes from this process if it owns the lane, or else from the checkpoint that its owner writes
+/// at each change.
 pub(crate) struct Flows {
     views: BTreeMap<LaneId, LaneView>,
     roster: Arc<Roster>,
@@ -190,7 +187,7 @@ impl Flows {
         self.now
     }
 
-    /// The flow of each of these lanes, in their order.
+    /// In the order of the lanes.
     pub(crate) fn of(&self, reader: &dyn Reader, lanes: &[LaneStatus]) -> Result<Vec<Flow>, StoreError> {
         let elsewhere = lanes.iter().filter(|lane| !self.views.contains_key(&lane.lane));
         let elsewhere: Vec<LaneId> = elsewhere.map(|lane| lane.lane).collect();
@@ -200,7 +197,7 @@ impl Flows {
         Ok(lanes.iter().map(|lane| self.flow(lane, kept.get(&lane.lane))).collect())
     }
 
-    /// All lanes that something holds up, the most urgent first.
+    /// The most urgent first.
     pub(crate) fn held_up(&self, reader: &dyn Reader) -> Result<Vec<HeldUp>, ReadError> {
         let (mut found, mut from) = (Vec::new(), None);
         loop {

@@ -1,5 +1,4 @@
-//! Logs when a lane of this process comes to wait, and when it flows again, if the state lasts. The runtime logs an open breaker, a pause,
-//! a 410 and a throttle as they happen.
+//! Logs lasting changes of flow. The runtime logs an open breaker, a pause, a 410 and a throttle as they happen.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -58,7 +57,7 @@ pub(crate) async fn log_flow(sender: &Sender) -> Infallible {
     }
 }
 
-/// Remembers the lanes that wait. A lane that leaves this for a state that the runtime logs is no news.
+/// A lane that leaves this for a state that the runtime logs is no news.
 fn is_news(waiting: &mut BTreeMap<LaneId, State>, lane: LaneId, state: State) -> bool {
     match state {
         State::InDoubt | State::AskedToWait | State::RateLimited => {

@@ -1,4 +1,4 @@
-//! JSON forms of figures, shared by the API and the command line.
+//! JSON forms, shared by the API and the command line.
 
 use serde_json::{Value, json};
 
@@ -145,7 +145,7 @@ pub(crate) fn broken(roster: &Roster) -> Value {
     first.collect()
 }
 
-/// A subscriber with all settings in effect, defaults included, and without secrets.
+/// With all settings in effect, and without secrets.
 pub(crate) fn subscriber(subscriber: &read::Subscriber, fault: Option<String>) -> Value {
     let settings = SettingsText::from_json(&subscriber.settings);
     let mut whole = settings.map_or_else(|_| json!({}), |settings| settings.in_effect());

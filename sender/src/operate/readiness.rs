@@ -1,5 +1,5 @@
-//! Why a sender is not ready: faults on the sender's side that hold up deliveries. Failing endpoints do not count,
-//! since other subscribers are still served.
+//! Faults on the sender's side that hold up deliveries. Failing endpoints do not count, since other subscribers are
+//! still served.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use crate::store::StoreError;
 use crate::store::log_size::{LogSize, why_long};
 use crate::store::thread::Health;
 
-/// The time limit for a part to respond, which takes microseconds.
+/// A response takes microseconds.
 const ALIVE_WITHIN: Duration = Duration::from_secs(2);
-/// The longest time since the last poll, which comes every few milliseconds.
+/// A poll comes every few milliseconds.
 const READ_WITHIN: Nanos = Nanos::from_secs(5);
-/// How long a failed request counts. A fault that lasts fails again within this time.
+/// A fault that lasts fails again within this time.
 const GIVEN_UP_FOR: Nanos = Nanos::MINUTE;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,7 +102,7 @@ fn of_the_reader(last: &LastLook, now: StoreTime) -> Option<Unready> {
     Some(Unready::new("store", detail))
 }
 
-/// Reports the first blocked lane, since they mostly share a cause.
+/// The first alone, since they mostly share a cause.
 fn of_the_lanes(stuck: &[Stuck]) -> Option<Unready> {
     let first = stuck.first()?;
     let (count, lane, why) = (stuck.len(), first.lane.0, &first.why);

@@ -1,5 +1,3 @@
-//! A preview of a shed.
-
 use std::time::Duration;
 
 use serde_json::{Value, json};

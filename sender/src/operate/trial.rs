@@ -30,7 +30,6 @@ pub(crate) struct Trial<'a> {
     pub(crate) data: &'a str,
 }
 
-/// The delivery, with its first attempt if one was made.
 #[derive(Clone, Debug)]
 pub(crate) struct Tried {
     pub(crate) attempted: Option<Attempted>,
@@ -56,7 +55,7 @@ impl From<StoreError> for TrialError {
 }
 
 impl Trial<'_> {
-    /// Records the event for this subscriber only. It is sent in its turn.
+    /// It is sent in its turn.
     pub(crate) async fn record(&self, sender: &Sender) -> Result<DeliveryId, TrialError> {
         let limits = *sender.limits();
         let id = PublicId::new(Kind::Event, wall(), random());

@@ -120,7 +120,6 @@ pub fn unique<const BYTES: usize>() -> [u8; BYTES] {
 /// Beyond this difference from the wall clock, an operator must act.
 pub const FAR_OFF: Nanos = Nanos::HOUR;
 
-/// Starts the clock, and logs its faults.
 pub(super) fn begin(
     store: &mut dyn Store,
     liveness: &dyn Liveness,
@@ -149,7 +148,7 @@ pub(super) fn begin(
     Ok(clock)
 }
 
-/// Starts the clock without logging. Bounds how far the time is set back.
+/// Bounds how far the time is set back.
 pub(crate) fn begin_within(
     back_max: Nanos,
     store: &mut dyn Store,

@@ -357,8 +357,7 @@ impl From<Failed> for EmitError {
     }
 }
 
-// About one commit's worth at a time. Without this bound, one request could hold ten thousand events for ten thousand
-// subscribers each.
+// Without this bound, one request could hold ten thousand events for ten thousand subscribers each.
 
 /// One in the commit, and one that is ready next.
 const CHUNKS_MAX: usize = 2;

@@ -1,4 +1,4 @@
-//! How a process learns of other processes' commits. The `watcher` thread polls with it, and so does the simulator.
+//! How a process learns of other processes' commits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,9 +34,8 @@ impl Lookout {
         self.keeper.present()
     }
 
-    /// Passes the dispatcher's events for all changes to `tell`, in order. `recorded_here` says whether this process
-    /// itself recorded all deliveries after the first id up to the second. After an error, the next poll finds the
-    /// rest.
+    /// Events go to `tell` in order. `recorded_here` says whether this process itself recorded all deliveries after the
+    /// first id up to the second. After an error, the next poll finds the rest.
     pub fn poll(
         &mut self,
         reader: &dyn Reader,

@@ -196,7 +196,6 @@ impl Sender {
         self.0.emitter.emit(offers).await
     }
 
-    /// The limits for offered events.
     #[must_use]
     pub fn limits(&self) -> &event::Limits {
         self.0.emitter.limits()
@@ -237,8 +236,7 @@ impl Sender {
         told.await.unwrap_or_default()
     }
 
-    /// This process's blocked lanes, which the dispatcher retries; at most [`crate::dispatch::STUCK_MAX`].
-    /// Empty if it does not deliver, or has stopped.
+    /// At most [`crate::dispatch::STUCK_MAX`]. Empty if it does not deliver, or has stopped.
     pub async fn lanes_that_cannot_move(&self) -> Vec<Stuck> {
         let (tell, told) = oneshot::channel();
         self.0.events.send_message(Message::Stuck(tell));
@@ -250,7 +248,6 @@ impl Sender {
         self.0.store.health()
     }
 
-    /// The last successful poll, and the error since.
     #[must_use]
     pub fn last_look(&self) -> LastLook {
         self.0.looked.lock().unwrap_or_else(PoisonError::into_inner).clone()

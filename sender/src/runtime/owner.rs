@@ -41,7 +41,7 @@ impl Drop for Registration {
     }
 }
 
-/// Others see it alive until the process ends or calls [`Self::end`]: after a drop, requests may still be under way.
+/// Seen alive until the process ends or calls [`Self::end`]: after a drop, requests may still be under way.
 #[derive(Debug)]
 pub(super) struct Owner {
     id: OwnerId,

@@ -1,4 +1,4 @@
-//! The reader threads, with a bounded queue. They run nothing else, so slow queries delay no other work.
+//! Reader threads with a bounded queue, so that slow queries delay no other work.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError, channel, sync_channel};

@@ -1,5 +1,5 @@
-//! The dispatcher's event loop: passes events to [`crate::dispatch`] and carries out its effects. Slow work starts
-//! here and returns as an event. The task never waits for a disk or a network.
+//! The event loop of [`crate::dispatch`]. Slow work starts here and returns as an event. The task never waits for a
+//! disk or a network.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -58,7 +58,7 @@ impl<P: Post> Shell<P> {
         Arc::clone(&self.work_done)
     }
 
-    /// Runs until told to stop and all work has ended. Returns whether nothing is left in the store.
+    /// Returns whether nothing is left in the store.
     pub(super) async fn run(mut self) -> bool {
         let mut batch = Vec::with_capacity(MESSAGES_MAX);
         while !self.dispatcher.is_over(|| self.store.health().failing.is_some()) {

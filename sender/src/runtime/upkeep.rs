@@ -1,4 +1,4 @@
-//! Gives up expired deliveries, and deletes rows after their retention. Small steps leave room for other commands.
+//! Gives up expired deliveries, and deletes old rows. Small steps leave room for other commands.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -41,7 +41,7 @@ impl Default for Retention {
     }
 }
 
-/// Sweeps and purges until told to stop. Adds given-up deliveries to `work_done`.
+/// Adds given-up deliveries to `work_done`.
 pub(super) async fn run_maintenance(
     store: Handle,
     clock: Clock,
@@ -102,7 +102,7 @@ pub fn upkeep_due(retention: &Retention, now: StoreTime, rows: u32) -> [Command;
     [Command::Sweep(Sweep { max: rows }), Command::Purge(purge)]
 }
 
-/// A purge cycles over all kept rows. Where none is old enough, it takes few steps at a time.
+/// Where no row is old enough, a purge takes few steps at a time.
 #[derive(Default)]
 struct Steps {
     done: u32,
@@ -222,7 +222,7 @@ mod tests {
         store
     }
 
-    /// Returns for each command its steps, its rows, and whether it found nothing.
+    /// For each command its steps, its rows, and whether it found nothing.
     fn count_steps(store: &mut dyn Store, now: StoreTime) -> [(u32, u64, bool); 2] {
         upkeep_due(&Retention::default(), now, UPKEEP_ROWS).map(|command| {
             let (mut steps, mut rows) = (Steps::default(), 0);

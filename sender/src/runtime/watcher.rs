@@ -1,5 +1,4 @@
-//! The thread that learns of other processes' commits. It polls a cheap change counter, and reads more only after a
-//! change.
+//! The thread polls a cheap change counter, and reads more only after a change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

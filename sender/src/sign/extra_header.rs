@@ -9,7 +9,6 @@ use crate::excerpt::Excerpt;
 
 text_form!(ExtraHeader, "a header, such as \"X-Team: orders\"");
 
-/// A header beside those of the sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExtraHeader {
     name: HeaderName,

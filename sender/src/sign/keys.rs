@@ -32,7 +32,6 @@ impl Retiring {
         Self { secret, until }
     }
 
-    /// The key.
     #[must_use]
     pub const fn secret(&self) -> &Secret {
         &self.secret

@@ -215,7 +215,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// Whether a kept connection can take a request, as far as can be known.
+    /// As far as can be known.
     async fn is_alive(&self, connection: &mut Http1) -> bool {
         if !self.lane.looks_closer() {
             return self.is_ready(connection);
@@ -293,8 +293,7 @@ impl Attempt<'_> {
         WriteTracker::new(self.request.permit.clone(), self.shared.clock, self.request.target.late_max)
     }
 
-    /// One timer serves deadline and lease. The caller pins the exchange: a future passed by value doubles its
-    /// memory.
+    /// The caller pins the exchange: a future passed by value doubles its memory.
     async fn in_time(
         &self,
         mut exchange: Pin<&mut impl Future<Output = Result<Answered, Failure>>>,

@@ -31,7 +31,6 @@ impl Backpressure {
         }
     }
 
-    /// Wakes all callers that wait.
     pub(super) fn end(&self) {
         self.set_pending(false);
         self.rest();

@@ -132,9 +132,8 @@ fn patience(left: Duration, waiting: usize) -> Duration {
     (left / parts).max(STAGGER.min(left / 2)).min(ALONE_MAX)
 }
 
-/// The next address is tried after a failure or a stagger. A parallel try takes another place of the lane and among
-/// all sockets; without one, it waits a little longer and replaces the running tries. Every address gets its turn, if
-/// time permits.
+/// A parallel try takes another place of the lane and among all sockets; without one, it waits a little longer and
+/// replaces the running tries. Every address gets its turn, if time permits.
 async fn first_connected<T, F, P>(
     addresses: Vec<SocketAddr>,
     deadline: Instant,

@@ -1,5 +1,4 @@
-//! Finds the starts of requests in the bytes of an HTTP/2 connection (RFC 9113 §4.1). The library accepts a request
-//! long before it writes it.
+//! Starts of requests on an HTTP/2 connection (RFC 9113 §4.1). The library accepts a request long before it writes it.
 
 const PREFACE_BYTES: u64 = 24;
 const HEAD_BYTES: usize = 9;

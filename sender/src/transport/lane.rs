@@ -140,8 +140,8 @@ impl Lane {
         Self { sockets, limit, lookups, wary, kept }
     }
 
-    /// A kept connection ended without an answer, so its end may have been unread; or unrequested bytes came, which
-    /// could pass for the next answer.
+    /// After a kept connection ended without an answer, or unrequested bytes came, which could pass for the next
+    /// answer.
     pub(super) fn be_wary(&self) {
         self.wary.store(WARY_FOR, Ordering::Relaxed);
     }
@@ -150,7 +150,7 @@ impl Lane {
         self.wary.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether to check a kept connection closely. Each call counts down.
+    /// Each call counts down.
     pub(super) fn looks_closer(&self) -> bool {
         self.is_wary()
             && self

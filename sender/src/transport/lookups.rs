@@ -214,7 +214,6 @@ impl Drop for Latest {
 pub struct Addresses {
     /// The best first. May be empty.
     pub all: Vec<IpAddr>,
-    /// How long they are valid.
     pub valid_for: Duration,
 }
 

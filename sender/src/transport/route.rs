@@ -1,4 +1,4 @@
-//! Computed once for a target rather than for each attempt.
+//! Computed once for a target.
 
 use http::Uri;
 use http::uri::Scheme;

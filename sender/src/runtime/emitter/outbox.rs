@@ -1,4 +1,4 @@
-//! Turns outbox rows into events, or sets them aside.
+//! Outbox rows become events, or are set aside.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -193,7 +193,7 @@ impl Emitter {
         })
     }
 
-    /// Waits until the rows are set aside durably. Otherwise the next poll would log them again.
+    /// Otherwise the next poll would log them again.
     fn reject(&self, rejects: Vec<RejectOutbox>) -> Result<(), EmitError> {
         if rejects.is_empty() {
             return Ok(());
