@@ -45,7 +45,6 @@ const BODY_BYTES: usize = 300;
 const REQUESTS: usize = 24_000;
 const TURNS: usize = 11;
 
-/// A server, and the names of its threads.
 struct Server {
     name: &'static str,
     address: SocketAddr,
@@ -171,7 +170,6 @@ fn header() -> Header {
     }
 }
 
-/// Ends the trace, and checks that it is complete.
 fn end(stage: &Stage, writer: JoinHandle<std::io::Result<std::io::Sink>>) {
     let (arrivals, dropped) = (stage.recorder.arrivals(), stage.recorder.dropped());
     assert_eq!((arrivals, dropped), (2 * (REQUESTS * (TURNS + 1)) as u64, 0), "all is recorded");

@@ -1,5 +1,3 @@
-//! Bytes per idle lane.
-
 #![expect(clippy::print_stdout, reason = "what a bench is for")]
 
 use std::alloc::System;

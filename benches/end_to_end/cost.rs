@@ -1,5 +1,4 @@
-//! Processor time of a delivery in the sender, by thread. Other programs on the machine distort it less than
-//! wall-clock time.
+//! By thread. Other programs on the machine distort it less than wall-clock time.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +50,7 @@ pub(crate) fn first_and_more(
     flood(sink, sender, each, subscribers, subscribers)
 }
 
-/// Emits `events` events for these subscribers, and prints the cost of their deliveries, without the earlier ones.
+/// Prints the cost of the deliveries, without the earlier ones.
 pub(crate) fn flood(
     sink: &Sink,
     sender: &Sender,

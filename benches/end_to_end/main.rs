@@ -47,10 +47,10 @@ static MEMORY: MiMalloc = MiMalloc;
 /// Connections of the bare client, and requests in flight of the sender.
 const CONNECTIONS: u32 = 64;
 
-/// The default number of events; `HOOKPROOF_EVENTS` overrides it.
+/// `HOOKPROOF_EVENTS` overrides it.
 const EVENTS: u64 = 300_000;
 
-/// The default number of waiting deliveries; `HOOKPROOF_WAITING` overrides it.
+/// `HOOKPROOF_WAITING` overrides it.
 const WAITING: u64 = 1_000_000;
 
 /// The open-loop part: the rate of single events, and the duration.
@@ -166,7 +166,7 @@ fn ceiling(sink: &Sink, requests: u64) -> Result<Rate, Failure> {
 struct Written {
     rows_per_delivery: f64,
     deliveries_per_commit: f64,
-    /// Bytes of the server's log, and microseconds of processor time, for each delivery.
+    /// For each delivery: bytes of the server's log, microseconds of processor time.
     by_server: Option<(f64, f64)>,
 }
 

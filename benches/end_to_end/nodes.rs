@@ -1,5 +1,4 @@
-//! Several nodes on one server: their cost while idle, the latency of an event that another node took, a lane beside
-//! another's backlog, and the gain of more nodes where connections are the limit.
+//! Several nodes on one server.
 
 use std::time::Duration;
 
@@ -39,7 +38,6 @@ const WANTED: [f64; 3] = [1.0, 1.6, 2.4];
 
 const NAMES: [&str; 3] = ["first", "second", "third"];
 
-/// Measures all parts, or the named ones.
 pub(crate) fn measure(parts: &[String]) -> Result<(), Failure> {
     let Some(server) = Server::named() else {
         figures::title("nothing is measured: HOOKPROOF_POSTGRES names no server");

@@ -160,7 +160,7 @@ impl Place {
         })
     }
 
-    /// The server's total use; `None` for files.
+    /// `None` for files.
     pub(crate) fn used(&self) -> Result<Option<Used>, Failure> {
         match self {
             Self::File(_) => Ok(None),

@@ -1,5 +1,3 @@
-//! The endpoint: answers 204, counts, and measures the latency of events with a time.
-
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

@@ -21,7 +21,7 @@ const ALL_NOTED: &str =
 const TREES: &str = "SELECT name, pgsize FROM dbstat WHERE aggregate = TRUE ORDER BY pgsize DESC";
 const BODY: &str = "SELECT bytes FROM deliveries ORDER BY delivery DESC LIMIT 1";
 
-/// Waits until the expiry of every delivery is recorded, because that needs space too.
+/// The record of expiry needs space too.
 pub(crate) fn wait_until_noted(file: &Path) -> Result<(), Failure> {
     let sql = Connection::open(file)?;
     while sql.query_row(ALL_NOTED, [], |row| row.get::<_, u64>(0))? == 0 {

@@ -1,5 +1,4 @@
-//! The sender's rate on a server over time, alone and beside a stranger's open transaction, for which PostgreSQL
-//! keeps every deleted or changed row.
+//! PostgreSQL keeps every deleted or changed row for a stranger's open transaction.
 
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ const SECONDS: u64 = 180;
 const PART: Duration = Duration::from_secs(20);
 const EVENTS: u64 = 20_000;
 
-/// First alone on the server, then beside a transaction that has read and stays open; or only the latter.
+/// First alone, then beside an open transaction that has read; or only the latter.
 pub(crate) fn measure(sink: &Sink, parts: &[String]) -> Result<(), Failure> {
     let Some(server) = Server::named() else {
         figures::title("nothing is measured: HOOKPROOF_POSTGRES names no server");

@@ -1,6 +1,3 @@
-//! The figures of the report, and where the benches print them.
-
-/// One figure.
 #[derive(Debug)]
 pub(crate) struct Figure {
     pub(crate) name: &'static str,
@@ -13,15 +10,13 @@ pub(crate) struct Figure {
     optional: bool,
 }
 
-/// A number in a bench's output: each mark is on a line at or below that of the mark before, and the number is the nth
-/// behind the last mark, from 0.
+/// Each mark is on a line at or below that of the mark before; the number is the nth behind the last mark, from 0.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     marks: &'static [&'static str],
     number: usize,
 }
 
-/// The result of a figure.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) value: String,
@@ -134,7 +129,6 @@ pub(crate) static FIGURES: [Figure; 20] = [
 ];
 
 impl Figure {
-    /// Reads the figure in its bench's output.
     pub(crate) fn read(&self, output: &str) -> Result<Row, String> {
         let missing = || format!("{} does not print `{}`", self.bench, self.name);
         let Some(value) = self.value.number_in(output) else {
@@ -157,7 +151,6 @@ impl Figure {
 }
 
 impl Place {
-    /// The number, and the word behind it.
     fn number_in(self, output: &str) -> Option<(&str, &str)> {
         let rest = self.marks.iter().try_fold(output, |rest, mark| Some(rest.split_once(mark)?.1))?;
         let line = rest.lines().next()?;

@@ -40,7 +40,6 @@ fn written(file: &str) -> Result<(), String> {
     std::fs::write(file, page::page(&machine, &rows)).map_err(|error| format!("writing {file}: {error}"))
 }
 
-/// A command's output; its errors go to the terminal.
 fn command_output(program: &str, arguments: &[&str]) -> Result<String, String> {
     let mut command = Command::new(program);
     let output = command.args(arguments).stderr(Stdio::inherit()).output();

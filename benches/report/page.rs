@@ -1,5 +1,3 @@
-//! The page.
-
 use std::fmt::Write as _;
 
 use crate::figures::{Figure, Row};

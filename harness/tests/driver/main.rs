@@ -1,5 +1,3 @@
-//! Drivers of other senders.
-
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod after;

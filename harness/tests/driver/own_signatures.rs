@@ -1,5 +1,3 @@
-//! Signatures of another program, and each part of a request changed.
-
 use hookproof::driver::DriverFile;
 use hookproof_judge::signature::{CheckedSignature, Key, Scheme, Wrong};
 use serde::Deserialize;

@@ -1,5 +1,3 @@
-//! A TLS client that takes any certificate.
-
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};

@@ -1,5 +1,3 @@
-//! Every answer and network fault, from the sender's view and in the trace.
-
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod any;

@@ -76,7 +76,7 @@ impl Page {
         Some(Self { folder: tempfile::tempdir().expect("a folder"), program, html })
     }
 
-    /// Shows the page with the probe, and returns the result. Any output on the console fails.
+    /// Any output on the console fails.
     fn probe(&self, arguments: &[&str]) -> Value {
         self.probed(&self.html.replace("</body>", PROBE), arguments)
     }

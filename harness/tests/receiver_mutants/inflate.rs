@@ -1,4 +1,4 @@
-//! Bodies with a `Content-Encoding`: the small receiver refuses them, unless its flaw does otherwise.
+//! The small receiver refuses a `Content-Encoding`, unless its flaw does otherwise.
 
 use std::io::{self, Read};
 

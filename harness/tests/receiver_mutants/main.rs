@@ -29,7 +29,7 @@ pub(crate) const RETIRED: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 
 const AT_ONCE: usize = 6;
 
-/// Judges a receiver with a flaw, or the correct one, strictly and with every probe.
+/// Strictly and with every probe.
 fn judged(flaw: Option<Flaw>) -> Report {
     judged_by(flaw, Selection::default(), true)
 }

@@ -25,7 +25,7 @@ const READ_LIMIT: Duration = Duration::from_secs(3);
 const KILLED: u16 = 0;
 /// It reads so many bytes of a refused body.
 const READ_ON_BYTES: usize = 64 * 1024;
-/// How long a delivery that is marked takes to be stored.
+/// For a marked delivery.
 const STORING: Duration = Duration::from_millis(50);
 
 pub(crate) struct Server {

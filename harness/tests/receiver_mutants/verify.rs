@@ -278,7 +278,7 @@ fn tag(secret: &str, content: &[u8]) -> Vec<u8> {
     hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &key), content).as_ref().to_vec()
 }
 
-/// Whether one signature of the header is expected. Not in constant time, because there is no attacker.
+/// Not in constant time, because there is no attacker.
 fn matches(server: &Server, one: &str, expected: &[Vec<u8>]) -> bool {
     let text = match server.flaw {
         Some(Flaw::AnyVersion) => one.split_once(',').map(|(_, text)| text),

@@ -95,7 +95,7 @@ impl Run {
         }
     }
 
-    /// The exit code, the output, the trace, and whether both reports exist. No process may be left.
+    /// No process may be left.
     fn end(self) -> (Option<i32>, String, Option<Trace>, bool) {
         let (out, folder) = (self.out(), self.folder);
         let output = self.child.wait_with_output().unwrap();

@@ -187,7 +187,7 @@ fn framed(head: &str, body: &str, bug: &Bug) -> String {
     format!("{head}{expect}content-length: {}\r\n\r\n{body}", body.len())
 }
 
-/// The body once the endpoint asks for it; returns the bytes after the interim answer.
+/// Returns the bytes after the interim answer.
 async fn send_first(stream: &mut (impl Wire + ?Sized), request: &str) -> std::io::Result<Vec<u8>> {
     let (head, body) = request.split_once("\r\n\r\n").unwrap_or((request, ""));
     stream.write_all(format!("{head}\r\n\r\n").as_bytes()).await?;

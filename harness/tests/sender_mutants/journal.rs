@@ -43,7 +43,7 @@ impl Journal {
         self.file.write_all(b"\n").is_err().then_some(Trouble::Full)
     }
 
-    /// Lines stay for the next commit in case of trouble. The kernel's copy survives the process.
+    /// The kernel's copy survives the process.
     pub(crate) fn commit(&mut self) {
         if !self.pending.is_empty() && self.trouble().is_none() {
             self.file.write_all(self.pending.as_bytes()).unwrap();

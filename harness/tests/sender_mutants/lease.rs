@@ -1,5 +1,4 @@
-//! Several processes share a folder, and the holder of its lease works. [`LEASE_NS`] after the last renewal another
-//! process takes over.
+//! The holder of the folder's lease works. [`LEASE_NS`] after the last renewal another process takes over.
 
 use std::cell::Cell;
 

@@ -1,4 +1,4 @@
-//! HTTP/2 by prior knowledge: one kept connection to each endpoint, and a stream for each attempt.
+//! One kept connection to each endpoint, and a stream for each attempt.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -1,5 +1,4 @@
-//! A small sender with every feature that the checks need, and a switch for each bug. It is minimal, so that each bug
-//! is one line away.
+//! A small sender, minimal so that each bug is one line away.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;

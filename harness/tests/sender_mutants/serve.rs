@@ -1,5 +1,3 @@
-//! The small sender as a process.
-
 use std::cell::RefCell;
 use std::rc::Rc;
 

@@ -1,5 +1,5 @@
-//! Liveness in every run: a word to the dispatcher that is lost once leaves a lane standing, and is found with the lane, the
-//! moment and the word.
+//! A word to the dispatcher that is lost once leaves a lane standing, and is found with the lane, the moment and the
+//! word.
 
 use hookproof_judge::check::{Status, Strictness};
 use hookproof_judge::scenario::Scenario;

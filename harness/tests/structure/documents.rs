@@ -1,4 +1,4 @@
-//! The documents: how long they may be, how plain they are, and that all they point at exists.
+//! The documents' length, plainness and links.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,7 +1,5 @@
-//! Rules on the structure of the workspace: sizes, names, dependencies between modules, and documents.
-//!
-//! A rule maps one source file to its violations; [`RULES`] lists them all. A rule sees a file's syntax and tokens,
-//! so it judges code, never comments or string literals.
+//! A rule maps one source file to its violations; [`RULES`] lists them all. A rule sees a file's syntax and tokens, so
+//! it judges code, never comments or string literals.
 
 mod circles;
 mod dependencies;

@@ -28,8 +28,7 @@ pub(crate) struct Source {
     tokens: TokenStream,
 }
 
-/// A path up to one of its identifiers, with `use` expanded: `use std::{fs, time::Instant}` names `std`, `std::fs`,
-/// `std::time` and `std::time::Instant`.
+/// With `use` expanded: `use std::{fs, time::Instant}` names `std`, `std::fs`, `std::time` and `std::time::Instant`.
 pub(crate) struct Name {
     pub(crate) segments: Vec<String>,
     pub(crate) line: usize,
@@ -45,8 +44,7 @@ impl Source {
         Self { path: path.to_owned(), code_lines: code.map(|(_, line)| line).collect(), syntax, tokens }
     }
 
-    /// One list for each pair of brackets, and one for the rest. Arguments of macros are included, although their
-    /// syntax is unknown.
+    /// One for each pair of brackets, and one for the rest. Arguments of macros are included.
     pub(crate) fn token_lists(&self) -> Vec<Vec<TokenTree>> {
         let mut lists: Vec<Vec<TokenTree>> = vec![self.tokens.clone().into_iter().collect()];
         let mut read = 0;

@@ -1,5 +1,3 @@
-//! `hookproof load` against a minimal receiver.
-
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
 use std::process::{Command, Stdio};

@@ -81,7 +81,7 @@ fn reference(profile: &str) -> (Daemon, String) {
     (daemon, format!("http://127.0.0.1:{effects_port}/effects"))
 }
 
-/// Locks the database while a `broken` file exists, and reports it with a `locked` file, until an `end` file exists.
+/// While a `broken` file exists; reported by a `locked` file; until an `end` file exists.
 fn lock_when_asked(folder: &Path) {
     let there = |name: &str| folder.join(name).exists();
     let wait = || std::thread::park_timeout(Duration::from_millis(10));
