@@ -1,5 +1,4 @@
-//! Each alert is tested and documented, each query is valid. Without `promtool`, its checks are skipped unless
-//! `HOOKPROOF_DEMANDS` names it.
+//! Without `promtool`, its checks are skipped unless `HOOKPROOF_DEMANDS` names it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

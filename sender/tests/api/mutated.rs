@@ -1,5 +1,5 @@
-//! Randomly mutated requests. Each is answered; a refusal has the one form and names its place; an accepted event or
-//! subscriber is stored as it was sent.
+//! Randomly mutated requests: a refusal has the one form and names its place; an accepted event or subscriber is stored
+//! as it was sent.
 
 use axum::body::{Body, Bytes};
 use axum::http::{Method, Request, Version};
@@ -53,7 +53,6 @@ impl Api {
         self.runtime.block_on(self.world.call(method, path, body))
     }
 
-    /// A paused subscriber, which keeps all events.
     fn add_shop(&self) {
         let settings = json!({ "queue": { "rows": 1_000, "when_full": "shed-oldest" } });
         self.runtime.block_on(self.world.subscribe("shop", "http://127.0.0.1:1/", settings));

@@ -1,5 +1,3 @@
-//! HTTP by hand, so that a test can send malformed requests.
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 

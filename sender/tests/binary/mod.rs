@@ -1,5 +1,4 @@
-//! The real sender as a process, and an endpoint in this process. A test waits for a log line, a request or an
-//! answer, and never sleeps.
+//! A test waits for a log line, a request or an answer, and never sleeps.
 #![allow(dead_code, reason = "each test that takes this module along uses a part of it")]
 
 pub(crate) mod endpoint;
@@ -230,7 +229,6 @@ impl Serving {
         assert!(told.success());
     }
 
-    /// Sends SIGTERM. The process must exit with success.
     #[track_caller]
     pub(crate) fn stop_in_order(mut self) {
         self.request_stop();

@@ -1,5 +1,3 @@
-//! Every command names the reason why a subscriber does not flow, also while no process runs.
-
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -83,7 +81,6 @@ fn check_each_word(world: &World) {
 
     let told = world.ok(&["status"]);
     let held_up: Vec<_> = told.lines().filter(|line| line.starts_with("held up")).collect();
-    // The most urgent first.
     let names: Vec<_> =
         held_up.iter().map(|line| line.split_whitespace().nth(2).unwrap().trim_end_matches(':')).collect();
     assert_eq!(names, ["gone", "ill", "silent", "busy", "slow", "held"], "{told}");

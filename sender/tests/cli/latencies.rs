@@ -75,7 +75,6 @@ fn sorted(world: &World, query: &str) -> Vec<u64> {
     lengths
 }
 
-/// In microseconds, by the nearest-rank definition.
 fn percentiles(sorted: &[u64]) -> [u64; 3] {
     [50, 95, 99].map(|percent| sorted[(sorted.len() * percent).div_ceil(100) - 1] / 1_000)
 }

@@ -153,7 +153,7 @@ fn processes_that_deliver_are_shown_drained_and_resumed() {
     drop(serving);
 }
 
-/// As after a failover to a server with a slow clock. Leases follow the server's clock, not the store's time.
+/// As after a failover to a server with a slow clock.
 #[test]
 fn liveness_on_a_server_follows_its_clock_after_it_was_set_back() {
     let test = "liveness_on_a_server_follows_its_clock";

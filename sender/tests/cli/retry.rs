@@ -40,7 +40,6 @@ fn check_a_mended_endpoint(world: &World) {
     }
     let held_up = until_held_up(world, "shop", "breaker_open");
     assert!(held_up["remedy"].as_str().unwrap().contains("`subscriber retry shop`"), "{held_up}");
-    // Still ill: one probe.
     let told = world.ok(&["subscriber", "retry", "shop"]);
     assert!(told.starts_with("shop: retries brought forward: "), "{told}");
     while world.json(&["status"])["deliveries"]["failed_attempts"] != 2 {}

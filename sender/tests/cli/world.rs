@@ -194,7 +194,6 @@ impl Endpoint {
         Self { url, status, bodies }
     }
 
-    /// It answers so from now on.
     pub(crate) fn answers(&self, status: u16) {
         self.status.store(status, Ordering::SeqCst);
     }

@@ -34,7 +34,7 @@ pub(crate) struct Browser {
 }
 
 impl Browser {
-    /// Opens a page of a local process. Without a browser, prints a line and returns `None`.
+    /// Without a browser, prints a line and returns `None`.
     pub(crate) fn open(test: &str, url: &str) -> Option<Self> {
         let Some(program) = find() else {
             eprintln!("{test}: skipped: no Chromium on the PATH, and HOOKPROOF_CHROMIUM is not set");

@@ -1,11 +1,10 @@
-//! Three nodes on one server under load: the test kills, stops and cuts off nodes, and kills the server. Two nodes
-//! have wrong clocks.
+//! Three nodes on one server under load, with kills, stops and partitions. Two nodes have wrong clocks.
 //!
 //! Invariants:
 //! - No acknowledged event is lost.
 //! - Each lane keeps its contract over all windows, as its endpoint sees them.
-//! - A delivery arrives twice only around a fault, or where another node took over its lane. After the server
-//!   reported it as delivered it never arrives again, except where a node recorded that after it had lost the lane.
+//! - A delivery arrives twice only around a fault, or where another node took over its lane. After the server reported
+//!   it as delivered it never arrives again, except where a node recorded that after it had lost the lane.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -129,7 +128,7 @@ impl LaneReports {
         }
     }
 
-    /// Whether a lane changed its owner between two moments. A node acts a little before it logs the change.
+    /// A node acts a little before it logs the change.
     fn has_moved(&self, path: &str, first: u64, second: u64) -> bool {
         const LATE_NS: u64 = 1_000_000_000;
         let lane = path[1..].parse::<usize>().unwrap() + 1;

@@ -1,5 +1,3 @@
-//! How long lanes pause when their node dies, and when it leaves in order.
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -11,8 +9,7 @@ use crate::sink::{Arrival, Sink};
 
 const LANES: usize = 12;
 const RATE_PER_SECOND: u64 = 40;
-/// More than the attempts in doubt after a node's death: a lane with its whole burst in doubt pauses until the doubt
-/// ends.
+/// A lane with its whole burst in doubt pauses until the doubt ends.
 const BURST: usize = 10;
 const SECOND: u64 = 1_000_000_000;
 const LEASE: u64 = 5 * SECOND;
@@ -78,8 +75,7 @@ fn the_gap_of_lanes_whose_node_dies_or_leaves_is_measured() {
     stays.stop_in_order();
 }
 
-/// The longest pause of each lane of the node that goes, that of each other lane, and the count of doubled
-/// deliveries.
+/// Longest pauses of the lanes of the node that goes, those of other lanes, and the count of doubled deliveries.
 fn go(cluster: &Cluster, going: Going) -> (Vec<u64>, Vec<u64>, usize) {
     let mut serving = cluster.database.serve_elsewhere_as("goes");
     cluster.wait_until_shared(|shares| shares.len() == 2 && shares.values().all(|share| share.lanes > 0));
@@ -103,7 +99,7 @@ fn go(cluster: &Cluster, going: Going) -> (Vec<u64>, Vec<u64>, usize) {
     (gone, stayed, taken.values().map(|count| count - 1).sum())
 }
 
-/// For each lane, the longest time between two arrivals, the later one after `begun`.
+/// The later arrival comes after `begun`.
 fn longest_gaps(arrivals: &[Arrival], begun: u64) -> BTreeMap<&str, u64> {
     let (mut last, mut gaps) = (BTreeMap::new(), BTreeMap::new());
     for arrival in arrivals {

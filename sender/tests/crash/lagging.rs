@@ -188,7 +188,7 @@ fn name(arrival: &Arrival) -> String {
     format!("{} {}", arrival.event, arrival.path)
 }
 
-/// Counts the lost events: at most those that the standby lacked, which the first server names.
+/// Lost are at most those that the standby lacked, which the first server names.
 fn judge_events(
     failover: &Failover,
     known: &Known,
@@ -204,8 +204,8 @@ fn judge_events(
     lost
 }
 
-/// Returns the deliveries that were taken twice. None may be one that the standby knew as delivered. `(cut, gone)` is
-/// the time of attempts that it does not know.
+/// Returns deliveries that were taken twice, none of which the standby knew as delivered. It knows no attempts of
+/// `(cut, gone)`.
 fn judge_arrivals(contract: Contract, arrivals: &[Arrival], known: &Known, (cut, gone): (u64, u64)) -> usize {
     let Contract { rate_per_second, burst } = contract;
     let refills_in_a_lease = burst as u64 <= rate_per_second * LEASE_NS / 1_000_000_000;

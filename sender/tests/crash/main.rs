@@ -1,4 +1,4 @@
-//! Kills the real sender repeatedly. Invariants for any number of kills:
+//! Invariants for any number of kills:
 //! - No acknowledged event is lost.
 //! - A delivery arrives twice only around a kill, never after the file reported it as delivered, and with the same
 //!   body.
@@ -124,8 +124,8 @@ fn kill_on(database: &Database, sink: &Arc<Sink>, processes: usize, plan: &Plan)
     );
 }
 
-/// When to kill: after a random number of arrivals, possibly none, so that kills meet start-up, claims, attempts and
-/// commits. `HOOKPROOF_SEED` repeats a run, as far as two processes are repeatable.
+/// After a random number of arrivals, possibly none, so that kills meet start-up, claims, attempts and commits.
+/// `HOOKPROOF_SEED` repeats a run, as far as two processes are repeatable.
 struct Moments(u64);
 
 impl Moments {

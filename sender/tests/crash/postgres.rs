@@ -1,5 +1,3 @@
-//! The test kills processes, and the server.
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -236,7 +236,7 @@ impl Database {
     }
 }
 
-/// Debian's libfaketime, which falsifies a program's wall clock, if it is installed.
+/// Debian's libfaketime, if it is installed.
 pub(crate) fn wrong_clock() -> Option<PathBuf> {
     let folders = std::fs::read_dir("/usr/lib").ok()?.map_while(Result::ok);
     let mut libraries = folders.map(|folder| folder.path().join("faketime/libfaketimeMT.so.1"));

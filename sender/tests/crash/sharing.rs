@@ -1,5 +1,4 @@
-//! Several real processes share one database: one starts alone, three join, a command drains and resumes one, and one
-//! is killed.
+//! Processes share one database: one starts alone, three join, a command drains and resumes one, and one is killed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -91,7 +90,6 @@ fn share_among_four(sink: Arc<Sink>, database: Database) {
     cluster.database.run(&["node", "resume", "second"]);
     let resumed = cluster.wait_until_shared(|shares| shares["second"].lanes > 0);
     assert_eq!(resumed, shares, "each lane is where it was");
-    // No node died.
     let taken = |arrivals: &[Arrival]| -> Vec<String> {
         arrivals.iter().filter(|arrival| arrival.taken).map(|arrival| arrival.delivery.clone()).collect()
     };

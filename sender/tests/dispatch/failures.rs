@@ -1,5 +1,4 @@
 //! The dispatcher retries while it owns the lane, and no other lane waits.
-//! waits.
 
 use hookproof_sender::dispatch::{Event, News, PAUSE_LONGEST};
 use hookproof_sender::engine::{LaneId, Nanos};

@@ -64,7 +64,6 @@ fn deliveries_recorded_during_a_takeover_are_not_forgotten() {
     let later = StoreTime(world.now.0 + Nanos::HOUR.0);
     world.record(&[1], later);
     world.handle(Event::Work(vec![(LaneId(1), later)]));
-    // The next delivery is due in an hour.
     world.emit(&[1]);
     world.deliver_answers();
     assert_eq!(world.sent_to(), [1]);

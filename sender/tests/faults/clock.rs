@@ -1,5 +1,4 @@
-//! A wrong clock: set back by an hour, or ahead for a while. A test must not set the machine's clock, so SQL produces
-//! the traces of a wrong one: a file with future times.
+//! A test must not set the machine's clock, so SQL produces the traces of a wrong one: a file with future times.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -93,7 +92,6 @@ fn two_senders_that_disagree_by_an_hour_deliver_each_event_once() {
     sink.wait_for_events(&events);
     early.until("/v1/status", |status| status["deliveries"]["waiting"] == 0);
     assert_eq!(sink.count(), events.len(), "each once");
-    // No process loses a lane.
     let complaints = [early.complaints(), late.complaints()].concat();
     assert!(matches!(&complaints[..], [line] if line.contains("ahead of the wall clock")), "{complaints:#?}");
     early.stop_in_order();

@@ -138,7 +138,6 @@ fn files(database: &Database) -> Vec<String> {
     names.map(|name| name.into_string().unwrap()).filter(|name| !name.ends_with("-reserve")).collect()
 }
 
-/// Counts the events in a copy of the file alone.
 fn events_of_a_copy(database: &Database) -> u64 {
     let copy = Database::new();
     fs::copy(database.path(), copy.path()).unwrap();

@@ -1,5 +1,5 @@
-//! In each fault the sender keeps every acknowledged event, and neither ends nor spins. One log line reports the
-//! fault and one its end; then the sender recovers by itself.
+//! The sender keeps every acknowledged event, and neither ends nor spins. One log line reports the fault and one its
+//! end.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

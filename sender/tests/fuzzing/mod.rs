@@ -1,4 +1,4 @@
-//! Feeds randomly mutated inputs to a reader of untrusted bytes. The tests of every crate include this file.
+//! Randomly mutated inputs. The tests of every crate include this file.
 //!
 //! An input with a new outcome joins the corpus. The seed determines everything. A failure prints its input and the
 //! command that repeats it.

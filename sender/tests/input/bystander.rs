@@ -31,8 +31,7 @@ impl Bystander {
         (database, serving, Self { sink, began, before })
     }
 
-    /// The lane kept its contract, and used at least half of it, since the machine may be busy. The sender did not
-    /// panic, and used bounded memory.
+    /// The lane used at least half of its contract, since the machine may be busy.
     #[track_caller]
     pub(crate) fn did_not_notice(&self, serving: Serving) {
         let now = self.sink.now();

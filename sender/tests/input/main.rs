@@ -1,5 +1,4 @@
-//! Bad input against the real sender: on its sockets, in the outbox, in settings, and in endpoints' answers. Each
-//! refusal must name fault and place, memory must stay bounded, and another lane must keep its contract's rate.
+//! Each refusal must name fault and place, memory must stay bounded, and another lane must keep its contract's rate.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -80,7 +80,6 @@ impl Private {
         Some(server)
     }
 
-    /// Starts the server, also after a kill, and waits until it answers.
     pub(crate) fn begin(&self) {
         self.order("start");
         let told = self.told.lock().unwrap();
@@ -197,7 +196,7 @@ pub(crate) fn none(test: &str) {
     eprintln!("{test}: skipped: neither PostgreSQL's programs nor HOOKPROOF_POSTGRES");
 }
 
-/// Runs a command without root's rights, because PostgreSQL refuses to run as root.
+/// PostgreSQL refuses to run as root.
 pub(crate) fn unprivileged(program: &Path) -> Command {
     let script =
         "[ \"$(id -u)\" != 0 ] || set -- setpriv --reuid=nobody --regid=\"$(id -g nobody)\" --clear-groups \"$@\"
@@ -223,7 +222,6 @@ pub(crate) fn execute(address: &str, statements: &str) {
     query(address, statements);
 }
 
-/// Returns the first column of the rows.
 pub(crate) fn query(address: &str, statements: &str) -> Vec<String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {

@@ -8,7 +8,6 @@ use rusqlite::Connection;
 pub(crate) struct Found {
     pub(crate) images: usize,
     pub(crate) damaged: usize,
-    /// Acknowledged events that were checked, and those that are missing.
     pub(crate) acknowledged: usize,
     pub(crate) missing: usize,
     pub(crate) first: Option<String>,

@@ -1,6 +1,6 @@
-//! An event that some subscribers refuse for lack of capacity: each accepting subscriber has it exactly once, each
-//! refusing one not at all, and the same id, emitted again, completes it. `HOOKPROOF_CASES=10000 cargo test -p
-//! hookproof-sender --test store parts` runs more cases; `HOOKPROOF_SEED` starts elsewhere.
+//! Each accepting subscriber has an event exactly once, each refusing one not at all, and the same id, emitted again,
+//! completes it. `HOOKPROOF_CASES=10000 cargo test -p hookproof-sender --test store parts` runs more cases;
+//! `HOOKPROOF_SEED` starts elsewhere.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -248,7 +248,6 @@ impl Run<'_> {
         }
     }
 
-    /// No lane has an event twice.
     fn check(&self) -> TestCaseResult {
         for known in &self.events {
             let has = self.ground.has(&known.ids);
@@ -293,7 +292,7 @@ fn play(ground: &mut Ground, flaw: Flaw, history: &History) -> TestCaseResult {
     let mut run = Run { ground, flaw, dedupe, lanes, events };
     for step in &history.steps {
         match step {
-            // A complete event must not be emitted again without a window.
+            // Not again without a window.
             Step::Emit { event, .. } if !history.breaks && run.events[*event].complete => {}
             Step::Emit { event, process, heard } => {
                 let heard = if history.breaks { *heard } else { CommitAnswer::Answer };

@@ -557,7 +557,6 @@ fn a_refusal_of_the_server_is_described_without_a_file_name() {
 }
 
 /// The kernel accepts connections, but the frozen server never answers.
-/// finds that out.
 #[test]
 fn a_server_that_says_nothing_keeps_nobody_from_the_next_one() {
     let Some(address) = new_schema("a_server_that_says_nothing") else { return };
@@ -1130,7 +1129,7 @@ fn dead_rows_beside_a_foreign_transaction_slow_no_later_commit() {
     stranger.run_sql("COMMIT");
 }
 
-/// A node alone on the lane emits, claims, settles and polls for `rounds` rounds. It leaves no connection open.
+/// Leaves no connection open.
 fn works_alone(schema: &Schema, owner: OwnerId, lane: LaneId, rounds: u32) {
     let mut world = World::over(Schema::at_address(schema.address.clone()));
     world.now = StoreTime(world.now.0 + owner.0 * 1_000_000_000);

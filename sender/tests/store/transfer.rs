@@ -1,5 +1,4 @@
-//! Compared after a move: every row except those of processes, every value except the numbers of bodies, each
-//! reader's answers, and the next owner's handover.
+//! Not compared after a move: rows of processes, and the numbers of bodies.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

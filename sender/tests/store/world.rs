@@ -199,7 +199,6 @@ impl<B: Backend> World<B> {
         }
     }
 
-    /// Emits a new event; all its deliveries must wait.
     pub(crate) fn emit(&mut self, lanes: &[LaneId]) -> Vec<DeliveryId> {
         let event = self.event(lanes);
         let emitted = self.try_emit(event).unwrap();

@@ -1,5 +1,4 @@
-//! To save hours, each `drain` makes one attempt and ends; the test checks the recorded delay, and then makes the
-//! delivery due.
+//! To save hours, each `drain` makes one attempt; the test checks the recorded delay, and then makes the delivery due.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,7 +1,6 @@
 use crate::binary::endpoint::Endpoint;
 use crate::binary::{Database, Serving};
 
-/// Every window has at most burst + rate · length.
 #[track_caller]
 fn conforms(sink: &Endpoint, per_minute: u128, burst: u128) {
     let times: Vec<u128> = sink.arrivals().iter().map(|arrival| arrival.at.into()).collect();

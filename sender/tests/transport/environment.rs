@@ -10,7 +10,6 @@ const PROXIES: [&str; 6] =
 
 #[tokio::test]
 async fn proxies_of_the_environment_are_ignored() {
-    // No process listens there.
     let nowhere = "http://127.0.0.1:1";
     if PROXIES.iter().all(|name| env::var(name).as_deref() == Ok(nowhere)) {
         let endpoint = Endpoint::answering("HTTP/1.1 204 No Content\r\n\r\n").await;

@@ -1,5 +1,4 @@
-//! Endpoints that send without end beside their answers. The sender runs in the test's thread, so the test compares
-//! its processor time with and without the flood.
+//! The sender runs in the test's thread, so the test compares its processor time with and without the flood.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};

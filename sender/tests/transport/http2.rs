@@ -396,7 +396,6 @@ async fn connections_that_their_endpoint_is_about_to_end_cost_no_attempt_however
         attempts.spawn(async move { brief(&post.through(&transport).await) });
     };
     attempt(&mut attempts);
-    // It reveals how many streams the endpoint allows.
     answer(204, given.recv().await.unwrap());
     let mut held = Vec::new();
     for _ in 0..4 {

@@ -104,7 +104,7 @@ async fn an_endpoint_that_ends_its_connections_unseen_costs_one_request() {
     endpoint.join().unwrap();
 }
 
-/// Surplus bytes come first with the answer, where they are seen, then later, when the runtime has no time to notice.
+/// Surplus bytes come with the answer, then later, when the runtime has no time to notice.
 #[tokio::test]
 async fn an_unsolicited_answer_is_no_answer_once_detected() {
     const UNASKED: &str = "HTTP/1.1 500 Not Yours\r\ncontent-length: 0\r\n\r\n";

@@ -110,7 +110,6 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..4)
 }
 
-/// Returns the number of requests of which it saw a byte.
 async fn act(mut connection: Connection, step: Step) -> usize {
     for well in 0..step.well {
         if connection.request().await.is_none() {

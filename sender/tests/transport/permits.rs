@@ -1,5 +1,4 @@
-//! No request leaves after its deadline, even if the machine was suspended, or the process stopped, between decision
-//! and write.
+//! No request leaves after its deadline, even if the machine was suspended between decision and write.
 
 use std::cell::Cell;
 use std::pin::pin;

@@ -105,8 +105,8 @@ async fn a_deadline_that_passes_before_the_endpoint_takes_a_byte_is_the_endpoint
     stuck.goes_on().await;
 }
 
-/// The endpoint stops at its second request. Returns the endpoint, the event of the stop, the signal to read again,
-/// and the count of body bytes after that.
+/// The endpoint stops at its second request. Returns the event of the stop, the signal to read again, and the count of
+/// body bytes after that.
 async fn stops_reading()
 -> (Secure, mpsc::UnboundedReceiver<()>, oneshot::Sender<()>, mpsc::UnboundedReceiver<usize>) {
     let (stops, stopped) = mpsc::unbounded_channel();
@@ -159,7 +159,6 @@ async fn a_written_attempt_that_was_given_up_is_not_sent_later_on_a_shared_conne
     go_on.send(()).unwrap();
     let arrived = arrived.recv().await.unwrap();
     assert!(arrived < MIDDLE, "all of it came after its time");
-    // The endpoint is not to blame.
     let made = made.unwrap().unwrap();
     check(&made, "silent cut_off");
     assert!(matches!(made.outcome(StoreTime(0)), Outcome::CutOff));

@@ -1,4 +1,4 @@
-//! Reads a Compose file, as far as ours needs: mappings indented by two, lists on one line, blocks of text.
+//! As far as ours needs: mappings indented by two, lists on one line, blocks of text.
 
 pub(crate) struct ComposeFile(pub(crate) String);
 

@@ -9,7 +9,6 @@ use hookproof_sender::store::{Command, Reply};
 
 use crate::world::{Backend, TTL, WIDE, World, later, waiting};
 
-/// Makes `count` dead letters of a lane, the oldest first.
 fn letters<B: Backend>(world: &mut World<B>, lane: LaneId, count: u32) -> Vec<DeliveryId> {
     let letters: Vec<DeliveryId> = (0..count).map(|_| world.emit_one(lane)).collect();
     world.one(Command::Shed(Shed { lane, max: count }));

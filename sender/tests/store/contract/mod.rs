@@ -1,4 +1,4 @@
-//! The contract: every sentence is tested on every backend.
+//! Every sentence is tested on every backend.
 
 mod claiming;
 mod coalescing;

@@ -22,7 +22,6 @@ fn announcement(name: &str) -> Announcement {
     }
 }
 
-/// Returns all nodes; the reply and a reader must agree.
 fn announce<B: Backend>(world: &mut World<B>, owner: OwnerId, said: Announcement) -> Vec<Node> {
     let announce = Some(Arc::new(said));
     let reply = world.one(Command::Renew(Renew { owner, lease: LEASE, announce }));

@@ -13,7 +13,6 @@ fn retry<B: Backend>(world: &mut World<B>, which: ToRetry, max: u32) -> (u64, bo
     }
 }
 
-/// A delivery that failed once and waits for that long.
 fn failed<B: Backend>(world: &mut World<B>, lane: LaneId, term: Term, wait: Nanos) -> DeliveryId {
     let delivery = world.emit_one(lane);
     assert_eq!(world.claim(lane, term), [delivery]);

@@ -45,7 +45,6 @@ struct Delivery {
 #[derive(Clone, Debug)]
 struct Lane {
     state: LaneState,
-    /// The roster version of the subscriber's last change.
     version: u64,
     patterns: std::sync::Arc<str>,
     bounds: Bounds,
