@@ -6,6 +6,7 @@
 //! and key, but must not name another type or key of the run in their place.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io::Read;
 use std::sync::Arc;
@@ -15,7 +16,8 @@ use base64::alphabet::{STANDARD, URL_SAFE};
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
 use hookproof_judge::trace::Payload;
-use serde::Deserialize;
+use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Number, Value};
 
 use crate::traffic::{Due, Schedule, Tokens};
@@ -80,7 +82,8 @@ impl Offered {
         }
         let wanted: Value = serde_json::from_str(&data).map_err(|_| Altered::Missing)?;
         let search = Search { schedule: &self.schedule, due, places: &self.places };
-        search.body(whole.ok_or(Altered::NotJson)?, &wanted)
+        let unread = || repeated(body).map_or(Altered::NotJson, Altered::Twice);
+        search.body(whole.ok_or_else(unread)?, &wanted)
     }
 }
 
@@ -88,6 +91,7 @@ impl Offered {
 #[derive(Debug)]
 enum Altered {
     NotJson,
+    Twice(String),
     Bytes,
     Missing,
     Place(String),
@@ -99,6 +103,7 @@ impl fmt::Display for Altered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotJson => f.write_str("the body is not JSON, and the data is not in it"),
+            Self::Twice(name) => write!(f, "the body names {name:?} twice"),
             Self::Bytes => f.write_str("the data's bytes are not in the body"),
             Self::Missing => f.write_str("the data is not in the body"),
             Self::Place(place) => write!(f, "the body has nothing at {place}"),
@@ -134,9 +139,6 @@ impl Search<'_> {
     /// Compares type and key of the objects around `inner`.
     fn envelope(&self, body: &Value, inner: &Value) -> Result<(), Altered> {
         self.named(body)?;
-        if self.places.kind.is_some() && self.places.key.is_some() {
-            return Ok(());
-        }
         self.around(body, inner)
     }
 
@@ -160,18 +162,21 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Compares the strings of the objects around `inner` with the run's types and keys.
+    /// Compares the strings of the objects around `inner` with the run's types and keys, whose place nobody named.
     fn around(&self, body: &Value, inner: &Value) -> Result<(), Altered> {
+        let (due, schedule, places) = (self.due, self.schedule, self.places);
+        if places.kind.is_some() && places.key.is_some() {
+            return Ok(());
+        }
         let mut strings = Vec::new();
-        collect(body, inner, &mut strings);
-        let (due, schedule) = (self.due, self.schedule);
+        collect(body, inner, LAYERS_MAX, &mut strings);
         strings.retain(|text| !text.is_empty());
         let others = [
-            ("type", schedule.kind(due), strings.iter().find(|text| schedule.has_type(text))),
-            ("key", schedule.key(due), strings.iter().find(|text| schedule.has_key(text))),
+            (&places.kind, "type", schedule.kind(due), strings.iter().find(|text| schedule.has_type(text))),
+            (&places.key, "key", schedule.key(due), strings.iter().find(|text| schedule.has_key(text))),
         ];
-        for (name, own, other) in others {
-            if let Some(other) = other.filter(|_| !strings.contains(&own)) {
+        for (_, name, own, other) in others.into_iter().filter(|(place, ..)| place.is_none()) {
+            if let Some(other) = other.filter(|_| !strings.iter().any(|text| text == own)) {
                 let (wanted, found) = (format!("{own:?}"), format!("{other:?}"));
                 return Err(Altered::Envelope { name: name.to_owned(), wanted, found });
             }
@@ -181,21 +186,16 @@ impl Search<'_> {
 }
 
 /// The strings of the objects on the way from the root to the one that has the members of `inner`, and beside them.
-fn collect<'a>(value: &'a Value, inner: &Value, strings: &mut Vec<&'a str>) {
-    let next = match value {
-        Value::Array(all) => all.iter().find(|one| holds(one, inner, 1)),
-        Value::Object(members) if has_all(value, inner) => {
-            let beside = members.iter().filter(|(name, _)| inner.get(name.as_str()).is_none());
-            strings.extend(beside.filter_map(|(_, member)| member.as_str()));
-            None
-        }
-        Value::Object(members) => {
-            strings.extend(members.values().filter_map(Value::as_str));
-            members.values().find(|one| holds(one, inner, 1))
-        }
-        _ => None,
-    };
-    next.into_iter().for_each(|next| collect(next, inner, strings));
+fn collect(value: &Value, inner: &Value, layers: u32, strings: &mut Vec<String>) {
+    let is_data = has_all(value, inner);
+    if let Value::Object(members) = value {
+        let beside = members.iter().filter(|(name, _)| !is_data || inner.get(name.as_str()).is_none());
+        strings.extend(beside.filter_map(|(_, member)| member.as_str()).map(str::to_owned));
+    }
+    let next = || inside(value, layers).into_iter().find(|(one, layers)| holds(one, inner, *layers));
+    if let Some((next, layers)) = Some(()).filter(|()| !is_data).and_then(|()| next()) {
+        collect(&next, inner, layers, strings);
+    }
 }
 
 /// Whether an object has the wanted members, perhaps beside others, or holds one that has them.
@@ -235,11 +235,80 @@ fn begins_as_json(text: &[u8]) -> bool {
     matches!(text.trim_ascii_start().first(), Some(b'{' | b'['))
 }
 
+/// The first name that an object of a JSON text has twice: readers differ in which member they take.
+fn repeated(text: &[u8]) -> Option<String> {
+    let (mut found, mut texts) = (None, serde_json::Deserializer::from_slice(text));
+    while Names(&mut found).deserialize(&mut texts).is_ok() {}
+    found
+}
+
+/// Reads any value, and keeps the first name that an object has twice.
+struct Names<'a>(&'a mut Option<String>);
+
+impl<'de> DeserializeSeed<'de> for Names<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Names<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
+        let mut names = BTreeSet::new();
+        while let Some(name) = members.next_key::<String>()? {
+            members.next_value_seed(Names(self.0))?;
+            if let Some(again) = names.replace(name) {
+                self.0.get_or_insert(again);
+            }
+        }
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        while items.next_element_seed(Names(self.0))?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+}
+
 /// An object or array from a text: JSON, a line of JSON for each event, a form, or any of them in base64.
 fn parsed(text: &[u8]) -> Option<Value> {
     if begins_as_json(text) {
         let values = serde_json::Deserializer::from_slice(text).into_iter();
         let mut values: Vec<Value> = values.collect::<Result<_, _>>().ok()?;
+        if repeated(text).is_some() {
+            return None;
+        }
         return if values.len() > 1 { Some(Value::Array(values)) } else { values.pop() };
     }
     if let Some(plain) = from_base64(text) {
@@ -288,21 +357,23 @@ fn seek(tokens: Tokens, value: &Value, layers: u32, found: &mut Vec<u64>) {
     }
 }
 
-/// A body without its content coding; as it came if the coding is unknown, the body damaged, or longer than
-/// [`DECODED_BYTES_MAX`].
-#[must_use]
-pub fn decoded<'a>(body: &'a [u8], coding: Option<&str>) -> Cow<'a, [u8]> {
+/// A body without its content coding, or why it cannot be had.
+pub fn decoded<'a>(body: &'a [u8], coding: Option<&str>) -> Result<Cow<'a, [u8]>, &'static str> {
     let read = |reader: &mut dyn Read| {
         let mut plain = Vec::new();
-        let read = reader.take(DECODED_BYTES_MAX + 1).read_to_end(&mut plain).ok()?;
-        (u64::try_from(read).unwrap_or(u64::MAX) <= DECODED_BYTES_MAX).then_some(plain)
+        let read = reader.take(DECODED_BYTES_MAX + 1).read_to_end(&mut plain);
+        let read = read.map_err(|_| "its body is not in its content-encoding")?;
+        if u64::try_from(read).unwrap_or(u64::MAX) > DECODED_BYTES_MAX {
+            return Err("its body has more than 8 MiB without its content-encoding");
+        }
+        Ok(Cow::Owned(plain))
     };
-    let plain = match coding.map(|coding| coding.trim().to_ascii_lowercase()).as_deref() {
+    match coding.map(|coding| coding.trim().to_ascii_lowercase()).as_deref() {
+        None | Some("" | "identity") => Ok(Cow::Borrowed(body)),
         Some("gzip" | "x-gzip") => read(&mut MultiGzDecoder::new(body)),
         Some("deflate") => read(&mut ZlibDecoder::new(body)),
-        _ => None,
-    };
-    plain.map_or(Cow::Borrowed(body), Cow::Owned)
+        Some(_) => Err("the harness does not read its content-encoding"),
+    }
 }
 
 fn has_all(value: &Value, wanted: &Value) -> bool {

@@ -10,7 +10,9 @@ use std::mem::MaybeUninit;
 use std::sync::PoisonError;
 
 use hookproof_judge::signature::{Key, sha256_hex};
-use hookproof_judge::trace::{Answer, Arrival, Cut, CutKind, Head, Record, Shared, Signed, Text, Verified};
+use hookproof_judge::trace::{
+    Answer, Arrival, Cut, CutKind, Head, Payload, Record, Shared, Signed, Text, Verified,
+};
 use hookproof_play::endpoint::Rendered;
 use hookproof_play::payload::{decoded, tokens_in};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -396,11 +398,15 @@ impl Endpoint {
             Ok(keys) => Verified::Keys(keys.into()),
             Err(wrong) => Verified::No(wrong.to_string().into()),
         };
-        let body = decoded(&request.body, request.field("content-encoding"));
+        let (body, unread) = match decoded(&request.body, request.field("content-encoding")) {
+            Ok(body) => (body, None),
+            Err(why) => (Cow::Borrowed(request.body.as_slice()), Some(Payload::Unread(why.into()))),
+        };
         let disclosed = disclosed(&secrets, request, &body).map(Text::from);
         drop(secrets);
         let tokens = tokens_in(self.stage.tokens, &body);
-        let payload = self.stage.offered.as_ref().and_then(|offered| offered.compare(&body, &tokens));
+        let payload =
+            self.stage.offered.as_ref().and_then(|offered| offered.compare(&body, &tokens).or(unread));
         let mut tokens = tokens.into_iter();
         Arrival {
             t,

@@ -200,12 +200,21 @@ pub(super) const PAYLOAD: Check = Check {
 
 fn intact(evidence: &Evidence<'_>) -> Finding {
     let mut tally = Tally::default();
+    let mut unread: Vec<&str> = Vec::new();
     for (n, lane, arrival) in arrivals(evidence) {
-        let Some(payload) = &arrival.payload else { continue };
-        tally.see();
-        if let Payload::Altered(why) = payload {
-            tally.broke(|| evidence.witness(lane, &[n], why.to_string()));
+        match &arrival.payload {
+            None => continue,
+            Some(Payload::Intact) => {}
+            Some(Payload::Altered(why)) => tally.broke(|| evidence.witness(lane, &[n], why.to_string())),
+            Some(Payload::Unread(why)) => unread.push(why),
         }
+        tally.see();
+    }
+    if let Some(why) = unread.first().filter(|_| tally.broken == 0) {
+        return Finding::unseen(format!(
+            "requests that could not be compared: {}; the first: {why}",
+            unread.len()
+        ));
     }
     tally.finding(
         "payloads that were compared",

@@ -163,6 +163,8 @@ pub enum Payload {
     Intact,
     /// One differs, with the first difference.
     Altered(Text),
+    /// The harness could not read the body, for this reason.
+    Unread(Text),
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -364,7 +366,7 @@ impl Shares {
             Verified::Keys(keys) => self.keys.share(keys),
             Verified::No(why) | Verified::Unchecked(why) => self.texts.share(why),
         }
-        if let Some(Payload::Altered(why)) = &mut arrival.payload {
+        if let Some(Payload::Altered(why) | Payload::Unread(why)) = &mut arrival.payload {
             self.texts.share(why);
         }
     }

@@ -2,7 +2,7 @@
 
 use hookproof_judge::check::{Status, Strictness, judge};
 use hookproof_judge::scenario::Scenario;
-use hookproof_judge::trace::{ClockKind, Dead, Depth, Process, ProcessEvent, Refused, Trace};
+use hookproof_judge::trace::{ClockKind, Dead, Depth, Payload, Process, ProcessEvent, Refused, Trace};
 
 use crate::build;
 
@@ -333,4 +333,18 @@ fn a_loss_by_a_status_is_named_for_what_it_is() {
     let one = judgement.verdicts.iter().find(|one| one.id == "loss.none").expect("judged");
     let what = &one.witness[0].what;
     assert!(what.contains("422") && what.contains("final"), "{what}");
+}
+
+#[test]
+fn a_body_that_could_not_be_read_is_counted() {
+    let unread = |alter: bool| {
+        move |trace: &mut Trace| {
+            trace.arrivals[0].payload = Some(Payload::Unread("its body is in an unknown coding".into()));
+            if alter {
+                trace.arrivals[1].payload = Some(Payload::Altered("the data's \"a\" is 1".into()));
+            }
+        }
+    };
+    build::check("payload.intact", "", unread(false), Status::Inconclusive);
+    build::check("payload.intact", "", unread(true), Status::Fail);
 }
