@@ -1,4 +1,5 @@
-//! Templates of a driver file: `{{ name }}`, `{{ env.NAME }}`, filters such as `{{ name | tojson }}`; and the redaction of secrets.
+//! Templates of a driver file: `{{ name }}`, `{{ env.NAME }}`, filters such as `{{ name | tojson }}`; and the redaction
+//! of secrets.
 
 use std::borrow::Cow;
 use std::sync::{PoisonError, RwLock};

@@ -6,9 +6,9 @@
 //! `efficiency`: the sender's deliveries per second, from the first acknowledgement to the last delivery, over the rate
 //! of a bare client on the same machine and endpoints. Without a measured ceiling the check says nothing.
 //!
-//! `harness.schedule`: the 99th percentile of the generator's lag is at most `schedule_late`, no record was dropped, and at most
-//! one event in `UNOFFERED_SHARE` was never offered. Otherwise the load is less than the scenario states, and the run
-//! is inconclusive.
+//! `harness.schedule`: the 99th percentile of the generator's lag is at most `schedule_late`, no record was dropped,
+//! and at most one event in `UNOFFERED_SHARE` was never offered. Otherwise the load is less than the scenario states,
+//! and the run is inconclusive.
 
 use super::evidence::{Delivery, Evidence};
 use super::isolation::unexplained;

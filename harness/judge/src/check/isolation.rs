@@ -2,10 +2,10 @@
 //!
 //! A subscriber is *healthy* if it has no behaviours. It is judged if one contract held throughout and nothing holds it
 //! back on purpose. Others are in *trouble* from their first behaviour to the end of the last, of any kind: silence,
-//! failures, requests for a pause, closed ports. The check compares the first arrivals with the earliest schedule that the
-//! contract allows for the same acknowledgements: each event at the latest of its acknowledgement, the bucket's next
-//! moment (GCRA's theoretical arrival time), and the end of each full window. The 95th percentile of the excess during
-//! the trouble may be `slower_beside_slow` above the percentile before it.
+//! failures, requests for a pause, closed ports. The check compares the first arrivals with the earliest schedule that
+//! the contract allows for the same acknowledgements: each event at the latest of its acknowledgement, the bucket's
+//! next moment (GCRA's theoretical arrival time), and the end of each full window. The 95th percentile of the excess
+//! during the trouble may be `slower_beside_slow` above the percentile before it.
 //!
 //! `isolation.gap` judges single late deliveries too, as percentiles hide a few. A first attempt is late if it comes
 //! `gap_max` after the earliest moment of the contract ([`earliest`]). That is unexplained if the contract left no

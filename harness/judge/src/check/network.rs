@@ -1,5 +1,6 @@
-//! `network.reset`, `network.refused`, `network.stale`: the check breaks if a delivery of a lane was given up after such
-//! an error with attempts and time left, and none of the lane was retried. Deliveries that a full queue sheds don't count.
+//! `network.reset`, `network.refused`, `network.stale`: the check breaks if a delivery of a lane was given up after
+//! such an error with attempts and time left, and none of the lane was retried. Deliveries that a full queue sheds
+//! don't count.
 //!
 //! `network.huge-answer`: memory stays flat while endpoints send huge answers.
 

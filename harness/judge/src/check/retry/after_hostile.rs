@@ -1,5 +1,5 @@
-//! `retry.after-hostile`: after an invalid value the sender retries within the longest delay of the backoff or the cap, or gives the delivery
-//! up.
+//! `retry.after-hostile`: after an invalid value the sender retries within the longest delay of the backoff or the cap,
+//! or gives the delivery up.
 //!
 //! Such an answer counts if the run continues for longer than that. A fault meanwhile (a kill, a stop, a full disk)
 //! restarts the wait, `takeover_within` after it.
