@@ -111,7 +111,7 @@ impl Treadmill {
                 Output::Persist { lane, term, revision, .. } => {
                     self.engine.handle(self.now, Input::Persisted { lane, term, revision });
                 }
-                Output::Tell { .. } | Output::Turn { .. } => {}
+                Output::Retry { .. } | Output::Tell { .. } | Output::Turn { .. } => {}
             }
         }
     }

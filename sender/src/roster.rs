@@ -188,7 +188,6 @@ impl Subscriber {
         self.state
     }
 
-    /// When an operator last asked to try its endpoint at once.
     #[must_use]
     pub const fn retried(&self) -> Retried {
         self.retried

@@ -21,7 +21,7 @@ pub(super) enum Delivery {
     List(List),
     /// Show one with its attempts, and why it waits
     Show(Show),
-    /// Make its next attempt at once
+    /// Make its retry due now
     Retry(RetryDelivery),
 }
 

@@ -34,8 +34,8 @@ pub(super) struct RetrySubscriber {
 Example:
   hookproof sender delivery retry --db sender.db dlv_01hf7yat00000000000000000a
 
-Its retry is due now, behind those that were due before, and an open circuit breaker lets one probe through. Every limit
-holds.")]
+Its retry is due now and waits its turn: every limit holds, and those that were due before go first. An open circuit breaker
+lets one probe through, which is the first of them.")]
 pub(super) struct RetryDelivery {
     /// Its id, which `delivery list` shows
     delivery: PublicId,

@@ -5,4 +5,5 @@ mod budget;
 mod failures;
 mod nodes;
 mod ownership;
+mod retries;
 mod world;

@@ -211,7 +211,7 @@ fn a_server_with_a_row_in_any_table_is_refused() {
     execute(&address, "UPDATE state SET identity = 7");
     let world = filled();
     for (table, values) in [
-        ("subscribers", "1, 'a', 'a', 'a', '[]', '{}', 1, 1, 1"),
+        ("subscribers", "1, 'a', 'a', 'a', '[]', '{}', 1, 1, NULL, 0, 0"),
         ("lanes", "1, 3, 1, 1, 0, false"),
         ("secrets", "DEFAULT, 1, 'a', 1"),
         ("events", "1, 'a', 'a', NULL, 1, false, '{}', '{}'"),

@@ -249,6 +249,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
                 self.send(attempt, (lane, term), delivery, number)
             }
             Output::Settle { batch, settlements } => Some(self.settle(batch, &settlements)),
+            Output::Retry { lane, insist } => Some(Effect::Report(News::Retried { lane, insist })),
             Output::Tell { lane, shift } => Some(Effect::Report(News::Shifted { lane, shift })),
             Output::Turn { lane, before, breaker } => {
                 Some(Effect::Report(News::Turned { lane, before, breaker }))

@@ -85,7 +85,7 @@ pub enum News {
     },
     /// A lane's breaker opened, stays open for another cooldown, or closed.
     Turned { lane: LaneId, before: Standing, breaker: Standing },
-    /// An operator asked to try a lane's endpoint at once.
+    /// A lane tries its endpoint at once, as an operator asked.
     Retried {
         lane: LaneId,
         /// Also to end the pause that the endpoint asked for.
@@ -117,7 +117,6 @@ pub trait Subscriber: fmt::Debug {
 
     fn is_sendable(&self) -> bool;
 
-    /// When an operator last asked to try its endpoint at once.
     fn retried(&self) -> Retried;
 
     /// True if this process cannot serve it: the secret of its region is missing, or its settings are

@@ -9,7 +9,7 @@ use super::handover;
 use super::lanes::Waiting;
 use super::obstacles::Cause;
 use crate::engine::{Input, LaneId, StoreTime, Takeover, Term};
-use crate::messages::lane::{LaneState, Retried};
+use crate::messages::lane::LaneState;
 use crate::messages::node::Nodes;
 use crate::messages::reply::{Renewed, TakenLane};
 
@@ -31,7 +31,6 @@ impl<S: SubscriberSet> Dispatcher<S> {
         let Waiting { taken: TakenLane { lane, term, state, handover, next }, asked, moment, .. } = waiting;
         let settings = Arc::clone(subscriber.settings());
         let origin = handover::open(handover, moment.as_ref());
-        let taken_at = origin.taken_at();
         let lease_until = self.tenure.until(asked);
         let paused = state != LaneState::Active || !subscriber.is_sendable();
         if self.lanes.is_ours(lane) {
@@ -47,9 +46,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
         }
         self.report(News::Took { lane, term });
         // The former owner may have ended before it noticed.
-        if let Some(insist) = taken_at.and_then(|at| subscriber.retried().since(Retried::until(at))) {
-            self.retry(lane, insist);
-        }
+        self.feed_engine(Input::Retry { lane, asked: subscriber.retried() });
         self.membership.took(lane);
         // Another process may be able to serve it, with the missing secret or settings.
         if subscriber.is_broken() {
@@ -157,14 +154,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
             self.lanes.set_sendable(lane, term, sendable);
             self.feed_engine(if sendable { Input::Resume { lane } } else { Input::Pause { lane } });
         }
-        if let Some(insist) = old.and_then(|old| new.retried().since(old.retried())) {
-            self.retry(lane, insist);
-        }
-    }
-
-    fn retry(&mut self, lane: LaneId, insist: bool) {
-        self.report(News::Retried { lane, insist });
-        self.feed_engine(Input::Retry { lane, insist });
+        self.feed_engine(Input::Retry { lane, asked: new.retried() });
     }
 
     pub(super) fn meet(&mut self, lane: LaneId, cause: Cause, why: Arc<str>) -> StoreTime {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::baseline::Baseline;
 use super::breaker::{Breaker, Health, IsProbe, Standing};
 use super::limiter::{Limiter, Ready, Since};
-use super::message::{Due, Fate, Holds, LaneRecord, Origin, Outcome, Reason, Settings, Takeover};
+use super::message::{Due, Fate, Holds, LaneRecord, Origin, Outcome, Reason, Retried, Settings, Takeover};
 use super::pace::Pace;
 use super::pressure::{Pressure, Strain};
 use super::reading::Reading;
@@ -37,6 +37,8 @@ pub(super) struct Lane {
     window: VecDeque<Due>,
     /// `Retry-After` pauses the lane until then.
     paused_until: StoreTime,
+    /// The version of the last [`Retried`] that this or a former owner took up.
+    handled: u64,
     lease_until: StoreTime,
     /// When the next delivery is due: by the store's last answer, and by notices since the last claim.
     work: Work,
@@ -86,6 +88,7 @@ impl Lane {
             pace: Pace::default(),
             window: VecDeque::new(),
             paused_until: now + pause.min(settings.retry().retry_after_cap()),
+            handled: record.as_ref().map_or(0, |record| record.handled),
             lease_until,
             work: Work {
                 answered: next.unwrap_or(StoreTime::NEVER),
@@ -240,13 +243,17 @@ impl Lane {
         self.state.gone = false;
     }
 
-    /// Every limit holds, as does the pause that the endpoint asked for, unless `insist`.
-    pub(super) fn retry(&mut self, insist: bool, now: StoreTime) {
-        self.marks.unsaved |= self.breaker.probe_now(now);
-        if insist && self.paused_until > now {
-            self.paused_until = now;
-            self.marks.unsaved = true;
+    /// Nothing if this is handled, and else whether the operator insists. Every limit holds, as does the pause that the
+    /// endpoint asked for, unless the operator insists.
+    pub(super) fn retry(&mut self, asked: Retried, now: StoreTime) -> Option<bool> {
+        let insist = asked.since(self.handled)?;
+        self.handled = asked.asked;
+        self.marks.unsaved = true;
+        self.breaker.probe_now(now);
+        if insist {
+            self.paused_until = self.paused_until.min(now);
         }
+        Some(insist)
     }
 
     pub(super) fn renew(&mut self, until: StoreTime) {
@@ -276,6 +283,7 @@ impl Lane {
             pause: self.paused_until.since(now).0,
             breaker: self.breaker.record(now),
             baseline: self.pressure.baseline().record(now),
+            handled: self.handled,
             at: now.0,
             term: self.term.0,
         };

@@ -5,7 +5,7 @@ use std::hash::{BuildHasherDefault, DefaultHasher};
 
 use super::breaker::IsProbe;
 use super::lane::{Attempt, Attempts, Ending, Lane, LaneView, Move, WINDOW_MAX};
-use super::message::{Answer, Due, Fate, Input, Outcome, Output, Settlement, Takeover};
+use super::message::{Answer, Due, Fate, Input, Outcome, Output, Retried, Settlement, Takeover};
 use super::retry::{Meaning, Rng};
 use super::settling::Settling;
 use super::time::StoreTime;
@@ -97,7 +97,7 @@ impl Engine {
             Input::Change { lane, settings } => self.with(lane, None, |lane, now| lane.change(settings, now)),
             Input::Pause { lane } => self.with(lane, None, |lane, _| lane.pause()),
             Input::Resume { lane } => self.with(lane, None, |lane, _| lane.resume()),
-            Input::Retry { lane, insist } => self.with(lane, None, |lane, now| lane.retry(insist, now)),
+            Input::Retry { lane, asked } => self.retry(lane, asked),
             Input::Work { lane, due } => self.with(lane, None, |lane, _| lane.record_due(due)),
             Input::Claimed { lane, term, due, next } => {
                 self.with(lane, Some(term), |lane, now| lane.fill(due, next, now));
@@ -304,6 +304,12 @@ impl Engine {
         if self.stopping {
             self.leave_slot(slot);
         }
+    }
+
+    fn retry(&mut self, lane: LaneId, asked: Retried) {
+        let mut taken_up = None;
+        self.with(lane, None, |lane, now| taken_up = lane.retry(asked, now));
+        self.outputs.extend(taken_up.map(|insist| Output::Retry { lane, insist }));
     }
 
     fn lose(&mut self, id: LaneId, term: Term) {

@@ -52,8 +52,8 @@ pub enum Input {
     /// An open breaker lets one probe through before the end of its cooldown. No limit changes.
     Retry {
         lane: LaneId,
-        /// End the pause that the endpoint asked for by `Retry-After`.
-        insist: bool,
+        /// Ignored if the lane or a former owner has handled it.
+        asked: Retried,
     },
     /// The store has, or will have, a due delivery for a lane.
     Work {
@@ -124,17 +124,6 @@ pub enum Origin {
         /// may be empty. An attempt that is in the record as well counts twice.
         ended: Vec<(Nanos, u32)>,
     },
-}
-
-impl Origin {
-    #[must_use]
-    pub fn taken_at(&self) -> Option<StoreTime> {
-        match self {
-            Self::Fresh => None,
-            Self::Resumed { record, .. } => Some(record.taken_at()),
-            Self::Seized { record, .. } => record.as_ref().map(LaneRecord::taken_at),
-        }
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -227,6 +216,12 @@ pub enum Output {
         /// The record. One that [`LaneRecord::is_final`] gives the lane back: its lease may end.
         record: Box<LaneRecord>,
     },
+    /// Tell operators that a lane tries its endpoint at once, as one of them asked.
+    Retry {
+        lane: LaneId,
+        /// Also despite the pause that the endpoint asked for.
+        insist: bool,
+    },
     /// Tell operators that a lane works at another share of its contract. Few changes are reported, which
     /// bounds the number of outputs.
     Tell {
@@ -254,6 +249,23 @@ pub struct Settlement {
     pub fate: Fate,
 }
 
+/// The versions of the subscriber set with which an operator last asked to try an endpoint at once; 0 means never.
+/// Clocks may be set back, versions only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Retried {
+    pub asked: u64,
+    /// The last one that also ended the pause that the endpoint had asked for.
+    pub insisted: u64,
+}
+
+impl Retried {
+    /// Whether an operator asked after the version `handled`, and if so, whether also to end the endpoint's pause.
+    #[must_use]
+    pub fn since(self, handled: u64) -> Option<bool> {
+        (self.asked > handled).then_some(self.insisted > handled)
+    }
+}
+
 /// Times are in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaneRecord {
@@ -264,6 +276,8 @@ pub struct LaneRecord {
     pub(super) breaker: Option<BreakerRecord>,
     #[serde(default)]
     pub(super) baseline: Option<BaselineRecord>,
+    /// The version of the last handled [`Retried`].
+    pub(super) handled: u64,
     pub(super) at: u64,
     pub(super) term: u64,
 }

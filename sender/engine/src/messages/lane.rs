@@ -2,10 +2,9 @@
 
 use std::fmt;
 
+pub use crate::engine::Retried;
 pub use hookproof_words::ids::OwnerId;
 pub use hookproof_words::states::{LaneState, WhenFull};
-
-use crate::engine::StoreTime;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
@@ -34,28 +33,6 @@ impl Default for Limits {
             dead_max: 1_000_000,
             dead_per_lane_max: 100_000,
         }
-    }
-}
-
-/// When an operator last asked to try an endpoint at once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Retried {
-    pub at: Option<StoreTime>,
-    /// The last time that also ended the pause that the endpoint had asked for.
-    pub insisted: Option<StoreTime>,
-}
-
-impl Retried {
-    /// Whether an operator asked again since `before`, and if so, whether also to end the endpoint's pause.
-    #[must_use]
-    pub fn since(self, before: Self) -> Option<bool> {
-        (self.at > before.at).then(|| self.insisted > before.insisted)
-    }
-
-    /// Everything up to `at`.
-    #[must_use]
-    pub const fn until(at: StoreTime) -> Self {
-        Self { at: Some(at), insisted: Some(at) }
     }
 }
 

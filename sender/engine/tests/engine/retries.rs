@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use hookproof_engine::engine::breaker::Standing;
-use hookproof_engine::engine::{Input, LaneId, Nanos, StoreTime};
+use hookproof_engine::engine::{Input, LaneId, Nanos, Retried, StoreTime};
 
 use crate::shell::{Sent, per_second, settings};
 use crate::world::{Reply, World, busy, status};
@@ -11,10 +11,16 @@ use crate::world::{Reply, World, busy, status};
 const QUICK: Nanos = Nanos::from_millis(10);
 const BETWEEN: Nanos = Nanos::from_secs(30);
 
+/// Each moment of these tests is a newer version.
+fn asked<F: FnMut(&Sent) -> Reply>(world: &World<F>, lane: LaneId, insist: bool) -> Input {
+    let version = world.now.0;
+    Input::Retry { lane, asked: Retried { asked: version, insisted: if insist { version } else { 0 } } }
+}
+
 /// Sent since the operator asked, in the time until the next request of the operator.
 fn sent_after<F: FnMut(&Sent) -> Reply>(world: &mut World<F>, lane: LaneId, insist: bool) -> Vec<StoreTime> {
     let before = world.sent.len();
-    world.handle(Input::Retry { lane, insist });
+    world.handle(asked(world, lane, insist));
     world.run(BETWEEN);
     world.sent[before..].iter().map(|sent| sent.at).collect()
 }
@@ -47,7 +53,7 @@ fn a_second_request_while_the_probe_is_under_way_sends_nothing() {
     world.run(Nanos::from_secs(100));
     let before = world.sent.len();
     for _ in 0..3 {
-        world.handle(Input::Retry { lane, insist: false });
+        world.handle(asked(&world, lane, false));
         world.run(Nanos::SECOND);
     }
     assert_eq!(world.sent.len(), before + 1);

@@ -9,7 +9,7 @@ use hookproof_engine::engine::pressure::PressurePolicy;
 use hookproof_engine::engine::retry::{Backoff, RetryPolicy};
 use hookproof_engine::engine::{
     AttemptId, Engine, Input, LaneId, LaneRecord, LaneView, Lateness, Limits, Nanos, Origin, Outcome,
-    Settings, StoreTime, Term,
+    Retried, Settings, StoreTime, Term,
 };
 
 use crate::shell::{Shell, WakeUp, Write, no_breaker};
@@ -90,6 +90,7 @@ pub(crate) struct EngineSender {
     made: u64,
     /// Breakers that an operator had probed before the end of their cooldown.
     pub(crate) probes: usize,
+    asked: Retried,
 }
 
 impl EngineSender {
@@ -102,7 +103,8 @@ impl EngineSender {
             shell.loses = Some(wake_up);
         }
         let (requests, breaker) = (BTreeMap::new(), no_breaker());
-        let mut sender = Self { shell, terms, flaw, term: 1, breaker, requests, made: 0, probes: 0 };
+        let asked = Retried::default();
+        let mut sender = Self { shell, terms, flaw, term: 1, breaker, requests, made: 0, probes: 0, asked };
         sender.take(now, Origin::Fresh);
         if flaw == Flaw::LosesHandOver {
             sender.shell.loses = Some(WakeUp::Take);
@@ -228,7 +230,11 @@ impl Sender for EngineSender {
         self.probes += self.shell.engine.views().into_iter().filter(|view| open(*view)).count();
         self.shell.store.bring_forward(LANE, now);
         self.shell.engine.handle(now, Input::Work { lane: LANE, due: now });
-        self.shell.engine.handle(now, Input::Retry { lane: LANE, insist });
+        self.asked.asked += 1;
+        if insist {
+            self.asked.insisted = self.asked.asked;
+        }
+        self.shell.engine.handle(now, Input::Retry { lane: LANE, asked: self.asked });
     }
 
     fn stop(&mut self, now: StoreTime) {

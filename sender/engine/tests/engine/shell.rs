@@ -161,6 +161,7 @@ impl Shell {
                     }
                     self.write(now, Write::Persist(lane, term, revision, record));
                 }
+                Output::Retry { .. } => {}
                 Output::Turn { lane, breaker, .. } => self.turned.push((lane, breaker)),
                 Output::Tell { lane, shift } => self.told.push((lane, shift)),
             }

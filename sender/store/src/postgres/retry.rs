@@ -30,9 +30,9 @@ impl RetryRows for Work<'_> {
 
     fn set_retried(&mut self, lane: LaneId, insist: bool, version: u64) -> Result<()> {
         self.sql.execute(
-            "UPDATE subscribers SET retried = $2, insisted = CASE WHEN $3 THEN $2 ELSE insisted END, version = $4
+            "UPDATE subscribers SET version = $2, retried = $2, insisted = CASE WHEN $3 THEN $2 ELSE insisted END
              WHERE lane = $1",
-            &[&lane, &self.now, &insist, &int(version)],
+            &[&lane, &int(version), &insist],
         )?;
         Ok(())
     }

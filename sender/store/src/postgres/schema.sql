@@ -63,9 +63,9 @@ CREATE TABLE subscribers (
     created int8 NOT NULL,
     version int8 NOT NULL,
     removed int8,
-    -- When an operator last asked to try its endpoint at once, and to end the endpoint's own pause.
-    retried int8,
-    insisted int8
+    -- The versions with which an operator last asked to try its endpoint at once, and to end the endpoint's own pause.
+    retried int8 NOT NULL,
+    insisted int8 NOT NULL
 );
 CREATE UNIQUE INDEX subscribers_name ON subscribers (name) WHERE removed IS NULL;
 CREATE INDEX subscribers_version ON subscribers (version);

@@ -28,7 +28,7 @@ impl SubscriberRows for Work<'_> {
     fn insert_subscriber(&mut self, new: &Subscribe, version: u64) -> Result<LaneId> {
         let lane = self.ledger.next_lane()?;
         self.sql.execute(
-            "INSERT INTO subscribers VALUES ($1, $2, $3, $4, $5, $6, $7, $8, NULL, NULL, NULL)",
+            "INSERT INTO subscribers VALUES ($1, $2, $3, $4, $5, $6, $7, $8, NULL, 0, 0)",
             &[
                 &lane,
                 &&*new.id,

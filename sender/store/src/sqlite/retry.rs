@@ -40,10 +40,10 @@ impl RetryRows for Work<'_> {
     fn set_retried(&mut self, lane: LaneId, insist: bool, version: u64) -> Result<()> {
         self.sql
             .prepare_cached(
-                "UPDATE subscribers SET retried = ?2, insisted = CASE WHEN ?3 THEN ?2 ELSE insisted END,
-                 version = ?4 WHERE lane = ?1",
+                "UPDATE subscribers SET version = ?2, retried = ?2,
+                 insisted = CASE WHEN ?3 THEN ?2 ELSE insisted END WHERE lane = ?1",
             )?
-            .execute(params![lane, self.now, insist, int(version)])
+            .execute(params![lane, int(version), insist])
             .map(drop)
     }
 }

@@ -56,9 +56,9 @@ CREATE TABLE subscribers (
     created INTEGER NOT NULL,
     version INTEGER NOT NULL,
     removed INTEGER,
-    -- When an operator last asked to try its endpoint at once, and to end the endpoint's own pause.
-    retried INTEGER,
-    insisted INTEGER
+    -- The versions with which an operator last asked to try its endpoint at once, and to end the endpoint's own pause.
+    retried INTEGER NOT NULL,
+    insisted INTEGER NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX subscribers_name ON subscribers (name) WHERE removed IS NULL;
 CREATE INDEX subscribers_version ON subscribers (version);

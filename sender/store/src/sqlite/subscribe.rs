@@ -32,9 +32,7 @@ impl SubscriberRows for Work<'_> {
         let lane = LaneId(totals.next_lane);
         totals.next_lane += 1;
         self.sql
-            .prepare_cached(
-                "INSERT INTO subscribers VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, NULL, NULL, NULL)",
-            )?
+            .prepare_cached("INSERT INTO subscribers VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, NULL, 0, 0)")?
             .execute(params![
                 lane,
                 new.id,

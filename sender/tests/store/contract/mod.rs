@@ -194,7 +194,7 @@ contract! {
         a_retry_is_brought_forward_and_nothing_else
         retries_come_forward_in_steps_the_earliest_first
         one_delivery_is_brought_forward_alone
-        a_request_makes_a_new_roster_that_says_when_and_how
+        a_request_makes_a_new_roster_that_says_how_by_any_clock
         what_does_not_wait_or_is_not_active_is_refused
         another_process_learns_of_retries
     }

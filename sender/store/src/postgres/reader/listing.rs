@@ -35,6 +35,7 @@ macro_rules! subscriber {
 
 fn read_subscriber(row: &Row) -> Read<Subscriber> {
     let text = |column| row.try_get::<_, &str>(column).map(Into::into);
+    let count = |column| row.try_get::<_, Count>(column).map(|count| count.0);
     Ok(Subscriber {
         lane: row.try_get(0)?,
         id: text(1)?,
@@ -44,9 +45,9 @@ fn read_subscriber(row: &Row) -> Read<Subscriber> {
         settings: text(5)?,
         bounds: read_bounds(row, 6)?,
         state: row.try_get(9)?,
-        version: row.try_get::<_, Count>(10)?.0,
+        version: count(10)?,
         created: row.try_get(11)?,
-        retried: Retried { at: row.try_get(12)?, insisted: row.try_get(13)? },
+        retried: Retried { asked: count(12)?, insisted: count(13)? },
     })
 }
 

@@ -31,7 +31,7 @@ fn read_subscriber(row: &Row<'_>) -> Result<Subscriber> {
         state: row.get(9)?,
         version: row.get(10)?,
         created: row.get(11)?,
-        retried: Retried { at: row.get(12)?, insisted: row.get(13)? },
+        retried: Retried { asked: row.get(12)?, insisted: row.get(13)? },
     })
 }
 
