@@ -64,7 +64,7 @@ fn main() {
     let addresses = start("endpoints", |tell| async move {
         let endpoints = Endpoints::open(vec![spec("recording"), spec("verifying")], &own).await;
         let endpoints = endpoints.expect("two free ports");
-        let secret = Secret::parse(Profile::StandardWebhooks, &STANDARD.encode(KEY)).expect("a secret");
+        let secret = Secret::parse(Profile::STANDARD_WEBHOOKS, &STANDARD.encode(KEY)).expect("a secret");
         endpoints.learn(1, vec![Key::from(secret)]);
         endpoints.addresses().into_iter().for_each(|address| tell.send(address).expect("somebody listens"));
         pending::<()>().await;
@@ -150,7 +150,7 @@ fn spec(name: &str) -> Spec {
         path: "/hook".to_owned(),
         behaviours: Vec::new(),
         answers: Range::just(Duration(0)),
-        scheme: Profile::StandardWebhooks.into(),
+        scheme: Profile::STANDARD_WEBHOOKS.into(),
     }
 }
 

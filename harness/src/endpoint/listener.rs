@@ -154,7 +154,7 @@ mod tests {
             path: "/".to_owned(),
             behaviours: Vec::new(),
             answers: Range::just(Duration(0)),
-            scheme: Profile::Github.into(),
+            scheme: Profile::GITHUB.into(),
         };
         let endpoint = Arc::new(Endpoint::new(spec, 0, String::new(), &stage));
         let strays = Arc::new(Strays::new(stage.clock.clone(), stage.recorder.clone()));

@@ -394,11 +394,11 @@ mod tests {
             path: "/".to_owned(),
             behaviours: Vec::new(),
             answers: Range::just(Duration(0)),
-            scheme: Profile::Github.into(),
+            scheme: Profile::GITHUB.into(),
         };
         let keys = Endpoints::open(vec![spec], &stage).await.unwrap().keys();
         let known = || keys.all[0].secrets.read().unwrap().len();
-        let secret = |text: &str| Key::from(Secret::parse(Profile::Github, text).unwrap());
+        let secret = |text: &str| Key::from(Secret::parse(Profile::GITHUB, text).unwrap());
         keys.learn(0, vec![secret("one-secret-of-sixteen")]);
         keys.add(0, secret("two-secrets-of-sixteen"));
         assert_eq!(known(), 2);

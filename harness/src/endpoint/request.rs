@@ -9,7 +9,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::sync::PoisonError;
 
-use hookproof_judge::signature::{Key, sha256_hex};
+use hookproof_judge::signature::{Key, Received, sha256_hex};
 use hookproof_judge::trace::{
     Answer, Arrival, Cut, CutKind, Head, Payload, Record, Shared, Signed, Text, Verified,
 };
@@ -391,7 +391,9 @@ impl Endpoint {
     pub(super) fn arrival(&self, request: &Request, t: u64, read: u64, connection: u64) -> Arrival {
         let fields: Vec<_> = request.fields.iter().collect();
         let secrets = self.secrets.read().unwrap_or_else(PoisonError::into_inner);
-        let seen = self.scheme.verify(&secrets, &fields, &request.body);
+        let received =
+            Received { method: &request.method, url: &self.url, headers: &fields, body: &request.body };
+        let seen = self.scheme.verify(&secrets, &received);
         let verified = match seen.verdict {
             _ if !self.scheme.is_signed() => Verified::Unchecked("the sender does not sign".into()),
             _ if secrets.is_empty() => Verified::Unchecked("the subscriber's secret is not known".into()),

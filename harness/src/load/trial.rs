@@ -268,11 +268,14 @@ impl Shared {
 
     fn request(&self, number: usize) -> Request {
         let Load { target, profile, secret, body_bytes, .. } = &self.load;
-        let (id, timestamp) = (format!("load_{:x}_{number}", self.run), unix_seconds().to_string());
+        let timestamp = profile.in_unit(unix_seconds()).to_string();
+        let (id, url) = (format!("load_{:x}_{number}", self.run), target.signed_url());
         let start = format!(r#"{{"id":"{id}","type":"video.trending","data":""#);
         let filler = "x".repeat(body_bytes.saturating_sub(start.len() + 2));
         let body = format!("{start}{filler}\"}}").into_bytes();
-        let signing = Signing { id: &id, timestamp: &timestamp, event_type: "video.trending", body: &body };
+        let (method, event_type) = ("POST", "video.trending");
+        let signing =
+            Signing { id: &id, timestamp: &timestamp, event_type, method, url: &url, body: &body };
         let mut headers = vec![
             ("Host".to_owned(), target.host_header.clone().into_bytes()),
             ("User-Agent".to_owned(), b"hookproof".to_vec()),
@@ -308,7 +311,7 @@ mod tests {
     use super::*;
 
     fn load(count: u64, per: Duration, lasts: Duration) -> Load {
-        let profile = Profile::Github;
+        let profile = Profile::GITHUB;
         Load {
             target: Target::parse("http://127.0.0.1:9/").unwrap(),
             profile,

@@ -124,7 +124,7 @@ mod tests {
             name: subscriber.name,
             behaviours: subscriber.behaviours,
             answers: subscriber.answers,
-            scheme: hookproof_judge::signature::Profile::Github.into(),
+            scheme: hookproof_judge::signature::Profile::GITHUB.into(),
         };
         let spec = at_their_best(spec);
         assert!(spec.behaviours.is_empty() && spec.answers.most.0 == 0, "{spec:?}");

@@ -221,7 +221,7 @@ mod tests {
         let errand = Errand::new(
             &scenario,
             &scenario.faults[place],
-            &[hookproof_judge::signature::Profile::Github.into()],
+            &[hookproof_judge::signature::Profile::GITHUB.into()],
         );
         let done = operator.carry_out(errand).await;
         let is_fault = |record: &Record| matches!(record, Record::Fault(_));

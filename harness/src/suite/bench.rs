@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use hookproof_judge::signature::{ForeignHash, Secret, Signing, base64, hex, sha256_hex};
+use hookproof_judge::signature::{ForeignHash, Received, Secret, Signing, base64, hex, sha256_hex};
 
 use super::moment;
 use super::record::{Recorded, Repeat};
@@ -43,6 +43,7 @@ pub(super) struct Delivery {
     pub(super) id: String,
     pub(super) timestamp: String,
     pub(super) event_type: String,
+    pub(super) url: String,
     pub(super) body: Vec<u8>,
 }
 
@@ -67,8 +68,8 @@ impl Shot {
 
 impl Delivery {
     fn signing(&self) -> Signing<'_> {
-        let Self { id, timestamp, event_type, body } = self;
-        Signing { id, timestamp, event_type, body }
+        let Self { id, timestamp, event_type, url, body } = self;
+        Signing { id, timestamp, event_type, method: "POST", url, body }
     }
 
     pub(super) fn with_data(self, data: &str) -> Self {
@@ -119,18 +120,24 @@ impl<'a> Bench<'a> {
         self.made.set(self.made.get() + 1);
         let delivery = Delivery {
             id: format!("hookproof_{}_{}", self.run, self.made.get()),
-            timestamp: unix_seconds().to_string(),
+            timestamp: self.stamp(unix_seconds()).to_string(),
             event_type: "video.trending".to_owned(),
+            url: self.settings.target.signed_url(),
             body: Vec::new(),
         };
         delivery.with_data(DATA)
+    }
+
+    /// A time in the profile's unit.
+    pub(super) fn stamp(&self, seconds: i64) -> i64 {
+        self.settings.profile.in_unit(seconds)
     }
 
     pub(super) fn signature(&self, delivery: &Delivery) -> String {
         delivery.signing().signature(self.settings.profile, &self.settings.secret)
     }
 
-    pub(super) fn tag(&self, delivery: &Delivery) -> [u8; 32] {
+    pub(super) fn tag(&self, delivery: &Delivery) -> Vec<u8> {
         delivery.signing().tag(self.settings.profile, &self.settings.secret)
     }
 
@@ -288,18 +295,12 @@ impl<'a> Bench<'a> {
     }
 
     /// The valid tag for a request as it was sent.
-    fn expected_tag(&self, request: &Request) -> [u8; 32] {
-        let profile = self.settings.profile;
-        let header =
-            |name: Option<&str>| name.and_then(|name| request.header(name)).unwrap_or_default().to_vec();
-        let (id, mut timestamp) = (header(profile.id_header()), header(profile.timestamp_header()));
-        if profile.timestamp_header().is_none() && profile.signs_timestamp() {
-            let signature = header(Some(profile.signature_header()));
-            let first = signature.split(|byte| *byte == b',').next().unwrap_or_default();
-            timestamp = first.strip_prefix(b"t=").unwrap_or_default().to_vec();
-        }
-        let (id, timestamp) = (String::from_utf8_lossy(&id), String::from_utf8_lossy(&timestamp));
-        let signing = Signing { id: &id, timestamp: &timestamp, event_type: "", body: &request.body };
-        signing.tag(profile, &self.settings.secret)
+    fn expected_tag(&self, request: &Request) -> Vec<u8> {
+        let headers: Vec<(&str, &[u8])> =
+            request.headers.iter().map(|(name, value)| (&**name, value.as_slice())).collect();
+        let url = self.settings.target.signed_url();
+        let Request { method, body, .. } = request;
+        let received = Received { method, url: &url, headers: &headers, body };
+        self.settings.profile.expected_tag(&self.settings.secret, &received)
     }
 }

@@ -240,10 +240,10 @@ mod tests {
 
         use crate::suite::{Hooks, Known, Selection};
         use crate::wire::request::Target;
-        let secret = |text: &str| Secret::parse(Profile::Github, text).unwrap();
+        let secret = |text: &str| Secret::parse(Profile::GITHUB, text).unwrap();
         let settings = Settings {
             target: Target::parse("http://127.0.0.1:9/").unwrap(),
-            profile: Profile::Github,
+            profile: Profile::GITHUB,
             secret: secret("it's a \"secret\""),
             retired: Some(secret("an older, retired one")),
             tolerance_seconds: Settings::TOLERANCE_SECONDS,

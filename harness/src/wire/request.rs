@@ -201,6 +201,13 @@ impl Target {
         Self { url: option, command, host_header: host.clone(), host, path, tls: false, port: 0 }
     }
 
+    /// The URL that a signature covers: as the receiver sees it.
+    #[must_use]
+    pub fn signed_url(&self) -> String {
+        let scheme = if self.tls { "https" } else { "http" };
+        format!("{scheme}://{}{}", self.host_header, self.path)
+    }
+
     /// The addresses of the host.
     pub async fn resolve(&self) -> std::io::Result<Vec<SocketAddr>> {
         if self.command.is_some() {

@@ -65,7 +65,7 @@ pub(crate) async fn set(count: usize, behaviours: &[Behaviour]) -> Set {
         path: "/".to_owned(),
         behaviours: behaviours.to_vec(),
         answers: Range::just(Duration(0)),
-        scheme: Profile::StandardWebhooks.into(),
+        scheme: Profile::STANDARD_WEBHOOKS.into(),
     };
     let endpoints = Endpoints::open(vec![spec; count], &stage).await.unwrap();
     Set { endpoints, clock, records, taken: VecDeque::new() }
@@ -144,11 +144,11 @@ pub(crate) async fn with_one_secret(count: usize) -> Vec<Record> {
         path: "/".to_owned(),
         behaviours: Vec::new(),
         answers: Range::just(Duration(0)),
-        scheme: Profile::StandardWebhooks.into(),
+        scheme: Profile::STANDARD_WEBHOOKS.into(),
     };
     let specs: Vec<Spec> = ('a'..).take(count).map(spec).collect();
     let endpoints = Endpoints::open(specs, &stage).await.unwrap();
-    let secret = |text: &str| Key::from(Secret::parse(Profile::StandardWebhooks, text).unwrap());
+    let secret = |text: &str| Key::from(Secret::parse(Profile::STANDARD_WEBHOOKS, text).unwrap());
     for at in 0..count {
         endpoints.learn(
             at,

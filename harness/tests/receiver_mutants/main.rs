@@ -47,7 +47,7 @@ fn judged_in(
     breaking: &str,
 ) -> Report {
     let address = Server::start(flaw, folder.to_owned());
-    let profile = Profile::StandardWebhooks;
+    let profile = Profile::STANDARD_WEBHOOKS;
     let file = |name: &str| folder.join(name).display().to_string();
     let settings = Settings {
         target: Target::parse(&format!("http://{address}/hooks")).unwrap(),

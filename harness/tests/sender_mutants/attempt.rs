@@ -122,16 +122,16 @@ fn request(sender: &Sender, at: usize, n: u64) -> Option<(String, String, Durati
     let seconds = seconds + if bug.is("goes-by-a-clock-of-its-own") { AHEAD_S } else { 0 };
     let seconds = if bug.is("stamps-in-milliseconds") { seconds * 1_000 } else { seconds };
     let timestamp = seconds.to_string();
-    let signing = Signing { id: &id, timestamp: &timestamp, event_type: "", body: body.as_bytes() };
+    let signing = Signing { id: &id, timestamp: &timestamp, body: body.as_bytes(), ..Signing::default() };
     let secret =
         if bug.is("signs-all-with-one-secret") { &lanes[0].target.secret } else { &lane.target.secret };
     let every: Vec<_> = lanes.iter().map(|lane| &lane.target.secret).collect();
     let own = [secret];
     let secrets = if bug.is("signs-with-every-secret") { every.as_slice() } else { &own };
-    let mut headers = sign(Profile::StandardWebhooks, secrets, &signing);
+    let mut headers = sign(Profile::STANDARD_WEBHOOKS, secrets, &signing);
     if bug.is("signs-the-body-alone") {
         let alone = Signing { id: "", timestamp: "", ..signing };
-        headers = sign(Profile::StandardWebhooks, &[secret], &alone);
+        headers = sign(Profile::STANDARD_WEBHOOKS, &[secret], &alone);
         headers
             .iter_mut()
             .filter(|(name, _)| name == "webhook-id")

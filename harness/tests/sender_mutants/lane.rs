@@ -117,7 +117,7 @@ impl Lane {
             name: text(&settings["name"]),
             target: Target {
                 url: text(&settings["url"]),
-                secret: Secret::parse(Profile::StandardWebhooks, &text(&settings["secret"])).unwrap(),
+                secret: Secret::parse(Profile::STANDARD_WEBHOOKS, &text(&settings["secret"])).unwrap(),
                 shown: text(&settings["secret"]),
                 timeout: length(&settings["timeout"]),
             },

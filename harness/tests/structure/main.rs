@@ -51,10 +51,10 @@ const EXCEPTIONS: [Exception; 5] = [
         reason: "its fields are the top-level keys of a driver file, which its users write",
     },
     Exception {
-        path: "harness/src/driver/sign.rs",
+        path: "harness/judge/src/signature/definition.rs",
         item: "struct Written",
-        figure: 15,
-        reason: "its fields are the keys of [sign], which users write",
+        figure: 20,
+        reason: "its fields are the keys of [sign] and of profiles, which users write",
     },
     Exception {
         path: "harness/judge/src/trace/reader.rs",

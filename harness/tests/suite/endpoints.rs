@@ -38,7 +38,7 @@ pub(crate) fn serve_at(port: u16, answer: fn(&mut TcpStream)) -> SocketAddr {
 #[test]
 fn a_receiver_that_starts_a_moment_later_is_waited_for() {
     let port = free_port();
-    let profile = Profile::Github;
+    let profile = Profile::GITHUB;
     let settings = Settings {
         target: Target::parse(&format!("http://127.0.0.1:{port}/")).unwrap(),
         profile,
@@ -144,8 +144,8 @@ fn stripes_own_way_to_look_at_the_age_is_a_warning() {
         let (head, body) = text.split_once("\r\n\r\n")?;
         let header = head.lines().find_map(|line| line.strip_prefix("stripe-signature: t="))?;
         let (timestamp, signature) = header.split_once(",v1=")?;
-        let secret = Secret::parse(Profile::Stripe, SECRET).ok()?;
-        let expected = secret.tag(&[timestamp.as_bytes(), b".", body.as_bytes()]);
+        let secret = Secret::parse(Profile::STRIPE, SECRET).ok()?;
+        let expected = secret.tag(format!("{timestamp}.{body}").as_bytes());
         let expected: String = expected.iter().map(|byte| format!("{byte:02x}")).collect();
         let age = i128::from(unix_seconds()) - timestamp.parse::<i128>().ok()?;
         (expected == signature && age <= 300).then_some(())

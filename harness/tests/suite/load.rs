@@ -76,7 +76,7 @@ fn answers_other_than_2xx_fail_a_load_and_an_objective() {
 
 #[test]
 fn a_load_that_sends_nothing_is_a_failure_of_the_generator() {
-    let profile = Profile::Github;
+    let profile = Profile::GITHUB;
     let load = Load {
         target: Target::parse(&answers(204)).unwrap(),
         profile,

@@ -40,8 +40,8 @@ fn carries(evidence: &Evidence<'_>, lane: u32) -> Carries {
     let profile = profile(evidence, lane);
     Carries {
         signature: true,
-        timestamp: matches!(profile, Profile::StandardWebhooks | Profile::VvvTimestamped),
-        id: profile == Profile::StandardWebhooks,
+        timestamp: profile.timestamp_header().is_some(),
+        id: profile.signs_id(),
     }
 }
 
@@ -342,7 +342,7 @@ pub(super) fn id(evidence: &Evidence<'_>) -> Finding {
         let Some(first) = attempts.first().and_then(id) else { continue };
         tally.see();
         let owner = *owners.entry((delivery.lane, first)).or_insert(delivery.token);
-        let signed = !is_own && profile(evidence, delivery.lane) == Profile::StandardWebhooks;
+        let signed = !is_own && profile(evidence, delivery.lane).signs_id();
         let unfit = if signed { unfit(first) } else { None };
         let what = if let Some(unfit) = unfit {
             unfit

@@ -84,7 +84,7 @@ pub(super) fn headers(evidence: &Evidence<'_>) -> Finding {
     let rotates = evidence.trace.faults.iter().any(|fault| fault.kind == FaultKind::Rotate);
     let is_own = matches!(evidence.trace.declared.signs, Some(Signs::Own { .. }));
     same(evidence, "deliveries with several attempts", |profile, first, again| {
-        let frozen = profile == Profile::VvvFrozen || (profile == Profile::Github && !rotates);
+        let frozen = profile.is_frozen() || !(profile.signs_timestamp() || rotates);
         let frozen = frozen && !is_own;
         if first.id != again.id {
             let [was, is] = [first, again].map(|one| one.id.as_deref().unwrap_or("none"));
@@ -130,7 +130,7 @@ pub(super) fn secret(evidence: &Evidence<'_>) -> Finding {
         // A signature of the sender's own scheme uses one key, and is made once if it covers no timestamp.
         let (with_every_key, once) = match evidence.trace.declared.signs {
             Some(Signs::Own { signs_timestamp, .. }) => (false, !signs_timestamp),
-            _ => (profile.has_several_signatures(), profile == Profile::VvvFrozen),
+            _ => (profile.has_several_signatures(), profile.is_frozen()),
         };
         for n in &lane.arrivals {
             let arrival = &evidence.trace.arrivals[*n as usize];

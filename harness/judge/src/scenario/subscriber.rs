@@ -180,8 +180,8 @@ impl Subscriber {
             limit: reader.table("limit").map_or_else(Limit::default, |limit| Limit::read(&limit)),
             queue: reader.table("queue").map_or_else(Queue::default, |queue| Queue::read(&queue)),
             sign: reader
-                .word("sign", &Profile::ALL.map(|profile| (profile.name(), profile)))
-                .unwrap_or(Profile::StandardWebhooks),
+                .word("sign", &Profile::NAMED)
+                .unwrap_or(Profile::STANDARD_WEBHOOKS),
             timeout,
             retry: reader.table("retry").map_or_else(Retry::default, |retry| Retry::read(&retry)),
             breaker: reader.table("breaker").map(|breaker| Breaker::read(&breaker)),

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use md5::{Digest as _, Md5};
 use ring::signature::{self, UnparsedPublicKey};
 use ring::{digest, hmac};
@@ -13,6 +13,7 @@ use rustls_pki_types::SubjectPublicKeyInfoDer;
 use rustls_pki_types::pem::PemObject as _;
 use zeroize::Zeroizing;
 
+use super::definition::Definition;
 use super::profile::Profile;
 use super::{base64, hex, unbase64, unbase64url, unhex};
 
@@ -20,8 +21,8 @@ use super::{base64, hex, unbase64, unbase64url, unhex};
 const P256_FIXED_BYTES: usize = 64;
 
 /// The algorithm of a sender's own scheme.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Algorithm {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Algorithm {
     /// SHA-1, which some senders still use.
     HmacSha1,
     HmacSha256,
@@ -33,13 +34,15 @@ pub enum Algorithm {
     RsaSha256,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeyForm {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum KeyForm {
     /// The text's own bytes.
     Text,
     Hex,
     /// With or without a leading `whsec_`.
     Base64,
+    /// Standard base64 after `whsec_`, which some libraries omit.
+    Whsec,
     Pem,
 }
 
@@ -54,14 +57,30 @@ pub struct Key {
 #[derive(Clone)]
 enum Kind {
     Secret(Secret),
-    Hmac(hmac::Key),
     Public(Algorithm, Vec<u8>),
 }
 
 impl Algorithm {
+    /// None for a public key's algorithm.
+    pub(super) const fn hmac(self) -> Option<hmac::Algorithm> {
+        match self {
+            Self::HmacSha1 => Some(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY),
+            Self::HmacSha256 => Some(hmac::HMAC_SHA256),
+            Self::HmacSha512 => Some(hmac::HMAC_SHA512),
+            Self::Ed25519 | Self::EcdsaP256 | Self::RsaSha256 => None,
+        }
+    }
+
+    /// Whether a signature may have this length.
+    pub(super) fn fits(self, bytes: usize) -> bool {
+        match self.hmac() {
+            Some(hmac) => hmac.digest_algorithm().output_len() == bytes,
+            None => bytes > 0,
+        }
+    }
+
     /// Whether the sender signs with a private key, so that the judge knows only the public key.
-    #[must_use]
-    pub const fn is_public(self) -> bool {
+    pub(super) const fn is_public(self) -> bool {
         matches!(self, Self::Ed25519 | Self::EcdsaP256 | Self::RsaSha256)
     }
 }
@@ -74,45 +93,17 @@ impl From<Secret> for Key {
 }
 
 impl Key {
-    pub(super) fn parse(algorithm: Algorithm, form: KeyForm, text: &str) -> Result<Self, KeyError> {
-        if text.is_empty() {
-            return Err(SecretError::Empty.into());
-        }
-        let bytes = match form {
-            KeyForm::Text => text.as_bytes().to_vec(),
-            KeyForm::Hex => unhex(&text.to_ascii_lowercase()).ok_or(KeyError::Form("hexadecimal"))?,
-            KeyForm::Base64 => {
-                let bare = text.strip_prefix("whsec_").unwrap_or(text);
-                unbase64(bare).or_else(|| unbase64url(bare)).ok_or(KeyError::Form("base64"))?
-            }
-            KeyForm::Pem => public_key_of_pem(text)?,
+    pub(super) fn parse(definition: &Definition, text: &str) -> Result<Self, KeyError> {
+        let Some(algorithm) = definition.algorithm.filter(|algorithm| algorithm.is_public()) else {
+            return Ok(Secret::of(definition, text)?.into());
         };
-        if bytes.is_empty() {
-            return Err(SecretError::Empty.into());
-        }
-        let hmac = |algorithm| {
-            let kind = Kind::Hmac(hmac::Key::new(algorithm, &bytes));
-            Ok(Self { kind, spellings: long_spellings(text, &bytes) })
-        };
-        match algorithm {
-            Algorithm::HmacSha1 => hmac(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY),
-            Algorithm::HmacSha256 => hmac(hmac::HMAC_SHA256),
-            Algorithm::HmacSha512 => hmac(hmac::HMAC_SHA512),
-            _ => {
-                let kind = Kind::Public(algorithm, public_key_of_der(bytes));
-                Ok(Self { kind, spellings: Arc::default() })
-            }
-        }
-    }
-
-    pub(super) const fn secret(&self) -> Option<&Secret> {
-        if let Kind::Secret(secret) = &self.kind { Some(secret) } else { None }
+        let bytes = key_bytes(definition.key, text)?;
+        Ok(Self { kind: Kind::Public(algorithm, public_key_of_der(bytes)), spellings: Arc::default() })
     }
 
     pub(super) fn signed(&self, signature: &[u8], message: &[u8]) -> bool {
         match &self.kind {
-            Kind::Secret(secret) => secret.authenticates(signature, &[message]),
-            Kind::Hmac(key) => hmac::verify(key, message, signature).is_ok(),
+            Kind::Secret(secret) => secret.authenticates(signature, message),
             Kind::Public(algorithm, bytes) => {
                 let by: &dyn signature::VerificationAlgorithm = match algorithm {
                     Algorithm::RsaSha256 => &signature::RSA_PKCS1_2048_8192_SHA256,
@@ -140,10 +131,8 @@ impl Key {
     pub fn mark(&self) -> Option<[u8; 32]> {
         const OWNER: &[u8] = b"owner";
         match &self.kind {
-            Kind::Secret(secret) => Some(secret.tag(&[OWNER])),
-            Kind::Hmac(key) => {
-                let hash = digest::digest(&digest::SHA256, hmac::sign(key, OWNER).as_ref());
-                hash.as_ref().try_into().ok()
+            Kind::Secret(secret) => {
+                digest::digest(&digest::SHA256, &secret.tag(OWNER)).as_ref().try_into().ok()
             }
             Kind::Public(..) => None,
         }
@@ -227,13 +216,34 @@ fn element(tag: u8, bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     if *found == tag { rest.split_at_checked(length) } else { None }
 }
 
+/// The bytes of a key in this text form.
+fn key_bytes(form: KeyForm, text: &str) -> Result<Vec<u8>, KeyError> {
+    // A prefix alone is a template without a value, and no secret.
+    if text.is_empty() || text == PREFIX {
+        return Err(KeyError::Empty);
+    }
+    let bare = text.strip_prefix(PREFIX).unwrap_or(text);
+    let bytes = match form {
+        KeyForm::Text => text.as_bytes().to_vec(),
+        KeyForm::Hex => unhex(&text.to_ascii_lowercase()).ok_or(KeyError::Form("hexadecimal"))?,
+        KeyForm::Base64 => {
+            unbase64(bare).or_else(|| unbase64url(bare)).ok_or(KeyError::Form("base64"))?
+        }
+        // The decoder's error would quote a character of the secret.
+        KeyForm::Whsec => unbase64(bare).ok_or(KeyError::Encoding)?,
+        KeyForm::Pem => public_key_of_pem(text)?,
+    };
+    if bytes.is_empty() { Err(KeyError::Empty) } else { Ok(bytes) }
+}
+
 /// An invalid key. The messages do not quote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    #[error(transparent)]
-    Secret(#[from] SecretError),
-    /// The text form is not the one in the driver file.
-    #[error("the key is not {0}, which the driver file's sign.key declares")]
+    #[error("the secret is empty")]
+    Empty,
+    #[error("the secret is not standard base64 with padding; expected {PREFIX} and base64")]
+    Encoding,
+    #[error("the key is not {0}, which the signature's `key` declares")]
     Form(&'static str),
 }
 
@@ -251,38 +261,20 @@ pub struct Secret {
 }
 
 impl Secret {
-    /// For Standard Webhooks, the key is the decoded base64 after `whsec_` (which may be missing, as some
-    /// libraries omit it). For every other profile, the key is the text's own bytes.
-    pub fn parse(profile: Profile, text: &str) -> Result<Self, SecretError> {
-        // A prefix alone is a template without a value, and no profile's secret.
-        if text.is_empty() || text == PREFIX {
-            return Err(SecretError::Empty);
-        }
-        let bytes = if profile == Profile::StandardWebhooks {
-            let encoded = text.strip_prefix(PREFIX).unwrap_or(text);
-            // The decoder's error would quote a character of the secret.
-            let bytes = STANDARD.decode(encoded).map(Zeroizing::new).map_err(|_| SecretError::Encoding)?;
-            if bytes.is_empty() {
-                return Err(SecretError::Empty);
-            }
-            bytes
-        } else {
-            Zeroizing::new(text.as_bytes().to_vec())
-        };
-        let key = hmac::Key::new(hmac::HMAC_SHA256, &bytes);
+    pub fn parse(profile: Profile, text: &str) -> Result<Self, KeyError> {
+        Self::of(&profile, text)
+    }
+
+    fn of(definition: &Definition, text: &str) -> Result<Self, KeyError> {
+        let bytes = Zeroizing::new(key_bytes(definition.key, text)?);
+        let hash = definition.algorithm.and_then(Algorithm::hmac).unwrap_or(hmac::HMAC_SHA256);
+        let key = hmac::Key::new(hash, &bytes);
         Ok(Self { text: Zeroizing::new(text.to_owned()), bytes, key })
     }
 
-    /// The HMAC-SHA256 of the concatenated parts.
     #[must_use]
-    pub fn tag(&self, parts: &[&[u8]]) -> [u8; 32] {
-        let mut context = hmac::Context::with_key(&self.key);
-        for part in parts {
-            context.update(part);
-        }
-        let mut tag = [0; 32];
-        tag.copy_from_slice(context.sign().as_ref());
-        tag
+    pub fn tag(&self, message: &[u8]) -> Vec<u8> {
+        hmac::sign(&self.key, message).as_ref().to_vec()
     }
 
     /// A tag that every receiver must refuse.
@@ -291,14 +283,15 @@ impl Secret {
         match hash {
             ForeignHash::Md5 => hmac_md5(&self.bytes, message),
             ForeignHash::Sha1 => hmac(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY),
+            ForeignHash::Sha256 => hmac(hmac::HMAC_SHA256),
             ForeignHash::Sha512 => hmac(hmac::HMAC_SHA512),
             ForeignHash::Keyless => digest::digest(&digest::SHA256, message).as_ref().to_vec(),
         }
     }
 
-    /// Whether `tag` is the HMAC-SHA256 of the parts; takes constant time.
-    pub(super) fn authenticates(&self, tag: &[u8], parts: &[&[u8]]) -> bool {
-        hmac::verify(&self.key, &parts.concat(), tag).is_ok()
+    /// Takes constant time.
+    fn authenticates(&self, tag: &[u8], message: &[u8]) -> bool {
+        hmac::verify(&self.key, message, tag).is_ok()
     }
 
     /// The text without the secret in any form that [`Secret::is_in`] knows.
@@ -320,11 +313,12 @@ impl Secret {
     }
 }
 
-/// A hash that no profile signs with.
+/// A hash in place of the profile's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForeignHash {
     Md5,
     Sha1,
+    Sha256,
     Sha512,
     /// SHA-256 without the key.
     Keyless,
@@ -360,13 +354,4 @@ impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(…)")
     }
-}
-
-/// An invalid secret. The messages do not quote it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SecretError {
-    #[error("the secret is empty")]
-    Empty,
-    #[error("the secret is not standard base64 with padding; standard-webhooks expects {PREFIX} and base64")]
-    Encoding,
 }

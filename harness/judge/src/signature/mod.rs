@@ -4,18 +4,23 @@
 //! both sides. So this module follows the profiles' public definitions, and uses another crypto library
 //! (`ring`). Its verifier also reports *which* key signed. It reads no clock: time is an argument.
 
+mod definition;
 mod key;
 mod profile;
-mod scheme;
 mod verify;
+
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-pub use key::{Algorithm, ForeignHash, Key, KeyError, KeyForm, Secret, SecretError};
+pub use definition::{Definition, Written};
+pub use key::{ForeignHash, Key, KeyError, Secret};
 pub use profile::{Profile, UnknownProfile};
 use ring::digest;
-pub use scheme::{Encoding, OwnScheme, Part, Scheme, Stamp, Unit};
-pub use verify::{CheckedSignature, Signing, Wrong, encode, sign, verify};
+pub use verify::{CheckedSignature, Received, Signing, Wrong, encode, sign};
+
+/// A sender's signatures, by its subscriber's profile or its driver file.
+pub type Scheme = Arc<Definition>;
 
 /// SHA-256 in lower-case hexadecimal.
 #[must_use]

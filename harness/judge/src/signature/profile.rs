@@ -1,125 +1,113 @@
-//! The signing profiles and their headers.
+//! The signing profiles: definitions by name, embedded or a user's own.
 
 use std::fmt;
+use std::ops::Deref;
 use std::str::FromStr;
+use std::sync::{Arc, LazyLock};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Profile {
-    /// Standard Webhooks 1.0: base64 over `id.timestamp.body`, several signatures.
-    StandardWebhooks,
-    /// Hex over `timestamp.body`, after `sha256=`.
-    VvvTimestamped,
-    /// Hex over the body alone, made once.
-    VvvFrozen,
-    /// Stripe: hex over `timestamp.body`, timestamp and signatures in one header.
-    Stripe,
-    /// GitHub: hex over the body alone, after `sha256=`.
-    Github,
+use serde::de::IgnoredAny;
+
+use super::definition::{Definition, Written};
+
+macro_rules! embedded {
+    ($($name:literal),* $(,)?) => {
+        [$(($name, include_str!(concat!("profiles/", $name, ".toml")))),*]
+    };
+}
+
+const EMBEDDED: [(&str, &str); 5] =
+    embedded!["standard-webhooks", "vvv-timestamped", "vvv-frozen", "stripe", "github"];
+
+static DEFINITIONS: LazyLock<Vec<Definition>> = LazyLock::new(|| {
+    let read = |(name, text): (&str, &str)| {
+        Definition::parse(name, text).unwrap_or_else(|error| panic!("profiles/{name}.toml: {error}"))
+    };
+    EMBEDDED.into_iter().map(read).collect()
+});
+
+/// Derefs to its definition.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Profile(Source);
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Source {
+    Embedded(usize),
+    /// Lives as long as the process, as the run that it is read for.
+    Own(&'static Definition),
 }
 
 impl Profile {
-    pub const ALL: [Self; 5] =
-        [Self::StandardWebhooks, Self::VvvTimestamped, Self::VvvFrozen, Self::Stripe, Self::Github];
+    pub const STANDARD_WEBHOOKS: Self = Self::ALL[0];
+    pub const VVV_TIMESTAMPED: Self = Self::ALL[1];
+    pub const VVV_FROZEN: Self = Self::ALL[2];
+    pub const STRIPE: Self = Self::ALL[3];
+    pub const GITHUB: Self = Self::ALL[4];
 
-    pub const NAMES: [&str; Self::ALL.len()] = {
-        let mut names = [""; Self::ALL.len()];
+    /// Each embedded profile.
+    pub const ALL: [Self; EMBEDDED.len()] = {
+        let mut all = [Self(Source::Embedded(0)); EMBEDDED.len()];
+        let mut at = 0;
+        while at < all.len() {
+            all[at] = Self(Source::Embedded(at));
+            at += 1;
+        }
+        all
+    };
+
+    pub const NAMES: [&str; EMBEDDED.len()] = {
+        let mut names = [""; EMBEDDED.len()];
         let mut at = 0;
         while at < names.len() {
-            names[at] = Self::ALL[at].name();
+            names[at] = EMBEDDED[at].0;
             at += 1;
         }
         names
     };
 
+    pub const NAMED: [(&str, Self); EMBEDDED.len()] = {
+        let mut named = [("", Self::ALL[0]); EMBEDDED.len()];
+        let mut at = 0;
+        while at < named.len() {
+            named[at] = (Self::NAMES[at], Self::ALL[at]);
+            at += 1;
+        }
+        named
+    };
+
+    /// A user's own; `name` stands for it in reports.
+    pub fn parse(name: &str, text: &str) -> Result<Self, toml::de::Error> {
+        let definition = Definition::parse(name, text)?;
+        Ok(Self(Source::Own(Box::leak(Box::new(definition)))))
+    }
+
     #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::StandardWebhooks => "standard-webhooks",
-            Self::VvvTimestamped => "vvv-timestamped",
-            Self::VvvFrozen => "vvv-frozen",
-            Self::Stripe => "stripe",
-            Self::Github => "github",
+    pub fn definition(self) -> &'static Definition {
+        match self.0 {
+            Source::Embedded(at) => &DEFINITIONS[at],
+            Source::Own(definition) => definition,
         }
     }
+}
 
-    #[must_use]
-    pub const fn signature_header(self) -> &'static str {
-        match self {
-            Self::StandardWebhooks => "webhook-signature",
-            Self::VvvTimestamped | Self::VvvFrozen => "x-vvv-signature",
-            Self::Stripe => "stripe-signature",
-            Self::Github => "x-hub-signature-256",
-        }
+impl Definition {
+    fn parse(name: &str, text: &str) -> Result<Self, toml::de::Error> {
+        let written: Written<IgnoredAny> = toml::from_str(text)?;
+        let definition = Self::read(&written).map_err(serde::de::Error::custom)?;
+        Ok(Self { name: name.to_owned(), ..definition })
     }
+}
 
-    /// None for Stripe, which puts the timestamp into the signature's header.
-    #[must_use]
-    pub const fn timestamp_header(self) -> Option<&'static str> {
-        match self {
-            Self::StandardWebhooks => Some("webhook-timestamp"),
-            Self::VvvTimestamped => Some("x-vvv-timestamp"),
-            Self::VvvFrozen | Self::Stripe | Self::Github => None,
-        }
+impl Deref for Profile {
+    type Target = Definition;
+
+    fn deref(&self) -> &Definition {
+        self.definition()
     }
+}
 
-    /// Without such a header, only the body's `id` names the delivery.
-    #[must_use]
-    pub const fn id_header(self) -> Option<&'static str> {
-        match self {
-            Self::StandardWebhooks => Some("webhook-id"),
-            Self::VvvFrozen => Some("x-vvv-delivery-id"),
-            Self::Github => Some("x-github-delivery"),
-            Self::VvvTimestamped | Self::Stripe => None,
-        }
-    }
-
-    #[must_use]
-    pub const fn type_header(self) -> Option<&'static str> {
-        match self {
-            Self::VvvFrozen => Some("x-vvv-event"),
-            Self::Github => Some("x-github-event"),
-            Self::StandardWebhooks | Self::VvvTimestamped | Self::Stripe => None,
-        }
-    }
-
-    #[must_use]
-    pub const fn attempt_header(self) -> Option<&'static str> {
-        match self {
-            Self::VvvFrozen => Some("x-vvv-attempt"),
-            _ => None,
-        }
-    }
-
-    #[must_use]
-    pub const fn signs_id(self) -> bool {
-        matches!(self, Self::StandardWebhooks)
-    }
-
-    #[must_use]
-    pub const fn signs_timestamp(self) -> bool {
-        matches!(self, Self::StandardWebhooks | Self::VvvTimestamped | Self::Stripe)
-    }
-
-    /// Whether an attempt can carry several signatures.
-    #[must_use]
-    pub const fn has_several_signatures(self) -> bool {
-        matches!(self, Self::StandardWebhooks | Self::Stripe)
-    }
-
-    /// Base64 or hexadecimal.
-    #[must_use]
-    pub const fn is_base64(self) -> bool {
-        matches!(self, Self::StandardWebhooks)
-    }
-
-    #[must_use]
-    pub const fn signature_prefix(self) -> &'static str {
-        match self {
-            Self::StandardWebhooks => "v1,",
-            Self::VvvTimestamped | Self::Github => "sha256=",
-            Self::VvvFrozen => "",
-            Self::Stripe => "v1=",
-        }
+impl From<Profile> for Arc<Definition> {
+    fn from(profile: Profile) -> Self {
+        Self::new(profile.definition().clone())
     }
 }
 
@@ -129,12 +117,19 @@ impl fmt::Display for Profile {
     }
 }
 
+impl fmt::Debug for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Profile({})", self.name())
+    }
+}
+
 impl FromStr for Profile {
     type Err = UnknownProfile;
 
     fn from_str(text: &str) -> Result<Self, UnknownProfile> {
-        let found = Self::ALL.into_iter().find(|profile| profile.name() == text);
-        found.ok_or_else(|| UnknownProfile { given: text.chars().take(64).collect() })
+        let found = Self::NAMED.into_iter().find(|(name, _)| *name == text);
+        let unknown = || UnknownProfile { given: text.chars().take(64).collect() };
+        found.map(|(_, profile)| profile).ok_or_else(unknown)
     }
 }
 

@@ -3,14 +3,18 @@
 
 use std::borrow::Cow;
 
-use super::key::{ForeignHash, Secret};
+use ::base64::Engine as _;
+use ::base64::engine::general_purpose::URL_SAFE;
+
+use super::definition::{Definition, Encoding, Part, Stamp, Unit};
+use super::key::{ForeignHash, Key, KeyError, KeyForm, Secret};
 use super::profile::Profile;
-use super::{base64, hex, unbase64, unhex};
+use super::{base64, hex, unbase64, unbase64url, unhex};
 
 /// Limit of examined signatures in a request.
-pub(super) const SIGNATURES_MAX: usize = 64;
+const SIGNATURES_MAX: usize = 64;
 /// Limit of a kept header value.
-pub(super) const TEXT_BYTES_MAX: usize = 4096;
+const TEXT_BYTES_MAX: usize = 4096;
 
 /// The signature headers of a request, verbatim, and their verdict. Bytes outside UTF-8 show as U+FFFD; long
 /// values are cut.
@@ -49,54 +53,187 @@ pub enum Wrong {
     NoKey,
 }
 
-#[must_use]
-pub fn verify(
-    profile: Profile,
-    secrets: &[Secret],
-    headers: &[(&str, &[u8])],
-    body: &[u8],
-) -> CheckedSignature {
-    verify_by(profile, &secrets.iter().collect::<Vec<_>>(), headers, body)
+/// A request, as far as a signature can cover it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Received<'a> {
+    pub method: &'a str,
+    pub url: &'a str,
+    pub headers: &'a [(&'a str, &'a [u8])],
+    pub body: &'a [u8],
 }
 
-pub(super) fn verify_by(
-    profile: Profile,
-    secrets: &[&Secret],
-    headers: &[(&str, &[u8])],
-    body: &[u8],
-) -> CheckedSignature {
-    let find = |name: Option<&'static str>| name.map(|name| Field::of(headers, name));
-    let shown = |field: Option<Field<'_>>| {
-        let first = field?.first?;
+impl<'a> Received<'a> {
+    fn field(&self, name: &str) -> Field<'a> {
+        Field::of(self.headers, name)
+    }
+
+    fn shown(&self, name: &str) -> Option<String> {
+        let first = self.field(name).first?;
         Some(String::from_utf8_lossy(&first[..first.len().min(TEXT_BYTES_MAX)]).into_owned())
-    };
-    let signature = find(Some(profile.signature_header()));
-    let id = find(profile.id_header());
-    let timestamp = find(profile.timestamp_header());
-    let stripe_timestamp = || Some(stripe_parts(shown(signature)?.as_str()).0?.to_owned());
-    let (verdict, surplus) = split(judge(profile, secrets, [id, timestamp, signature], body));
-    CheckedSignature {
-        id: shown(id),
-        timestamp: if profile == Profile::Stripe { stripe_timestamp() } else { shown(timestamp) },
-        attempt: shown(find(profile.attempt_header())),
-        signature: shown(signature),
-        verdict,
-        surplus,
+    }
+}
+
+impl Definition {
+    /// A new secret of these bytes, in its text form.
+    #[must_use]
+    pub fn secret_of(&self, bytes: &[u8]) -> String {
+        match self.key {
+            KeyForm::Hex => hex(bytes),
+            KeyForm::Base64 => base64(bytes),
+            KeyForm::Text | KeyForm::Whsec | KeyForm::Pem => format!("whsec_{}", base64(bytes)),
+        }
+    }
+
+    pub fn key(&self, text: &str) -> Result<Key, KeyError> {
+        Key::parse(self, text)
+    }
+
+    /// Reads a request's headers, and finds the keys that signed it.
+    #[must_use]
+    pub fn verify(&self, keys: &[Key], request: &Received<'_>) -> CheckedSignature {
+        let shown = |name: &str| request.shown(name);
+        let signature = shown(&self.header);
+        let timestamp = match &self.timestamp {
+            None => None,
+            Some(Stamp::Header(name)) => shown(name),
+            Some(Stamp::Beside(prefix)) => {
+                signature.as_deref().and_then(|values| self.value_after(values, prefix)).map(str::to_owned)
+            }
+        };
+        let (verdict, surplus) = match self.judge(keys, request) {
+            Ok((keys, surplus)) => (Ok(keys), surplus),
+            Err(wrong) => (Err(wrong), 0),
+        };
+        CheckedSignature {
+            id: self.id.as_deref().and_then(shown),
+            attempt: self.attempt.as_deref().and_then(shown),
+            verdict,
+            surplus,
+            timestamp: timestamp.map(|text| self.in_seconds(text)),
+            signature,
+        }
+    }
+
+    /// The tag that a request should have had, as far as its headers say.
+    #[must_use]
+    pub fn expected_tag(&self, secret: &Secret, request: &Received<'_>) -> Vec<u8> {
+        let first = |name: &str| request.shown(name).unwrap_or_default();
+        let id = self.id.as_deref().map(first).unwrap_or_default();
+        let timestamp = match &self.timestamp {
+            None => String::new(),
+            Some(Stamp::Header(name)) => first(name),
+            Some(Stamp::Beside(prefix)) => {
+                self.value_after(&first(&self.header), prefix).unwrap_or_default().to_owned()
+            }
+        };
+        secret.tag(&self.message(&id, &timestamp, request))
+    }
+
+    /// A timestamp in seconds; a text that is no number stays as it is.
+    fn in_seconds(&self, text: String) -> String {
+        match (self.unit, text.parse::<u64>()) {
+            (Unit::Milliseconds, Ok(count)) => (count / 1_000).to_string(),
+            _ => text,
+        }
+    }
+
+    fn judge(&self, keys: &[Key], request: &Received<'_>) -> Result<Made, Wrong> {
+        let value = |name: &str| one(name, request.field(name));
+        let values = value(&self.header)?;
+        let id = self.id.as_deref().map(value).transpose()?.unwrap_or_default();
+        let timestamp = match &self.timestamp {
+            None => "",
+            Some(Stamp::Header(name)) => value(name)?,
+            Some(Stamp::Beside(prefix)) => {
+                let named = || Cow::from(format!("{} {prefix}", self.header));
+                if self.values(values).filter(|value| self.is_timestamp(value)).count() > 1 {
+                    return Err(Wrong::Several(named()));
+                }
+                self.value_after(values, prefix).ok_or_else(|| Wrong::Missing(named()))?
+            }
+        };
+        if self.timestamp.is_some() && !is_canonical(timestamp) {
+            return Err(Wrong::Timestamp(timestamp.chars().take(64).collect()));
+        }
+        let signatures = self.signatures(values)?;
+        for part in &self.signed {
+            if let Part::Header(name) = part {
+                value(name)?;
+            }
+        }
+        let message = self.message(id, timestamp, request);
+        made(signatures.len(), keys.len(), |at, key| keys[key].signed(&signatures[at], &message))
+    }
+
+    fn message(&self, id: &str, timestamp: &str, request: &Received<'_>) -> Vec<u8> {
+        let mut message = Vec::with_capacity(request.body.len() + 128);
+        for part in &self.signed {
+            message.extend_from_slice(match part {
+                Part::Id => id.as_bytes(),
+                Part::Timestamp => timestamp.as_bytes(),
+                Part::Body => request.body,
+                Part::Url => request.url.as_bytes(),
+                Part::Method => request.method.as_bytes(),
+                Part::Header(name) => request.field(name).first.unwrap_or_default(),
+                Part::Text(text) => text.as_bytes(),
+            });
+        }
+        message
+    }
+
+    /// The bytes of every signature with the prefix. Other versions are ignored.
+    fn signatures(&self, values: &str) -> Result<Vec<Vec<u8>>, Wrong> {
+        if self.values(values).count() > SIGNATURES_MAX {
+            return Err(Wrong::TooMany);
+        }
+        let mut signatures = Vec::new();
+        for (place, text) in self.values(values).enumerate() {
+            if self.is_timestamp(text) {
+                continue;
+            }
+            let Some(text) = text.strip_prefix(self.prefix.as_str()) else { continue };
+            let bytes = match self.encoding {
+                Encoding::Hex => unhex(text),
+                Encoding::HexUpper => {
+                    let is_upper = !text.bytes().any(|byte| byte.is_ascii_lowercase());
+                    unhex(&text.to_ascii_lowercase()).filter(|_| is_upper)
+                }
+                Encoding::Base64 => unbase64(text),
+                Encoding::Base64Url => unbase64url(text),
+            };
+            let bytes = bytes.filter(|bytes| self.algorithm.is_some_and(|one| one.fits(bytes.len())));
+            signatures.push(bytes.ok_or(Wrong::Encoding(place + 1))?);
+        }
+        if signatures.is_empty() {
+            return Err(Wrong::NoSignature(self.header.clone().into()));
+        }
+        Ok(signatures)
+    }
+
+    /// Whether a value of the signature's header is the timestamp: it has the timestamp's prefix, and not a
+    /// longer prefix of a signature.
+    fn is_timestamp(&self, value: &str) -> bool {
+        let Some(Stamp::Beside(prefix)) = &self.timestamp else { return false };
+        let is_signature = self.prefix.len() > prefix.len() && value.starts_with(&self.prefix);
+        value.starts_with(prefix) && !is_signature
+    }
+
+    fn values<'a>(&'a self, values: &'a str) -> impl Iterator<Item = &'a str> {
+        let several = self.separator.as_deref().map(|separator| values.split(separator));
+        let whole = if several.is_none() { Some(values) } else { None };
+        several.into_iter().flatten().chain(whole)
+    }
+
+    fn value_after<'a>(&'a self, values: &'a str, prefix: &str) -> Option<&'a str> {
+        self.values(values).find_map(|value| value.strip_prefix(prefix))
     }
 }
 
 /// The secrets that signed a request, by place, and the number of signatures of no secret.
-pub(super) type Made = (Vec<usize>, usize);
-
-pub(super) fn split(made: Result<Made, Wrong>) -> (Result<Vec<usize>, Wrong>, usize) {
-    match made {
-        Ok((keys, surplus)) => (Ok(keys), surplus),
-        Err(wrong) => (Err(wrong), 0),
-    }
-}
+type Made = (Vec<usize>, usize);
 
 /// `signs` is given the places of a signature and of a key.
-pub(super) fn made(
+fn made(
     signatures: usize,
     keys: usize,
     signs: impl Fn(usize, usize) -> bool,
@@ -114,66 +251,21 @@ pub(super) fn made(
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct Field<'a> {
+struct Field<'a> {
     /// Its value, or the first of several.
     first: Option<&'a [u8]>,
     is_alone: bool,
 }
 
 impl<'a> Field<'a> {
-    pub(super) fn of(headers: &[(&str, &'a [u8])], name: &str) -> Self {
+    fn of(headers: &[(&str, &'a [u8])], name: &str) -> Self {
         let mut named = headers.iter().filter(|(given, _)| given.eq_ignore_ascii_case(name));
         Self { first: named.next().map(|(_, value)| *value), is_alone: named.next().is_none() }
     }
 }
 
-fn judge(
-    profile: Profile,
-    secrets: &[&Secret],
-    [id, timestamp, signature]: [Option<Field<'_>>; 3],
-    body: &[u8],
-) -> Result<Made, Wrong> {
-    let id = one(profile.id_header(), id)?;
-    let timestamp = one(profile.timestamp_header(), timestamp)?;
-    let header = one(Some(profile.signature_header()), signature)?;
-    let (timestamp, signatures) = match profile {
-        Profile::StandardWebhooks => (timestamp, header.split(' ').collect()),
-        Profile::Stripe => {
-            let (timestamp, signatures) = stripe_parts(header);
-            if header.split(',').filter(|part| part.starts_with("t=")).count() > 1 {
-                return Err(Wrong::Several("stripe-signature t=".into()));
-            }
-            (timestamp.ok_or(Wrong::Missing("stripe-signature t=".into()))?, signatures)
-        }
-        Profile::VvvTimestamped | Profile::VvvFrozen | Profile::Github => (timestamp, vec![header]),
-    };
-    if profile.signs_timestamp() && !is_canonical(timestamp) {
-        return Err(Wrong::Timestamp(timestamp.chars().take(64).collect()));
-    }
-    if signatures.len() > SIGNATURES_MAX {
-        return Err(Wrong::TooMany);
-    }
-    let tags = tags(profile, &signatures)?;
-    let parts = Signing { id, timestamp, event_type: "", body };
-    let parts = parts.parts(profile);
-    made(tags.len(), secrets.len(), |tag, key| secrets[key].authenticates(&tags[tag], &parts))
-}
-
-/// The bytes of every signature of the profile's version. Signatures of other versions are ignored, as the
-/// profiles demand.
-fn tags(profile: Profile, signatures: &[&str]) -> Result<Vec<Vec<u8>>, Wrong> {
-    let mut tags = Vec::new();
-    for (place, signature) in signatures.iter().enumerate() {
-        let Some(text) = signature.strip_prefix(profile.signature_prefix()) else { continue };
-        let bytes = if profile.is_base64() { unbase64(text) } else { unhex(text) };
-        tags.push(bytes.filter(|bytes| bytes.len() == 32).ok_or(Wrong::Encoding(place + 1))?);
-    }
-    if tags.is_empty() { Err(Wrong::NoSignature(profile.signature_header().into())) } else { Ok(tags) }
-}
-
-/// The single value of a required header; empty if the profile has no such header.
-pub(super) fn one<'a>(name: Option<&str>, field: Option<Field<'a>>) -> Result<&'a str, Wrong> {
-    let (Some(name), Some(field)) = (name, field) else { return Ok("") };
+/// The single value of a required header.
+fn one<'a>(name: &str, field: Field<'a>) -> Result<&'a str, Wrong> {
     let name = || Cow::Owned(name.to_owned());
     let value = field.first.ok_or_else(|| Wrong::Missing(name()))?;
     if !field.is_alone {
@@ -184,24 +276,19 @@ pub(super) fn one<'a>(name: Option<&str>, field: Option<Field<'a>>) -> Result<&'
     text.filter(|text| !text.is_empty()).ok_or_else(|| Wrong::Text(name()))
 }
 
-/// The timestamp and the versioned parts (`v1=`) of a `Stripe-Signature` header.
-fn stripe_parts(header: &str) -> (Option<&str>, Vec<&str>) {
-    let mut parts = header.split(',');
-    let timestamp = parts.clone().find_map(|part| part.strip_prefix("t="));
-    (timestamp, parts.by_ref().filter(|part| !part.starts_with("t=")).collect())
-}
-
 /// Whether a text is a canonical `i64` number of seconds: digits, no sign, no leading zero.
-pub(super) fn is_canonical(timestamp: &str) -> bool {
+fn is_canonical(timestamp: &str) -> bool {
     timestamp.parse::<i64>().is_ok_and(|seconds| seconds >= 0 && seconds.to_string() == timestamp)
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Signing<'a> {
     pub id: &'a str,
     /// In its text form: the judge also signs timestamps that are no number.
     pub timestamp: &'a str,
     pub event_type: &'a str,
+    pub method: &'a str,
+    pub url: &'a str,
     pub body: &'a [u8],
 }
 
@@ -213,45 +300,41 @@ impl Signing<'_> {
     }
 
     #[must_use]
-    pub fn tag(&self, profile: Profile, secret: &Secret) -> [u8; 32] {
-        secret.tag(&self.parts(profile))
+    pub fn tag(&self, profile: Profile, secret: &Secret) -> Vec<u8> {
+        secret.tag(&self.message(profile))
     }
 
     /// A tag by a hash that the profile does not use.
     #[must_use]
     pub fn foreign_tag(&self, profile: Profile, secret: &Secret, hash: ForeignHash) -> Vec<u8> {
-        secret.foreign_tag(hash, &self.parts(profile).concat())
+        secret.foreign_tag(hash, &self.message(profile))
     }
 
-    #[must_use]
-    pub(super) fn parts(&self, profile: Profile) -> Vec<&[u8]> {
-        let (id, timestamp) = (self.id.as_bytes(), self.timestamp.as_bytes());
-        match profile {
-            Profile::StandardWebhooks => vec![id, b".", timestamp, b".", self.body],
-            Profile::VvvTimestamped | Profile::Stripe => vec![timestamp, b".", self.body],
-            Profile::VvvFrozen | Profile::Github => vec![self.body],
-        }
+    fn message(&self, profile: Profile) -> Vec<u8> {
+        let Self { method, url, body, .. } = *self;
+        let constant = profile.habits.headers.iter().map(|(name, value)| (&**name, value.as_bytes()));
+        let headers: Vec<(&str, &[u8])> = constant.collect();
+        profile.message(self.id, self.timestamp, &Received { method, url, headers: &headers, body })
     }
 
     /// The headers of an attempt with these signatures, valid or not.
     #[must_use]
     pub fn headers(&self, profile: Profile, signatures: &[String]) -> Vec<(String, String)> {
-        let signature = match profile {
-            Profile::Stripe => {
-                let parts =
-                    std::iter::once(format!("t={}", self.timestamp)).chain(signatures.iter().cloned());
-                parts.collect::<Vec<_>>().join(",")
-            }
-            _ => signatures.join(" "),
+        let stamp = match &profile.timestamp {
+            Some(Stamp::Beside(prefix)) => Some(format!("{prefix}{}", self.timestamp)),
+            _ => None,
         };
+        let values: Vec<&str> = stamp.iter().chain(signatures).map(String::as_str).collect();
+        let signature = values.join(profile.separator.as_deref().unwrap_or(" "));
         let named = [
             (profile.id_header(), self.id),
             (profile.timestamp_header(), self.timestamp),
-            (profile.type_header(), self.event_type),
-            (profile.attempt_header(), "1"),
+            (profile.event_type.as_deref(), self.event_type),
+            (profile.attempt.as_deref(), "1"),
             (Some(profile.signature_header()), &signature),
         ];
-        named.into_iter().filter_map(|(name, value)| Some((name?.to_owned(), value.to_owned()))).collect()
+        let named = named.into_iter().filter_map(|(name, value)| Some((name?.to_owned(), value.to_owned())));
+        named.chain(profile.habits.headers.iter().cloned()).collect()
     }
 }
 
@@ -266,6 +349,11 @@ pub fn sign(profile: Profile, secrets: &[&Secret], signing: &Signing<'_>) -> Vec
 
 #[must_use]
 pub fn encode(profile: Profile, tag: &[u8]) -> String {
-    let text = if profile.is_base64() { base64(tag) } else { hex(tag) };
+    let text = match profile.encoding {
+        Encoding::Hex => hex(tag),
+        Encoding::HexUpper => hex(tag).to_ascii_uppercase(),
+        Encoding::Base64 => base64(tag),
+        Encoding::Base64Url => URL_SAFE.encode(tag),
+    };
     format!("{}{text}", profile.signature_prefix())
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use hookproof_judge::signature::{Profile, Secret, unbase64, verify};
+use hookproof_judge::signature::{Profile, Received, unbase64};
 
 const TOLERANCE_SECONDS: i64 = 300;
 
@@ -53,13 +53,13 @@ fn the_judge_agrees_with_every_vector() {
 fn accepts(vector: &Vector) -> Result<(), String> {
     let profile: Profile = vector.profile.parse().map_err(|error| format!("{error}"))?;
     let secrets =
-        vector.secrets.iter().map(|text| Secret::parse(profile, text).map_err(|error| error.to_string()));
+        vector.secrets.iter().map(|text| profile.key(text).map_err(|error| error.to_string()));
     let secrets = secrets.collect::<Result<Vec<_>, _>>()?;
     let headers: Vec<(&str, &[u8])> =
         vector.headers.iter().map(|(name, value)| (&**name, value.as_bytes())).collect();
     let encoded = || vector.body_base64.as_deref().and_then(unbase64);
     let body = vector.body.clone().map(String::into_bytes).or_else(encoded).ok_or("no body")?;
-    let seen = verify(profile, &secrets, &headers, &body);
+    let seen = profile.verify(&secrets, &Received { headers: &headers, body: &body, ..Received::default() });
     seen.verdict.map_err(|error| error.to_string())?;
     if profile.signs_timestamp() {
         let timestamp: i64 = seen.timestamp.and_then(|text| text.parse().ok()).ok_or("no timestamp")?;

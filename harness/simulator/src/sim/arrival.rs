@@ -1,4 +1,4 @@
-use hookproof_judge::signature::{sha256_hex, verify};
+use hookproof_judge::signature::{Received, sha256_hex};
 use hookproof_judge::trace::{Arrival, Head, Signed, Text, Verified};
 use hookproof_sender::engine::{Answer, Outcome};
 use hookproof_sender::fanout::sign_attempt;
@@ -23,7 +23,8 @@ impl World<'_> {
         let fields: Vec<(&str, &[u8])> =
             headers.iter().map(|(name, value)| (name, value.as_bytes())).collect();
         let body = &exchange.row.body.bytes;
-        let seen = verify(endpoint.profile, &endpoint.secrets, &fields, body);
+        let received = Received { method: "POST", headers: &fields, body, ..Received::default() };
+        let seen = endpoint.profile.verify(&endpoint.secrets, &received);
         let verified = match seen.verdict {
             Ok(keys) => Verified::Keys(keys.into()),
             Err(wrong) => Verified::No(wrong.to_string().into()),

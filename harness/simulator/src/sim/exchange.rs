@@ -5,7 +5,7 @@ use hookproof_sender::store::reply::ClaimedRow;
 use hookproof_sender::transport::Lease;
 
 use hookproof_judge::scenario::{Behaviour, Reply};
-use hookproof_judge::signature::{Profile, Secret};
+use hookproof_judge::signature::{Key, Profile};
 use hookproof_judge::trace::CutKind;
 use hookproof_play::endpoint::{Choices, Luck};
 
@@ -13,7 +13,7 @@ pub(super) struct Endpoint {
     pub(super) choices: Choices,
     pub(super) behaviours: Vec<Behaviour>,
     pub(super) profile: Profile,
-    pub(super) secrets: Vec<Secret>,
+    pub(super) secrets: Vec<Key>,
     pub(super) lane: LaneId,
 }
 

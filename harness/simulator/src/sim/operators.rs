@@ -127,8 +127,8 @@ impl<'a> World<'a> {
             let bytes: Vec<u8> = (0..4).flat_map(|_| self.chance.bits().to_le_bytes()).collect();
             let secret = format!("whsec_{}", base64(&bytes));
             let profile = self.given.scenario.subscribers[*at].sign;
-            let parsed = hookproof_judge::signature::Secret::parse(profile, &secret);
-            secrets.push((*at, parsed.map_err(|error| SimError::Defect(error.to_string()))?));
+            let key = profile.key(&secret);
+            secrets.push((*at, key.map_err(|error| SimError::Defect(error.to_string()))?));
             commands.push(Command::Rotate(Rotate {
                 lane: *lane,
                 secret: Secret::new(secret),

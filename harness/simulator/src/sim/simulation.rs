@@ -171,8 +171,7 @@ impl<'a> World<'a> {
             let command = Command::Subscribe(subscribe(subscriber, number, &secret)?);
             let lane = first.subscribe(command)?;
             let profile = subscriber.sign;
-            let secret = hookproof_judge::signature::Secret::parse(profile, &secret)
-                .map_err(|error| SimError::Defect(error.to_string()))?;
+            let key = profile.key(&secret).map_err(|error| SimError::Defect(error.to_string()))?;
             self.net.endpoints.push(Endpoint {
                 choices: Choices::new(
                     subscriber.behaviours.clone(),
@@ -182,7 +181,7 @@ impl<'a> World<'a> {
                 ),
                 behaviours: subscriber.behaviours.clone(),
                 profile,
-                secrets: vec![secret],
+                secrets: vec![key],
                 lane,
             });
         }

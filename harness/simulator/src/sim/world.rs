@@ -188,7 +188,7 @@ impl World<'_> {
 // Operator actions that wait, or that a process was asked for.
 
 /// New secrets, each with the index of its endpoint.
-pub(super) type Secrets = Vec<(usize, hookproof_judge::signature::Secret)>;
+pub(super) type Secrets = Vec<(usize, hookproof_judge::signature::Key)>;
 
 #[derive(Default)]
 pub(super) struct Errands<'a> {

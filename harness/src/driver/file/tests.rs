@@ -104,7 +104,7 @@ fn a_signature_that_is_not_described_whole_is_refused_with_what_is_missing() {
         ("algorithm = \"hmac-sha256\"\nheader = \"S\"\nsigned = [\"{bdy}\"]", "did you mean {body}?"),
         (
             "algorithm = \"hmac-sha256\"\nheader = \"S\"\nsigned = [\"{timestamp}\"]",
-            "expected sign.timestamp as well",
+            "expected `timestamp` as well",
         ),
         ("algorithm = \"hmac-sha256\"\nheader = \"S\"\nsigned = [\"{body}\"]\nkey = \"pem\"", "sign.key"),
         ("algorithm = \"hmac-sha256\"\nheader = \"S T\"\nsigned = [\"{body}\"]", "not a header name"),

@@ -62,7 +62,7 @@ fn conductor<'a>(
         links: &[],
         clocks,
         keys: Keys::default(),
-        schemes: vec![Profile::Github.into()],
+        schemes: vec![Profile::GITHUB.into()],
         clock: Clock::begun(),
         recorder: Recorder::new(1_000).0,
         traffic_end: 0,

@@ -53,7 +53,7 @@ fn twice(bench: &Bench<'_>) -> Shots {
         both_orders(header, &bench.delivery().id, Reject);
     }
     if let Some(header) = profile.timestamp_header() {
-        both_orders(header, &(unix_seconds() - 1).to_string(), Reject);
+        both_orders(header, &bench.stamp(unix_seconds() - 1).to_string(), Reject);
     }
     Ok(shots)
 }

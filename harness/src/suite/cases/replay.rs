@@ -140,7 +140,7 @@ async fn resigned(bench: &Bench<'_>) -> Finding {
         return Finding::new(Verdict::NotApplicable, format!("{profile} does not sign a timestamp"));
     }
     let delivery = bench.delivery();
-    let again = delivery.clone().at(unix_seconds() + 1);
+    let again = delivery.clone().at(bench.stamp(unix_seconds() + 1));
     for (label, delivery) in [("a delivery", &delivery), ("the same, signed a second later", &again)] {
         if let Err(finding) = step(bench, label, delivery, Accept).await {
             return unless_repeats_fail(bench, finding).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hookproof_judge::catalogue::Verdict;
-use hookproof_judge::signature::{ForeignHash, Profile, Secret, base64, encode, hex};
+use hookproof_judge::signature::{Definition, ForeignHash, Secret, base64, encode, hex};
 
 use super::{Case, Finding, Running, Shots};
 use crate::suite::bench::{Bench, Delivery, Shot};
@@ -38,8 +38,8 @@ fn valid(bench: &Bench<'_>) -> Shots {
 }
 
 fn wrong_secret(bench: &Bench<'_>) -> Shots {
-    // HMAC pads keys with zeros, so a key of one zero byte equals the empty key of an unset variable.
-    let nothing = if bench.settings.profile.is_base64() { "whsec_AA==" } else { "\0" };
+    // It equals the empty key of an unset variable.
+    let nothing = bench.settings.profile.nothing();
     let nothing = Secret::parse(bench.settings.profile, nothing).map_err(|error| error.to_string())?;
     let shot = |what: &str, secret: &Secret| {
         let delivery = bench.delivery();
@@ -130,7 +130,7 @@ fn timestamp_swap(bench: &Bench<'_>) -> Shots {
         let signature = bench.signature(&signed);
         Shot::new(what, bench.request(&signed.at(sent), &[signature]), Reject)
     };
-    let now = unix_seconds();
+    let now = bench.stamp(unix_seconds());
     // One number in several notations: the signature covers the text.
     let spellings = [("a plus sign", format!("+{now}")), ("a zero", format!("0{now}"))]
         .map(|(what, text)| (format!("{what} added in front"), text))
@@ -143,22 +143,21 @@ fn timestamp_swap(bench: &Bench<'_>) -> Shots {
 }
 
 /// A comparison may leave out any byte, or one bit of each.
-const TAG_BYTES: usize = 32;
-
 fn tag_bit(bench: &Bench<'_>) -> Shots {
-    let shot = |what: String, change: &dyn Fn(&mut [u8; 32])| {
+    let shot = |what: String, change: &dyn Fn(&mut [u8])| {
         let delivery = bench.delivery();
         let mut tag = bench.tag(&delivery);
         change(&mut tag);
         let text = encode(bench.settings.profile, &tag);
         Shot::new(what, bench.request(&delivery, &[text]), Reject)
     };
-    let mut shots: Vec<Shot> = (0..TAG_BYTES)
-        .map(|at| shot(format!("one bit of byte {} of {TAG_BYTES}", at + 1), &|tag| tag[at] ^= 1 << (at % 8)))
+    let bytes = bench.tag(&bench.delivery()).len();
+    let mut shots: Vec<Shot> = (0..bytes)
+        .map(|at| shot(format!("one bit of byte {} of {bytes}", at + 1), &|tag| tag[at] ^= 1 << (at % 8)))
         .collect();
     shots.extend([
-        shot("the same bit of two bytes".to_owned(), &|tag| (tag[9], tag[20]) = (tag[9] ^ 4, tag[20] ^ 4)),
-        shot("the halves exchanged".to_owned(), &|tag| tag.rotate_left(16)),
+        shot("the same bit of two bytes".to_owned(), &|tag| (tag[9], tag[19]) = (tag[9] ^ 4, tag[19] ^ 4)),
+        shot("the halves exchanged".to_owned(), &|tag| tag.rotate_left(tag.len() / 2)),
     ]);
     Ok(shots)
 }
@@ -181,39 +180,34 @@ fn truncated(bench: &Bench<'_>) -> Shots {
 
 fn body_only(bench: &Bench<'_>) -> Shots {
     let profile = bench.settings.profile;
-    if !profile.signs_timestamp() {
+    if profile.signs_only_body() {
         return Err(format!("{profile} signs only the body"));
     }
     let delivery = bench.delivery();
-    let signature = encode(profile, &bench.settings.secret.tag(&[&delivery.body]));
+    let signature = encode(profile, &bench.settings.secret.tag(&delivery.body));
     Ok(vec![Shot::new("signed over the body alone", bench.request(&delivery, &[signature]), Reject)])
 }
 
 fn dot_shift(bench: &Bench<'_>) -> Shots {
     let profile = bench.settings.profile;
-    if !profile.signs_timestamp() {
-        return Err(format!("{profile} signs only the body"));
-    }
+    let Some(border) = profile.border() else {
+        return Err(format!("{profile} signs no timestamp with a border"));
+    };
     let mut delivery = bench.delivery();
     if profile.signs_id() {
         // Ambiguous: the signed text also fits the shorter id, with a number in front of the body.
-        delivery.id = format!("{}.{}", delivery.id, delivery.timestamp);
-        return Ok(vec![Shot::new("an id with a dot in it", bench.signed(&delivery), Reject)]);
+        delivery.id = format!("{}{border}{}", delivery.id, delivery.timestamp);
+        return Ok(vec![Shot::new(format!("an id with {border:?} in it"), bench.signed(&delivery), Reject)]);
     }
-    delivery.timestamp = format!("{}.{}", delivery.timestamp, delivery.timestamp);
-    Ok(vec![Shot::new("a timestamp with a dot in it", bench.signed(&delivery), Reject)])
+    delivery.timestamp = format!("{}{border}{}", delivery.timestamp, delivery.timestamp);
+    Ok(vec![Shot::new(format!("a timestamp with {border:?} in it"), bench.signed(&delivery), Reject)])
 }
 
 fn unknown_version(bench: &Bench<'_>) -> Shots {
     let profile = bench.settings.profile;
-    let other = match profile {
-        Profile::StandardWebhooks => "v2,",
-        Profile::Stripe => "v2=",
-        Profile::VvvTimestamped | Profile::Github => "sha512=",
-        Profile::VvvFrozen => return Err(format!("{profile} has no versions")),
-    };
+    let other = other_version(&profile).ok_or_else(|| format!("{profile} has no versions"))?;
     let delivery = bench.delivery();
-    let text = bench.signature(&delivery).replacen(profile.signature_prefix(), other, 1);
+    let text = bench.signature(&delivery).replacen(profile.signature_prefix(), &other, 1);
     Ok(vec![Shot::new(
         format!("the right signature as {other:?}"),
         bench.request(&delivery, &[text]),
@@ -221,33 +215,51 @@ fn unknown_version(bench: &Bench<'_>) -> Shots {
     )])
 }
 
+/// The prefix of another version or algorithm: `v2,` for `v1,`, `sha512=` for `sha256=`.
+fn other_version(profile: &Definition) -> Option<String> {
+    let prefix = profile.signature_prefix();
+    let at = prefix.find(|c: char| c.is_ascii_digit())?;
+    let end = prefix[at..].find(|c: char| !c.is_ascii_digit()).map_or(prefix.len(), |length| at + length);
+    let next = match &prefix[at..end] {
+        "256" => "512".to_owned(),
+        number => (number.parse::<u32>().ok()? + 1).to_string(),
+    };
+    Some(format!("{}{next}{}", &prefix[..at], &prefix[end..]))
+}
+
+/// The character between a version and a signature.
+fn joint(profile: &Definition) -> char {
+    profile.signature_prefix().chars().last().unwrap_or('=')
+}
+
 /// By each hash, under its own name and under the profile's; and the right hash under a foreign name.
 fn algorithm(bench: &Bench<'_>) -> Shots {
     let profile = bench.settings.profile;
     let own = profile.signature_prefix();
-    let (text, join) = if profile.is_base64() {
-        (base64 as fn(&[u8]) -> String, ',')
-    } else {
-        (hex as fn(&[u8]) -> String, '=')
-    };
+    let join = joint(&profile);
+    let text = if profile.is_base64() { base64 as fn(&[u8]) -> String } else { hex };
     let shot = |what: String, name: &str, hash: ForeignHash| {
         let delivery = bench.delivery();
         let signature = format!("{name}{}", text(&bench.foreign_tag(&delivery, hash)));
         Shot::new(what, bench.request(&delivery, &[signature]), Reject)
     };
-    let hashes = [("md5", ForeignHash::Md5), ("sha1", ForeignHash::Sha1), ("sha512", ForeignHash::Sha512)];
+    let hashes = [
+        ("md5", ForeignHash::Md5),
+        ("sha1", ForeignHash::Sha1),
+        ("sha256", ForeignHash::Sha256),
+        ("sha512", ForeignHash::Sha512),
+    ];
     let mut shots = vec![shot("SHA-256 without the key".to_owned(), own, ForeignHash::Keyless)];
-    for (name, hash) in hashes {
+    let delivery = bench.delivery();
+    let is_own = |hash| bench.foreign_tag(&delivery, hash) == bench.tag(&delivery);
+    for (name, hash) in hashes.into_iter().filter(|(_, hash)| !is_own(*hash)) {
         shots.push(shot(format!("HMAC-{name} as {name}"), &format!("{name}{join}"), hash));
         shots.push(shot(format!("HMAC-{name} as {own:?}"), own, hash));
     }
-    let foreign = match profile {
-        Profile::StandardWebhooks => "v1a,",
-        _ => "sha1=",
-    };
-    let delivery = bench.delivery();
+    // `v1a` names a signature by a public key.
+    let foreign = if join == ',' { "v1a," } else { "sha1=" };
     let renamed = format!("{foreign}{}", text(&bench.tag(&delivery)));
-    let label = format!("{foreign:?} made with HMAC-SHA256");
+    let label = format!("{foreign:?} made with the profile's hash");
     shots.push(Shot::new(label, bench.request(&delivery, &[renamed]), Reject));
     Ok(shots)
 }
@@ -414,7 +426,7 @@ fn other_last_bits(good: &str) -> String {
 }
 
 pub(super) fn wrong(bench: &Bench<'_>, place: u8) -> String {
-    encode(bench.settings.profile, &bench.settings.secret.tag(&[b"wrong", &[place]]))
+    encode(bench.settings.profile, &bench.settings.secret.tag(&[b"wrong".as_slice(), &[place]].concat()))
 }
 
 pub(super) const ROTATION: [Case; 5] = [
@@ -438,9 +450,9 @@ fn first_valid(bench: &Bench<'_>) -> Shots {
     several(bench)?;
     let foreign = bench.foreign_secret()?;
     // Stripe signs test events with `v0` too; a `v1a` has 64 bytes.
-    let other = match bench.settings.profile {
-        Profile::Stripe => format!("v0={}", hex(&[0x5a; 32])),
-        _ => format!("v1a,{}", base64(&[0x5a; 64])),
+    let other = match joint(&bench.settings.profile) {
+        ',' => format!("v1a,{}", base64(&[0x5a; 64])),
+        join => format!("v0{join}{}", hex(&[0x5a; 32])),
     };
     let shot = |what: &str, signatures: &dyn Fn(String, String) -> Vec<String>| {
         let delivery = bench.delivery();

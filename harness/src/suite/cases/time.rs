@@ -1,7 +1,6 @@
 //! `time.*`: the age of deliveries, and the notation of timestamps.
 
 use hookproof_judge::catalogue::Verdict;
-use hookproof_judge::signature::Profile;
 
 use super::super::bench::{Bench, Shot};
 use super::super::want::Want::{self, Accept, Refuse, Reject};
@@ -33,18 +32,18 @@ fn signs_timestamp(bench: &Bench<'_>) -> Result<(), String> {
 fn far(bench: &Bench<'_>, sign: i64) -> Shots {
     signs_timestamp(bench)?;
     let beyond = bench.settings.tolerance_seconds + MARGIN_SECONDS;
-    let delivery = bench.delivery().at(unix_seconds() + sign * beyond);
+    let delivery = bench.delivery().at(bench.stamp(unix_seconds() + sign * beyond));
     let side = if sign < 0 { "old" } else { "ahead" };
     Ok(vec![Shot::new(format!("{beyond} s {side}"), bench.signed(&delivery), Reject)])
 }
 
-/// Stripe's own libraries check the age only, so its profile gets a warning.
+/// Where the provider's own libraries check the age only, this is a warning.
 async fn future(bench: &Bench<'_>) -> Finding {
     let finding = match far(bench, 1) {
         Ok(shots) => fire(bench, &shots).await,
         Err(why) => return Finding::new(Verdict::NotApplicable, why),
     };
-    if finding.verdict == Verdict::Fail && bench.settings.profile == Profile::Stripe {
+    if finding.verdict == Verdict::Fail && bench.settings.profile.is_age_only() {
         return Finding::warn(finding.came);
     }
     finding
@@ -55,7 +54,7 @@ fn inside(bench: &Bench<'_>) -> Shots {
     let within =
         (bench.settings.tolerance_seconds - MARGIN_SECONDS).max(bench.settings.tolerance_seconds / 2);
     let shots = [("old", -within), ("ahead", within)].map(|(side, offset)| {
-        let delivery = bench.delivery().at(unix_seconds() + offset);
+        let delivery = bench.delivery().at(bench.stamp(unix_seconds() + offset));
         Shot::new(format!("{within} s {side}"), bench.signed(&delivery), Accept)
     });
     Ok(shots.into())
@@ -82,7 +81,7 @@ fn spelled(bench: &Bench<'_>, want: Want, rows: &[(&str, String)]) -> Shots {
 }
 
 fn noncanonical(bench: &Bench<'_>) -> Shots {
-    let now = unix_seconds();
+    let now = bench.stamp(unix_seconds());
     let rows = [
         ("a plus sign in front", format!("+{now}")),
         ("a fraction", format!("{now}.0")),
@@ -96,12 +95,12 @@ fn noncanonical(bench: &Bench<'_>) -> Shots {
     spelled(bench, Reject, &rows)
 }
 
-/// For Stripe's profile future values are a warning; none may break the receiver.
+/// Future values are a warning where the provider's own libraries check the age only; none may break the receiver.
 async fn extreme(bench: &Bench<'_>) -> Finding {
     let ahead = [
         ("the greatest 64-bit number", i64::MAX.to_string()),
         ("10^400", format!("1{}", "0".repeat(400))),
-        ("milliseconds", format!("{}000", unix_seconds())),
+        ("milliseconds", bench.stamp(unix_seconds() * 1_000).to_string()),
     ];
     let rest = [
         ("the least 64-bit number", i64::MIN.to_string()),
@@ -112,7 +111,7 @@ async fn extreme(bench: &Bench<'_>) -> Finding {
         (Ok(ahead), Ok(rest)) => (ahead, rest),
         (Err(why), _) | (_, Err(why)) => return Finding::new(Verdict::NotApplicable, why),
     };
-    if bench.settings.profile != Profile::Stripe {
+    if !bench.settings.profile.is_age_only() {
         shots.extend(ahead);
         return fire(bench, &shots).await;
     }
@@ -139,19 +138,19 @@ async fn extreme(bench: &Bench<'_>) -> Finding {
 fn twice(bench: &Bench<'_>) -> Shots {
     signs_timestamp(bench)?;
     let profile = bench.settings.profile;
-    let now = unix_seconds();
-    let old = || bench.delivery().at(now - bench.settings.tolerance_seconds - 3600);
+    let now = bench.stamp(unix_seconds());
+    let old = || bench.delivery().at(now - bench.stamp(bench.settings.tolerance_seconds + 3600));
     let requests = match profile.timestamp_header() {
         Some(header) => [
             bench.signed(&old()).and(header, now.to_string()),
             bench.signed(&old()).after(header, now.to_string()),
         ],
-        None => ["t={old},v1={tag},t={now}", "t={now},t={old},v1={tag}"].map(|form| {
-            let delivery = old();
-            let signature = bench.signature(&delivery);
-            let tag = signature.trim_start_matches(profile.signature_prefix());
-            let value = form.replace("{old}", &delivery.timestamp).replace("{tag}", tag);
-            bench.signed(&delivery).with(profile.signature_header(), value.replace("{now}", &now.to_string()))
+        None => [false, true].map(|is_first| {
+            let request = bench.signed(&old());
+            let header = profile.signature_header();
+            let value = String::from_utf8_lossy(request.header(header).unwrap_or_default()).into_owned();
+            let value = profile.with_timestamp(&value, now, is_first);
+            request.with(header, value)
         }),
     };
     let labels = ["the old timestamp, then a fresh one", "a fresh timestamp, then the old one"];
@@ -163,7 +162,7 @@ async fn resigned(bench: &Bench<'_>) -> Finding {
         return Finding::new(Verdict::NotApplicable, why);
     }
     let first = bench.delivery();
-    let second = first.clone().at(unix_seconds() + 1);
+    let second = first.clone().at(bench.stamp(unix_seconds() + 1));
     let shots = [
         Shot::new("a delivery", bench.signed(&first), Accept),
         Shot::new("the same, signed a second later", bench.signed(&second), Accept),

@@ -1,0 +1,485 @@
+//! A signature as data: the keys of a driver file's `[sign]`, of the embedded profiles, and of a user's own profile.
+
+use serde::Deserialize;
+
+use super::key::{Algorithm, KeyForm};
+use super::profile::Profile;
+use crate::scenario::nearest;
+use crate::scenario::quantity::Duration;
+
+const ALGORITHMS: [(&str, Option<Algorithm>); 7] = [
+    ("hmac-sha1", Some(Algorithm::HmacSha1)),
+    ("hmac-sha256", Some(Algorithm::HmacSha256)),
+    ("hmac-sha512", Some(Algorithm::HmacSha512)),
+    ("ed25519", Some(Algorithm::Ed25519)),
+    ("ecdsa-p256", Some(Algorithm::EcdsaP256)),
+    ("rsa-sha256", Some(Algorithm::RsaSha256)),
+    ("none", None),
+];
+const ENCODINGS: [(&str, Encoding); 4] = [
+    ("hex", Encoding::Hex),
+    ("hex-upper", Encoding::HexUpper),
+    ("base64", Encoding::Base64),
+    ("base64url", Encoding::Base64Url),
+];
+const KEYS: [(&str, KeyForm); 5] = [
+    ("text", KeyForm::Text),
+    ("hex", KeyForm::Hex),
+    ("base64", KeyForm::Base64),
+    ("whsec", KeyForm::Whsec),
+    ("pem", KeyForm::Pem),
+];
+const UNITS: [(&str, Unit); 2] = [("s", Unit::Seconds), ("ms", Unit::Milliseconds)];
+/// The standard's prefix of header names, which `header_prefix` replaces.
+const STANDARD_PREFIX: &str = "webhook-";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Encoding {
+    /// In lower case.
+    Hex,
+    HexUpper,
+    /// With padding.
+    Base64,
+    /// URL-safe, with or without padding.
+    Base64Url,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Part {
+    /// The id, as in its header.
+    Id,
+    /// The timestamp, as in its header.
+    Timestamp,
+    Body,
+    /// The URL that the request was sent to.
+    Url,
+    Method,
+    /// The value of another header.
+    Header(String),
+    /// Literal text.
+    Text(String),
+}
+
+/// The unit of a timestamp since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Unit {
+    Seconds,
+    Milliseconds,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Stamp {
+    /// In a header of its own.
+    Header(String),
+    /// In the signature's header, after this prefix.
+    Beside(String),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Definition {
+    /// Empty for a sender's own.
+    pub(super) name: String,
+    /// None if the sender does not sign.
+    pub(super) algorithm: Option<Algorithm>,
+    pub(super) encoding: Encoding,
+    pub(super) key: KeyForm,
+    /// The header of the signature; empty if the sender does not sign.
+    pub(super) header: String,
+    pub(super) prefix: String,
+    /// Separates several values in the header; without it there is one.
+    pub(super) separator: Option<String>,
+    /// The signed parts, in order.
+    pub(super) signed: Vec<Part>,
+    pub(super) timestamp: Option<Stamp>,
+    pub(super) unit: Unit,
+    pub(super) id: Option<String>,
+    pub(super) attempt: Option<String>,
+    pub(super) event_type: Option<String>,
+    pub(super) habits: Habits,
+}
+
+/// Customs of a provider's senders and libraries.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Habits {
+    pub(super) tolerance_seconds: Option<i64>,
+    /// Its libraries accept timestamps of the future.
+    pub(super) age_only: bool,
+    /// Signed once, when the event is emitted: a retry repeats the signature, also after a rotation.
+    pub(super) frozen: bool,
+    /// Further headers of each request.
+    pub(super) headers: Vec<(String, String)>,
+}
+
+/// The keys, before they are checked against each other.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Written<P> {
+    profile: Option<String>,
+    header_prefix: Option<String>,
+    algorithm: Option<String>,
+    encoding: Option<String>,
+    key: Option<String>,
+    pub public_key: Option<P>,
+    header: Option<String>,
+    prefix: Option<String>,
+    separator: Option<String>,
+    signed: Option<Vec<String>>,
+    timestamp: Option<String>,
+    timestamp_prefix: Option<String>,
+    timestamp_unit: Option<String>,
+    tolerance: Option<String>,
+    age_only: Option<bool>,
+    frozen: Option<bool>,
+    id: Option<String>,
+    attempt: Option<String>,
+    r#type: Option<String>,
+    headers: Option<std::collections::BTreeMap<String, String>>,
+}
+
+impl Definition {
+    /// Checks the keys. The error begins with the key that it is about.
+    pub fn read<P>(written: &Written<P>) -> Result<Self, String> {
+        let both = "there are both `profile` and `algorithm`; expected one of them";
+        let neither = "there is neither `profile` nor `algorithm`; expected one of them";
+        match (&written.profile, &written.algorithm) {
+            (Some(_), Some(_)) => Err(format!("algorithm: {both}")),
+            (None, None) => Err(format!("algorithm: {neither}")),
+            (Some(profile), None) => of_profile(written, profile),
+            (None, Some(algorithm)) => own(written, algorithm),
+        }
+    }
+
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether requests carry a signature.
+    #[must_use]
+    pub const fn is_signed(&self) -> bool {
+        self.algorithm.is_some()
+    }
+
+    /// Whether the judge knows only the public key.
+    #[must_use]
+    pub fn is_public(&self) -> bool {
+        self.algorithm.is_some_and(Algorithm::is_public)
+    }
+
+    #[must_use]
+    pub fn signature_header(&self) -> &str {
+        &self.header
+    }
+
+    /// None if the timestamp is in the signature's header.
+    #[must_use]
+    pub fn timestamp_header(&self) -> Option<&str> {
+        match &self.timestamp {
+            Some(Stamp::Header(name)) => Some(name),
+            _ => None,
+        }
+    }
+
+    #[must_use]
+    pub const fn has_timestamp(&self) -> bool {
+        self.timestamp.is_some()
+    }
+
+    /// Without such a header, only the body's `id` names the delivery.
+    #[must_use]
+    pub fn id_header(&self) -> Option<&str> {
+        self.id.as_deref()
+    }
+
+    #[must_use]
+    pub fn signs_id(&self) -> bool {
+        self.signed.contains(&Part::Id)
+    }
+
+    #[must_use]
+    pub fn signs_timestamp(&self) -> bool {
+        self.signed.contains(&Part::Timestamp)
+    }
+
+    #[must_use]
+    pub fn signs_only_body(&self) -> bool {
+        self.signed == [Part::Body]
+    }
+
+    /// Whether an attempt can carry several signatures.
+    #[must_use]
+    pub const fn has_several_signatures(&self) -> bool {
+        self.separator.is_some()
+    }
+
+    /// Base64 or hexadecimal.
+    #[must_use]
+    pub const fn is_base64(&self) -> bool {
+        matches!(self.encoding, Encoding::Base64 | Encoding::Base64Url)
+    }
+
+    #[must_use]
+    pub fn signature_prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    #[must_use]
+    pub const fn is_frozen(&self) -> bool {
+        self.habits.frozen
+    }
+
+    /// Whether the provider's libraries accept timestamps of the future.
+    #[must_use]
+    pub const fn is_age_only(&self) -> bool {
+        self.habits.age_only
+    }
+
+    #[must_use]
+    pub const fn tolerance_seconds(&self) -> Option<i64> {
+        self.habits.tolerance_seconds
+    }
+
+    /// A time in seconds, in the timestamp's unit.
+    #[must_use]
+    pub const fn in_unit(&self, seconds: i64) -> i64 {
+        match self.unit {
+            Unit::Seconds => seconds,
+            Unit::Milliseconds => seconds.saturating_mul(1_000),
+        }
+    }
+
+    /// The value of a signature's header that has the timestamp in it, with another one before or after all.
+    #[must_use]
+    pub fn with_timestamp(&self, value: &str, timestamp: i64, is_first: bool) -> String {
+        let prefix = if let Some(Stamp::Beside(prefix)) = &self.timestamp { prefix } else { "" };
+        let separator = self.separator.as_deref().unwrap_or_default();
+        if is_first {
+            format!("{prefix}{timestamp}{separator}{value}")
+        } else {
+            format!("{value}{separator}{prefix}{timestamp}")
+        }
+    }
+
+    /// A text of the secret whose bytes are one zero. HMAC pads keys with zeros, so it equals an empty secret.
+    #[must_use]
+    pub const fn nothing(&self) -> &'static str {
+        match self.key {
+            KeyForm::Base64 | KeyForm::Whsec => "whsec_AA==",
+            KeyForm::Hex => "00",
+            KeyForm::Text | KeyForm::Pem => "\0",
+        }
+    }
+
+    /// The literal text beside the signed timestamp, without which the parts have no border.
+    #[must_use]
+    pub fn border(&self) -> Option<&str> {
+        let at = self.signed.iter().position(|part| *part == Part::Timestamp)?;
+        match self.signed.get(at + 1) {
+            Some(Part::Text(text)) => Some(text),
+            _ => None,
+        }
+    }
+}
+
+fn of_profile<P>(written: &Written<P>, given: &str) -> Result<Definition, String> {
+    let profile = word("profile", given, &Profile::NAMED)?;
+    let texts = [
+        ("encoding", &written.encoding),
+        ("key", &written.key),
+        ("header", &written.header),
+        ("prefix", &written.prefix),
+        ("separator", &written.separator),
+        ("timestamp", &written.timestamp),
+        ("timestamp_prefix", &written.timestamp_prefix),
+        ("timestamp_unit", &written.timestamp_unit),
+        ("tolerance", &written.tolerance),
+        ("id", &written.id),
+        ("attempt", &written.attempt),
+        ("type", &written.r#type),
+    ];
+    let others = [
+        ("signed", written.signed.is_some()),
+        ("public_key", written.public_key.is_some()),
+        ("age_only", written.age_only.is_some()),
+        ("frozen", written.frozen.is_some()),
+        ("headers", written.headers.is_some()),
+    ];
+    let mut given = texts.map(|(key, value)| (key, value.is_some())).into_iter().chain(others);
+    if let Some((key, _)) = given.find(|(_, is_given)| *is_given) {
+        return Err(format!("{key}: the profile sets it; expected it only with an algorithm"));
+    }
+    let mut definition = profile.definition().clone();
+    let Some(prefix) = written.header_prefix.as_deref() else { return Ok(definition) };
+    is_name("header_prefix", prefix)?;
+    if profile != Profile::STANDARD_WEBHOOKS {
+        return Err(only_standard());
+    }
+    let Definition { header, timestamp, id, .. } = &mut definition;
+    let stamp = timestamp.as_mut().map(|(Stamp::Header(name) | Stamp::Beside(name))| name);
+    for name in [Some(header), stamp, id.as_mut()].into_iter().flatten() {
+        *name = name.replacen(STANDARD_PREFIX, &prefix.to_ascii_lowercase(), 1);
+    }
+    Ok(definition)
+}
+
+fn only_standard() -> String {
+    "header_prefix: expected it only with profile = \"standard-webhooks\"".to_owned()
+}
+
+fn own<P>(written: &Written<P>, algorithm: &str) -> Result<Definition, String> {
+    let algorithm = word("algorithm", algorithm, &ALGORITHMS)?;
+    let name = |key: &str, name: &Option<String>| {
+        name.as_deref().map(|name| is_name(key, name).map(|()| name.to_owned())).transpose()
+    };
+    if written.header_prefix.is_some() {
+        return Err(only_standard());
+    }
+    if written.public_key.is_some() && !algorithm.is_some_and(Algorithm::is_public) {
+        return Err("public_key: expected it only with ed25519, ecdsa-p256 or rsa-sha256".to_owned());
+    }
+    let header = name("header", &written.header)?;
+    let signed = written.signed.iter().flatten().map(|text| parts(text)).collect::<Result<Vec<_>, _>>()?;
+    let signed = signed.concat();
+    if algorithm.is_some() && (header.is_none() || signed.is_empty()) {
+        return Err("algorithm: it needs `header`, the header of the signature, and `signed`, the signed parts, such as [\"{timestamp}\", \".\", \"{body}\"]"
+            .to_owned());
+    }
+    let timestamp = stamp(written, name("timestamp", &written.timestamp)?)?;
+    let id = name("id", &written.id)?;
+    for (part, there, key) in
+        [(Part::Timestamp, timestamp.is_some(), "timestamp"), (Part::Id, id.is_some(), "id")]
+    {
+        if signed.contains(&part) && !there {
+            return Err(format!("signed: it has {{{key}}}; expected `{key}` as well, its header"));
+        }
+    }
+    if written.separator.as_deref() == Some("") {
+        return Err(
+            "separator: it is empty; expected the text between the header's values, such as \",\"".to_owned()
+        );
+    }
+    let or = |given: &Option<String>, default: &str| given.clone().unwrap_or_else(|| default.to_owned());
+    Ok(Definition {
+        name: String::new(),
+        algorithm,
+        encoding: word("encoding", &or(&written.encoding, "hex"), &ENCODINGS)?,
+        key: key(written, algorithm)?,
+        header: header.unwrap_or_default(),
+        prefix: written.prefix.clone().unwrap_or_default(),
+        separator: written.separator.clone(),
+        signed,
+        timestamp,
+        unit: word("timestamp_unit", &or(&written.timestamp_unit, "s"), &UNITS)?,
+        id,
+        attempt: name("attempt", &written.attempt)?,
+        event_type: name("type", &written.r#type)?,
+        habits: habits(written)?,
+    })
+}
+
+fn stamp<P>(written: &Written<P>, header: Option<String>) -> Result<Option<Stamp>, String> {
+    match (header, &written.timestamp_prefix) {
+        (Some(_), Some(_)) => Err(
+            "timestamp: it has its own header or is in the signature's; expected one of `timestamp` and \
+             `timestamp_prefix`"
+                .to_owned(),
+        ),
+        (Some(header), None) => Ok(Some(Stamp::Header(header))),
+        (None, Some(_)) if written.separator.is_none() => Err(
+            "timestamp_prefix: expected `separator` as well, between the values of the header".to_owned()
+        ),
+        (None, beside) => Ok(beside.clone().map(Stamp::Beside)),
+    }
+}
+
+fn habits<P>(written: &Written<P>) -> Result<Habits, String> {
+    let tolerance = written.tolerance.as_deref().map(str::parse::<Duration>).transpose();
+    let tolerance = tolerance.map_err(|what| format!("tolerance: {what}"))?;
+    let headers = written.headers.iter().flatten();
+    let headers = headers.map(|(name, value)| {
+        is_name("headers", name)?;
+        Ok((name.clone(), value.clone()))
+    });
+    Ok(Habits {
+        tolerance_seconds: tolerance.and_then(|length| i64::try_from(length.nanos() / 1_000_000_000).ok()),
+        age_only: written.age_only.unwrap_or_default(),
+        frozen: written.frozen.unwrap_or_default(),
+        headers: headers.collect::<Result<_, String>>()?,
+    })
+}
+
+fn key<P>(written: &Written<P>, algorithm: Option<Algorithm>) -> Result<KeyForm, String> {
+    let is_public = algorithm.is_some_and(Algorithm::is_public);
+    let usual = if is_public { "pem" } else { "text" };
+    let form = word("key", written.key.as_deref().unwrap_or(usual), &KEYS)?;
+    match (form, is_public) {
+        (KeyForm::Pem, false) => {
+            Err("key: expected \"text\", \"hex\", \"base64\" or \"whsec\" for a secret".to_owned())
+        }
+        (KeyForm::Text | KeyForm::Whsec, true) => {
+            Err("key: expected \"pem\", \"hex\" or \"base64\" for a public key".to_owned())
+        }
+        _ => Ok(form),
+    }
+}
+
+fn word<'a, T: Copy>(key: &str, given: &str, words: &[(&'a str, T)]) -> Result<T, String> {
+    if let Some((_, meaning)) = words.iter().find(|(word, _)| *word == given) {
+        return Ok(*meaning);
+    }
+    let names = || words.iter().map(|(word, _)| *word);
+    let hint = nearest(given, names()).map_or(String::new(), |meant| format!("; did you mean {meant:?}?"));
+    let all = names().collect::<Vec<_>>().join(", ");
+    Err(format!("{key}: expected one of {all}, got {given:?}{hint}"))
+}
+
+/// Parses texts such as `{timestamp}.{body}`.
+fn parts(text: &str) -> Result<Vec<Part>, String> {
+    const KNOWN: [(&str, Part); 5] = [
+        ("id", Part::Id),
+        ("timestamp", Part::Timestamp),
+        ("body", Part::Body),
+        ("url", Part::Url),
+        ("method", Part::Method),
+    ];
+    const HEADER: &str = "header.";
+    let (mut parts, mut rest) = (Vec::new(), text);
+    while let Some((before, after)) = rest.split_once('{') {
+        let wrong = |hint: String| {
+            format!(
+                "signed: {text:?} is not understood; expected {{id}}, {{timestamp}}, {{body}}, {{url}}, {{method}}, {{header.NAME}}, or a text without braces{hint}"
+            )
+        };
+        let (name, after) = after.split_once('}').ok_or_else(|| wrong(String::new()))?;
+        if !before.is_empty() {
+            parts.push(Part::Text(before.to_owned()));
+        }
+        let known = KNOWN.iter().find(|(known, _)| *known == name).map(|(_, part)| part.clone());
+        parts.push(match (known, name.strip_prefix(HEADER)) {
+            (Some(part), _) => part,
+            (None, Some(header)) => {
+                is_name("signed", header)?;
+                Part::Header(header.to_owned())
+            }
+            (None, None) => {
+                let meant = nearest(name, KNOWN.iter().map(|(known, _)| *known));
+                return Err(wrong(
+                    meant.map_or(String::new(), |meant| format!("; did you mean {{{meant}}}?")),
+                ));
+            }
+        });
+        rest = after;
+    }
+    if !rest.is_empty() {
+        parts.push(Part::Text(rest.to_owned()));
+    }
+    Ok(parts)
+}
+
+fn is_name(key: &str, text: &str) -> Result<(), String> {
+    let is_right = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    if !text.is_empty() && text.bytes().all(is_right) {
+        return Ok(());
+    }
+    Err(format!("{key}: {text:?} is not a header name; expected letters, digits and hyphens"))
+}
