@@ -1,6 +1,8 @@
 //! The judge: a pure function of a scenario and a trace. It depends neither on the sender nor on the receiver, so one
 //! mistake cannot hide on both sides. In reading order:
 
+mod spelling;
+
 /// The scenario file: the load, the faults, and the objectives of a run.
 pub mod scenario;
 

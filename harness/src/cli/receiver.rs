@@ -14,6 +14,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::forms::try_to_open;
 use super::interrupt::interrupt_requested;
 use super::out::{HARNESS, UNREACHABLE, USAGE, print_stderr, refuse};
+use crate::driver::DriverFile;
 use crate::suite::{self, Hooks, Known, Need, Report, SERVER, Selection, Settings, Step, Stopped, quoted};
 use crate::wire::clock::unix_seconds;
 use crate::wire::request::Target;
@@ -35,8 +36,7 @@ pub(super) struct ReceiverArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct ReceiverTarget {
-    /// How it verifies them: standard-webhooks, vvv-timestamped, vvv-frozen, stripe, github
-    #[arg(long, default_value = "standard-webhooks")]
+    #[arg(long, default_value = Profile::NAMES[0], help = profiles(), value_parser = profile)]
     pub(super) profile: Profile,
     /// The environment variable that holds its secret
     #[arg(long, value_name = "NAME")]
@@ -85,9 +85,9 @@ struct Weighing {
     /// Treat `should` as `must`
     #[arg(long)]
     strict: bool,
-    /// The largest accepted distance of a timestamp from now
-    #[arg(long, value_name = "TIME", default_value = "300s", value_parser = length)]
-    tolerance: Duration,
+    /// The largest accepted distance of a timestamp from now [default: the profile's, else 300s]
+    #[arg(long, value_name = "TIME", value_parser = length)]
+    tolerance: Option<Duration>,
     /// The longest wait for an answer, and for an effect
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = length)]
     timeout: Duration,
@@ -203,7 +203,10 @@ fn settings(asked: &ReceiverArgs) -> Result<Settings, Unusable> {
         profile: whom.profile,
         secret: secret(whom.profile, &whom.secret_env)?,
         retired,
-        tolerance_seconds: i64::try_from(weighing.tolerance.as_secs())?,
+        tolerance_seconds: match weighing.tolerance {
+            Some(given) => i64::try_from(given.as_secs())?,
+            None => whom.profile.tolerance_seconds().unwrap_or(Settings::TOLERANCE_SECONDS),
+        },
         timeout: weighing.timeout,
         slow_limit: weighing.slow_timeout,
         effects,
@@ -244,7 +247,6 @@ fn again(asked: &ReceiverArgs) -> String {
     let ReceiverArgs { whom, probes, weighing, .. } = asked;
     let length = |length: Duration| Some(format!("{}ms", length.as_millis()));
     let unless = |default: Duration, given: Duration| length(given).filter(|_| given != default);
-    let tolerance = Duration::from_secs(Settings::TOLERANCE_SECONDS.unsigned_abs());
     let options = [
         ("--profile", Some(whom.profile.to_string())),
         ("--secret-env", Some(whom.secret_env.clone())),
@@ -253,7 +255,7 @@ fn again(asked: &ReceiverArgs) -> String {
         ("--restart-command", probes.restart_command.clone()),
         ("--break-command", probes.break_command.clone()),
         ("--mend-command", probes.mend_command.clone()),
-        ("--tolerance", unless(tolerance, weighing.tolerance)),
+        ("--tolerance", weighing.tolerance.and_then(length)),
         ("--timeout", unless(Settings::TIMEOUT, weighing.timeout)),
         ("--slow-timeout", unless(Settings::SLOW_LIMIT, weighing.slow_timeout)),
     ];
@@ -296,6 +298,22 @@ pub(super) fn secret(profile: Profile, name: &str) -> Result<Secret, Unusable> {
     })?;
     Secret::parse(profile, &text)
         .map_err(|error| Unusable(format!("the environment variable {name}: {error}")))
+}
+
+fn profiles() -> String {
+    format!(
+        "How it verifies them: {}, or a file with a profile of your own (NAME.toml)",
+        Profile::NAMES.join(", ")
+    )
+}
+
+/// A profile by its name, or by a file that ends in `.toml`.
+fn profile(text: &str) -> Result<Profile, String> {
+    if Path::new(text).extension().is_none_or(|end| end != "toml") {
+        return text.parse().map_err(|error| format!("{error}, or a file that ends in .toml"));
+    }
+    let written = std::fs::read_to_string(text).map_err(|error| format!("{text}: {error}"))?;
+    Profile::parse(text, &written).map_err(|error| DriverFile::problem(text, &written, &error).to_string())
 }
 
 fn known(path: &Path) -> Result<Known, Unusable> {

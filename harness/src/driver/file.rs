@@ -160,6 +160,12 @@ impl Start {
 }
 
 impl DriverFile {
+    /// The mistake in a text with keys of a driver file, at its line.
+    #[must_use]
+    pub fn problem(name: &str, text: &str, error: &toml::de::Error) -> Problem {
+        of_toml(name, text, error)
+    }
+
     pub(super) fn commands(&self) -> impl Iterator<Item = &Template> {
         self.stop.command.iter().chain(self.kill.iter().flat_map(|kill| &kill.command))
     }
@@ -223,7 +229,10 @@ pub(super) const SHARED: [&str; 9] =
 const KEYS: [&str; 3] = ["authorization", "proxy-authorization", "cookie"];
 
 fn of_toml(name: &str, text: &str, error: &toml::de::Error) -> Problem {
-    let line = error.span().map(|span| line_at(text, span.start));
+    let key = error.message().split(':').next().unwrap_or_default();
+    // A mistake across keys has no place.
+    let found = || text.lines().position(|line| line.trim_start().split([' ', '=']).next() == Some(key));
+    let line = error.span().map(|span| line_at(text, span.start)).or_else(|| Some(found()? + 1));
     let message = error.message().lines().collect::<Vec<_>>().join("; ");
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     match (message.starts_with("unknown field"), quoted.split_first()) {

@@ -270,12 +270,13 @@ impl Shared {
         let Load { target, profile, secret, body_bytes, .. } = &self.load;
         let timestamp = profile.in_unit(unix_seconds()).to_string();
         let (id, url) = (format!("load_{:x}_{number}", self.run), target.signed_url());
-        let start = format!(r#"{{"id":"{id}","type":"video.trending","data":""#);
+        let stamp =
+            profile.timestamp_field().map_or(String::new(), |name| format!(r#""{name}":{timestamp},"#));
+        let start = format!(r#"{{"id":"{id}",{stamp}"type":"video.trending","data":""#);
         let filler = "x".repeat(body_bytes.saturating_sub(start.len() + 2));
         let body = format!("{start}{filler}\"}}").into_bytes();
         let (method, event_type) = ("POST", "video.trending");
-        let signing =
-            Signing { id: &id, timestamp: &timestamp, event_type, method, url: &url, body: &body };
+        let signing = Signing { id: &id, timestamp: &timestamp, event_type, method, url: &url, body: &body };
         let mut headers = vec![
             ("Host".to_owned(), target.host_header.clone().into_bytes()),
             ("User-Agent".to_owned(), b"hookproof".to_vec()),

@@ -44,6 +44,8 @@ pub(super) struct Delivery {
     pub(super) timestamp: String,
     pub(super) event_type: String,
     pub(super) url: String,
+    /// The member of the body that holds the timestamp too.
+    pub(super) field: Option<String>,
     pub(super) body: Vec<u8>,
 }
 
@@ -68,7 +70,7 @@ impl Shot {
 
 impl Delivery {
     fn signing(&self) -> Signing<'_> {
-        let Self { id, timestamp, event_type, url, body } = self;
+        let Self { id, timestamp, event_type, url, body, .. } = self;
         Signing { id, timestamp, event_type, method: "POST", url, body }
     }
 
@@ -79,9 +81,10 @@ impl Delivery {
     /// With this data, of an event that happened at that moment.
     pub(super) fn of_moment(self, happened: i64, data: &str) -> Self {
         let body = format!(
-            r#"{{"id":"{}","type":"{}","timestamp":"{}","data":{data}}}"#,
+            r#"{{"id":"{}","type":"{}",{}"timestamp":"{}","data":{data}}}"#,
             self.id,
             self.event_type,
+            self.member(),
             moment(happened)
         );
         Self { body: body.into_bytes(), ..self }
@@ -100,7 +103,20 @@ impl Delivery {
     }
 
     pub(super) fn at(self, timestamp: impl ToString) -> Self {
-        Self { timestamp: timestamp.to_string(), ..self }
+        let later = Self { timestamp: timestamp.to_string(), ..self.clone() };
+        let (was, is) = (self.member(), later.member());
+        let body = match String::from_utf8(self.body) {
+            Ok(text) if !was.is_empty() => text.replacen(&was, &is, 1).into_bytes(),
+            Ok(text) => text.into_bytes(),
+            Err(error) => error.into_bytes(),
+        };
+        Self { body, ..later }
+    }
+
+    /// The timestamp as a member of the body; empty if the profile has none there, or without a timestamp.
+    fn member(&self) -> String {
+        let named = self.field.as_ref().filter(|_| !self.timestamp.is_empty());
+        named.map_or(String::new(), |name| format!("\"{name}\":{},", self.timestamp))
     }
 }
 
@@ -123,6 +139,7 @@ impl<'a> Bench<'a> {
             timestamp: self.stamp(unix_seconds()).to_string(),
             event_type: "video.trending".to_owned(),
             url: self.settings.target.signed_url(),
+            field: self.settings.profile.timestamp_field().map(str::to_owned),
             body: Vec::new(),
         };
         delivery.with_data(DATA)

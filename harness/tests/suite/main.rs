@@ -4,6 +4,7 @@
 mod endpoints;
 mod examples;
 mod load;
+mod profiles;
 mod reference;
 
 use std::process::{Command, Output, Stdio};

@@ -44,7 +44,7 @@ def main():
     for digest in ("sha1", "sha256", "sha512"):
         tag = hmac(digest)
         add(f"{digest} in hex", f"hmac-{digest}", "text", SECRET, "hex", tag.hex())
-        add(f"{digest} in upper case", f"hmac-{digest}", "hex", SECRET.encode().hex(), "hex", tag.hex().upper())
+        add(f"{digest} in upper case", f"hmac-{digest}", "hex", SECRET.encode().hex(), "hex-upper", tag.hex().upper())
         add(f"{digest} in base64", f"hmac-{digest}", "base64", base64.b64encode(SECRET.encode()).decode(), "base64",
             base64.b64encode(tag).decode())
         add(f"{digest} in base64 for URLs", f"hmac-{digest}", "text", SECRET, "base64url",

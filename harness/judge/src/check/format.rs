@@ -38,11 +38,7 @@ fn carries(evidence: &Evidence<'_>, lane: u32) -> Carries {
         return Carries { signature: *signature, timestamp: *timestamp, id: *id };
     }
     let profile = profile(evidence, lane);
-    Carries {
-        signature: true,
-        timestamp: profile.timestamp_header().is_some(),
-        id: profile.signs_id(),
-    }
+    Carries { signature: true, timestamp: profile.timestamp_header().is_some(), id: profile.signs_id() }
 }
 
 /// Whether each attempt has its own timestamp.

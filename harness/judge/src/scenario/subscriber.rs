@@ -179,9 +179,7 @@ impl Subscriber {
             events: patterns(reader),
             limit: reader.table("limit").map_or_else(Limit::default, |limit| Limit::read(&limit)),
             queue: reader.table("queue").map_or_else(Queue::default, |queue| Queue::read(&queue)),
-            sign: reader
-                .word("sign", &Profile::NAMED)
-                .unwrap_or(Profile::STANDARD_WEBHOOKS),
+            sign: reader.word("sign", &Profile::NAMED).unwrap_or(Profile::STANDARD_WEBHOOKS),
             timeout,
             retry: reader.table("retry").map_or_else(Retry::default, |retry| Retry::read(&retry)),
             breaker: reader.table("breaker").map(|breaker| Breaker::read(&breaker)),

@@ -2,10 +2,7 @@
 
 use serde::Deserialize;
 
-use super::key::{Algorithm, KeyForm};
-use super::profile::Profile;
-use crate::scenario::nearest;
-use crate::scenario::quantity::Duration;
+use crate::spelling::nearest;
 
 const ALGORITHMS: [(&str, Option<Algorithm>); 7] = [
     ("hmac-sha1", Some(Algorithm::HmacSha1)),
@@ -30,8 +27,32 @@ const KEYS: [(&str, KeyForm); 5] = [
     ("pem", KeyForm::Pem),
 ];
 const UNITS: [(&str, Unit); 2] = [("s", Unit::Seconds), ("ms", Unit::Milliseconds)];
-/// The standard's prefix of header names, which `header_prefix` replaces.
-const STANDARD_PREFIX: &str = "webhook-";
+
+/// The algorithm of a sender's own scheme.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Algorithm {
+    /// SHA-1, which some senders still use.
+    HmacSha1,
+    HmacSha256,
+    HmacSha512,
+    Ed25519,
+    /// With SHA-256; ASN.1, or two numbers of 32 bytes.
+    EcdsaP256,
+    /// PKCS#1 v1.5 with SHA-256, 2,048 bits or more.
+    RsaSha256,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum KeyForm {
+    /// The text's own bytes.
+    Text,
+    Hex,
+    /// With or without a leading `whsec_`.
+    Base64,
+    /// Standard base64 after `whsec_`, which some libraries omit.
+    Whsec,
+    Pem,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Encoding {
@@ -73,6 +94,8 @@ pub(super) enum Stamp {
     Header(String),
     /// In the signature's header, after this prefix.
     Beside(String),
+    /// A member of the body, which is an object in JSON.
+    Field(String),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -106,6 +129,8 @@ pub(super) struct Habits {
     pub(super) age_only: bool,
     /// Signed once, when the event is emitted: a retry repeats the signature, also after a rotation.
     pub(super) frozen: bool,
+    /// One signature, though its header has several values.
+    pub(super) single: bool,
     /// Further headers of each request.
     pub(super) headers: Vec<(String, String)>,
 }
@@ -114,41 +139,38 @@ pub(super) struct Habits {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Written<P> {
-    profile: Option<String>,
-    header_prefix: Option<String>,
-    algorithm: Option<String>,
-    encoding: Option<String>,
-    key: Option<String>,
+    pub(super) profile: Option<String>,
+    pub(super) header_prefix: Option<String>,
+    pub(super) algorithm: Option<String>,
+    pub(super) encoding: Option<String>,
+    pub(super) key: Option<String>,
     pub public_key: Option<P>,
-    header: Option<String>,
-    prefix: Option<String>,
-    separator: Option<String>,
-    signed: Option<Vec<String>>,
-    timestamp: Option<String>,
-    timestamp_prefix: Option<String>,
-    timestamp_unit: Option<String>,
-    tolerance: Option<String>,
-    age_only: Option<bool>,
-    frozen: Option<bool>,
-    id: Option<String>,
-    attempt: Option<String>,
-    r#type: Option<String>,
-    headers: Option<std::collections::BTreeMap<String, String>>,
+    pub(super) header: Option<String>,
+    pub(super) prefix: Option<String>,
+    pub(super) separator: Option<String>,
+    pub(super) several: Option<bool>,
+    pub(super) signed: Option<Vec<String>>,
+    pub(super) timestamp: Option<String>,
+    pub(super) timestamp_prefix: Option<String>,
+    pub(super) timestamp_field: Option<String>,
+    pub(super) timestamp_unit: Option<String>,
+    pub(super) tolerance: Option<u32>,
+    pub(super) age_only: Option<bool>,
+    pub(super) frozen: Option<bool>,
+    pub(super) id: Option<String>,
+    pub(super) attempt: Option<String>,
+    pub(super) r#type: Option<String>,
+    pub(super) headers: Option<std::collections::BTreeMap<String, String>>,
+}
+
+impl Algorithm {
+    /// Whether the sender signs with a private key, so that the judge knows only the public key.
+    pub(super) const fn is_public(self) -> bool {
+        matches!(self, Self::Ed25519 | Self::EcdsaP256 | Self::RsaSha256)
+    }
 }
 
 impl Definition {
-    /// Checks the keys. The error begins with the key that it is about.
-    pub fn read<P>(written: &Written<P>) -> Result<Self, String> {
-        let both = "there are both `profile` and `algorithm`; expected one of them";
-        let neither = "there is neither `profile` nor `algorithm`; expected one of them";
-        match (&written.profile, &written.algorithm) {
-            (Some(_), Some(_)) => Err(format!("algorithm: {both}")),
-            (None, None) => Err(format!("algorithm: {neither}")),
-            (Some(profile), None) => of_profile(written, profile),
-            (None, Some(algorithm)) => own(written, algorithm),
-        }
-    }
-
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -180,6 +202,15 @@ impl Definition {
         }
     }
 
+    /// The member of the body that holds the timestamp.
+    #[must_use]
+    pub fn timestamp_field(&self) -> Option<&str> {
+        match &self.timestamp {
+            Some(Stamp::Field(name)) => Some(name),
+            _ => None,
+        }
+    }
+
     #[must_use]
     pub const fn has_timestamp(&self) -> bool {
         self.timestamp.is_some()
@@ -198,7 +229,8 @@ impl Definition {
 
     #[must_use]
     pub fn signs_timestamp(&self) -> bool {
-        self.signed.contains(&Part::Timestamp)
+        let with_body = self.timestamp_field().is_some() && self.signed.contains(&Part::Body);
+        with_body || self.signed.contains(&Part::Timestamp)
     }
 
     #[must_use]
@@ -209,7 +241,7 @@ impl Definition {
     /// Whether an attempt can carry several signatures.
     #[must_use]
     pub const fn has_several_signatures(&self) -> bool {
-        self.separator.is_some()
+        self.separator.is_some() && !self.habits.single
     }
 
     /// Base64 or hexadecimal.
@@ -281,52 +313,11 @@ impl Definition {
     }
 }
 
-fn of_profile<P>(written: &Written<P>, given: &str) -> Result<Definition, String> {
-    let profile = word("profile", given, &Profile::NAMED)?;
-    let texts = [
-        ("encoding", &written.encoding),
-        ("key", &written.key),
-        ("header", &written.header),
-        ("prefix", &written.prefix),
-        ("separator", &written.separator),
-        ("timestamp", &written.timestamp),
-        ("timestamp_prefix", &written.timestamp_prefix),
-        ("timestamp_unit", &written.timestamp_unit),
-        ("tolerance", &written.tolerance),
-        ("id", &written.id),
-        ("attempt", &written.attempt),
-        ("type", &written.r#type),
-    ];
-    let others = [
-        ("signed", written.signed.is_some()),
-        ("public_key", written.public_key.is_some()),
-        ("age_only", written.age_only.is_some()),
-        ("frozen", written.frozen.is_some()),
-        ("headers", written.headers.is_some()),
-    ];
-    let mut given = texts.map(|(key, value)| (key, value.is_some())).into_iter().chain(others);
-    if let Some((key, _)) = given.find(|(_, is_given)| *is_given) {
-        return Err(format!("{key}: the profile sets it; expected it only with an algorithm"));
-    }
-    let mut definition = profile.definition().clone();
-    let Some(prefix) = written.header_prefix.as_deref() else { return Ok(definition) };
-    is_name("header_prefix", prefix)?;
-    if profile != Profile::STANDARD_WEBHOOKS {
-        return Err(only_standard());
-    }
-    let Definition { header, timestamp, id, .. } = &mut definition;
-    let stamp = timestamp.as_mut().map(|(Stamp::Header(name) | Stamp::Beside(name))| name);
-    for name in [Some(header), stamp, id.as_mut()].into_iter().flatten() {
-        *name = name.replacen(STANDARD_PREFIX, &prefix.to_ascii_lowercase(), 1);
-    }
-    Ok(definition)
-}
-
-fn only_standard() -> String {
+pub(super) fn only_standard() -> String {
     "header_prefix: expected it only with profile = \"standard-webhooks\"".to_owned()
 }
 
-fn own<P>(written: &Written<P>, algorithm: &str) -> Result<Definition, String> {
+pub(super) fn own<P>(written: &Written<P>, algorithm: &str) -> Result<Definition, String> {
     let algorithm = word("algorithm", algorithm, &ALGORITHMS)?;
     let name = |key: &str, name: &Option<String>| {
         name.as_deref().map(|name| is_name(key, name).map(|()| name.to_owned())).transpose()
@@ -378,32 +369,31 @@ fn own<P>(written: &Written<P>, algorithm: &str) -> Result<Definition, String> {
 }
 
 fn stamp<P>(written: &Written<P>, header: Option<String>) -> Result<Option<Stamp>, String> {
-    match (header, &written.timestamp_prefix) {
-        (Some(_), Some(_)) => Err(
-            "timestamp: it has its own header or is in the signature's; expected one of `timestamp` and \
-             `timestamp_prefix`"
-                .to_owned(),
-        ),
-        (Some(header), None) => Ok(Some(Stamp::Header(header))),
-        (None, Some(_)) if written.separator.is_none() => Err(
-            "timestamp_prefix: expected `separator` as well, between the values of the header".to_owned()
-        ),
-        (None, beside) => Ok(beside.clone().map(Stamp::Beside)),
+    let (beside, field) = (written.timestamp_prefix.clone(), written.timestamp_field.clone());
+    match (header, beside, field) {
+        (header, None, None) => Ok(header.map(Stamp::Header)),
+        (None, Some(_), None) if written.separator.is_none() => {
+            Err("timestamp_prefix: expected `separator` as well, between the values of the header".to_owned())
+        }
+        (None, Some(prefix), None) => Ok(Some(Stamp::Beside(prefix))),
+        (None, None, Some(field)) => Ok(Some(Stamp::Field(field))),
+        _ => Err("timestamp: it is in a header, in the signature's header or in the body; expected one of \
+                  `timestamp`, `timestamp_prefix` and `timestamp_field`"
+            .to_owned()),
     }
 }
 
 fn habits<P>(written: &Written<P>) -> Result<Habits, String> {
-    let tolerance = written.tolerance.as_deref().map(str::parse::<Duration>).transpose();
-    let tolerance = tolerance.map_err(|what| format!("tolerance: {what}"))?;
     let headers = written.headers.iter().flatten();
     let headers = headers.map(|(name, value)| {
         is_name("headers", name)?;
         Ok((name.clone(), value.clone()))
     });
     Ok(Habits {
-        tolerance_seconds: tolerance.and_then(|length| i64::try_from(length.nanos() / 1_000_000_000).ok()),
+        tolerance_seconds: written.tolerance.map(i64::from),
         age_only: written.age_only.unwrap_or_default(),
         frozen: written.frozen.unwrap_or_default(),
+        single: written.several == Some(false),
         headers: headers.collect::<Result<_, String>>()?,
     })
 }
@@ -423,7 +413,7 @@ fn key<P>(written: &Written<P>, algorithm: Option<Algorithm>) -> Result<KeyForm,
     }
 }
 
-fn word<'a, T: Copy>(key: &str, given: &str, words: &[(&'a str, T)]) -> Result<T, String> {
+pub(super) fn word<'a, T: Copy>(key: &str, given: &str, words: &[(&'a str, T)]) -> Result<T, String> {
     if let Some((_, meaning)) = words.iter().find(|(word, _)| *word == given) {
         return Ok(*meaning);
     }
@@ -476,7 +466,7 @@ fn parts(text: &str) -> Result<Vec<Part>, String> {
     Ok(parts)
 }
 
-fn is_name(key: &str, text: &str) -> Result<(), String> {
+pub(super) fn is_name(key: &str, text: &str) -> Result<(), String> {
     let is_right = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     if !text.is_empty() && text.bytes().all(is_right) {
         return Ok(());

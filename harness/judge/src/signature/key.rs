@@ -13,38 +13,12 @@ use rustls_pki_types::SubjectPublicKeyInfoDer;
 use rustls_pki_types::pem::PemObject as _;
 use zeroize::Zeroizing;
 
-use super::definition::Definition;
+use super::definition::{Algorithm, Definition, KeyForm};
 use super::profile::Profile;
 use super::{base64, hex, unbase64, unbase64url, unhex};
 
 /// The length of a P-256 signature as two numbers side by side; any other length is ASN.1.
 const P256_FIXED_BYTES: usize = 64;
-
-/// The algorithm of a sender's own scheme.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Algorithm {
-    /// SHA-1, which some senders still use.
-    HmacSha1,
-    HmacSha256,
-    HmacSha512,
-    Ed25519,
-    /// With SHA-256; ASN.1, or two numbers of 32 bytes.
-    EcdsaP256,
-    /// PKCS#1 v1.5 with SHA-256, 2,048 bits or more.
-    RsaSha256,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum KeyForm {
-    /// The text's own bytes.
-    Text,
-    Hex,
-    /// With or without a leading `whsec_`.
-    Base64,
-    /// Standard base64 after `whsec_`, which some libraries omit.
-    Whsec,
-    Pem,
-}
 
 /// A verification key. It is never printed.
 #[derive(Clone)]
@@ -77,11 +51,6 @@ impl Algorithm {
             Some(hmac) => hmac.digest_algorithm().output_len() == bytes,
             None => bytes > 0,
         }
-    }
-
-    /// Whether the sender signs with a private key, so that the judge knows only the public key.
-    pub(super) const fn is_public(self) -> bool {
-        matches!(self, Self::Ed25519 | Self::EcdsaP256 | Self::RsaSha256)
     }
 }
 
@@ -226,9 +195,7 @@ fn key_bytes(form: KeyForm, text: &str) -> Result<Vec<u8>, KeyError> {
     let bytes = match form {
         KeyForm::Text => text.as_bytes().to_vec(),
         KeyForm::Hex => unhex(&text.to_ascii_lowercase()).ok_or(KeyError::Form("hexadecimal"))?,
-        KeyForm::Base64 => {
-            unbase64(bare).or_else(|| unbase64url(bare)).ok_or(KeyError::Form("base64"))?
-        }
+        KeyForm::Base64 => unbase64(bare).or_else(|| unbase64url(bare)).ok_or(KeyError::Form("base64"))?,
         // The decoder's error would quote a character of the secret.
         KeyForm::Whsec => unbase64(bare).ok_or(KeyError::Encoding)?,
         KeyForm::Pem => public_key_of_pem(text)?,

@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 
 use serde::de::IgnoredAny;
 
-use super::definition::{Definition, Written};
+use super::definition::{Algorithm, Definition, Stamp, Written, is_name, only_standard, own, word};
 
 macro_rules! embedded {
     ($($name:literal),* $(,)?) => {
@@ -15,8 +15,25 @@ macro_rules! embedded {
     };
 }
 
-const EMBEDDED: [(&str, &str); 5] =
-    embedded!["standard-webhooks", "vvv-timestamped", "vvv-frozen", "stripe", "github"];
+/// The standard's prefix of header names, which `header_prefix` replaces.
+const STANDARD_PREFIX: &str = "webhook-";
+
+const EMBEDDED: [(&str, &str); 14] = embedded![
+    "standard-webhooks",
+    "vvv-timestamped",
+    "vvv-frozen",
+    "stripe",
+    "github",
+    "hubspot",
+    "line",
+    "linear",
+    "meta",
+    "paddle",
+    "shopify",
+    "slack",
+    "square",
+    "zoom",
+];
 
 static DEFINITIONS: LazyLock<Vec<Definition>> = LazyLock::new(|| {
     let read = |(name, text): (&str, &str)| {
@@ -77,6 +94,11 @@ impl Profile {
     /// A user's own; `name` stands for it in reports.
     pub fn parse(name: &str, text: &str) -> Result<Self, toml::de::Error> {
         let definition = Definition::parse(name, text)?;
+        if definition.algorithm.is_none_or(Algorithm::is_public) {
+            let wrong =
+                "algorithm: expected hmac-sha1, hmac-sha256 or hmac-sha512, with which the suite can sign";
+            return Err(serde::de::Error::custom(wrong));
+        }
         Ok(Self(Source::Own(Box::leak(Box::new(definition)))))
     }
 
@@ -90,11 +112,67 @@ impl Profile {
 }
 
 impl Definition {
+    /// Checks the keys. The error begins with the key that it is about.
+    pub fn read<P>(written: &Written<P>) -> Result<Self, String> {
+        let both = "there are both `profile` and `algorithm`; expected one of them";
+        let neither = "there is neither `profile` nor `algorithm`; expected one of them";
+        match (&written.profile, &written.algorithm) {
+            (Some(_), Some(_)) => Err(format!("algorithm: {both}")),
+            (None, None) => Err(format!("algorithm: {neither}")),
+            (Some(profile), None) => of_profile(written, profile),
+            (None, Some(algorithm)) => own(written, algorithm),
+        }
+    }
+
     fn parse(name: &str, text: &str) -> Result<Self, toml::de::Error> {
         let written: Written<IgnoredAny> = toml::from_str(text)?;
         let definition = Self::read(&written).map_err(serde::de::Error::custom)?;
         Ok(Self { name: name.to_owned(), ..definition })
     }
+}
+
+fn of_profile<P>(written: &Written<P>, given: &str) -> Result<Definition, String> {
+    let profile = word("profile", given, &Profile::NAMED)?;
+    let texts = [
+        ("encoding", &written.encoding),
+        ("key", &written.key),
+        ("header", &written.header),
+        ("prefix", &written.prefix),
+        ("separator", &written.separator),
+        ("timestamp", &written.timestamp),
+        ("timestamp_prefix", &written.timestamp_prefix),
+        ("timestamp_field", &written.timestamp_field),
+        ("timestamp_unit", &written.timestamp_unit),
+        ("id", &written.id),
+        ("attempt", &written.attempt),
+        ("type", &written.r#type),
+    ];
+    let others = [
+        ("signed", written.signed.is_some()),
+        ("public_key", written.public_key.is_some()),
+        ("tolerance", written.tolerance.is_some()),
+        ("several", written.several.is_some()),
+        ("age_only", written.age_only.is_some()),
+        ("frozen", written.frozen.is_some()),
+        ("headers", written.headers.is_some()),
+    ];
+    let mut given = texts.map(|(key, value)| (key, value.is_some())).into_iter().chain(others);
+    if let Some((key, _)) = given.find(|(_, is_given)| *is_given) {
+        return Err(format!("{key}: the profile sets it; expected it only with an algorithm"));
+    }
+    let mut definition = profile.definition().clone();
+    let Some(prefix) = written.header_prefix.as_deref() else { return Ok(definition) };
+    is_name("header_prefix", prefix)?;
+    if profile != Profile::STANDARD_WEBHOOKS {
+        return Err(only_standard());
+    }
+    let Definition { header, timestamp, id, .. } = &mut definition;
+    let stamp =
+        timestamp.as_mut().map(|(Stamp::Header(name) | Stamp::Beside(name) | Stamp::Field(name))| name);
+    for name in [Some(header), stamp, id.as_mut()].into_iter().flatten() {
+        *name = name.replacen(STANDARD_PREFIX, &prefix.to_ascii_lowercase(), 1);
+    }
+    Ok(definition)
 }
 
 impl Deref for Profile {

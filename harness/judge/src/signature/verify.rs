@@ -6,8 +6,8 @@ use std::borrow::Cow;
 use ::base64::Engine as _;
 use ::base64::engine::general_purpose::URL_SAFE;
 
-use super::definition::{Definition, Encoding, Part, Stamp, Unit};
-use super::key::{ForeignHash, Key, KeyError, KeyForm, Secret};
+use super::definition::{Definition, Encoding, KeyForm, Part, Stamp, Unit};
+use super::key::{ForeignHash, Key, KeyError, Secret};
 use super::profile::Profile;
 use super::{base64, hex, unbase64, unbase64url, unhex};
 
@@ -99,6 +99,7 @@ impl Definition {
             Some(Stamp::Beside(prefix)) => {
                 signature.as_deref().and_then(|values| self.value_after(values, prefix)).map(str::to_owned)
             }
+            Some(Stamp::Field(name)) => member(request.body, name),
         };
         let (verdict, surplus) = match self.judge(keys, request) {
             Ok((keys, surplus)) => (Ok(keys), surplus),
@@ -125,6 +126,7 @@ impl Definition {
             Some(Stamp::Beside(prefix)) => {
                 self.value_after(&first(&self.header), prefix).unwrap_or_default().to_owned()
             }
+            Some(Stamp::Field(name)) => member(request.body, name).unwrap_or_default(),
         };
         secret.tag(&self.message(&id, &timestamp, request))
     }
@@ -141,8 +143,13 @@ impl Definition {
         let value = |name: &str| one(name, request.field(name));
         let values = value(&self.header)?;
         let id = self.id.as_deref().map(value).transpose()?.unwrap_or_default();
+        let field;
         let timestamp = match &self.timestamp {
             None => "",
+            Some(Stamp::Field(name)) => {
+                field = member(request.body, name).unwrap_or_default();
+                &field
+            }
             Some(Stamp::Header(name)) => value(name)?,
             Some(Stamp::Beside(prefix)) => {
                 let named = || Cow::from(format!("{} {prefix}", self.header));
@@ -152,7 +159,7 @@ impl Definition {
                 self.value_after(values, prefix).ok_or_else(|| Wrong::Missing(named()))?
             }
         };
-        if self.timestamp.is_some() && !is_canonical(timestamp) {
+        if self.timestamp.is_some() && self.timestamp_field().is_none() && !is_canonical(timestamp) {
             return Err(Wrong::Timestamp(timestamp.chars().take(64).collect()));
         }
         let signatures = self.signatures(values)?;
@@ -233,11 +240,7 @@ impl Definition {
 type Made = (Vec<usize>, usize);
 
 /// `signs` is given the places of a signature and of a key.
-fn made(
-    signatures: usize,
-    keys: usize,
-    signs: impl Fn(usize, usize) -> bool,
-) -> Result<Made, Wrong> {
+fn made(signatures: usize, keys: usize, signs: impl Fn(usize, usize) -> bool) -> Result<Made, Wrong> {
     let (mut found, mut surplus) = (vec![false; keys], 0);
     for signature in 0..signatures {
         let mut is_known = false;
@@ -261,6 +264,14 @@ impl<'a> Field<'a> {
     fn of(headers: &[(&str, &'a [u8])], name: &str) -> Self {
         let mut named = headers.iter().filter(|(given, _)| given.eq_ignore_ascii_case(name));
         Self { first: named.next().map(|(_, value)| *value), is_alone: named.next().is_none() }
+    }
+}
+
+/// A member of an object in JSON, as text.
+fn member(body: &[u8], name: &str) -> Option<String> {
+    match serde_json::from_slice::<serde_json::Value>(body).ok()?.get(name)? {
+        serde_json::Value::String(text) => Some(text.clone()),
+        other => Some(other.to_string()),
     }
 }
 

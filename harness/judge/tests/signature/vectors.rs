@@ -7,6 +7,8 @@ use serde::Deserialize;
 use hookproof_judge::signature::{Profile, Received, unbase64};
 
 const TOLERANCE_SECONDS: i64 = 300;
+/// The profiles that specifications and other libraries sign.
+const ELSEWHERE: usize = 5;
 
 #[derive(Deserialize)]
 struct File {
@@ -19,6 +21,10 @@ struct Vector {
     profile: String,
     secrets: Vec<String>,
     now: i64,
+    #[serde(default)]
+    method: String,
+    #[serde(default)]
+    url: String,
     headers: Vec<(String, String)>,
     body: Option<String>,
     body_base64: Option<String>,
@@ -52,18 +58,20 @@ fn the_judge_agrees_with_every_vector() {
 /// The verifier leaves freshness and ids to the checks; here they are combined.
 fn accepts(vector: &Vector) -> Result<(), String> {
     let profile: Profile = vector.profile.parse().map_err(|error| format!("{error}"))?;
-    let secrets =
-        vector.secrets.iter().map(|text| profile.key(text).map_err(|error| error.to_string()));
+    let secrets = vector.secrets.iter().map(|text| profile.key(text).map_err(|error| error.to_string()));
     let secrets = secrets.collect::<Result<Vec<_>, _>>()?;
     let headers: Vec<(&str, &[u8])> =
         vector.headers.iter().map(|(name, value)| (&**name, value.as_bytes())).collect();
     let encoded = || vector.body_base64.as_deref().and_then(unbase64);
     let body = vector.body.clone().map(String::into_bytes).or_else(encoded).ok_or("no body")?;
-    let seen = profile.verify(&secrets, &Received { headers: &headers, body: &body, ..Received::default() });
+    let seen = profile.verify(
+        &secrets,
+        &Received { method: &vector.method, url: &vector.url, headers: &headers, body: &body },
+    );
     seen.verdict.map_err(|error| error.to_string())?;
     if profile.signs_timestamp() {
         let timestamp: i64 = seen.timestamp.and_then(|text| text.parse().ok()).ok_or("no timestamp")?;
-        if (vector.now - timestamp).abs() > TOLERANCE_SECONDS {
+        if (vector.now - timestamp).abs() > profile.tolerance_seconds().unwrap_or(TOLERANCE_SECONDS) {
             return Err("too old, or ahead".to_owned());
         }
         assert!(!vector.valid || vector.signed_at == Some(timestamp), "{}", vector.name);
@@ -75,10 +83,25 @@ fn accepts(vector: &Vector) -> Result<(), String> {
     }
 }
 
+/// Each provider's own library accepts the valid ones.
+#[test]
+fn each_providers_profile_has_vectors_that_its_library_judged() {
+    let files = in_folder("providers");
+    let names: Vec<_> = files.iter().filter_map(|path| path.file_stem()?.to_str()).collect();
+    let mut expected = Profile::NAMES[ELSEWHERE..].to_vec();
+    expected.sort_unstable();
+    assert_eq!(names, expected);
+}
+
 fn files() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/vectors");
+    ["", "providers"].into_iter().flat_map(in_folder).collect()
+}
+
+fn in_folder(name: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/vectors").join(name);
     let files = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
-    let json: Vec<_> = files.filter(|path| path.extension().is_some_and(|end| end == "json")).collect();
+    let mut json: Vec<_> = files.filter(|path| path.extension().is_some_and(|end| end == "json")).collect();
     assert!(json.len() >= 3, "{} has too few vectors", folder.display());
+    json.sort();
     json
 }

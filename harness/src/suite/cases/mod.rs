@@ -8,11 +8,13 @@ mod signature;
 mod time;
 
 use std::pin::Pin;
+use std::time::Duration;
 
 use hookproof_judge::catalogue::Verdict;
 
 use super::bench::{Bench, Shot};
 use super::want::{Want, words};
+use crate::wire::clock::Watch;
 use crate::wire::exchange::Outcome;
 pub(super) use limit::Slow;
 
@@ -139,7 +141,12 @@ pub(super) async fn fire(bench: &Bench<'_>, shots: &[Shot]) -> Finding {
     let mut seen: Vec<String> = Vec::new();
     let (mut broken, mut accidents) = (Vec::new(), Vec::new());
     let mut unproven = Vec::new();
+    let watch = Watch::start();
+    let fresh = Duration::from_secs(bench.settings.tolerance_seconds.unsigned_abs()) / 2;
     for Shot { label, request, want, control } in shots {
+        if watch.passed() > fresh && bench.settings.profile.has_timestamp() && broken.is_empty() {
+            return Finding::unclear(format!("{label}: its timestamp is older than half of the tolerance"));
+        }
         let exchange = bench.send(label, request, *want).await;
         let came = words(&exchange.outcome);
         if limited(&exchange.outcome) && *want != Want::Report {

@@ -29,6 +29,13 @@ fn signs_timestamp(bench: &Bench<'_>) -> Result<(), String> {
     profile.signs_timestamp().then_some(()).ok_or_else(|| format!("{profile} does not sign a timestamp"))
 }
 
+/// JSON has rules of its own for numbers and repeated members.
+fn in_a_header(bench: &Bench<'_>) -> Result<(), String> {
+    let profile = bench.settings.profile;
+    let is_in_body = profile.timestamp_field().is_some();
+    if is_in_body { Err(format!("{profile} has its timestamp in the body")) } else { Ok(()) }
+}
+
 fn far(bench: &Bench<'_>, sign: i64) -> Shots {
     signs_timestamp(bench)?;
     let beyond = bench.settings.tolerance_seconds + MARGIN_SECONDS;
@@ -81,6 +88,7 @@ fn spelled(bench: &Bench<'_>, want: Want, rows: &[(&str, String)]) -> Shots {
 }
 
 fn noncanonical(bench: &Bench<'_>) -> Shots {
+    in_a_header(bench)?;
     let now = bench.stamp(unix_seconds());
     let rows = [
         ("a plus sign in front", format!("+{now}")),
@@ -137,6 +145,7 @@ async fn extreme(bench: &Bench<'_>) -> Finding {
 /// The signed timestamp is old; a fresh one stands before or after it.
 fn twice(bench: &Bench<'_>) -> Shots {
     signs_timestamp(bench)?;
+    in_a_header(bench)?;
     let profile = bench.settings.profile;
     let now = bench.stamp(unix_seconds());
     let old = || bench.delivery().at(now - bench.stamp(bench.settings.tolerance_seconds + 3600));

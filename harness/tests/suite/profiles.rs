@@ -1,0 +1,135 @@
+//! A user's own profile, against small receivers: right, and with a flaw.
+
+use std::path::Path;
+
+use hookproof_judge::signature::Profile;
+
+use crate::{check, hookproof};
+
+const PROFILE: &str = r#"
+algorithm      = "hmac-sha1"
+encoding       = "base64"
+header         = "X-Acme-Signature"
+prefix         = "a1:"
+signed         = ["{method} {url}\n{timestamp}\n{body}"]
+timestamp      = "X-Acme-Time"
+timestamp_unit = "ms"
+tolerance      = 60
+id             = "X-Acme-Id"
+headers        = { X-Acme-Tenant = "t1" }
+"#;
+
+/// Reads a request by this profile; the flaws by its argument.
+const RECEIVER: &str = r#"
+import base64, hashlib, hmac, os, re, sys, time
+
+flaw = sys.argv[1]
+head, _, body = sys.stdin.buffer.read().partition(b"\r\n\r\n")
+lines = head.split(b"\r\n")
+method, path, _ = lines[0].split(b" ")
+headers = {}
+for line in lines[1:]:
+    name, _, value = line.partition(b":")
+    headers.setdefault(name.lower(), []).append(value.strip(b" \t"))
+
+def one(name, form):
+    values = headers.get(name, [])
+    if len(values) != 1 or not re.fullmatch(form, values[0]):
+        sys.exit(1)
+    return values[0]
+
+signature = one(b"x-acme-signature", rb"a1:[A-Za-z0-9+/]{27}=")
+stamp = one(b"x-acme-time", rb"[1-9][0-9]{0,15}")
+one(b"x-acme-id", rb"[\x21-\x7e]{1,256}")
+if headers.get(b"x-acme-tenant") != [b"t1"]:
+    sys.exit(1)
+if flaw != "age" and abs(time.time() * 1000 - int(stamp)) > 60_000:
+    sys.exit(1)
+url = b"http://" + one(b"host", rb"[a-z0-9.:]+") + path
+signed = body if flaw == "body" else method + b" " + url + b"\n" + stamp + b"\n" + body
+key = os.environ["HOOK_SECRET"].encode()
+tag = b"a1:" + base64.b64encode(hmac.new(key, signed, hashlib.sha1).digest())
+if flaw == "prefix":
+    sys.exit(0 if tag[:12] == signature[:12] else 1)
+sys.exit(0 if hmac.compare_digest(tag, signature) else 1)
+"#;
+
+fn judged(folder: &Path, flaw: &str, only: &str) -> (Option<i32>, String) {
+    let file = |name: &str| folder.join(name).display().to_string();
+    let command = format!("python3 {} {flaw}", file("receiver.py"));
+    let whom =
+        ["receiver", "--exec", &command, "--profile", &file("acme.toml"), "--secret-env", "HOOK_SECRET"];
+    let output = hookproof(&[&whom[..], &["--strict", "--only", only]].concat());
+    let told = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8_lossy(&told).into_owned())
+}
+
+#[test]
+fn a_receiver_is_certified_by_a_profile_of_its_own_and_a_flaw_is_found() {
+    if std::process::Command::new("python3").arg("--version").output().is_err() {
+        eprintln!("skipped: Python is not on this machine");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("acme.toml"), PROFILE).unwrap();
+    std::fs::write(folder.path().join("receiver.py"), RECEIVER).unwrap();
+    let (code, told) = judged(folder.path(), "none", "sig.*,time.*,header.*,raw.*");
+    assert_eq!(code, Some(0), "{told}");
+    for case in ["sig.valid", "sig.tag-bit", "sig.algorithm", "sig.case", "time.old", "time.future"] {
+        assert!(told.contains(&format!("PASS           {case}")), "{case}: {told}");
+    }
+    assert!(told.contains("acme.toml does not sign an id"), "{told}");
+    for (flaw, case) in [("age", "time.old"), ("prefix", "sig.tag-bit"), ("body", "sig.valid")] {
+        let (code, told) = judged(folder.path(), flaw, "sig.valid,sig.tag-bit,time.old");
+        assert_eq!(code, Some(1), "{flaw}: {told}");
+        assert!(told.contains(&format!("FAIL           {case}")), "{flaw}: {told}");
+    }
+}
+
+#[test]
+fn a_mistake_in_a_profile_is_told_with_its_place_and_the_expected_value() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("acme.toml").display().to_string();
+    let rows = [
+        (
+            "algorithm = \"hmac-sha256\"\nheder = \"S\"",
+            "acme.toml:2: heder: unknown key; did you mean \"header\"?",
+        ),
+        ("algorithm = \"hmac-sha256\"\nheader = 7", "acme.toml:2: header: "),
+        (
+            "algorithm = \"hmac-sha256\"\nheader = \"S\"\nencoding = \"hx\"\nsigned = [\"{body}\"]",
+            "acme.toml:3: encoding: expected one of hex, hex-upper, base64, base64url, got \"hx\"; did you mean \"hex\"?",
+        ),
+        ("header = \"S\"", "acme.toml: algorithm: there is neither"),
+        (
+            "algorithm = \"ed25519\"\nheader = \"S\"\nsigned = [\"{body}\"]",
+            "acme.toml:1: algorithm: expected hmac-sha1, hmac-sha256 or hmac-sha512, with which the suite can sign",
+        ),
+    ];
+    for command in ["receiver", "load"] {
+        let whom = [command, "http://127.0.0.1:9/", "--secret-env", "HOOK_SECRET"];
+        let rate = if command == "load" { &["--rate", "1/s"][..] } else { &[] };
+        let check = |profile: &str, said: &str| {
+            check(&[&whom, rate, &["--profile", profile]].concat(), 64, said);
+        };
+        for (text, said) in rows {
+            std::fs::write(&path, text).unwrap();
+            check(&path, said);
+        }
+        std::fs::remove_file(&path).unwrap();
+        check(&path, "acme.toml: ");
+        check("gihub", "or a file that ends in .toml");
+    }
+}
+
+#[test]
+fn the_help_and_the_document_name_each_profile() {
+    let help = hookproof(&["receiver", "--help"]).stdout;
+    let help = String::from_utf8_lossy(&help).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(help.contains(&Profile::NAMES.join(", ")), "{help}");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/partner.md");
+    let document = std::fs::read_to_string(path).unwrap();
+    let (last, rest) = Profile::NAMES.split_last().unwrap();
+    let named = format!("`{}` or `{last}`", rest.join("`, `"));
+    assert!(document.contains(&named), "docs/partner.md: expected {named}");
+}

@@ -1,0 +1,196 @@
+// Makes providers/*.json: requests in each provider's form, and what the provider's own library says of them.
+//
+//     npm install @shopify/shopify-api@13.1.0 @slack/bolt@5.1.0 @zoom/rivet@0.4.0 @linear/sdk@98.0.0 square@46.0.0 \
+//       @paddle/paddle-node-sdk@3.10.0 @line/bot-sdk@11.0.0 @hubspot/api-client@13.5.0 @octokit/webhooks-methods@6.0.0
+//     node providers.mjs PATH/TO/scenarios/vectors/providers     (in a folder of its own, from which this is run)
+//
+// The signatures are made here by Node's crypto, after the provider's documents. A valid one that the library refuses
+// ends the script. The files are data of the repository; nothing runs this in a build.
+
+import { createHmac } from "node:crypto";
+import { createRequire } from "node:module";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+
+const require = createRequire(join(process.cwd(), "x.js"));
+const place = process.argv[2];
+const NOW = 1_700_000_000;
+const URL = "https://example.org/hooks?tenant=7";
+const SECRET = "a-secret-of-twenty-bytes";
+const OTHER = "another-secret-of-thirty-bytes";
+const BODIES = {
+  "an-event": { id: "evt_1", type: "video.trending", event: "video.trending", data: { views: 1200000 } },
+  "text-beyond-ascii": { id: "evt_1", event: "video.trending", title: "caf\u00e9 \u{1f680}" },
+  "empty-values": { id: "evt_1", event: "video.trending", data: { list: [], text: "" } },
+};
+
+console.debug = console.error = () => {};
+const tag = (text, encoding, secret = SECRET) => createHmac("sha256", secret).update(text).digest(encoding);
+const version = (name) => JSON.parse(readFileSync(join(process.cwd(), "node_modules", name, "package.json"), "utf8")).version;
+
+const shopify = () => {
+  require("@shopify/shopify-api/adapters/node");
+  const { shopifyApi } = require("@shopify/shopify-api");
+  const api = shopifyApi({
+    apiKey: "key", apiSecretKey: SECRET, scopes: [], hostName: "example.org", apiVersion: "2026-01", isEmbeddedApp: false,
+    logger: { log: () => {} },
+  });
+  return async ({ headers, body }) => {
+    const rawRequest = { method: "POST", url: "/hooks", headers };
+    return (await api.webhooks.validate({ rawBody: body, rawRequest, rawResponse: {} })).valid;
+  };
+};
+
+const PROFILES = {
+  shopify: {
+    library: "@shopify/shopify-api", what: "webhooks.validate", check: shopify,
+    headers: (body, secret) => ({
+      "x-shopify-hmac-sha256": tag(body, "base64", secret), "x-shopify-topic": "orders/create",
+      "x-shopify-webhook-id": "w_1", "x-shopify-shop-domain": "hookproof.myshopify.com", "x-shopify-api-version": "2026-01",
+    }),
+    id: "w_1", signature: "x-shopify-hmac-sha256", encoding: "base64",
+  },
+  slack: {
+    library: "@slack/bolt", what: "verifySlackRequest",
+    check: () => {
+      const { isValidSlackRequest } = require("@slack/bolt/dist/receivers/verify-request");
+      return ({ headers, body, now }) => {
+        const typed = { ...headers, "x-slack-request-timestamp": Number(headers["x-slack-request-timestamp"]) };
+        return isValidSlackRequest({ signingSecret: SECRET, body, headers: typed, nowMilliseconds: now * 1000 });
+      };
+    },
+    headers: (body, secret, at = NOW) =>
+      ({ "x-slack-signature": `v0=${tag(`v0:${at}:${body}`, "hex", secret)}`, "x-slack-request-timestamp": String(at) }),
+    signature: "x-slack-signature", stamped: true,
+  },
+  zoom: {
+    library: "@zoom/rivet", what: "AwsLambdaReceiver, which looks at no time",
+    check: () => {
+      const { AwsLambdaReceiver } = require("@zoom/rivet/meetings");
+      const receiver = new AwsLambdaReceiver({ webhooksSecretToken: SECRET });
+      receiver.init({ eventEmitter: { emit: async () => {} } });
+      return async ({ headers, body }) => (await receiver.start()({ headers, body }, {})).statusCode === 200;
+    },
+    headers: (body, secret, at = NOW) =>
+      ({ "x-zm-signature": `v0=${tag(`v0:${at}:${body}`, "hex", secret)}`, "x-zm-request-timestamp": String(at) }),
+    signature: "x-zm-signature", stamped: true,
+  },
+  line: {
+    library: "@line/bot-sdk", what: "validateSignature",
+    check: async () => {
+      const { validateSignature } = await import(join(process.cwd(), "node_modules/@line/bot-sdk/dist/index.js"));
+      return ({ headers, body }) => validateSignature(body, SECRET, headers["x-line-signature"]);
+    },
+    headers: (body, secret) => ({ "x-line-signature": tag(body, "base64", secret) }),
+    signature: "x-line-signature", encoding: "base64",
+  },
+  linear: {
+    library: "@linear/sdk", what: "LinearWebhookClient.verify",
+    check: async () => {
+      const { LinearWebhookClient } = await import(join(process.cwd(), "node_modules/@linear/sdk/dist/webhooks/index.mjs"));
+      const client = new LinearWebhookClient(SECRET);
+      return ({ headers, body }) => client.verify(Buffer.from(body), headers["linear-signature"]);
+    },
+    headers: (body, secret) =>
+      ({ "linear-signature": tag(body, "hex", secret), "linear-delivery": "d_1", "linear-event": "Issue" }),
+    body: (body) => ({ ...body, webhookTimestamp: NOW * 1000 + 250 }),
+    id: "d_1", signature: "linear-signature", signedAt: NOW, tolerance: 60,
+  },
+  meta: {
+    library: "@octokit/webhooks-methods", what: "verify, since no library of Meta verifies",
+    check: async () => {
+      const octokit = await import(join(process.cwd(), "node_modules/@octokit/webhooks-methods/dist-node/index.js"));
+      return ({ headers, body }) => octokit.verify(SECRET, body, headers["x-hub-signature-256"]);
+    },
+    headers: (body, secret) => ({ "x-hub-signature-256": `sha256=${tag(body, "hex", secret)}` }),
+    signature: "x-hub-signature-256",
+  },
+  hubspot: {
+    library: "@hubspot/api-client", what: "Signature.isValid, v3",
+    check: () => {
+      const { Signature } = require("@hubspot/api-client");
+      return ({ headers, body, url, method }) => Signature.isValid({
+        method, url, requestBody: body, clientSecret: SECRET, signatureVersion: "v3",
+        signature: headers["x-hubspot-signature-v3"], timestamp: Number(headers["x-hubspot-request-timestamp"]),
+      });
+    },
+    headers: (body, secret, at = NOW) => ({
+      "x-hubspot-signature-v3": tag(`POST${URL}${body}${at * 1000 + 250}`, "base64", secret),
+      "x-hubspot-request-timestamp": String(at * 1000 + 250),
+    }),
+    signature: "x-hubspot-signature-v3", encoding: "base64", stamped: true, addressed: true,
+  },
+  square: {
+    library: "square", what: "WebhooksHelper.verifySignature",
+    check: () => {
+      const { WebhooksHelper } = require("square");
+      return ({ headers, body, url }) => WebhooksHelper.verifySignature({
+        requestBody: body, signatureHeader: headers["x-square-hmacsha256-signature"], signatureKey: SECRET, notificationUrl: url,
+      });
+    },
+    headers: (body, secret) => ({ "x-square-hmacsha256-signature": tag(URL + body, "base64", secret) }),
+    signature: "x-square-hmacsha256-signature", encoding: "base64", addressed: true,
+  },
+  paddle: {
+    library: "@paddle/paddle-node-sdk", what: "webhooks.isSignatureValid",
+    check: () => {
+      const { Paddle } = require("@paddle/paddle-node-sdk");
+      const client = new Paddle("key");
+      return ({ headers, body }) => client.webhooks.isSignatureValid(body, SECRET, headers["paddle-signature"]);
+    },
+    headers: (body, secret, at = NOW) => ({ "paddle-signature": `ts=${at};h1=${tag(`${at}:${body}`, "hex", secret)}` }),
+    signature: "paddle-signature", stamped: true, tolerance: 5,
+  },
+};
+
+const RealDate = Date;
+class FixedDate extends RealDate {
+  constructor(...args) { super(...(args.length ? args : [FixedDate.at * 1000])); }
+  static now() { return FixedDate.at * 1000; }
+}
+
+async function judged(check, one) {
+  FixedDate.at = one.now;
+  globalThis.Date = FixedDate;
+  try {
+    const headers = Object.fromEntries(one.headers);
+    return Boolean(await check({ headers, body: one.body, now: one.now, url: one.url, method: one.method }));
+  } catch { return false; } finally { globalThis.Date = RealDate; }
+}
+
+for (const [profile, of] of Object.entries(PROFILES)) {
+  const { headers, id = "evt_1", signature, stamped, tolerance = 300 } = of;
+  const signedAt = stamped ? NOW : (of.signedAt ?? null);
+  const text = (body) => JSON.stringify(of.body ? of.body(body) : body);
+  const vector = (name, head, body, rest) => ({
+    name, profile, secrets: [SECRET], now: NOW, ...(of.addressed && { method: "POST", url: URL }),
+    headers: Object.entries(head), body, ...rest,
+  });
+  const vectors = Object.entries(BODIES).map(([name, body]) =>
+    vector(name, headers(text(body)), text(body), { valid: true, id, signed_at: signedAt }));
+  const body = text(BODIES["an-event"]);
+  const good = headers(body);
+  const invalid = (name, head, rule, rest = {}) => vectors.push(vector(name, head, body, { valid: false, rule, ...rest }));
+  const changed = (change) => ({ ...good, [signature]: change(good[signature]) });
+  invalid("another-secret", headers(body, OTHER), "signature-wrong");
+  invalid("another-body", good, "signature-wrong", { body: body.replace("1200000", "1200001") });
+  invalid("no-signature", Object.fromEntries(Object.entries(good).filter(([name]) => name !== signature)), "header-missing");
+  invalid("truncated", changed((text) => text.slice(0, -4)), "signature-malformed");
+  invalid("a-byte-more", changed((text) => of.encoding ? text.replace(/=$/, "A") : `${text}00`), "signature-malformed");
+  invalid("in-the-other-case", changed((text) => text.toUpperCase()), of.encoding ? "signature-wrong" : "signature-malformed");
+  if (of.addressed) invalid("another-url", good, "signature-wrong", { url: URL.replace("7", "8") });
+  if (signedAt !== null) {
+    invalid("too-old", good, "timestamp-old", { now: NOW + tolerance + 1 });
+    invalid("too-early", good, "timestamp-ahead", { now: NOW - tolerance - 1 });
+  }
+  if (stamped) invalid("another-timestamp", { ...headers(body, SECRET, NOW + 1), [signature]: good[signature].replace(String(NOW), String(NOW + 1)) }, "signature-wrong");
+  const check = await of.check();
+  for (const one of vectors) {
+    const accepted = await judged(check, one);
+    if (!one.valid) one.library_accepts = accepted;
+    else if (!accepted) throw new Error(`${profile}: ${one.name}: the library refuses it`);
+  }
+  const source = `Node's crypto, judged by npm ${of.library} ${version(of.library)}: ${of.what}`;
+  writeFileSync(join(place, `${profile}.json`), JSON.stringify({ format: 1, source, vectors }, null, 2) + "\n");
+  process.stdout.write(`${profile}: ${vectors.map((one) => `${one.name}=${one.valid || one.library_accepts}`).join(" ")}\n`);
+}
