@@ -21,6 +21,9 @@ pub mod check;
 /// Every check of a sender and every case for a receiver.
 pub mod catalogue;
 
+/// Standards as lists of requirements, and certificates.
+pub mod standard;
+
 /// The exit codes that scripts rely on.
 pub mod exit;
 

@@ -41,7 +41,8 @@ pub(super) fn main(asked: &ListArgs) -> ExitCode {
             _ => "Cases for a receiver (hookproof receiver)",
         };
         let parts = sides.iter().map(|(side, entries)| format!("{}\n{}", title(side), table(entries)));
-        parts.collect::<Vec<_>>().join("\n")
+        let standards = format!("Standards (--standard)\n{}", super::standard::listed());
+        parts.chain([standards]).collect::<Vec<_>>().join("\n")
     };
     let _closed = std::io::stdout().lock().write_all(text.as_bytes());
     ExitCode::SUCCESS
@@ -57,11 +58,15 @@ fn table(entries: &[Entry]) -> String {
 
 #[derive(Debug, Args)]
 pub(super) struct Explain {
-    /// An id of `hookproof list`
+    /// A check, case or standard of `hookproof list`
     id: String,
 }
 
 pub(super) fn explain(asked: &Explain) -> ExitCode {
+    if let Ok(standard) = asked.id.parse() {
+        let _closed = io::stdout().lock().write_all(super::standard::explained(standard).as_bytes());
+        return ExitCode::SUCCESS;
+    }
     let Some(entry) = catalogue::find(&asked.id) else {
         let what = format!("there is no {:?}; `hookproof list` shows every id", asked.id);
         return refuse("explain", what, USAGE);

@@ -13,6 +13,7 @@ mod query;
 mod receiver;
 mod run;
 mod sim;
+mod standard;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -64,6 +65,8 @@ enum Command {
     Schema(list::Schema),
     /// Send a receiver every awkward request, and judge its answers
     Receiver(Box<receiver::ReceiverArgs>),
+    /// Check that a certificate is as `--certificate` wrote it
+    VerifyCertificate(standard::Verify),
     /// Send a receiver signed events at a steady rate, or find the highest rate that it carries
     Load(Box<load::LoadArgs>),
     /// Every check and case, with its requirement
@@ -112,6 +115,7 @@ pub fn main() -> ExitCode {
         Command::Packaging(arguments) => init::package(&arguments),
         Command::Schema(arguments) => list::schema(&arguments),
         Command::Receiver(asked) => receiver::main(&asked),
+        Command::VerifyCertificate(asked) => standard::verify(&asked),
         Command::Load(asked) => load::main(&asked),
         Command::List(asked) => list::main(&asked),
         Command::Explain(asked) => list::explain(&asked),

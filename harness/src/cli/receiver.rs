@@ -9,11 +9,13 @@ use hookproof_judge::catalogue;
 use hookproof_judge::report::Colours;
 use hookproof_judge::scenario::quantity;
 use hookproof_judge::signature::{Profile, Secret};
+use hookproof_judge::standard::Side;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::forms::try_to_open;
 use super::interrupt::interrupt_requested;
-use super::out::{HARNESS, UNREACHABLE, USAGE, print_stderr, refuse};
+use super::out::{HARNESS, UNREACHABLE, USAGE, print_stderr, refuse, worse};
+use super::standard::{Standards, Subject, seen_of_receiver};
 use crate::driver::DriverFile;
 use crate::suite::{self, Hooks, Known, Need, Report, SERVER, Selection, Settings, Step, Stopped, quoted};
 use crate::wire::clock::unix_seconds;
@@ -30,6 +32,8 @@ pub(super) struct ReceiverArgs {
     probes: Probes,
     #[command(flatten)]
     weighing: Weighing,
+    #[command(flatten)]
+    standards: Standards,
     #[command(flatten)]
     output: Output,
 }
@@ -154,7 +158,7 @@ pub(super) fn main(asked: &ReceiverArgs) -> ExitCode {
             return refuse("receiver", why, USAGE);
         }
     };
-    if let Err(why) = asked.output.prepare() {
+    if let Err(why) = asked.output.prepare().and_then(|()| asked.standards.begin(Side::Receiver)) {
         print_stderr(format_args!("hookproof receiver: {why}"));
         return ExitCode::from(USAGE);
     }
@@ -180,12 +184,21 @@ pub(super) fn main(asked: &ReceiverArgs) -> ExitCode {
         }
     };
     match hand_over(&report, &asked.output) {
-        Ok(()) => ExitCode::from(report.exit_code()),
+        Ok(()) => ExitCode::from(worse(report.exit_code(), grade(asked, &report))),
         Err(why) => {
             print_stderr(format_args!("hookproof receiver: {why}"));
             ExitCode::from(HARNESS)
         }
     }
+}
+
+fn grade(asked: &ReceiverArgs, report: &Report) -> u8 {
+    let subject = Subject {
+        side: Side::Receiver,
+        name: &report.target,
+        runs: &[format!("hookproof receiver {} {}", report.target, report.again)],
+    };
+    asked.standards.grade(&subject, &seen_of_receiver(report), asked.output.json_shown())
 }
 
 fn settings(asked: &ReceiverArgs) -> Result<Settings, Unusable> {

@@ -11,6 +11,7 @@ use hookproof_judge::catalogue::Selection;
 use hookproof_judge::report::compare::compare_all;
 use hookproof_judge::report::{self, Regressions, Report, Unjudged};
 use hookproof_judge::scenario::{Duration, Scenario};
+use hookproof_judge::standard::Side;
 use hookproof_judge::trace::{Ended, Trace};
 use hookproof_play::traffic::Schedule;
 
@@ -19,6 +20,7 @@ use super::driver::ReachArgs;
 use super::forms::{self, Forms};
 use super::interrupt::{Interrupts, interrupts};
 use super::out::{self, HARNESS, INTERRUPTED, USAGE, print_stderr, quoted};
+use super::standard::{self, Standards, Subject};
 use crate::clock::Clock;
 use crate::run::{Interrupt, Judging, Live, Options, PageServer, Played, play};
 
@@ -75,6 +77,8 @@ pub(super) struct Run {
     reach: ReachArgs,
     #[command(flatten)]
     gate: Gate,
+    #[command(flatten)]
+    standards: Standards,
     #[command(flatten)]
     forms: Forms,
 }
@@ -167,12 +171,21 @@ impl Run {
         {
             worst = out::worse(worst, self.against(baseline, &mut found));
         }
+        worst = out::worse(worst, self.grade(&found.reports));
         let baseline = baseline.unwrap_or_default();
         if let Err(error) = self.forms.write(&found.reports, &found.unjudged, &found.regressions, &baseline) {
             print_stderr(format_args!("hookproof run: the reports could not be written: {error}"));
             return HARNESS;
         }
         worst
+    }
+
+    fn grade(&self, reports: &[Report]) -> u8 {
+        let runs: Vec<String> =
+            reports.iter().map(|report| format!("{}, seed {}", report.scenario, report.seed)).collect();
+        let name = reports.first().map_or("no sender", |report| &report.driver);
+        let subject = Subject { side: Side::Sender, name, runs: &runs };
+        self.standards.grade(&subject, &standard::seen(reports), self.forms.is_printed())
     }
 
     fn begin(&self, interrupt: Interrupt) -> Result<(Option<Vec<Report>>, Shared), String> {
@@ -183,6 +196,7 @@ impl Run {
         let selection = self.gate.selection().map_err(|error| error.to_string())?;
         self.allow_lengths()?;
         self.forms.can_be_written(Some(&self.out))?;
+        self.standards.begin(Side::Sender)?;
         let server = self.live.map(PageServer::open).transpose();
         let server = server.map_err(|error| format!("the page cannot be served: {error}"))?;
         Ok((baseline, Shared { selection, interrupt, server }))

@@ -123,6 +123,17 @@ fn a_run_that_goes_well_exits_with_0_and_leaves_a_trace_and_a_report() {
     assert!(trailer.offers == 150 && trailer.arrivals >= 150 && reported, "{trailer:?}");
 }
 
+#[test]
+fn a_standard_is_not_kept_by_a_run_that_exercises_only_a_part_of_it() {
+    let graded = ["--skip", "harness", "--standard", "five-failures@1"];
+    let (code, said, ..) = start("quiet", QUIET, &graded).end();
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("not exercised  S4   must    several processes share one limit"), "{said}");
+    assert!(said.contains("five-failures@1: INCONCLUSIVE: "), "{said}");
+    let (code, said, ..) = start("quiet", QUIET, &["--standard", "five-failures"]).end();
+    assert!(code == Some(64) && said.contains("expected one of standard-webhooks@1.0"), "{said}");
+}
+
 #[tokio::test]
 async fn an_interrupted_run_says_so_and_still_reports() {
     let run = start("quiet", QUIET, &[]);

@@ -90,6 +90,12 @@ fn commands_with_a_flaw_fail_by_their_exit_code() {
         code == Some(0) && told.contains("rejected by accident: no webhook-signature header: 500"),
         "{told}"
     );
+    let graded = ["--only", "sig.valid,sig.missing", "--standard", "standard-webhooks@1.0"];
+    let arguments = [&["receiver", "--exec", "cat >/dev/null", "--secret-env", "HOOK_SECRET"][..], &graded];
+    let output = hookproof(&arguments.concat());
+    let table = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.code() == Some(1) && table.contains("standard-webhooks@1.0: FAIL"), "{table}");
+    assert!(table.contains("failed         R1   must    a webhook is accepted only with"), "{table}");
     let (code, told) = judged("exit 1", "sig.valid,sig.missing");
     assert!(code == Some(1) && told.contains("a correct delivery gets 401"), "{told}");
 }

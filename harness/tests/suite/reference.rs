@@ -111,7 +111,7 @@ fn the_reference_receiver_passes_every_case_strictly() {
     let break_it = format!("touch {}; until [ -e {} ]; do sleep 0.05; done", text("broken"), text("locked"));
     let mend = format!("rm {}; while [ -e {} ]; do sleep 0.05; done", text("broken"), text("locked"));
     let locker = std::thread::spawn(move || lock_when_asked(&folder));
-    let (out, junit) = (text("out"), text("junit.xml"));
+    let (out, junit, certificates) = (text("out"), text("junit.xml"), text("certificates"));
     let output = hookproof(&[
         "receiver",
         &url,
@@ -132,6 +132,10 @@ fn the_reference_receiver_passes_every_case_strictly() {
         &out,
         "--junit",
         &junit,
+        "--standard",
+        "standard-webhooks@1.0",
+        "--certificate",
+        &certificates,
     ]);
     std::fs::write(reference.file("end"), "").unwrap();
     locker.join().unwrap();
@@ -143,6 +147,20 @@ fn the_reference_receiver_passes_every_case_strictly() {
     let page = std::fs::read_to_string(reference.file("out").join("receiver.html")).unwrap();
     assert!(page.contains("<h1>") && !page.contains(SECRET));
     assert!(std::fs::read_to_string(junit).unwrap().contains("name=\"sig.valid\""));
+    let kept = "standard-webhooks@1.0: PASS: 6 of 6 must met; 4 of 5 should met, 1 not graded";
+    assert!(table.contains(kept), "{table}");
+    let certificate = |ending: &str| {
+        reference.file("certificates").join(format!("standard-webhooks@1.0.{ending}")).display().to_string()
+    };
+    let verified = || hookproof(&["verify-certificate", &certificate("json")]);
+    let line = verified();
+    let line = String::from_utf8_lossy(&line.stdout);
+    assert!(line.starts_with(&format!("{url} (receiver) by {}", &kept[..21])), "{line}");
+    assert!(std::fs::read_to_string(certificate("svg")).unwrap().contains("PASS 6 of 6"));
+    assert!(!std::fs::read_to_string(certificate("html")).unwrap().contains(SECRET));
+    let whole = std::fs::read_to_string(certificate("json")).unwrap();
+    std::fs::write(certificate("json"), whole.replace("6 of 6", "7 of 7")).unwrap();
+    assert_eq!(verified().status.code(), Some(1));
 }
 
 /// Its log is a file as well.

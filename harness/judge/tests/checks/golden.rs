@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use hookproof_judge::check::{Status, Strictness, judge};
 use hookproof_judge::report::{self, Colours, Report};
 use hookproof_judge::scenario::Scenario;
+use hookproof_judge::standard::{Grade, Seen, Side, Standard};
 use hookproof_judge::trace::Trace;
 
 fn folder() -> PathBuf {
@@ -36,6 +37,33 @@ fn every_golden_trace_gets_its_verdict() {
     let expected = expected();
     let judged: BTreeMap<_, _> = expected.keys().map(|file| (file.clone(), judged(file))).collect();
     assert_eq!(judged, expected);
+}
+
+#[test]
+fn a_wrong_sender_fails_the_requirement_of_each_standard() {
+    let failed = |file: &str, standard: &str| -> Vec<String> {
+        let trace = Trace::open(&folder().join(file)).expect("a trace");
+        let scenario = Scenario::from_text(&trace.header.scenario_toml, file).expect("valid");
+        let judgement = judge(&scenario, &trace, Strictness::Usual);
+        let seen: Vec<Seen<'_>> = judgement
+            .verdicts
+            .iter()
+            .map(|one| Seen { id: &one.id, verdict: one.status, told: one.sentence.clone(), faults: vec![] })
+            .collect();
+        let grades = standard.parse::<&Standard>().expect("known").grade(Side::Sender, &seen);
+        let failed = grades.requirements.iter().filter(|one| one.grade == Grade::Failed);
+        failed.map(|one| format!("{} ({})", one.id, one.section)).collect()
+    };
+    let rows: [(&str, &str, &[&str]); 5] = [
+        ("good.jsonl", "standard-webhooks@1.0", &[]),
+        ("get.jsonl", "standard-webhooks@1.0", &["S1 (Webhook headers)"]),
+        ("get.jsonl", "cloudevents-webhook@1.0.2", &["S2 (2.1)", "S3 (2.1)"]),
+        ("early-retry.jsonl", "cloudevents-webhook@1.0.2", &["S6 (2.2)", "S8 (2.2)"]),
+        ("early-retry.jsonl", "five-failures@1", &["S2 (blind retry)"]),
+    ];
+    for (file, standard, expected) in rows {
+        assert_eq!(failed(file, standard), expected, "{file} by {standard}");
+    }
 }
 
 #[test]

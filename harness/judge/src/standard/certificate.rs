@@ -1,0 +1,198 @@
+//! What a sender or receiver hands on of its grades: JSON, a page, and a badge.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{Grade, Graded, Grades, Level};
+use crate::catalogue::Verdict;
+use crate::report::{Cell, Document, Headline, Part, Table, page};
+use crate::signature::sha256_hex;
+
+#[derive(Debug, Serialize)]
+pub struct Certificate<'a> {
+    /// The tested program: a driver, or a receiver's address.
+    pub subject: &'a str,
+    /// Hookproof's version.
+    pub hookproof: &'a str,
+    /// The day, such as 2026-01-31.
+    pub date: &'a str,
+    /// The scenarios with their seeds, or the command.
+    pub runs: &'a [String],
+    pub summary: String,
+    #[serde(flatten)]
+    pub grades: &'a Grades,
+}
+
+/// The member of the JSON that holds the digest of all others.
+const DIGEST: &str = "sha256";
+
+#[derive(Debug, thiserror::Error)]
+pub enum Broken {
+    #[error("it is no JSON: {0}")]
+    NotJson(#[from] serde_json::Error),
+    #[error("it has no member {name:?}, so it is no certificate", name = .0)]
+    Lacks(&'static str),
+    #[error("it was changed: its digest is {stated}, and that of its content is {found}")]
+    Changed { stated: String, found: String },
+}
+
+impl Certificate<'_> {
+    /// Fails only if a value has no form in JSON.
+    pub fn json(&self) -> Result<String, serde_json::Error> {
+        let mut value = serde_json::to_value(self)?;
+        let digest = sha256_hex(value.to_string().as_bytes());
+        if let Value::Object(members) = &mut value {
+            members.insert(DIGEST.to_owned(), digest.into());
+        }
+        serde_json::to_string_pretty(&value)
+    }
+
+    #[must_use]
+    pub fn page(&self) -> String {
+        let Grades { standard, title, text, side, verdict, .. } = self.grades;
+        let runs = self.runs.iter().map(|run| vec![Cell::Code(run.clone())]);
+        page(&Document {
+            title: format!("{} by {standard}", self.subject),
+            about: format!("{title} · {side} · {} · hookproof {}", self.date, self.hookproof),
+            verdict: Headline {
+                status: Some(*verdict),
+                sentence: self.summary.clone(),
+                more: vec![format!("The standard: {text}")],
+            },
+            parts: vec![
+                Part::Title("Requirements".to_owned()),
+                Part::Table(self.table()),
+                Part::Title("Runs".to_owned()),
+                Part::Table(Table { rows: runs.collect(), ..Table::default() }),
+            ],
+        })
+    }
+
+    fn table(&self) -> Table {
+        let mut all: Vec<&Graded> = self.grades.requirements.iter().collect();
+        all.sort_by_key(|one| one.grade);
+        let row = |one: &&Graded| {
+            let grade = match one.grade.status(one.level) {
+                Some(status) => Cell::Status(status),
+                None => Cell::Text(one.grade.words().to_owned()),
+            };
+            let demand = format!("{}: {} ({})", one.level, one.demand, one.section);
+            vec![grade, Cell::Code(one.id.to_owned()), Cell::Text(demand), Cell::Text(one.told.clone())]
+        };
+        let head = ["grade", "id", "requirement", "finding"];
+        Table { head: head.map(str::to_owned).to_vec(), rows: all.iter().map(row).collect(), searched: false }
+    }
+
+    /// An SVG of 20 pixels height for a README.
+    #[must_use]
+    pub fn badge(&self) -> String {
+        const LETTER: usize = 7;
+        let musts = || self.grades.requirements.iter().filter(|one| one.level == Level::Must);
+        let met = musts().filter(|one| one.grade == Grade::Met).count();
+        let left = self.grades.standard.as_str();
+        let right = format!("{} {met} of {}", self.grades.verdict, musts().count());
+        let (left_width, right_width) = ((left.len() + 2) * LETTER, (right.len() + 2) * LETTER);
+        let width = left_width + right_width;
+        let colour = match self.grades.verdict {
+            Verdict::Pass => "#1a7f37",
+            Verdict::Fail => "#b42318",
+            Verdict::Warn => "#8a6100",
+            Verdict::Inconclusive | Verdict::NotApplicable | Verdict::HarnessError => "#57606a",
+        };
+        let text =
+            |x: usize, text: &str| format!("<text x=\"{x}\" y=\"14\" text-anchor=\"middle\">{text}</text>");
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"20\" role=\"img\" \
+             aria-label=\"{left}: {right}\"><title>{left}: {right}, {date}</title>\
+             <rect width=\"{left_width}\" height=\"20\" fill=\"#24292f\"/>\
+             <rect x=\"{left_width}\" width=\"{right_width}\" height=\"20\" fill=\"{colour}\"/>\
+             <g fill=\"#fff\" font-family=\"DejaVu Sans Mono,monospace\" font-size=\"11\">{}{}</g></svg>\n",
+            text(left_width / 2, left),
+            text(left_width + right_width / 2, &right),
+            date = self.date,
+        )
+    }
+}
+
+impl Grade {
+    /// As a verdict; none where nothing was to be seen.
+    const fn status(self, level: Level) -> Option<Verdict> {
+        match (self, level) {
+            (Self::Failed, Level::Must) => Some(Verdict::Fail),
+            (Self::Failed, Level::Should) => Some(Verdict::Warn),
+            (Self::NotExercised, _) => Some(Verdict::Inconclusive),
+            (Self::Met, _) => Some(Verdict::Pass),
+            (Self::Ungraded, _) => None,
+        }
+    }
+}
+
+/// Whether a certificate's JSON is as it was written; its subject, standard, verdict and date in one line. A digest
+/// shows damage, and no forgery.
+pub fn check(text: &str) -> Result<String, Broken> {
+    let mut value: Value = serde_json::from_str(text)?;
+    let digest = value.as_object_mut().and_then(|members| members.remove(DIGEST));
+    let Some(Value::String(stated)) = digest else { return Err(Broken::Lacks(DIGEST)) };
+    let found = sha256_hex(value.to_string().as_bytes());
+    if found != stated {
+        return Err(Broken::Changed { stated, found });
+    }
+    let member = |name| value.get(name).and_then(Value::as_str).ok_or(Broken::Lacks(name));
+    let [subject, standard, side, date, summary] =
+        ["subject", "standard", "side", "date", "summary"].map(member);
+    let verdict = member("verdict")?;
+    Ok(format!(
+        "{} ({}) by {} on {}: {}: {}",
+        subject?,
+        side?,
+        standard?,
+        date?,
+        verdict.to_uppercase(),
+        summary?
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::standard::{Seen, Side, Standard};
+
+    fn grades() -> Grades {
+        let standard: &Standard = "five-failures@1".parse().unwrap();
+        let seen = |id, verdict| Seen { id, verdict, told: "a <b>".to_owned(), faults: Vec::new() };
+        standard.grade(
+            Side::Sender,
+            &[seen("rate.in-flight", Verdict::Pass), seen("recovery.no-storm", Verdict::Fail)],
+        )
+    }
+
+    fn certificate(grades: &Grades) -> Certificate<'_> {
+        let (date, summary) = ("2026-11-28", grades.summary());
+        Certificate { subject: "mine", hookproof: "0.1.0", date, runs: &[], summary, grades }
+    }
+
+    #[test]
+    fn a_certificate_is_whole_until_one_letter_changes() {
+        let grades = grades();
+        let json = certificate(&grades).json().unwrap();
+        let line = "mine (sender) by five-failures@1 on 2026-11-28: FAIL: \
+                    1 of 5 must met, 1 failed, 3 not exercised";
+        assert_eq!(check(&json).unwrap(), line);
+        let changed = json.replace("\"fail\"", "\"pass\"");
+        assert_ne!(changed, json);
+        assert!(matches!(check(&changed), Err(Broken::Changed { .. })));
+        assert!(matches!(check("{}"), Err(Broken::Lacks("sha256"))));
+        assert!(matches!(check("x"), Err(Broken::NotJson(_))));
+    }
+
+    #[test]
+    fn the_page_lists_failures_first_and_the_badge_has_the_verdict() {
+        let grades = grades();
+        let page = certificate(&grades).page();
+        let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text} is not on the page"));
+        assert!(at("storm at recovery") < at("unbounded queue"));
+        assert!(at("unbounded queue") < at("rate without a cap in flight"));
+        at("recovery.no-storm: a &lt;b&gt;");
+        assert!(certificate(&grades).badge().contains("five-failures@1: FAIL 1 of 5"));
+    }
+}

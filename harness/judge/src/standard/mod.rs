@@ -1,0 +1,359 @@
+//! Standards for webhooks, as lists of requirements, and the grades of a sender or receiver by them.
+//!
+//! A requirement names the checks or cases that grade it, or the reason why none does. It is met only where each of
+//! them passed at least once and none failed: one that was not exercised is never met. The list of a revision is
+//! frozen; a new revision is a new file.
+
+mod certificate;
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::LazyLock;
+
+use serde::{Deserialize, Serialize};
+
+pub use self::certificate::{Broken, Certificate, check};
+use crate::catalogue::Verdict;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Standard {
+    #[serde(skip)]
+    pub name: &'static str,
+    pub title: String,
+    pub revision: String,
+    /// Where it stands.
+    pub text: String,
+    pub requirement: Vec<Requirement>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Requirement {
+    pub id: String,
+    pub of: Side,
+    pub level: Level,
+    pub section: String,
+    pub demand: String,
+    /// The checks or cases that grade it.
+    #[serde(default)]
+    pub by: Vec<String>,
+    /// The kind of fault without which a pass exercises nothing.
+    pub during: Option<String>,
+    /// Why nothing grades it.
+    pub ungraded: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Side {
+    Sender,
+    Receiver,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    Must,
+    Should,
+}
+
+/// The verdict of a check or case in one run.
+#[derive(Clone, Debug)]
+pub struct Seen<'a> {
+    pub id: &'a str,
+    pub verdict: Verdict,
+    /// The run, and the finding.
+    pub told: String,
+    /// The kinds of faults in the run.
+    pub faults: Vec<&'a str>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Grade {
+    Failed,
+    NotExercised,
+    Met,
+    Ungraded,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Graded {
+    pub id: &'static str,
+    pub level: Level,
+    pub section: &'static str,
+    pub demand: &'static str,
+    pub by: &'static [String],
+    pub grade: Grade,
+    /// The failure, the open checks, the passes, or why nothing grades it.
+    pub told: String,
+}
+
+/// A sender or receiver, graded by a standard.
+#[derive(Clone, Debug, Serialize)]
+pub struct Grades {
+    pub standard: String,
+    pub title: &'static str,
+    pub text: &'static str,
+    pub side: Side,
+    pub verdict: Verdict,
+    pub requirements: Vec<Graded>,
+}
+
+const FILES: [(&str, &str); 3] = [
+    ("standard-webhooks", include_str!("standard-webhooks.toml")),
+    ("cloudevents-webhook", include_str!("cloudevents-webhook.toml")),
+    ("five-failures", include_str!("five-failures.toml")),
+];
+
+static ALL: LazyLock<Vec<Standard>> = LazyLock::new(|| {
+    let read = |(name, text): &(&'static str, &str)| {
+        let standard: Standard =
+            toml::from_str(text).expect("the standards are part of this program, and tested");
+        Standard { name, ..standard }
+    };
+    FILES.iter().map(read).collect()
+});
+
+/// All standards, each in all its revisions.
+#[must_use]
+pub fn all() -> &'static [Standard] {
+    &ALL
+}
+
+impl fmt::Display for Standard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.name, self.revision)
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("{0:?} is no standard that Hookproof knows; expected one of {known}", known = names().join(", "))]
+pub struct Unknown(String);
+
+fn names() -> Vec<String> {
+    all().iter().map(Standard::to_string).collect()
+}
+
+impl FromStr for &'static Standard {
+    type Err = Unknown;
+
+    fn from_str(text: &str) -> Result<Self, Unknown> {
+        all().iter().find(|one| one.to_string() == text).ok_or_else(|| Unknown(text.to_owned()))
+    }
+}
+
+impl Standard {
+    /// Whether it demands anything of this side.
+    #[must_use]
+    pub fn concerns(&self, side: Side) -> bool {
+        self.requirement.iter().any(|one| one.of == side)
+    }
+
+    /// It warns if a `should` failed, or if nothing grades a `must`.
+    #[must_use]
+    pub fn grade(&'static self, side: Side, seen: &[Seen<'_>]) -> Grades {
+        let own = self.requirement.iter().filter(|one| one.of == side);
+        let requirements: Vec<Graded> = own.map(|one| one.grade(seen)).collect();
+        let has = |grade| requirements.iter().any(|one| one.level == Level::Must && one.grade == grade);
+        let verdict = match () {
+            () if has(Grade::Failed) => Verdict::Fail,
+            () if has(Grade::NotExercised) || !has(Grade::Met) => Verdict::Inconclusive,
+            () if has(Grade::Ungraded) || requirements.iter().any(|one| one.grade == Grade::Failed) => {
+                Verdict::Warn
+            }
+            () => Verdict::Pass,
+        };
+        let (title, text) = (&*self.title, &*self.text);
+        Grades { standard: self.to_string(), title, text, side, verdict, requirements }
+    }
+}
+
+impl Requirement {
+    fn grade(&'static self, seen: &[Seen<'_>]) -> Graded {
+        let (grade, told) = self.judged(seen);
+        let Self { id, level, section, demand, by, .. } = self;
+        Graded { id, level: *level, section, demand, by, grade, told }
+    }
+
+    fn judged(&self, seen: &[Seen<'_>]) -> (Grade, String) {
+        if let Some(why) = &self.ungraded {
+            return (Grade::Ungraded, why.clone());
+        }
+        let own = || seen.iter().filter(|one| self.by.iter().any(|id| id == one.id));
+        if let Some(failed) = own().find(|one| matches!(one.verdict, Verdict::Fail | Verdict::Warn)) {
+            return (Grade::Failed, format!("{}: {}", failed.id, failed.told));
+        }
+        let happened =
+            |one: &Seen<'_>| self.during.as_deref().is_none_or(|fault| one.faults.contains(&fault));
+        let passes = |id: &str| {
+            own().filter(|one| one.id == id && one.verdict == Verdict::Pass && happened(one)).count()
+        };
+        let missing = self.by.iter().filter(|id| passes(id) == 0);
+        let missing: Vec<String> = missing.map(|id| format!("{id}: {}", self.open(own(), id))).collect();
+        if !missing.is_empty() {
+            return (Grade::NotExercised, missing.join("; "));
+        }
+        let passes = self.by.iter().map(|id| passes(id)).min().unwrap_or(0);
+        let runs = if passes == 1 { String::new() } else { format!(" in {passes} runs") };
+        (Grade::Met, format!("{} passed{runs}", self.by.join(", ")))
+    }
+
+    /// Why a check that never passed as it must is open.
+    fn open<'a>(&self, mut own: impl Iterator<Item = &'a Seen<'a>>, id: &str) -> String {
+        match (own.find(|one| one.id == id), &self.during) {
+            (Some(one), _) if one.verdict != Verdict::Pass => one.told.clone(),
+            (_, Some(fault)) => format!("no run had the fault {fault:?}"),
+            _ => "not judged".to_owned(),
+        }
+    }
+}
+
+impl Grade {
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Failed => "failed",
+            Self::NotExercised => "not exercised",
+            Self::Met => "met",
+            Self::Ungraded => "not graded",
+        }
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Must => "must",
+            Self::Should => "should",
+        })
+    }
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Sender => "sender",
+            Self::Receiver => "receiver",
+        })
+    }
+}
+
+impl Grades {
+    /// The counts of each grade, of all requirements of a level.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let of = |level, grade| {
+            self.requirements.iter().filter(|one| one.level == level && one.grade == grade).count()
+        };
+        let part = |level| {
+            let all = self.requirements.iter().filter(|one| one.level == level).count();
+            let others = [Grade::Failed, Grade::NotExercised, Grade::Ungraded]
+                .into_iter()
+                .filter(|grade| of(level, *grade) > 0)
+                .map(|grade| format!(", {} {}", of(level, grade), grade.words()));
+            format!("{} of {all} {level} met{}", of(level, Grade::Met), others.collect::<String>())
+        };
+        [Level::Must, Level::Should]
+            .into_iter()
+            .filter(|level| self.requirements.iter().any(|one| one.level == *level))
+            .map(part)
+            .collect::<Vec<_>>()
+            .join("; ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::catalogue;
+
+    #[test]
+    fn every_requirement_is_graded_by_its_side_or_says_why_not() {
+        for standard in all() {
+            let mut ids = BTreeSet::new();
+            for one in &standard.requirement {
+                let at = format!("{standard} {}", one.id);
+                assert!(ids.insert(&one.id), "{at} is there twice");
+                assert_eq!(one.by.is_empty(), one.ungraded.is_some(), "{at}");
+                assert!(!one.demand.is_empty() && !one.demand.ends_with('.'), "{at}");
+                let entries =
+                    if one.of == Side::Sender { catalogue::sender() } else { catalogue::receiver() };
+                for id in &one.by {
+                    assert!(entries.iter().any(|entry| entry.id == *id), "{at}: {id}");
+                }
+            }
+        }
+    }
+
+    fn seen<'a>(id: &'a str, verdict: Verdict, faults: &[&'a str]) -> Seen<'a> {
+        Seen { id, verdict, told: "so".to_owned(), faults: faults.to_vec() }
+    }
+
+    fn grade(requirement: &str, seen: &[Seen<'_>]) -> Grade {
+        let standard: &Standard = "standard-webhooks@1.0".parse().unwrap();
+        standard.requirement.iter().find(|one| one.id == requirement).unwrap().judged(seen).0
+    }
+
+    #[test]
+    fn a_requirement_is_met_only_if_each_of_its_checks_passed_and_none_failed() {
+        use Verdict::{Fail, Inconclusive, NotApplicable, Pass, Warn};
+        let both = |one, other| [seen("format.http", one, &[]), seen("format.post-json", other, &[])];
+        assert_eq!(grade("S1", &both(Pass, Pass)), Grade::Met);
+        assert_eq!(grade("S1", &both(Pass, Fail)), Grade::Failed);
+        assert_eq!(grade("S1", &both(Inconclusive, Warn)), Grade::Failed);
+        assert_eq!(grade("S1", &both(Pass, NotApplicable)), Grade::NotExercised);
+        assert_eq!(grade("S1", &both(Pass, Inconclusive)), Grade::NotExercised);
+        assert_eq!(grade("S1", &both(Pass, Pass)[..1]), Grade::NotExercised);
+        assert_eq!(grade("S1", &[]), Grade::NotExercised);
+        let two_runs = [both(Pass, NotApplicable), both(NotApplicable, Pass)].concat();
+        assert_eq!(grade("S1", &two_runs), Grade::Met);
+        assert_eq!(grade("S8", &[]), Grade::Ungraded);
+    }
+
+    #[test]
+    fn a_pass_without_the_fault_that_a_requirement_is_about_exercises_nothing() {
+        let rotated = |faults: &[&'static str]| [seen("identity.secret", Verdict::Pass, faults)];
+        assert_eq!(grade("S7", &rotated(&["kill"])), Grade::NotExercised);
+        assert_eq!(grade("S7", &rotated(&["kill", "rotate"])), Grade::Met);
+    }
+
+    #[test]
+    fn a_standard_is_kept_only_if_every_graded_must_is_met() {
+        let standard: &Standard = "standard-webhooks@1.0".parse().unwrap();
+        let ids: BTreeSet<&str> =
+            standard.requirement.iter().flat_map(|one| one.by.iter().map(String::as_str)).collect();
+        let all_but = |id: &str, verdict| {
+            let verdict_of = |one: &str| if one == id { verdict } else { Verdict::Pass };
+            let seen: Vec<_> = ids.iter().map(|one| seen(one, verdict_of(one), &["rotate"])).collect();
+            standard.grade(Side::Sender, &seen)
+        };
+        let kept = all_but("", Verdict::Pass);
+        assert_eq!(kept.verdict, Verdict::Pass);
+        assert_eq!(kept.summary(), "9 of 9 must met; 7 of 12 should met, 5 not graded");
+        assert_eq!(all_but("format.signature", Verdict::Fail).verdict, Verdict::Fail);
+        assert_eq!(all_but("format.signature", Verdict::NotApplicable).verdict, Verdict::Inconclusive);
+        assert_eq!(all_but("retry.gone", Verdict::Warn).verdict, Verdict::Warn);
+        assert_eq!(all_but("retry.gone", Verdict::NotApplicable).verdict, Verdict::Pass);
+        assert_eq!(standard.grade(Side::Receiver, &[]).verdict, Verdict::Inconclusive);
+        let events: &Standard = "cloudevents-webhook@1.0.2".parse().unwrap();
+        let every: Vec<_> =
+            catalogue::sender().iter().map(|entry| seen(&entry.id, Verdict::Pass, &[])).collect();
+        let some_are_ungraded = events.grade(Side::Sender, &every);
+        assert_eq!(some_are_ungraded.verdict, Verdict::Warn, "{}", some_are_ungraded.summary());
+        let five: &Standard = "five-failures@1".parse().unwrap();
+        assert!(five.concerns(Side::Sender) && !five.concerns(Side::Receiver));
+    }
+
+    #[test]
+    fn an_unknown_standard_is_refused_with_the_known_ones() {
+        let error = <&Standard>::from_str("standard-webhooks").unwrap_err().to_string();
+        assert!(
+            error.contains("standard-webhooks@1.0, cloudevents-webhook@1.0.2, five-failures@1"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,216 @@
+//! `--standard` and `--certificate` of `run` and `receiver`, and `hookproof verify-certificate`.
+
+use std::fs;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use hookproof_judge::report::{Colours, in_one_line, paint};
+use hookproof_judge::standard::{self, Certificate, Grade, Graded, Grades, Level, Seen, Side, Standard};
+
+use super::forms;
+use super::out::{self, FAILED, HARNESS, USAGE, print_stderr};
+use crate::suite;
+use crate::wire::clock::unix_seconds;
+
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Standards")]
+pub(super) struct Standards {
+    /// Grade by a standard, such as standard-webhooks@1.0 (`hookproof list` shows all); may be given again
+    #[arg(long = "standard", value_name = "NAME@REVISION")]
+    asked: Vec<&'static Standard>,
+    /// The folder of certificates: a page, JSON and a badge for each standard
+    #[arg(long, value_name = "DIR", requires = "asked")]
+    certificate: Option<PathBuf>,
+}
+
+/// A tested program, and how it was tested.
+pub(super) struct Subject<'a> {
+    pub(super) side: Side,
+    pub(super) name: &'a str,
+    pub(super) runs: &'a [String],
+}
+
+impl Standards {
+    /// Refuses a standard that demands nothing of this side, and a folder that cannot be made.
+    pub(super) fn begin(&self, side: Side) -> Result<(), String> {
+        if let Some(other) = self.asked.iter().find(|standard| !standard.concerns(side)) {
+            return Err(format!("--standard {other} demands nothing of a {side}"));
+        }
+        let made = self.certificate.as_ref().map_or(Ok(()), fs::create_dir_all);
+        made.map_err(|error| format!("--certificate: the folder cannot be made: {error}"))
+    }
+
+    /// Prints the grades, on stderr where stdout has JSON, and writes certificates. Returns the exit code.
+    pub(super) fn grade(&self, subject: &Subject<'_>, seen: &[Seen<'_>], is_json_shown: bool) -> u8 {
+        let graded = self.asked.iter().map(|standard| {
+            let grades = standard.grade(subject.side, seen);
+            let printed = print(&grades, is_json_shown);
+            let written =
+                self.certificate.as_deref().map_or(Ok(()), |folder| write(folder, subject, &grades));
+            match printed.and(written) {
+                Ok(()) => out::code(grades.verdict),
+                Err(error) => {
+                    print_stderr(format_args!("hookproof: the grades by {standard}: {error}"));
+                    HARNESS
+                }
+            }
+        });
+        graded.fold(0, out::worse)
+    }
+}
+
+fn print(grades: &Grades, is_json_shown: bool) -> io::Result<()> {
+    if is_json_shown {
+        print_stderr(text(grades, Colours::of(false)));
+        return Ok(());
+    }
+    let mut stdout = io::stdout().lock();
+    let text = text(grades, Colours::of(stdout.is_terminal()));
+    out::written(stdout.write_all(text.as_bytes()))
+}
+
+/// The requirements that are not met, one a line, then the verdict.
+fn text(grades: &Grades, colours: Colours) -> String {
+    let mut open: Vec<&Graded> = grades.requirements.iter().filter(|one| one.grade != Grade::Met).collect();
+    open.sort_by_key(|one| (one.grade, one.level == Level::Should));
+    let mut text = format!("\n{} ({}), {}\n", grades.title, grades.standard, grades.side);
+    for one in open {
+        let Graded { id, level, section, demand, told, grade, .. } = one;
+        text.push_str(&format!(
+            "  {:<13}  {id:<4} {level:<6}  {demand} ({section})\n{:26}{}\n",
+            grade.words(),
+            "",
+            in_one_line(told)
+        ));
+    }
+    let verdict = paint(grades.verdict, &grades.verdict.to_string(), colours);
+    text + &format!("{}: {verdict}: {}\n", grades.standard, grades.summary())
+}
+
+fn write(folder: &Path, subject: &Subject<'_>, grades: &Grades) -> io::Result<()> {
+    let certificate = Certificate {
+        subject: subject.name,
+        hookproof: env!("CARGO_PKG_VERSION"),
+        date: &suite::date(unix_seconds() / 86_400),
+        runs: subject.runs,
+        summary: grades.summary(),
+        grades,
+    };
+    let file = |ending: &str| folder.join(format!("{}.{ending}", grades.standard));
+    forms::write(&file("json"), &certificate.json()?)?;
+    forms::write(&file("html"), &certificate.page())?;
+    forms::write(&file("svg"), &certificate.badge())?;
+    print_stderr(format_args!("certificate: {}", file("html").display()));
+    Ok(())
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Verify {
+    /// The JSON of a certificate
+    file: PathBuf,
+}
+
+/// A digest shows damage. It cannot show who wrote the file.
+pub(super) fn verify(asked: &Verify) -> ExitCode {
+    let refuse = |why: &dyn std::fmt::Display, code| {
+        out::refuse("verify-certificate", format_args!("{}: {why}", asked.file.display()), code)
+    };
+    let text = match fs::read_to_string(&asked.file) {
+        Ok(text) => text,
+        Err(error) => return refuse(&error, USAGE),
+    };
+    match standard::check(&text) {
+        Ok(line) => {
+            out::one_line(line);
+            ExitCode::SUCCESS
+        }
+        Err(broken @ standard::Broken::Changed { .. }) => refuse(&broken, FAILED),
+        Err(broken) => refuse(&broken, USAGE),
+    }
+}
+
+/// For `hookproof list`.
+pub(super) fn listed() -> String {
+    let line = |one: &Standard| {
+        let sides = [Side::Sender, Side::Receiver].into_iter().filter(|side| one.concerns(*side));
+        let sides = sides.map(|side| side.to_string()).collect::<Vec<_>>().join(", ");
+        format!("  {:<26}  {} ({sides})\n", one.to_string(), one.title)
+    };
+    standard::all().iter().map(line).collect()
+}
+
+/// For `hookproof explain`.
+pub(super) fn explained(standard: &Standard) -> String {
+    let mut text = format!("{} ({standard})\n  {}\n", standard.title, standard.text);
+    for one in &standard.requirement {
+        let by = match (&one.ungraded, &one.during) {
+            (Some(why), _) => format!("not graded: {why}"),
+            (None, None) => format!("graded by {}", one.by.join(", ")),
+            (None, Some(fault)) => {
+                format!("graded by {} in a run with the fault {fault:?}", one.by.join(", "))
+            }
+        };
+        text.push_str(&format!(
+            "\n  {:<4} {:<8}  {:<6}  {} ({})\n{:25}{by}\n",
+            one.id,
+            one.of.to_string(),
+            one.level.to_string(),
+            one.demand,
+            one.section,
+            ""
+        ));
+    }
+    text
+}
+
+/// The verdicts of a sender's runs.
+pub(super) fn seen(reports: &[hookproof_judge::report::Report]) -> Vec<Seen<'_>> {
+    let of_report = |report| -> Vec<Seen<'_>> {
+        let report: &hookproof_judge::report::Report = report;
+        let kind = |what| -> &str { str::split(what, " (").next().unwrap_or(what) };
+        let faults: Vec<&str> = report.course.faults.iter().map(|fault| kind(&fault.what)).collect();
+        let verdicts = report.judgement.verdicts.iter();
+        verdicts
+            .map(|one| Seen {
+                id: &one.id,
+                verdict: one.status,
+                told: format!("{}: {}", report.scenario, one.sentence),
+                faults: faults.clone(),
+            })
+            .collect()
+    };
+    reports.iter().flat_map(of_report).collect()
+}
+
+/// The verdicts of a receiver's cases.
+pub(super) fn seen_of_receiver(report: &suite::Report) -> Vec<Seen<'_>> {
+    let rows = report.rows.iter();
+    rows.map(|row| Seen { id: &row.id, verdict: row.verdict, told: row.came.clone(), faults: Vec::new() })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use hookproof_judge::catalogue::Verdict;
+
+    use super::*;
+
+    #[test]
+    fn the_text_names_each_requirement_that_is_not_met_and_ends_with_the_verdict() {
+        let standard: &Standard = "five-failures@1".parse().unwrap();
+        let seen = |id, verdict| Seen { id, verdict, told: "seen so".to_owned(), faults: Vec::new() };
+        let all = [seen("rate.in-flight", Verdict::Pass), seen("retry.after-429", Verdict::Fail)];
+        let text = text(&standard.grade(Side::Sender, &all), Colours::of(false));
+        let place = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} is missing: {text}"));
+        assert!(
+            place("retry.after-429: seen so") < place("queue.bounded: not judged; queue.visible: not judged")
+        );
+        assert!(!text.contains("slow answers open"), "{text}");
+        assert!(
+            text.ends_with("five-failures@1: FAIL: 1 of 5 must met, 1 failed, 3 not exercised\n"),
+            "{text}"
+        );
+    }
+}
