@@ -9,6 +9,7 @@ mod list;
 mod load;
 mod out;
 mod plan;
+mod progress;
 mod query;
 mod receiver;
 mod run;

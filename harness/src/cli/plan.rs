@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Args;
 use hookproof_judge::check::{Evidence, Status, figures};
@@ -9,17 +10,20 @@ use hookproof_judge::report::Report;
 use hookproof_judge::scenario::{Duration, Millionths, Range, Rate, SECOND, Scenario, Size, Store};
 use hookproof_judge::trace::{self, ClockKind, Ended, FORMAT, Header, OURS, Trace};
 use hookproof_play::traffic::Schedule;
+use hookproof_simulator::plan::forecast::Forecast;
 use hookproof_simulator::plan::launch::{Condition, With};
 use hookproof_simulator::plan::machine::Machine;
 use hookproof_simulator::plan::scale::{AS_IT_STANDS, is_coarse, scaled};
 use hookproof_simulator::plan::slo::Slo;
 use hookproof_simulator::plan::{
-    Plan, PlanRequest, answer, is_sheet, page, plan, sheets, table, with_live, with_patch, with_recorded,
+    Plan, PlanRequest, answer, forecast, is_sheet, page, plan, sheets, table, with_live, with_patch,
+    with_recorded,
 };
-use hookproof_simulator::sim::{EPOCH, Options};
+use hookproof_simulator::sim::{EPOCH, Options, Progress, SimError};
 
 use super::interrupt::interrupt_flag;
 use super::out::{FAILED, HARNESS, INTERRUPTED, USAGE, line, print_stderr};
+use super::progress::{Patience, Watch, about};
 use crate::endpoint::{Reach, Spec};
 use crate::run::{self, ceiling, play};
 
@@ -83,6 +87,8 @@ pub(super) struct Asks {
     /// The plan as JSON on stdout, in place of the table
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    patience: Patience,
 }
 
 #[derive(Args, Debug)]
@@ -118,10 +124,18 @@ impl Asks {
     fn plan(self) -> Result<u8, (u8, String)> {
         let usage = |why: String| (USAGE, why);
         let (scenario, conditions) = self.scenario().map_err(usage)?;
+        let (folder, progress) = (self.folder(), Arc::<Progress>::default());
+        let options = Options {
+            seed: self.seed,
+            folder,
+            interrupt: interrupt_flag(),
+            progress: Arc::clone(&progress),
+            ..Options::default()
+        };
+        let forecast = forecast(&scenario, &options).map_err(refused)?;
+        let steps = self.announce(&forecast).map_err(usage)?;
         let database = self.instead.from.clone().unwrap_or_else(|| PathBuf::from("sender.db"));
         let machine = self.machine.machine(&scenario, &database)?;
-        let interrupt = interrupt_flag();
-        let folder = self.scenario.parent().map(Path::to_owned).unwrap_or_default();
         let asked = PlanRequest {
             slos: self.slo.clone(),
             carry: self.carry.map(|carry| carry.0 / AS_IT_STANDS),
@@ -129,10 +143,11 @@ impl Asks {
             seeds: self.seeds,
             machine,
             conditions,
-            options: Options { seed: self.seed, folder, interrupt, ..Options::default() },
+            options,
         };
-        let plan =
-            plan(&scenario, &asked).map_err(|error| (super::sim::exit_code(&error), error.to_string()))?;
+        let watch = Watch::begin("plan", steps, progress);
+        let plan = plan(&scenario, &asked).map_err(refused)?;
+        drop(watch);
         let written = self.write(&scenario, &plan).map_err(|error| (HARNESS, error.to_string()))?;
         if self.json {
             line(json(&plan));
@@ -146,6 +161,30 @@ impl Asks {
         } else {
             FAILED
         })
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.scenario.parent().map(Path::to_owned).unwrap_or_default()
+    }
+
+    /// Prints the size and the bounds before the simulation, and returns its steps.
+    ///
+    /// # Errors If it takes long and nobody confirmed it.
+    fn announce(&self, forecast: &Forecast) -> Result<u64, String> {
+        let (times, headroom) = if self.no_headroom {
+            (1, "")
+        } else {
+            let times = SEARCH_RUNS + SEED_RUNS * self.seeds;
+            (times, "; --no-headroom plays one simulation, --seeds 1 searches with one seed")
+        };
+        let steps = forecast.steps.saturating_mul(times);
+        print_stderr(format_args!("{}: {}, {}", self.scenario.display(), forecast.size(), about(steps)));
+        forecast.bounds().take(BOUNDS_MAX).for_each(|line| print_stderr(format_args!("  {line}")));
+        if let Some(more) = forecast.kinds.len().checked_sub(BOUNDS_MAX).filter(|more| *more > 0) {
+            print_stderr(format_args!("  and {more} more kinds of subscribers"));
+        }
+        self.patience.allows(steps, &format!("{}{headroom}", forecast.remedies()))?;
+        Ok(steps)
     }
 
     fn scenario(&self) -> Result<(Scenario, Vec<Condition>), String> {
@@ -244,11 +283,21 @@ impl Asks {
     }
 }
 
+/// The most kinds of subscribers with bounds before the simulation.
+const BOUNDS_MAX: usize = 8;
+/// The work of a search for the headroom, in simulations of the present traffic: about this many, and for each seed this many.
+const SEARCH_RUNS: u64 = 20;
+const SEED_RUNS: u64 = 10;
+
 fn column(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((column, name)) if !name.is_empty() => Ok((column.trim().to_owned(), name.trim().to_owned())),
         _ => Err("expected COLUMN=NAME, such as time=created_at".to_owned()),
     }
+}
+
+fn refused(error: SimError) -> (u8, String) {
+    (super::sim::exit_code(&error), error.to_string())
 }
 
 /// Partners who left the plan must get no sheet.

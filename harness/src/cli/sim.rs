@@ -11,6 +11,8 @@ use hookproof_judge::check::{Judgement, Status, Strictness};
 use hookproof_judge::report::{Regressions, Report, Unjudged};
 use hookproof_judge::scenario::Scenario;
 use hookproof_judge::trace::Trace;
+use hookproof_simulator::plan::forecast;
+use hookproof_simulator::plan::forecast::Forecast;
 use hookproof_simulator::sim::figures::Figures;
 use hookproof_simulator::sim::swarm::{self, Failure, Swept};
 use hookproof_simulator::sim::{
@@ -23,6 +25,7 @@ use super::interrupt::interrupt_flag;
 use super::out::{
     self, FAILED, HARNESS, INCONCLUSIVE, INTERRUPTED, USAGE, line, one_line, print_stderr, quoted, worse,
 };
+use super::progress::{Patience, Watch, about};
 use crate::clock::Clock;
 
 /// Runs with more events keep no trace, unless one is requested.
@@ -70,6 +73,8 @@ pub(super) struct Sim {
     /// Give the sender one of the bugs that the sweep must find
     #[arg(long, value_name = "NAME", hide = true)]
     mutant: Option<Mutant>,
+    #[command(flatten)]
+    patience: Patience,
     #[command(flatten)]
     forms: Forms,
 }
@@ -156,8 +161,24 @@ impl Sim {
         let stalls = self.stalls;
         let options =
             Options { seed: self.seed, folder, mutant, until, stalls, interrupt, ..Options::default() };
+        let forecast = match forecast(&scenario, &options) {
+            Ok(forecast) => forecast,
+            Err(error) => {
+                found.unjudged.push(unjudged(error.to_string()));
+                return failed(&scenario, &error);
+            }
+        };
+        let steps = match self.announce(&scenario, &forecast) {
+            Ok(steps) => steps,
+            Err(why) => {
+                print_stderr(format_args!("hookproof sim: {}: {why}", scenario.name));
+                found.unjudged.push(unjudged(why));
+                return USAGE;
+            }
+        };
+        let watch = Watch::begin("sim", steps, Arc::clone(&options.progress));
         if let Some(count) = self.seeds {
-            return self.sweep(&scenario, &options, path, count);
+            return self.sweep(&scenario, &options, path, count, watch);
         }
         let scenario = match (self.swarm, self.seed) {
             (true, Some(seed)) => swarm::disturbed(&scenario, &options, seed, until),
@@ -166,7 +187,9 @@ impl Sim {
         let keep = self.keep_mode(&scenario);
         let clock = Clock::begun();
         let began = clock.now();
-        match simulate(&scenario, &Options { keep, ..options }) {
+        let simulated = simulate(&scenario, &Options { keep, ..options });
+        drop(watch);
+        match simulated {
             Ok(simulated) => {
                 let took = Duration::from_nanos(clock.now().saturating_sub(began));
                 self.report_run(path, &scenario, &simulated, took, found)
@@ -176,6 +199,17 @@ impl Sim {
                 failed(&scenario, &error)
             }
         }
+    }
+
+    /// Prints the size of the simulation, and returns its steps. A number of seeds confirms itself.
+    ///
+    /// # Errors If one simulation takes long and nobody confirmed it.
+    fn announce(&self, scenario: &Scenario, forecast: &Forecast) -> Result<u64, String> {
+        let (seeds, each) = self.seeds.map_or((1, ""), |seeds| (seeds, " with each seed"));
+        let steps = forecast.steps.saturating_mul(seeds);
+        print_stderr(format_args!("{}: {}{each}, {}", scenario.name, forecast.size(), about(steps)));
+        self.patience.allows(forecast.steps, &forecast.remedies())?;
+        Ok(steps)
     }
 
     /// A trace that is requested, or that the sweep judged, is kept at any length.
@@ -261,13 +295,14 @@ impl Sim {
         }
     }
 
-    fn sweep(&self, scenario: &Scenario, options: &Options, path: &Path, count: u64) -> u8 {
+    fn sweep(&self, scenario: &Scenario, options: &Options, path: &Path, count: u64, watch: Watch) -> u8 {
         let clock = Clock::begun();
         let began = clock.now();
         let swept = match swarm::sweep(scenario, options, count) {
             Ok(swept) => swept,
             Err(error) => return failed(scenario, &error),
         };
+        drop(watch);
         let took = Duration::from_nanos(clock.now().saturating_sub(began));
         let (name, seconds) = (&scenario.name, took.as_secs_f64());
         line(format_args!("{name}: seeds: {}, judged: {}, in {seconds:.1} s", swept.played, swept.judged));

@@ -215,7 +215,7 @@ fn an_interrupted_plan_leaves_nothing_behind() {
     let long = "name = \"long\"\n[[traffic]]\nshape = \"burst\"\nevents = 1\n[[traffic]]\nshape = \"pause\"\n\
                 lasts = \"100000h\"\n[[subscriber]]\nname = \"a\"\n";
     std::fs::write(&path, long).unwrap();
-    let args = ["plan", path.to_str().unwrap(), "--no-measure"];
+    let args = ["plan", path.to_str().unwrap(), "--no-measure", "--yes-it-takes"];
     let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof"));
     crate::interrupted::interrupted(command.args(args).current_dir(folder.path()));
 }

@@ -169,7 +169,7 @@ const LONG: &str = "[[traffic]]\nshape = \"burst\"\nevents = 1\n[[traffic]]\nsha
 fn an_interrupted_simulation_says_so_and_leaves_nothing_behind() {
     let (_folder, path) = written("long", LONG);
     let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof"));
-    let said = crate::interrupted::interrupted(command.args(["sim", &path, "--figures"]));
+    let said = crate::interrupted::interrupted(command.args(["sim", &path, "--figures", "--yes-it-takes"]));
     assert!(said.contains("interrupted after"), "{said}");
 }
 
@@ -179,7 +179,7 @@ fn a_second_interrupt_ends_a_simulation_at_once_and_leaves_nothing_behind() {
     let (folder, path) = written("long", LONG);
     let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof"));
     // A folder where a core may be dumped.
-    command.args(["sim", &path, "--figures"]).current_dir(folder.path());
+    command.args(["sim", &path, "--figures", "--yes-it-takes"]).current_dir(folder.path());
     let (child, database) = crate::interrupted::in_its_midst(&mut command);
     // The process cannot end between them.
     ["-STOP", "-INT", "-TERM", "-CONT"].iter().for_each(|signal| crate::interrupted::send(&child, signal));
@@ -193,10 +193,56 @@ fn a_simulation_that_was_started_to_outlive_its_terminal_does_so() {
     let (_folder, path) = written("long", LONG);
     let mut command = Command::new("/bin/sh");
     let program = env!("CARGO_BIN_EXE_hookproof");
-    command.args(["-c", "trap '' HUP; exec \"$0\" \"$@\"", program, "sim", &path, "--figures"]);
+    command.args([
+        "-c",
+        "trap '' HUP; exec \"$0\" \"$@\"",
+        program,
+        "sim",
+        &path,
+        "--figures",
+        "--yes-it-takes",
+    ]);
     let (child, _) = crate::interrupted::in_its_midst(&mut command);
     // The second signal would have aborted it.
     ["-STOP", "-HUP", "-TERM", "-CONT"].iter().for_each(|signal| crate::interrupted::send(&child, signal));
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_long_simulation_needs_a_confirmation() {
+    let huge = "[[traffic]]\nshape = \"steady\"\nrate = \"1000/s\"\nlasts = \"1h\"\n[[subscriber]]\nname = \"many\"\n\
+                count = 300\n";
+    let year = "[[traffic]]\nshape = \"pause\"\nlasts = \"100000h\"\n[[subscriber]]\nname = \"a\"\n";
+    let rows: [(&str, &str, &[&str], &[&str]); 3] = [
+        (
+            "huge",
+            huge,
+            &[],
+            &[
+                "huge: 3.6 M events → 1 G deliveries to 300 subscribers, about 3 h of one core\n",
+                "hookproof sim: huge: this takes about 3 h of one core; 300 × many get 100 % of the deliveries: ",
+                "; or add --yes-it-takes\n",
+            ],
+        ),
+        (
+            "year",
+            year,
+            &[],
+            &["year: 0 events → 0 deliveries to 1 subscriber, about ", "shorten the traffic"],
+        ),
+        // Only the length of one simulation is asked for; a number of seeds is a choice.
+        (
+            "seeds",
+            huge,
+            &["--seeds", "3"],
+            &["with each seed, about 9 h of one core\n", "this takes about 3 h of"],
+        ),
+    ];
+    for (name, scenario, options, parts) in rows {
+        let (_folder, path) = written(name, scenario);
+        let (exit, text) = code_and_output(&[&["sim", &path][..], options].concat());
+        assert_eq!(exit, Some(64), "{text}");
+        parts.iter().for_each(|part| assert!(text.contains(part), "{part}: {text}"));
+    }
 }

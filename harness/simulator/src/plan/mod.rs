@@ -9,6 +9,7 @@
 
 pub mod advice;
 pub mod bound;
+pub mod forecast;
 pub mod headroom;
 pub mod interval;
 pub mod judge;
@@ -38,7 +39,8 @@ pub use table::{answer, table};
 
 use crate::sim::figures::{Figures, LaneFigures};
 use crate::sim::{Keep, Model, Options, SimError, Simulated, simulate};
-use bound::{Bounds, bounds};
+use bound::Bounds;
+use forecast::{Forecast, all_bounds};
 use headroom::Headroom;
 use judge::Judge;
 use launch::Condition;
@@ -133,6 +135,19 @@ impl Plan {
     }
 }
 
+/// The size and the bounds of a plan or a simulation, by arithmetic.
+///
+/// # Errors When the traffic can't be scheduled.
+pub fn forecast(scenario: &Scenario, options: &Options) -> Result<Forecast, SimError> {
+    let seed = options.seed.unwrap_or(scenario.seed);
+    let mut schedule = Schedule::compute(&scenario.traffic, &scenario.events, seed, &options.folder)?;
+    if let Some(until) = options.until {
+        schedule = schedule.before(until);
+    }
+    let model = options.model.unwrap_or_else(|| model(scenario, &schedule));
+    Ok(Forecast::of(scenario, &schedule, model.commit_ns.1))
+}
+
 /// Computes the plan.
 ///
 /// # Errors When the scenario can't be simulated.
@@ -145,14 +160,9 @@ pub fn plan(scenario: &Scenario, asked: &PlanRequest) -> Result<Plan, SimError> 
     let asked =
         &PlanRequest { options: Options { model: Some(model), ..asked.options.clone() }, ..asked.clone() };
     let figures = simulated(scenario, &asked.options)?.figures;
-    let kinds: Vec<&str> = schedule.types().collect();
+    let all = all_bounds(scenario, &schedule, model.commit_ns.1);
     let (mut lanes, mut model_errors) = (Vec::new(), Vec::new());
-    for (subscriber, lane) in scenario.subscribers.iter().zip(&figures.lanes) {
-        let owed: Vec<bool> = kinds.iter().map(|kind| subscriber.is_owed(kind)).collect();
-        let due = schedule.due().iter().filter(|due| owed.get(due.kind as usize).copied().unwrap_or(false));
-        let moments: Vec<u64> = due.map(|due| due.at).collect();
-        let service = service(scenario, subscriber, model.commit_ns.1);
-        let found = bounds(&moments, &service);
+    for ((subscriber, lane), (service, found)) in scenario.subscribers.iter().zip(&figures.lanes).zip(all) {
         if let Some(bounds) = &found {
             model_errors.extend(beyond(lane, bounds, &figures));
         }
@@ -269,6 +279,7 @@ fn beyond(lane: &LaneFigures, bounds: &Bounds, figures: &Figures) -> Vec<String>
 
 #[cfg(test)]
 mod tests {
+    use super::bound::bounds;
     use super::*;
 
     const SMALL: &str = r#"

@@ -67,6 +67,8 @@ pub struct Peak {
 #[derive(Clone, Debug)]
 pub struct Figures {
     pub lanes: Vec<LaneFigures>,
+    /// Offered events and requests.
+    pub(super) steps: u64,
     pub offered: u64,
     /// Events refused for any reason.
     pub refused: u64,
@@ -144,6 +146,7 @@ impl Figures {
     pub(super) fn new<'a>(names: impl Iterator<Item = &'a str>, stretch_ns: u64) -> Self {
         Self {
             lanes: names.map(LaneFigures::new).collect(),
+            steps: 0,
             offered: 0,
             refused: 0,
             shed: 0,
@@ -160,12 +163,14 @@ impl Figures {
     }
 
     pub(super) fn arrival(&mut self, lane: usize, now: u64) {
+        self.steps += 1;
         self.lanes[lane].arrivals += 1;
         self.lanes[lane].busiest.count_one(now);
         self.busiest.count_one(now);
     }
 
     pub(super) fn offered(&mut self, now: u64) {
+        self.steps += 1;
         self.offered += 1;
         self.busiest_offered.count_one(now);
     }

@@ -27,6 +27,7 @@ mod offers;
 mod operators;
 mod options;
 mod process;
+mod progress;
 mod setup;
 mod simulation;
 mod subscribe;
@@ -40,5 +41,6 @@ pub use judged::{judged, judged_disturbed, not_judged_disturbed, skipped, with_s
 pub use liveness::Silence;
 pub use mutant::{Loss, Mutant};
 pub use options::{EPOCH, Keep, Model, Options, Simulated};
+pub use progress::{Progress, idle_steps};
 pub use setup::{declared, unmodelled};
 pub use simulation::{remove_folders, simulate};

@@ -9,6 +9,7 @@ use hookproof_sender::engine::StoreTime;
 use super::figures::Figures;
 use super::liveness::Silence;
 use super::mutant::{Loss, Mutant};
+use super::progress::Progress;
 
 /// The beginning of every run, by the endpoints' clocks: 15 January 2027.
 pub const EPOCH: StoreTime = StoreTime(1_800_000_000 * SECOND);
@@ -73,6 +74,7 @@ pub struct Options {
     pub stalls: hookproof_judge::scenario::Duration,
     /// Setting it to true interrupts the simulation.
     pub interrupt: Arc<AtomicBool>,
+    pub progress: Arc<Progress>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,6 +98,7 @@ impl Default for Options {
             until: None,
             stalls: hookproof_judge::scenario::Duration::default(),
             interrupt: Arc::default(),
+            progress: Arc::default(),
         }
     }
 }

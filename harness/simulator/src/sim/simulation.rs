@@ -28,6 +28,7 @@ use super::liveness::Liveness;
 use super::offers::Play;
 use super::options::{Model, Options, Simulated};
 use super::process::{Birth, Process};
+use super::progress::{Meter, idle_steps};
 use super::setup::{declared, lease};
 use super::subscribe::subscribe;
 use super::world::{Errands, SimInputs, Troubles, WorkerSlot, World};
@@ -103,7 +104,9 @@ fn pass(scenario: &Scenario, options: &Options, folder: TempDir) -> Result<Simul
     };
     let mut world = World::new(scenario, options, seed, schedule, folder)?;
     world.begin()?;
+    let mut meter = Meter::new(&options.progress);
     while !world.over {
+        meter.record(world.figures.steps + idle_steps(scenario, world.now));
         if options.interrupt.load(Ordering::Relaxed) {
             return Err(SimError::Interrupted(Duration(world.now)));
         }
