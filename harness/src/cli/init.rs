@@ -1,4 +1,5 @@
-//! `hookproof init` writes a first scenario, the beginning of a driver file, and a CI workflow; also `packaging`.
+//! `hookproof init` writes a first scenario, the beginning of a driver file, and a CI workflow, or a launch to plan; also
+//! `packaging`.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -15,20 +16,26 @@ const FILES: [(&str, &str); 3] = [
     (DRIVER, include_str!("init/driver.toml")),
     (".github/workflows/hookproof.yml", include_str!("init/workflow.yml")),
 ];
+const LAUNCHES: [(&str, &str); 1] = [(LAUNCH, include_str!("init/launch.toml"))];
 const SCENARIO: &str = "hookproof/first.toml";
 const DRIVER: &str = "hookproof/driver.toml";
+const LAUNCH: &str = "hookproof/launch.toml";
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
     /// The folder of your sender; no file in it is written over
     #[arg(default_value = ".")]
     folder: PathBuf,
+    /// Write a launch for `hookproof plan` instead, with the questions to answer
+    #[arg(long)]
+    launch: bool,
 }
 
 /// Writes all of them, or none if one exists.
 pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     let folder = &arguments.folder;
-    let paths = FILES.map(|(name, text)| (folder.join(name), text));
+    let files: &[(&str, &str)] = if arguments.launch { &LAUNCHES } else { &FILES };
+    let paths: Vec<(PathBuf, &str)> = files.iter().map(|(name, text)| (folder.join(name), *text)).collect();
     if let Some((path, _)) = paths.iter().find(|(path, _)| path.symlink_metadata().is_ok()) {
         return refuse(
             "init",
@@ -44,6 +51,11 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
         line(format_args!("wrote {}", path.display()));
     }
     let shown = |name: &str| quoted(&folder.join(name).display().to_string());
+    if arguments.launch {
+        line("\nAnswer the questions in its comments, or plan it as it stands:");
+        line(format_args!("  hookproof plan {} --slo 'partner.p95<60s'", shown(LAUNCH)));
+        return ExitCode::SUCCESS;
+    }
     line("\nTry it on the sender that comes with Hookproof:");
     line(format_args!("  hookproof run {}", shown(SCENARIO)));
     line(format_args!(
@@ -98,13 +110,27 @@ fn write(mut program: Command, folder: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use hookproof_judge::scenario::Scenario;
+    use hookproof_judge::scenario::{Scenario, Shape};
 
     use super::*;
 
     #[test]
     fn the_first_scenario_is_valid() {
         Scenario::from_text(FILES[0].1, "first.toml").expect("valid");
+    }
+
+    #[test]
+    fn the_launch_has_the_traffic_and_the_subscribers_of_its_sentence() {
+        let launch = Scenario::from_text(LAUNCHES[0].1, "launch.toml").expect("valid");
+        assert_eq!(launch.subscribers.len(), 300);
+        let (Shape::Steady { rate }, Shape::Spike { to, .. }) =
+            (&launch.traffic[0].shape, &launch.traffic[1].shape)
+        else {
+            panic!("{:?}", launch.traffic);
+        };
+        assert_eq!(rate.count * 86_400 / 100_000, 60, "six million events a day");
+        // One event in 400 goes to each of 300 subscribers.
+        assert_eq!(to.count * 60 * 300 / 400 / 1_000, 13, "about 14,000 deliveries a minute at the peak");
     }
 
     #[test]

@@ -57,7 +57,7 @@ enum Command {
     /// Try a driver file before a run trusts it: `hookproof driver check FILE`
     #[command(subcommand)]
     Driver(driver::DriverCommand),
-    /// Write a first scenario, the beginning of a driver, and the file for CI
+    /// Write a first scenario, the beginning of a driver, and the file for CI; or a launch to plan
     Init(init::Arguments),
     /// Write the completions and manual pages that an archive of a release has
     #[command(hide = true)]

@@ -11,7 +11,11 @@ pub(super) const PHASE: Section = Section {
             Form::Word(&["steady", "ramp", "spike", "poisson", "recorded", "burst", "pause"]),
             "the shape of the rate over time",
         ),
-        may("rate", Form::Rate, "the rate: of steady and poisson throughout, of ramp and spike at the start"),
+        may(
+            "rate",
+            Form::Rate,
+            "events per time: of steady and poisson throughout, of ramp and spike at the start",
+        ),
         may("to", Form::Rate, "ramp: the rate at the end; spike: the rate at its peak, in the middle"),
         may("lasts", Form::Duration, "the length of the phase; recorded: at most this long"),
         may("events", Form::Count, "burst: how many events are due at once"),
