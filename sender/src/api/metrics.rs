@@ -257,7 +257,12 @@ impl Figures {
 
 fn totals(text: &mut Exposition, status: &Status) {
     let mut one = |name, kind, help, value: u64| text.family(name, kind, help).sample(&[], value);
-    one("hookproof_accepted_total", Type::Counter, "Deliveries ever recorded.", status.counts.accepted);
+    one(
+        "hookproof_accepted_total",
+        Type::Counter,
+        "Deliveries ever recorded; one sent again after it was delivered counts anew.",
+        status.counts.accepted,
+    );
     one(
         "hookproof_delivered_last_hour",
         Type::Gauge,

@@ -197,7 +197,7 @@ impl From<Refusal> for Problem {
             Refusal::IdTaken(_) => Self::conflict("id_taken", message),
             Refusal::VersionConflict { .. } => Self::conflict("changed_meanwhile", message).field("version"),
             Refusal::TooManySecrets { .. } => Self::conflict("too_many_secrets", message),
-            Refusal::Full(_) => {
+            Refusal::Full(_) | Refusal::NoRoom(_) => {
                 Self::new(StatusCode::TOO_MANY_REQUESTS, "full", message).retry_after(FULL_SECS)
             }
             Refusal::StaleRoster { .. }
@@ -206,6 +206,9 @@ impl From<Refusal> for Problem {
             | Refusal::StaleTerm { .. } => Self::busy(message),
             Refusal::LogFull { .. } | Refusal::DiskFull => Self::unavailable("store", message),
             Refusal::UnknownDelivery(_) => Self::not_found("unknown_delivery", message),
+            Refusal::Pending => Self::conflict("pending", message),
+            Refusal::Replaced => Self::conflict("replaced", message),
+            Refusal::BodyGone => Self::new(StatusCode::GONE, "body_gone", message),
             Refusal::NotWaiting(_) => Self::conflict("not_waiting", message),
             Refusal::NotActive(_) => Self::conflict("not_active", message),
             Refusal::Nonsense(_) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "defect", message),

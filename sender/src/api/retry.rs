@@ -3,15 +3,15 @@ use axum::response::Response;
 use serde_json::Value;
 
 use super::App;
-use super::deliveries::{Names, unknown};
+use super::deliveries::{self, Names, unknown};
 use super::input::{Query, Segment, nothing_left, object_or_nothing, subscriber};
 use super::problem::{Problem, ok};
 use super::subscribers::wait_until_known;
 use crate::engine::Nanos;
 use crate::operate::retry::Steps;
 use crate::operate::shed::{rest, rest_after};
-use crate::store::Reply;
-use crate::store::command::ToRetry;
+use crate::store::command::{Command, ToRetry};
+use crate::store::{Refusal, Reply};
 
 const WITHIN: Nanos = Nanos::from_secs(10);
 
@@ -35,6 +35,26 @@ pub(super) async fn of_delivery(
     let insist = insist(request).await?;
     let delivery = Names::now(&app).await?.find(&id).ok_or_else(|| unknown(&id))?;
     retry(&app, ToRetry::This(delivery), insist).await
+}
+
+/// `POST /v1/deliveries/{id}/resend`
+pub(super) async fn resend(
+    State(app): State<App>,
+    Segment(id): Segment,
+    request: Request,
+) -> Result<Response, Problem> {
+    Query::read(request.uri().query(), &[])?;
+    nothing_left(&object_or_nothing(request).await?, &["no fields"])?;
+    let names = Names::now(&app).await?;
+    let delivery = names.find(&id).ok_or_else(|| unknown(&id))?;
+    match app.sender().command(Command::Resend(delivery)).await? {
+        Reply::Resent => {}
+        Reply::Refused(Refusal::UnknownDelivery(_)) => return Err(unknown(&id)),
+        Reply::Refused(refusal) => return Err(refusal.into()),
+        other => return Err(Problem::unexpected("send a delivery again", &other)),
+    }
+    let found = app.sender().read(move |reader| reader.delivery(delivery)).await??;
+    Ok(ok(&deliveries::to_json(&found.ok_or_else(|| unknown(&id))?, &names)))
 }
 
 async fn insist(request: Request) -> Result<bool, Problem> {

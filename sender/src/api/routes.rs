@@ -39,6 +39,7 @@ fn routes() -> Vec<Route> {
         (Method::POST, "/v1/subscribers/{id}/shed", post(dead::shed)),
         (Method::GET, "/v1/deliveries", get(deliveries::list)),
         (Method::GET, "/v1/deliveries/{id}", get(deliveries::show)),
+        (Method::POST, "/v1/deliveries/{id}/resend", post(retry::resend)),
         (Method::POST, "/v1/deliveries/{id}/retry", post(retry::of_delivery)),
         (Method::GET, "/v1/dead", get(dead::list)),
         (Method::GET, "/v1/dead/analysis", get(dead::analysis)),

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::failure::Failure;
 use super::options::{Common, Reach};
 use super::print::{Printer, Table, moment, relative_time, rough};
-use super::retry::RetryDelivery;
+use super::retry::{Resend, RetryDelivery};
 use super::session::{Look, PAGE_ROWS, each};
 use crate::engine::LaneId;
 use crate::event::PublicId;
@@ -23,6 +23,8 @@ pub(super) enum Delivery {
     Show(Show),
     /// Make its retry due now
     Retry(RetryDelivery),
+    /// Send a settled one again, with the same id and body
+    Resend(Resend),
 }
 
 impl Delivery {
@@ -31,6 +33,7 @@ impl Delivery {
             Self::List(list) => list.run(common, printer),
             Self::Show(show) => show.run(common, printer),
             Self::Retry(retry) => retry.run(common, printer),
+            Self::Resend(resend) => resend.run(common, printer),
         }
     }
 }
@@ -191,14 +194,15 @@ impl Show {
         }
         printer.pairs(&pairs(&found, id, name, &look))?;
         let mut table = Table::new(&[">ATTEMPT", "AT", ">TOOK", "OUTCOME", "WHY IT ENDED"]);
-        for attempted in found.attempts.iter().rev() {
+        for (place, attempted) in found.attempts.iter().enumerate().rev() {
             let attempt = &attempted.attempt;
+            let resent = if found.is_resent(place) { "; an operator had it sent again" } else { "" };
             table.row([
                 attempted.number.to_string(),
                 moment(attempt.at),
                 rough(attempt.latency).to_string(),
                 outcome(attempt.outcome).to_owned(),
-                ending(attempt),
+                ending(attempt) + resent,
             ]);
         }
         printer.line("")?;

@@ -1,4 +1,4 @@
-//! `subscriber retry` and `delivery retry`.
+//! `subscriber retry`, `delivery retry` and `delivery resend`.
 
 use std::fmt::Display;
 
@@ -9,10 +9,11 @@ use super::failure::Failure;
 use super::options::{Common, Reach, operating};
 use super::print::Printer;
 use super::session::{Look, with_session};
+use crate::engine::DeliveryId;
 use crate::event::PublicId;
 use crate::operate::retry::Steps;
 use crate::store::Reply;
-use crate::store::command::ToRetry;
+use crate::store::command::{Command, ToRetry};
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -44,6 +45,45 @@ pub(super) struct RetryDelivery {
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = "\
+Example:
+  hookproof sender delivery resend --db sender.db dlv_01hf7yat00000000000000000a
+
+For a receiver that lost it. It waits again, within the limits, with all attempts and its full time to live. A receiver that
+knows its id takes it for a repetition. Refused while an attempt is pending or under way. Delivered ones are kept for a day
+(`serve --keep-delivered`).")]
+pub(super) struct Resend {
+    /// Its id, which `delivery list` and `dead list` show
+    delivery: PublicId,
+}
+
+impl Resend {
+    pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
+        let look = Look::open(&common.existing_database()?)?;
+        let (id, delivery) = (&self.delivery, find(&look, &self.delivery)?);
+        let options = operating(common.existing_database()?, &Reach::default(), None)?;
+        with_session(options, |session| session.command(Command::Resend(delivery)))?;
+        if printer.json {
+            return printer.object(&json!({ "id": id.as_str(), "state": "waiting" }));
+        }
+        printer.line(format_args!("{id} waits to be sent again"))
+    }
+}
+
+fn find(look: &Look, id: &PublicId) -> Result<DeliveryId, Failure> {
+    let found = look.delivery_ids.find(id).filter(|found| i64::try_from(found.0).is_ok());
+    let found = match found {
+        Some(delivery) => look.reader.delivery(delivery)?.map(|_| delivery),
+        None => None,
+    };
+    found.ok_or_else(|| {
+        Failure::refused(format_args!(
+            "there is no delivery {id}; expected an id that `delivery list` shows; its record may have expired"
+        ))
+    })
+}
+
+#[derive(Args, Debug)]
 struct Insist {
     /// End the pause that the endpoint asked for by Retry-After
     #[arg(long)]
@@ -61,13 +101,7 @@ impl RetrySubscriber {
 impl RetryDelivery {
     pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
         let look = Look::open(&common.existing_database()?)?;
-        let id = &self.delivery;
-        let found = look.delivery_ids.find(id).filter(|found| i64::try_from(found.0).is_ok());
-        let delivery = found.ok_or_else(|| {
-            Failure::refused(format_args!(
-                "there is no delivery {id}; expected an id that `delivery list` shows"
-            ))
-        })?;
+        let (id, delivery) = (&self.delivery, find(&look, &self.delivery)?);
         retry(ToRetry::This(delivery), id, &self.insist, &look, common, printer)
     }
 }

@@ -8,7 +8,7 @@ use crate::engine::{DeliveryId, StoreTime};
 use crate::event::PublicId;
 use crate::store::StoreError;
 use crate::store::command::{Attempt, AttemptOutcome, Body};
-use crate::store::read::{Attempted, Delivery, Place, Reader};
+use crate::store::read::{Attempted, Delivery, Place, Reader, Resent};
 use crate::units::rough;
 
 /// `subscriber` is its public id, if it is still there.
@@ -35,6 +35,8 @@ pub(crate) struct Tracked {
     pub(crate) delivery: Delivery,
     /// The newest first.
     pub(crate) attempts: Vec<Attempted>,
+    /// When operators had it sent again, the newest first.
+    resent: Vec<Resent>,
     /// Nothing if it was lost.
     body: Option<Body>,
     flow: Option<Flow>,
@@ -50,16 +52,37 @@ impl Tracked {
         let Some(delivery) = reader.delivery(id)? else { return Ok(None) };
         let lane = reader.lane(delivery.lane)?;
         let flow = flows.of(reader, lane.as_slice())?.pop();
-        let (attempts, body) = (reader.attempts_of(id)?, reader.body(id)?);
-        Ok(Some(Self { delivery, attempts, body, flow, now: flows.now() }))
+        let (attempts, resent, body) = (reader.attempts_of(id)?, reader.resent(id)?, reader.body(id)?);
+        Ok(Some(Self { delivery, attempts, resent, body, flow, now: flows.now() }))
     }
 
     pub(crate) fn to_json(&self, id: &PublicId, subscriber: Option<&str>) -> Value {
         let mut value = to_json(&self.delivery, id, subscriber);
         value["waits_for"] = json!(self.waits_for());
         value["body"] = json!(self.body());
-        value["tried"] = self.attempts.iter().map(attempt_json).collect();
+        value["resent"] = self.resent.iter().map(|resent| moment(resent.at)).collect();
+        value["tried"] = (0..self.attempts.len()).map(|place| self.attempt_json(place)).collect();
         value
+    }
+
+    /// Whether the attempt at this place is the first since an operator had the delivery sent again.
+    pub(crate) fn is_resent(&self, place: usize) -> bool {
+        let before = self.attempts.get(place + 1).map(|attempted| attempted.attempt.at);
+        self.resent.iter().any(|resent| resent.after == before)
+    }
+
+    fn attempt_json(&self, place: usize) -> Value {
+        let Attempted { number, attempt, .. } = &self.attempts[place];
+        json!({
+            "number": number,
+            "resent": self.is_resent(place),
+            "at": moment(attempt.at),
+            "latency_us": attempt.latency.0 / 1_000,
+            "outcome": outcome(attempt.outcome),
+            "status": attempt.status,
+            "error": attempt.error.as_deref(),
+            "body_hash": format!("{:016x}", attempt.body_hash),
+        })
     }
 
     pub(crate) fn body(&self) -> Option<String> {
@@ -105,17 +128,4 @@ pub(crate) const fn outcome(outcome: AttemptOutcome) -> &'static str {
         AttemptOutcome::Unsent => "unsent",
         AttemptOutcome::Silent => "silent",
     }
-}
-
-fn attempt_json(attempted: &Attempted) -> Value {
-    let attempt = &attempted.attempt;
-    json!({
-        "number": attempted.number,
-        "at": moment(attempt.at),
-        "latency_us": attempt.latency.0 / 1_000,
-        "outcome": outcome(attempt.outcome),
-        "status": attempt.status,
-        "error": attempt.error.as_deref(),
-        "body_hash": format!("{:016x}", attempt.body_hash),
-    })
 }

@@ -87,6 +87,9 @@ pub trait Reader: Notices + Send {
     /// The attempts of a delivery that are kept, the newest first.
     fn attempts_of(&self, delivery: DeliveryId) -> Result<Vec<Attempted>, StoreError>;
 
+    /// The newest first.
+    fn resent(&self, delivery: DeliveryId) -> Result<Vec<Resent>, StoreError>;
+
     /// Dead letters, the newest first.
     fn dead(
         &self,
@@ -302,6 +305,13 @@ pub struct Delivery {
     pub expires: StoreTime,
     /// The reason why it is a dead letter, if it is one with a readable reason.
     pub reason: Option<Reason>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resent {
+    pub at: StoreTime,
+    /// The delivery's last attempt before.
+    pub after: Option<StoreTime>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

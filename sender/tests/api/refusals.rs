@@ -90,9 +90,10 @@ async fn with_a_token_nothing_but_health_is_answered_without_it() {
 }
 
 /// The routes of a scope beside those of `read`, which are all `GET`s.
-const OPERATE: [&str; 11] = [
+const OPERATE: [&str; 12] = [
     "/v1/dead/purge",
     "/v1/dead/redrive",
+    "/v1/deliveries/{id}/resend",
     "/v1/deliveries/{id}/retry",
     "/v1/nodes/{name}/drain",
     "/v1/nodes/{name}/resume",

@@ -56,3 +56,39 @@ async fn what_cannot_be_retried_is_refused() {
     world.post(retry, json!({})).await.refuses(409, "not_active", None);
     world.stop().await;
 }
+
+async fn check_sending_again(world: World) {
+    let mut endpoint = Endpoint::answering(204).await;
+    world.subscribe("acme", &endpoint.url, json!({})).await;
+    world.post("/v1/events", json!({ "type": "a", "data": 1 })).await.expect(202);
+    let first = endpoint.next().await;
+    let list = "/v1/deliveries?state=delivered";
+    let settled = |shown: &serde_json::Value| !shown["items"].as_array().unwrap().is_empty();
+    let id = world.until(list, settled).await["items"][0]["id"].as_str().unwrap().to_owned();
+    let resend = format!("/v1/deliveries/{id}/resend");
+    let again = world.call("POST", &resend, "").await.expect(200);
+    assert_eq!((&again["id"], &again["state"]), (&json!(id), &json!("waiting")), "{again}");
+    let second = endpoint.next().await;
+    assert_eq!((&second.1, &second.0["webhook-id"]), (&first.1, &first.0["webhook-id"]));
+    let tried = |shown: &serde_json::Value| shown["tried"].as_array().unwrap().len() == 2;
+    let shown = world.until(&format!("/v1/deliveries/{id}"), tried).await;
+    assert_eq!((&shown["tried"][0]["resent"], &shown["tried"][1]["resent"]), (&json!(true), &json!(false)));
+    world.post(&resend, json!({ "now": true })).await.refuses(422, "unknown_field", Some("now"));
+    world.post("/v1/subscribers/acme/pause", json!({})).await.expect(200);
+    world.post(&resend, json!({})).await.refuses(409, "not_active", None);
+    world.post("/v1/events", json!({ "type": "a", "data": 2 })).await.expect(202);
+    let waiting = world.get("/v1/deliveries?state=waiting").await.expect(200)["items"][0]["id"].take();
+    let pending = format!("/v1/deliveries/{}/resend", waiting.as_str().unwrap());
+    world.post(&pending, json!({})).await.refuses(409, "pending", None);
+    let nothing = world.post("/v1/deliveries/dlv_01hf7yat00000000000000000a/resend", json!({})).await;
+    nothing.refuses(404, "unknown_delivery", None);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delivered_one_is_sent_again_with_its_id_and_body() {
+    check_sending_again(World::new().await).await;
+    if let Some(world) = World::on_postgres("a_delivered_one_is_sent_again_with_its_id_and_body").await {
+        check_sending_again(world).await;
+    }
+}

@@ -115,3 +115,36 @@ fn one_delivery_is_tried_at_once_and_a_settled_one_is_refused() {
     assert!(nobody.code == 1 && nobody.stderr.contains("there is no subscriber"), "{}", nobody.stderr);
     assert_eq!(serving.terminate().0, 0);
 }
+
+fn check_a_delivery_sent_again(world: &World) {
+    let endpoint = Endpoint::answering(204);
+    add(world, "shop", &endpoint);
+    world.ok(&["emit", "--type", "a", "--data", "1"]);
+    let serving = world.serve();
+    until_delivered(world, 1);
+    let id = world.json(&["delivery", "list"])["id"].as_str().unwrap().to_owned();
+    let first = endpoint.bodies.recv().unwrap();
+    let told = world.json(&["delivery", "resend", &id]);
+    assert_eq!((&told["id"], &told["state"]), (&id.as_str().into(), &"waiting".into()), "{told}");
+    until_delivered(world, 2);
+    assert_eq!(endpoint.bodies.recv().unwrap(), first);
+    let shown = world.json(&["delivery", "show", &id]);
+    let resent: Vec<_> = shown["tried"].as_array().unwrap().iter().map(|one| &one["resent"]).collect();
+    assert_eq!(resent, [true, false], "{shown}");
+    assert_eq!(shown["resent"].as_array().unwrap().len(), 1, "{shown}");
+    assert!(world.ok(&["delivery", "show", &id]).contains("answered 204; an operator had it sent again"));
+    world.ok(&["subscriber", "pause", "shop"]);
+    let paused = world.run(&["delivery", "resend", &id]);
+    assert!(paused.code == 1 && paused.stderr.contains("the subscriber is paused"), "{}", paused.stderr);
+    let nothing = world.run(&["delivery", "resend", "dlv_01hf7yat00000000000000000a"]);
+    assert!(nothing.code == 1 && nothing.stderr.contains("there is no delivery dlv_"), "{}", nothing.stderr);
+    assert_eq!(serving.terminate().0, 0);
+}
+
+#[test]
+fn a_delivered_one_is_sent_again_and_its_attempt_is_marked() {
+    check_a_delivery_sent_again(&World::new());
+    if let Some(world) = World::on_postgres("a_delivered_one_is_sent_again_and_its_attempt_is_marked") {
+        check_a_delivery_sent_again(&world);
+    }
+}

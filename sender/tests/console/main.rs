@@ -140,6 +140,25 @@ fn a_mended_endpoint_is_tried_at_once() {
 }
 
 #[test]
+fn a_delivered_one_is_sent_again_by_its_id() {
+    let Some((database, serving, mut browser)) = console("a_delivered_one_is_sent_again", 0) else { return };
+    let well = Endpoint::answering(|_| "204 x\r\n".to_owned());
+    database.subscribe("well", &well.url, &[]);
+    database.json(&["emit", "--type", "a", "--data", "1", "--json"]);
+    well.wait_for(1);
+    let id = loop {
+        let delivered = serving.get("/v1/deliveries?state=delivered").json();
+        if let Some(id) = delivered["items"][0]["id"].as_str() {
+            break id.to_owned();
+        }
+    };
+    browser.type_in("again", "delivery", &id);
+    browser.click("#again button");
+    well.wait_for(2);
+    assert_eq!(browser.complaints, Vec::<String>::new());
+}
+
+#[test]
 fn it_tells_what_is_in_flight_in_all_and_fits_narrow_and_wide_screens() {
     let Some((database, _serving, mut browser)) = console("it_fits", 30) else { return };
     let held = Endpoint::scripted(|_, _| {

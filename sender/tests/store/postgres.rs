@@ -76,6 +76,10 @@ impl Backend for Schema {
     fn application_numbers(&self, id: i64) {
         execute(&self.address, &format!("INSERT INTO outbox (id, type, data) VALUES ({id}, 'a', '1')"));
     }
+
+    fn lose_bodies(&self) {
+        execute(&self.address, "UPDATE events SET bytes = NULL");
+    }
 }
 
 #[derive(Clone, Copy, PartialEq)]

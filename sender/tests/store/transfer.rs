@@ -19,7 +19,7 @@ use crate::postgres_server::{execute, hold, new_schema, query};
 use crate::sqlite::File;
 use crate::world::{Backend, ME, WIDE, World, YOU, body, later};
 
-const CONTENTS: [&str; 13] = [
+const CONTENTS: [&str; 14] = [
     "SELECT * FROM subscribers ORDER BY lane",
     "SELECT * FROM secrets ORDER BY id",
     "SELECT owner, evicted, taken FROM owners ORDER BY owner",
@@ -33,6 +33,7 @@ const CONTENTS: [&str; 13] = [
         signature, ifnull(b.bytes, e.body) FROM deliveries d
         LEFT JOIN further_bodies b ON b.body = d.body LEFT JOIN events e USING (event) ORDER BY delivery",
     "SELECT * FROM attempts ORDER BY at, delivery",
+    "SELECT * FROM resent ORDER BY delivery, at",
     "SELECT * FROM latencies ORDER BY lane, measure, hour",
     "SELECT * FROM marks ORDER BY minute",
     "SELECT * FROM outbox ORDER BY id",
@@ -219,6 +220,7 @@ fn a_server_with_a_row_in_any_table_is_refused() {
         ("deliveries", "1, 1, 1, NULL, 1, 2, 1, 1, 1, 1"),
         ("done", "1, 1, 1, NULL, 1, 1, 1, 1, 1"),
         ("attempts", "1, 1, 1, 1, 1, 0, 200, NULL, 1, NULL, false"),
+        ("resent", "1, 1, NULL"),
         ("latencies", "1, 0, 0, ''"),
         ("marks", "1, 1, 1, 1, 1"),
         ("outbox", "41, 'a', NULL, '{}'"),

@@ -41,6 +41,8 @@ pub enum Command {
     Forget(Forget),
     /// Try a subscriber's endpoint at once.
     Retry(Retry),
+    /// Have a settled delivery wait again, with the same id and body.
+    Resend(DeliveryId),
     /// Shed waiting deliveries of a lane: its oldest become dead letters (`overflow`).
     Shed(Shed),
     /// Make dead letters of expired deliveries, and of deliveries to removed subscribers.
@@ -227,6 +229,7 @@ impl Command {
             Self::Redrive(_) => "redrive dead letters",
             Self::Forget(_) => "purge dead letters",
             Self::Retry(_) => "retry deliveries",
+            Self::Resend(_) => "send a delivery again",
             Self::Shed(_) => "shed waiting deliveries",
             Self::Sweep(_) => "sweep",
             Self::Purge(_) => "purge",

@@ -39,6 +39,8 @@ pub enum Reply {
         /// There may be more to bring forward.
         more: bool,
     },
+    /// To [`super::Command::Resend`].
+    Resent,
     /// To [`super::Command::Shed`].
     Dropped {
         /// The number of dropped deliveries.
@@ -125,14 +127,22 @@ pub enum Refusal {
     UnknownDelivery(DeliveryId),
     #[error("the delivery does not wait for an attempt: it is {}", match .0 {
         Place::Waiting => "waiting",
-        Place::Delivered => "delivered",
-        Place::Dead => "a dead letter; `dead redrive` has it delivered after all",
+        Place::Delivered => "delivered; `delivery resend` sends it again",
+        Place::Dead => "a dead letter; `delivery resend` sends it again",
         Place::Coalesced => "replaced by a newer one",
     })]
     NotWaiting(Place),
-    #[error("the subscriber is {}; resume it first", match .0 {
-        LaneState::Disabled => "disabled since its endpoint answered 410",
-        LaneState::Paused => "paused",
+    #[error("the delivery waits for an attempt already, or one is under way")]
+    Pending,
+    #[error("the delivery was replaced by a newer one, which is sent in its place")]
+    Replaced,
+    #[error("the body of the delivery is no longer kept")]
+    BodyGone,
+    #[error("the subscriber has no room for the delivery: {}", .0.as_str())]
+    NoRoom(Bound),
+    #[error("the subscriber is {}", match .0 {
+        LaneState::Disabled => "disabled since its endpoint answered 410; resume it first",
+        LaneState::Paused => "paused; resume it first",
         LaneState::Removed => "removed",
         LaneState::Active => "active",
     })]

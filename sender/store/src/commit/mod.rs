@@ -109,6 +109,7 @@ pub(super) trait Commands: EventRows + AttemptRows + LeaseRows + RetryRows + Swe
             Command::Redrive(redrive) => self.redrive(redrive),
             Command::Forget(forget) => self.forget(forget),
             Command::Retry(retry) => self.retry_now(retry),
+            Command::Resend(delivery) => self.resend(*delivery),
             Command::Shed(shed) => self.shed(*shed),
             Command::Sweep(sweep) => self.sweep(*sweep),
             Command::Purge(purge) => self.purge(*purge),

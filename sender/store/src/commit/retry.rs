@@ -1,15 +1,20 @@
-//! Retries that an operator asks for. They become due now, and the owner of the lane learns of it with the next
-//! version of the subscriber set.
+//! Attempts that an operator asks for. Retries become due now, and the owner of the lane learns of it with the next
+//! version of the subscriber set. A settled delivery waits again.
 
-use super::dead::DeadRows;
+use super::room::RoomRows;
 use super::subscribe::SubscriberRows;
 use crate::command::{Retry, ToRetry};
-use crate::engine::{DeliveryId, LaneId};
+use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use crate::lane::LaneState;
 use crate::read::Place;
 use crate::reply::{Refusal, Reply};
 
-pub(crate) trait RetryRows: DeadRows + SubscriberRows {
+pub(crate) struct Resendable {
+    pub(crate) bytes: u64,
+    pub(crate) ttl: Nanos,
+}
+
+pub(crate) trait RetryRows: RoomRows + SubscriberRows {
     fn place_of(&mut self, delivery: DeliveryId) -> Result<Option<(LaneId, Place)>, Self::Error>;
 
     /// Has retries due now that were due later, the earliest first. A claimed delivery was due already. Returns their
@@ -17,6 +22,50 @@ pub(crate) trait RetryRows: DeadRows + SubscriberRows {
     fn bring_forward(&mut self, lane: LaneId, one: Option<DeliveryId>, max: u32) -> Result<u64, Self::Error>;
 
     fn set_retried(&mut self, lane: LaneId, insist: bool, version: u64) -> Result<(), Self::Error>;
+
+    /// Nothing if its body is gone.
+    fn resendable(&mut self, delivery: DeliveryId) -> Result<Option<Resendable>, Self::Error>;
+
+    /// Makes a settled delivery wait again, due now, and records that an operator asked for it.
+    fn set_resent(&mut self, delivery: DeliveryId, expires: StoreTime) -> Result<(), Self::Error>;
+
+    /// A delivered one counts as one more that is accepted, so that no such count ever falls.
+    fn resend(&mut self, delivery: DeliveryId) -> Result<Reply, Self::Error> {
+        let Some((lane, place)) = self.place_of(delivery)? else {
+            return Ok(Reply::Refused(Refusal::UnknownDelivery(delivery)));
+        };
+        match place {
+            Place::Waiting => return Ok(Reply::Refused(Refusal::Pending)),
+            Place::Coalesced => return Ok(Reply::Refused(Refusal::Replaced)),
+            Place::Delivered | Place::Dead => {}
+        }
+        self.lock([lane])?;
+        let state = self.lane(lane)?.map_or(LaneState::Removed, |lane| lane.state);
+        if state != LaneState::Active {
+            return Ok(Reply::Refused(Refusal::NotActive(state)));
+        }
+        let Some(Resendable { bytes, ttl }) = self.resendable(delivery)? else {
+            return Ok(Reply::Refused(Refusal::BodyGone));
+        };
+        if let Some(bound) = self.bound_reached(lane, bytes)? {
+            return Ok(Reply::Refused(Refusal::NoRoom(bound)));
+        }
+        self.set_resent(delivery, self.after(ttl))?;
+        self.disturb(lane)?;
+        self.arrive(lane, self.now())?;
+        self.stir()?;
+        self.count(lane, |counts| {
+            if place == Place::Dead {
+                counts.dead = counts.dead.saturating_sub(1);
+                counts.dead_kept = counts.dead_kept.saturating_sub(1);
+            } else {
+                counts.accepted += 1;
+            }
+            counts.waiting += 1;
+            counts.waiting_bytes += bytes;
+        })?;
+        Ok(Reply::Resent)
+    }
 
     fn retry_now(&mut self, retry: &Retry) -> Result<Reply, Self::Error> {
         let (lane, one) = match retry.which {

@@ -130,13 +130,13 @@ pub(crate) trait RoomRows: DeadRows {
         if !self.could_fit(lane, bytes)? {
             return Ok(false);
         }
-        while !self.lane_has_room(lane, bytes)? {
+        while self.bound_of_lane(lane, bytes)?.is_some() {
             if self.shed_rows(lane, 1, Reason::Overflow)? == 0 {
                 return Ok(false);
             }
             *shed += 1;
         }
-        while !have_room(self.limits(), self.totals(), bytes) {
+        while bound_of_all(self.limits(), self.totals(), bytes).is_some() {
             let Some(payer) = self.payer()? else { return Ok(false) };
             if self.shed_rows(payer, 1, Reason::Overflow)? == 0 {
                 self.room().payers.get_or_insert_default().spend(payer);
@@ -158,7 +158,7 @@ pub(crate) trait RoomRows: DeadRows {
         let mut redriven = Redriven::default();
         let mut waiting = Vec::new();
         for Letter { delivery, lane, bytes, ttl } in self.letters(&chosen)? {
-            if !self.accepts(lane)? || !self.has_room(lane, bytes)? {
+            if !self.accepts(lane)? || self.bound_reached(lane, bytes)?.is_some() {
                 redriven.kept += 1;
                 continue;
             }
@@ -181,15 +181,15 @@ pub(crate) trait RoomRows: DeadRows {
         Ok(Reply::Redriven(redriven))
     }
 
-    fn has_room(&mut self, lane: LaneId, bytes: u64) -> Result<bool, Self::Error> {
-        Ok(self.lane_has_room(lane, bytes)? && have_room(self.limits(), self.totals(), bytes))
+    /// The bound that one more delivery would exceed.
+    fn bound_reached(&mut self, lane: LaneId, bytes: u64) -> Result<Option<Bound>, Self::Error> {
+        let of_lane = self.bound_of_lane(lane, bytes)?;
+        Ok(of_lane.or_else(|| bound_of_all(self.limits(), self.totals(), bytes)))
     }
 
-    fn lane_has_room(&mut self, lane: LaneId, bytes: u64) -> Result<bool, Self::Error> {
+    fn bound_of_lane(&mut self, lane: LaneId, bytes: u64) -> Result<Option<Bound>, Self::Error> {
         let lane = self.bounds(lane)?;
-        Ok(lane.is_none_or(|(bounds, counts)| {
-            bounds.reached(counts.waiting, counts.waiting_bytes, bytes).is_none()
-        }))
+        Ok(lane.and_then(|(bounds, counts)| bounds.reached(counts.waiting, counts.waiting_bytes, bytes)))
     }
 
     fn payer(&mut self) -> Result<Option<LaneId>, Self::Error> {
@@ -236,8 +236,8 @@ const fn broken_by(limits: &Limits, with_it: Waiting, gone: Waiting, body: u64) 
     }
 }
 
-const fn have_room(limits: &Limits, totals: &Counts, bytes: u64) -> bool {
-    broken_by(limits, Waiting::of(totals).and(bytes), Waiting { rows: 0, bytes: 0 }, bytes).is_none()
+const fn bound_of_all(limits: &Limits, totals: &Counts, bytes: u64) -> Option<Bound> {
+    broken_by(limits, Waiting::of(totals).and(bytes), Waiting { rows: 0, bytes: 0 }, bytes)
 }
 
 impl Payers {

@@ -17,8 +17,8 @@ use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::paging::{Cursor, Page};
 use crate::read::{
     Attempted, AuditSecond, DeadGroup, DeadLetter, Delivery, Filter, Glance, LaneStatus, LastHour, Limited,
-    LiveSecret, Measured, Nodes, Notices, OutboxRow, Over, Owner, ReadError, Reader, RejectedRow, Status,
-    Subscriber, SubscriberRef, TimesPage, Work,
+    LiveSecret, Measured, Nodes, Notices, OutboxRow, Over, Owner, ReadError, Reader, RejectedRow, Resent,
+    Status, Subscriber, SubscriberRef, TimesPage, Work,
 };
 use crate::reply::Record;
 
@@ -204,6 +204,10 @@ impl Reader for PostgresReader {
 
     fn attempts_of(&self, delivery: DeliveryId) -> Result<Vec<Attempted>, StoreError> {
         self.query("read a delivery's attempts", |sql| listing::attempts_of(sql, delivery))
+    }
+
+    fn resent(&self, delivery: DeliveryId) -> Result<Vec<Resent>, StoreError> {
+        self.query("read a delivery's attempts", |sql| listing::resent(sql, delivery))
     }
 
     fn dead(

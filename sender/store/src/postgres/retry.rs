@@ -1,7 +1,8 @@
-use super::values::int;
+use super::values::{Count, int};
 use super::{Result, Work};
-use crate::commit::retry::RetryRows;
-use crate::engine::{DeliveryId, LaneId};
+use crate::commit::dead::DeadRows;
+use crate::commit::retry::{Resendable, RetryRows};
+use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::read::Place;
 
 impl RetryRows for Work<'_> {
@@ -35,5 +36,25 @@ impl RetryRows for Work<'_> {
             &[&lane, &int(version), &insist],
         )?;
         Ok(())
+    }
+
+    fn resendable(&mut self, delivery: DeliveryId) -> Result<Option<Resendable>> {
+        let query = "SELECT d.bytes, d.ttl FROM all_deliveries d JOIN events e USING (event)
+            WHERE d.delivery = $1 AND (d.body IS NULL AND e.bytes IS NOT NULL
+                OR EXISTS (SELECT 1 FROM bodies b WHERE b.body = d.body))";
+        let Some(row) = self.sql.first(query, &[&delivery])? else { return Ok(None) };
+        let Count(bytes) = row.try_get(0)?;
+        Ok(Some(Resendable { bytes, ttl: row.try_get(1)? }))
+    }
+
+    fn set_resent(&mut self, delivery: DeliveryId, expires: StoreTime) -> Result<()> {
+        let back = "WITH gone AS (DELETE FROM done WHERE delivery = $1 RETURNING *)
+            INSERT INTO deliveries SELECT delivery, lane, event, body, bytes, 1, attempts, at, expires, ttl,
+                last_attempt, NULL, status, error, NULL, signature FROM gone";
+        self.sql.execute(back, &[&delivery])?;
+        let mark = "INSERT INTO resent SELECT delivery, $2, last_attempt FROM deliveries WHERE delivery = $1
+            ON CONFLICT (delivery, at) DO UPDATE SET after = excluded.after";
+        self.sql.execute(mark, &[&delivery, &self.now])?;
+        self.set_waiting(&[(delivery, expires)])
     }
 }

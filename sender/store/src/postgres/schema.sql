@@ -234,6 +234,15 @@ CREATE TABLE attempts (
 -- others wait for the lock of leases. `least` prevents an overflow when a clock is far ahead.
 CREATE INDEX attempts_capped ON attempts (lane, (at + least(latency, 9223372036854775807 - at))) WHERE capped;
 
+-- When operators had a settled delivery sent again, and its last attempt before. Kept as long as attempts.
+CREATE TABLE resent (
+    delivery int8 NOT NULL,
+    at int8 NOT NULL,
+    after int8,
+    PRIMARY KEY (delivery, at)
+);
+CREATE INDEX resent_at ON resent (at);
+
 -- One row for each of three measures (latency.rs). Hour 0 holds the sum of all hours.
 CREATE TABLE latencies (
     lane int8 NOT NULL,

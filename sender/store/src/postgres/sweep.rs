@@ -166,6 +166,7 @@ impl SweepRows for Work<'_> {
                 deliveries.push(delivery);
             }
         }
+        self.sql.execute("DELETE FROM resent WHERE at < $1", &[&before])?;
         let mut deleted = 0;
         if !ats.is_empty() {
             let delete = "DELETE FROM attempts a USING unnest($1::int8[], $2::int8[]) u (at, delivery)

@@ -98,7 +98,7 @@ impl Wanted {
                 Command::Remove(lane) => wanted.roster_of(*lane),
                 Command::Redrive(_) => wanted.state = true,
                 Command::Retry(Retry { which: ToRetry::Of(lane), .. }) => wanted.roster_of(*lane),
-                Command::Retry(_) => wanted.state = true,
+                Command::Retry(_) | Command::Resend(_) => wanted.state = true,
                 Command::Shed(shed) => drop(wanted.lanes.insert(shed.lane)),
                 // A renewal rarely changes its node. If it does, the commit locks the state then.
                 Command::Acquire(_)

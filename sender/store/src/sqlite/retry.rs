@@ -2,8 +2,9 @@ use rusqlite::{OptionalExtension, Result, params};
 
 use super::Work;
 use super::values::int;
-use crate::commit::retry::RetryRows;
-use crate::engine::{DeliveryId, LaneId};
+use crate::commit::dead::DeadRows;
+use crate::commit::retry::{Resendable, RetryRows};
+use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::read::Place;
 use hookproof_words::ids::size;
 
@@ -45,5 +46,26 @@ impl RetryRows for Work<'_> {
             )?
             .execute(params![lane, int(version), insist])
             .map(drop)
+    }
+
+    fn resendable(&mut self, delivery: DeliveryId) -> Result<Option<Resendable>> {
+        self.sql
+            .prepare_cached(
+                "SELECT d.bytes, d.ttl FROM deliveries d JOIN events e USING (event)
+                 WHERE d.delivery = ?1 AND (d.body = 0 AND e.body IS NOT NULL
+                    OR EXISTS (SELECT 1 FROM further_bodies b WHERE b.body = d.body))",
+            )?
+            .query_row([delivery], |row| Ok(Resendable { bytes: row.get(0)?, ttl: row.get(1)? }))
+            .optional()
+    }
+
+    fn set_resent(&mut self, delivery: DeliveryId, expires: StoreTime) -> Result<()> {
+        self.sql
+            .prepare_cached(
+                "INSERT OR REPLACE INTO resent
+                 SELECT delivery, ?2, last_attempt FROM deliveries WHERE delivery = ?1",
+            )?
+            .execute(params![delivery, self.now])?;
+        self.set_waiting(&[(delivery, expires)])
     }
 }

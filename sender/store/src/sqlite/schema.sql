@@ -215,6 +215,15 @@ CREATE TABLE attempts (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX attempts_capped ON attempts (lane, at, latency, outcome) WHERE capped = 1;
 
+-- When operators had a settled delivery sent again, and its last attempt before. Kept as long as attempts.
+CREATE TABLE resent (
+    delivery INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    after INTEGER,
+    PRIMARY KEY (delivery, at)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX resent_at ON resent (at);
+
 -- Latencies of endpoints: one row for each of three measures (latency.rs) and each hour with attempts. Hour 0
 -- holds the sum of all hours.
 CREATE TABLE latencies (

@@ -149,6 +149,7 @@ impl SweepRows for Work<'_> {
                 Ok((row.get(0)?, row.get(1)?, row.get(2)?))
             })?
             .collect::<Result<_>>()?;
+        self.sql.prepare_cached("DELETE FROM resent WHERE at < ?1")?.execute([before])?;
         let mut delete = self.sql.prepare_cached("DELETE FROM attempts WHERE at = ?1 AND delivery = ?2")?;
         let mut deleted = 0;
         for (at, delivery, _) in looked_at.iter().filter(|(.., counts)| !counts) {

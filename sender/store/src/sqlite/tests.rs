@@ -510,6 +510,7 @@ enum Wish {
     Claim { lane: u64, max: u32 },
     Shed { lane: u64 },
     Redrive,
+    Resend { pick: prop::sample::Index },
     Sweep,
     HandBack { lane: u64 },
     Acquire,
@@ -525,6 +526,7 @@ fn wish() -> impl Strategy<Value = Wish> {
         2 => (lane(), 0..4_u32).prop_map(|(lane, max)| Wish::Claim { lane, max }),
         1 => lane().prop_map(|lane| Wish::Shed { lane }),
         1 => Just(Wish::Redrive),
+        1 => any::<prop::sample::Index>().prop_map(|pick| Wish::Resend { pick }),
         1 => Just(Wish::Sweep),
         1 => lane().prop_map(|lane| Wish::HandBack { lane }),
         2 => Just(Wish::Acquire),
@@ -603,6 +605,7 @@ impl KnownState {
             Wish::Claim { lane, max } => Command::Claim(self.claim(*lane, *max)),
             Wish::Shed { lane } => Command::Shed(Shed { lane: LaneId(*lane), max: 1 }),
             Wish::Redrive => Command::Redrive(Redrive { which: Dead::All, after: None, max: 5 }),
+            Wish::Resend { pick } => Command::Resend(DeliveryId(pick.index(64) as u64)),
             Wish::Sweep => sweep(),
             Wish::HandBack { lane } => {
                 let (lane, record) = (LaneId(*lane), b"r".as_slice().into());

@@ -119,7 +119,7 @@ macro_rules! of_lane {
 }
 
 /// Owners before lanes, lanes before their rows.
-const TABLES: [Table; 12] = [
+const TABLES: [Table; 13] = [
     same!("subscribers", "lane, id, name, url, patterns, settings, created, version, removed, retried, insisted"),
     same!("secrets", "id, lane, secret, created, retires"),
     Table {
@@ -172,6 +172,7 @@ const TABLES: [Table; 12] = [
         of_server: "SELECT at, delivery, lane, number, latency, outcome, status, error, body_hash, before,
             CASE WHEN capped THEN 1 END FROM attempts",
     },
+    same!("resent", "delivery, at, after"),
     same!("latencies", "lane, measure, hour, counted"),
     same!("marks", "minute, delivered, failed_attempts, dead, latency_us"),
     same!("outbox", "id, type, key, data, event"),

@@ -197,6 +197,11 @@ contract! {
         a_request_makes_a_new_roster_that_says_how_by_any_clock
         what_does_not_wait_or_is_not_active_is_refused
         another_process_learns_of_retries
+        a_settled_delivery_is_sent_again_with_its_id_and_body
+        what_waits_or_was_replaced_is_not_sent_again
+        nothing_is_sent_again_without_room_or_while_not_active
+        a_delivery_sent_again_outlives_its_first_settlement
+        a_delivery_without_its_body_is_not_sent_again
     }
     dead_letters {
         a_redriven_letter_waits_with_all_its_life_before_it

@@ -1,10 +1,11 @@
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
-use hookproof_sender::store::command::{Change, Coalesce, Fate, Retry, ToRetry};
-use hookproof_sender::store::lane::{LaneState, Retried};
-use hookproof_sender::store::read::Place;
+use hookproof_sender::store::command::{Change, Coalesce, Fate, Purge, Reason, Retry, ToRetry};
+use hookproof_sender::store::lane::{Bounds, Counts, LaneState, Retried};
+use hookproof_sender::store::read::{Place, Resent};
+use hookproof_sender::store::reply::Bound;
 use hookproof_sender::store::{Command, Refusal, Reply};
 
-use crate::world::{Backend, WIDE, World, later};
+use crate::world::{Backend, TTL, WIDE, World, later, waiting};
 
 fn retry<B: Backend>(world: &mut World<B>, which: ToRetry, max: u32) -> (u64, bool) {
     match world.one(Command::Retry(Retry { which, insist: false, probe: true, max })) {
@@ -133,4 +134,112 @@ pub(super) fn another_process_learns_of_retries<B: Backend>() {
     assert_ne!((before.stirred, before.roster), (after.stirred, after.roster));
     assert_eq!(world.reader.heads(&[lane]).unwrap(), [(lane, world.now)]);
     assert_eq!(world.claim(lane, term), [waiting]);
+}
+
+fn resend<B: Backend>(world: &mut World<B>, delivery: DeliveryId) -> Result<(), Refusal> {
+    match world.one(Command::Resend(delivery)) {
+        Reply::Resent => Ok(()),
+        Reply::Refused(refusal) => Err(refusal),
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(super) fn a_settled_delivery_is_sent_again_with_its_id_and_body<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    for (fate, counted) in [(Fate::Delivered, (2, 1, 0)), (Fate::Dead(Reason::Exhausted), (1, 0, 0))] {
+        let before = world.counts(lane);
+        let delivery = world.emit_one(lane);
+        let first = world.claim_rows(lane, term);
+        world.settle(lane, term, delivery, fate);
+        world.pass(Nanos::HOUR);
+        assert_eq!(resend(&mut world, delivery), Ok(()));
+        let read = world.reader.delivery(delivery).unwrap().unwrap();
+        assert_eq!((read.place, read.attempts, read.at), (Place::Waiting, 0, world.now));
+        assert_eq!(read.expires, later(world.now, TTL));
+        let counts = world.counts(lane);
+        let since = |count: fn(&Counts) -> u64| count(&counts) - count(&before);
+        assert_eq!((since(|it| it.accepted), since(|it| it.delivered), since(|it| it.dead)), counted);
+        let after = world.reader.attempts_of(delivery).unwrap().first().map(|last| last.attempt.at);
+        assert_eq!(world.reader.resent(delivery).unwrap(), [Resent { at: world.now, after }]);
+        let again = world.claim_rows(lane, term);
+        assert_eq!((again[0].delivery, &again[0].body), (delivery, &first[0].body));
+        assert_eq!((again[0].event.clone(), again[0].received), (first[0].event.clone(), first[0].received));
+        assert_eq!(resend(&mut world, delivery), Err(Refusal::Pending), "it is under way");
+        world.pass(Nanos::SECOND);
+        world.settle(lane, term, delivery, Fate::Delivered);
+        assert_eq!(world.counts(lane).delivered, before.delivered + counted.1 + 1);
+        assert_eq!(resend(&mut world, delivery), Ok(()), "and again");
+        assert_eq!(world.claim(lane, term), [delivery]);
+        world.settle(lane, term, delivery, Fate::Delivered);
+        assert_eq!(world.reader.resent(delivery).unwrap().len(), 2);
+    }
+}
+
+pub(super) fn what_waits_or_was_replaced_is_not_sent_again<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let delivery = world.emit_one(lane);
+    assert_eq!(resend(&mut world, delivery), Err(Refusal::Pending));
+    world.claim(lane, term);
+    world.settle(lane, term, delivery, Fate::Retry { due: later(world.now, Nanos::HOUR) });
+    assert_eq!(resend(&mut world, delivery), Err(Refusal::Pending), "its retry is pending");
+    let mut alike = || {
+        let mut event = world.event(&[lane]);
+        event.targets[0].coalesce = Some(Coalesce { key: "k".into(), window: Nanos::HOUR });
+        waiting(&world.try_emit(event).unwrap().targets[0])
+    };
+    let (older, _) = (alike(), alike());
+    assert_eq!(resend(&mut world, older), Err(Refusal::Replaced));
+    let nowhere = DeliveryId(4_711);
+    assert_eq!(resend(&mut world, nowhere), Err(Refusal::UnknownDelivery(nowhere)));
+}
+
+pub(super) fn nothing_is_sent_again_without_room_or_while_not_active<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(Bounds { rows_max: 1, ..WIDE });
+    let delivery = world.emit_one(lane);
+    world.claim(lane, term);
+    world.settle(lane, term, delivery, Fate::Delivered);
+    world.emit_one(lane);
+    assert_eq!(resend(&mut world, delivery), Err(Refusal::NoRoom(Bound::LaneRows)));
+    for state in [LaneState::Paused, LaneState::Disabled] {
+        world.change(Change { state: Some(state), ..Change::of(lane) });
+        assert_eq!(resend(&mut world, delivery), Err(Refusal::NotActive(state)));
+    }
+    world.one(Command::Remove(lane));
+    assert_eq!(resend(&mut world, delivery), Err(Refusal::NotActive(LaneState::Removed)));
+    assert_eq!(world.place(delivery), Some(Place::Delivered), "a refusal changes nothing");
+}
+
+pub(super) fn a_delivery_sent_again_outlives_its_first_settlement<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let delivery = world.emit_one(lane);
+    world.claim(lane, term);
+    world.settle(lane, term, delivery, Fate::Delivered);
+    world.pass(Nanos::DAY.times(2));
+    resend(&mut world, delivery).unwrap();
+    world.pass(Nanos::HOUR);
+    let before = world.now;
+    world.one(Command::Purge(Purge {
+        settled_before: before,
+        attempts_before: before,
+        dead_before: before,
+        max: 100,
+    }));
+    assert_eq!(world.place(delivery), Some(Place::Waiting));
+    assert_eq!(world.reader.resent(delivery).unwrap(), [], "as its attempts");
+    assert_eq!(world.claim(lane, term), [delivery]);
+}
+
+pub(super) fn a_delivery_without_its_body_is_not_sent_again<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let delivery = world.emit_one(lane);
+    world.claim(lane, term);
+    world.settle(lane, term, delivery, Fate::Delivered);
+    world.backend.lose_bodies();
+    assert_eq!(resend(&mut world, delivery), Err(Refusal::BodyGone));
+    assert_eq!(world.place(delivery), Some(Place::Delivered));
 }

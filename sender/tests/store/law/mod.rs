@@ -263,6 +263,44 @@ fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(150)
 }
 
+const KINDS: [&str; 35] = [
+    "waiting",
+    "replaced",
+    "overflowed",
+    "duplicate",
+    "absent",
+    "refused alone",
+    "shed",
+    "full LaneRows",
+    "full LaneBytes",
+    "full BodyBytes",
+    "full TotalRows",
+    "full TotalBytes",
+    "claimed",
+    "applied",
+    "stale",
+    "not there",
+    "fresh",
+    "clean",
+    "seized",
+    "lost",
+    "stale roster",
+    "emitted by an older roster",
+    "stale term",
+    "unknown lane",
+    "redriven",
+    "kept dead",
+    "retried",
+    "retried in part",
+    "resent",
+    "pending",
+    "replaced before",
+    "no room",
+    "dropped",
+    "expired",
+    "gone",
+];
+
 #[test]
 fn random_steps_reach_every_kind_of_reply() {
     use proptest::strategy::ValueTree;
@@ -296,40 +334,7 @@ fn random_steps_reach_every_kind_of_reply() {
             }
         }
     }
-    let expected = [
-        "waiting",
-        "replaced",
-        "overflowed",
-        "duplicate",
-        "absent",
-        "refused alone",
-        "shed",
-        "full LaneRows",
-        "full LaneBytes",
-        "full BodyBytes",
-        "full TotalRows",
-        "full TotalBytes",
-        "claimed",
-        "applied",
-        "stale",
-        "not there",
-        "fresh",
-        "clean",
-        "seized",
-        "lost",
-        "stale roster",
-        "emitted by an older roster",
-        "stale term",
-        "unknown lane",
-        "redriven",
-        "kept dead",
-        "retried",
-        "retried in part",
-        "dropped",
-        "expired",
-        "gone",
-    ];
-    let missing: Vec<_> = expected.iter().filter(|kind| !seen.contains_key(**kind)).collect();
+    let missing: Vec<_> = KINDS.iter().filter(|kind| !seen.contains_key(**kind)).collect();
     assert!(missing.is_empty(), "never seen: {missing:?}; seen: {seen:?}");
 }
 
@@ -377,6 +382,10 @@ fn kinds(reply: &Reply) -> Vec<&'static str> {
         }
         Reply::Retried { more: true, .. } => vec!["retried in part"],
         Reply::Retried { rows: 1.., .. } => vec!["retried"],
+        Reply::Resent => vec!["resent"],
+        Reply::Refused(Refusal::Pending) => vec!["pending"],
+        Reply::Refused(Refusal::Replaced) => vec!["replaced before"],
+        Reply::Refused(Refusal::NoRoom(_)) => vec!["no room"],
         Reply::Dropped { rows: 1.., .. } | Reply::Forgotten { rows: 1.., .. } => vec!["dropped"],
         Reply::Swept(swept) => {
             let expired = (swept.expired > 0).then_some("expired");

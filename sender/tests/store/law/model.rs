@@ -40,6 +40,8 @@ struct Delivery {
     ttl: Nanos,
     alike: Option<std::sync::Arc<str>>,
     in_part: bool,
+    /// How often it was delivered before it was sent again.
+    before: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -167,12 +169,13 @@ impl Model {
 
     pub(crate) fn counts(&self, lane: LaneId) -> Counts {
         let number = |place| self.number(Some(lane), place);
-        let all = self.deliveries.values().filter(|delivery| delivery.lane == lane);
+        let all: Vec<_> = self.deliveries.values().filter(|delivery| delivery.lane == lane).collect();
+        let before: u64 = all.iter().map(|delivery| delivery.before).sum();
         let retrying =
             self.of(Some(lane), DeliveryPlace::Waiting).filter(|(_, delivery)| delivery.attempts > 0);
         Counts {
-            accepted: all.count().try_into().unwrap(),
-            delivered: number(DeliveryPlace::Delivered),
+            accepted: u64::try_from(all.len()).unwrap() + before,
+            delivered: number(DeliveryPlace::Delivered) + before,
             dead: number(DeliveryPlace::Dead) + number(DeliveryPlace::Forgotten),
             coalesced: number(DeliveryPlace::Coalesced),
             waiting: number(DeliveryPlace::Waiting),
@@ -213,6 +216,7 @@ impl Model {
             Command::Redrive(redrive) => Reply::Redriven(self.redrive(redrive)),
             Command::Forget(forget) => self.forget(forget),
             Command::Retry(retry) => self.retry(retry),
+            Command::Resend(delivery) => self.resend(*delivery),
             Command::Shed(shed) => self.shed(hands, shed.lane, shed.max),
             Command::Sweep(sweep) => Reply::Swept(self.sweep(hands, *sweep)),
             Command::Change(change) => self.change(change),
@@ -413,6 +417,7 @@ impl Model {
             ttl: target.expires.since(emit.received),
             alike: target.coalesce.as_ref().map(|coalesce| coalesce.key.clone()),
             in_part: false,
+            before: 0,
         };
         self.deliveries.insert(delivery, new);
         if fits {
@@ -689,24 +694,55 @@ impl Model {
             Redriven { last: letters.last().copied().filter(|_| full_page), ..Redriven::default() };
         for letter in letters {
             let (lane, size) = (self.deliveries[&letter].lane, self.deliveries[&letter].size());
-            let Lane { bounds, state, .. } = self.lanes[&lane];
-            let fits = |id, rows_max: u64, bytes_max: u64| {
-                let (rows, bytes) = (self.number(id, DeliveryPlace::Waiting), self.bytes(id));
-                rows < rows_max && (bytes + size <= bytes_max || (id.is_none() && size == 0))
-            };
-            let room = fits(Some(lane), bounds.rows_max, bounds.bytes_max)
-                && fits(None, self.limits.waiting_rows_max, self.limits.waiting_bytes_max);
-            if !room || !state.accepts() {
+            if self.bound(lane, size).is_some() || !self.lanes[&lane].state.accepts() {
                 redriven.kept += 1;
                 continue;
             }
-            let now = self.now;
-            let found = self.deliveries.get_mut(&letter).unwrap();
-            (found.place, found.attempts, found.at, found.alike) = (DeliveryPlace::Waiting, 0, now, None);
-            found.expires = later(now, found.ttl);
+            self.wait_again(letter);
             redriven.rows.push((lane, letter));
         }
         redriven
+    }
+
+    fn bound(&self, lane: LaneId, size: u64) -> Option<Bound> {
+        let (bounds, limits) = (self.lanes[&lane].bounds, self.limits);
+        let waits = |id| (self.number(id, DeliveryPlace::Waiting), self.bytes(id) + size);
+        let ((rows, bytes), (all_rows, all_bytes)) = (waits(Some(lane)), waits(None));
+        let rules = [
+            (size > bounds.bytes_max, Bound::BodyBytes),
+            (rows >= bounds.rows_max, Bound::LaneRows),
+            (bytes > bounds.bytes_max, Bound::LaneBytes),
+            (all_rows >= limits.waiting_rows_max, Bound::TotalRows),
+            (size > 0 && all_bytes > limits.waiting_bytes_max, Bound::TotalBytes),
+        ];
+        rules.into_iter().find(|(broken, _)| *broken).map(|(_, bound)| bound)
+    }
+
+    fn wait_again(&mut self, delivery: DeliveryId) {
+        let now = self.now;
+        let found = self.deliveries.get_mut(&delivery).unwrap();
+        (found.place, found.attempts, found.at, found.alike) = (DeliveryPlace::Waiting, 0, now, None);
+        found.expires = later(now, found.ttl);
+    }
+
+    fn resend(&mut self, id: DeliveryId) -> Reply {
+        let Some(found) = self.deliveries.get(&id) else {
+            return Reply::Refused(Refusal::UnknownDelivery(id));
+        };
+        let (place, state) = (found.place, self.lanes[&found.lane].state);
+        let refusal = match place {
+            DeliveryPlace::Forgotten => Some(Refusal::UnknownDelivery(id)),
+            DeliveryPlace::Waiting => Some(Refusal::Pending),
+            DeliveryPlace::Coalesced => Some(Refusal::Replaced),
+            _ if state != LaneState::Active => Some(Refusal::NotActive(state)),
+            _ => self.bound(found.lane, found.size()).map(Refusal::NoRoom),
+        };
+        if let Some(refusal) = refusal {
+            return Reply::Refused(refusal);
+        }
+        self.deliveries.get_mut(&id).unwrap().before += u64::from(place == DeliveryPlace::Delivered);
+        self.wait_again(id);
+        Reply::Resent
     }
 
     fn retry(&mut self, retry: &Retry) -> Reply {

@@ -84,6 +84,9 @@ pub(crate) enum Wish {
         lane: u64,
         max: u32,
     },
+    Resend {
+        pick: prop::sample::Index,
+    },
     Shed {
         lane: u64,
         max: u32,
@@ -270,6 +273,7 @@ fn wish() -> impl Strategy<Value = Wish> {
         2 => (weighted(0.5, lane()), 1..6_u32).prop_map(|(lane, max)| Wish::Redrive { lane, max }),
         1 => (weighted(0.5, lane()), 1..3_u32).prop_map(|(lane, max)| Wish::Forget { lane, max }),
         2 => (lane(), 1..3_u32).prop_map(|(lane, max)| Wish::Retry { lane, max }),
+        3 => any::<prop::sample::Index>().prop_map(|pick| Wish::Resend { pick }),
         1 => (lane(), 1..3_u32).prop_map(|(lane, max)| Wish::Shed { lane, max }),
         2 => (1..6_u32).prop_map(|max| Wish::Sweep { max }),
         1 => (lane(), bounds()).prop_map(|(lane, bounds)| Wish::Bounds { lane, bounds }),
@@ -324,6 +328,10 @@ impl Wish {
             Self::Retry { lane, max } => {
                 let which = ToRetry::Of(LaneId(*lane));
                 Command::Retry(Retry { which, insist: false, probe: true, max: *max })
+            }
+            Self::Resend { pick } => {
+                let all = usize::try_from(model.next_delivery()).unwrap();
+                Command::Resend(DeliveryId(u64::try_from(pick.index(all)).unwrap()))
             }
             Self::Shed { lane, max } => Command::Shed(Shed { lane: LaneId(*lane), max: *max }),
             Self::Sweep { max } => Command::Sweep(Sweep { max: *max }),

@@ -9,7 +9,7 @@ use crate::paging::last_if_full;
 use crate::postgres::ledger::read_bounds;
 use crate::postgres::link::{Link, Value};
 use crate::postgres::values::{Bits, Count, int, is_storable, size};
-use crate::read::{Attempted, DeadLetter, Delivery, Filter, LiveSecret, Subscriber, SubscriberRef};
+use crate::read::{Attempted, DeadLetter, Delivery, Filter, LiveSecret, Resent, Subscriber, SubscriberRef};
 
 type Rows<T> = (Vec<T>, Option<[u64; 2]>);
 
@@ -196,6 +196,11 @@ pub(super) fn body(sql: &Link, delivery: DeliveryId) -> Read<Option<Body>> {
 }
 
 /// Follows the chain of attempts, up to 1,000 of them.
+pub(super) fn resent(sql: &Link, delivery: DeliveryId) -> Read<Vec<Resent>> {
+    let query = "SELECT at, after FROM resent WHERE delivery = $1 ORDER BY at DESC LIMIT 1000";
+    all(sql, query, &[&delivery], |row| Ok(Resent { at: row.try_get(0)?, after: row.try_get(1)? }))
+}
+
 pub(super) fn attempts_of(sql: &Link, delivery: DeliveryId) -> Read<Vec<Attempted>> {
     let query = "WITH RECURSIVE chain AS (
             SELECT a.*, 1 AS place FROM all_deliveries d JOIN attempts a ON a.at = d.last_attempt AND a.delivery = d.delivery

@@ -6,7 +6,7 @@ use crate::command::{Attempt, Body, SECRETS_MAX};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::lane::{Bounds, Retried, Secret};
 use crate::paging::last_if_full;
-use crate::read::{Attempted, DeadLetter, Delivery, Filter, LiveSecret, Subscriber, SubscriberRef};
+use crate::read::{Attempted, DeadLetter, Delivery, Filter, LiveSecret, Resent, Subscriber, SubscriberRef};
 use crate::sqlite::failure::or_least;
 
 type Rows<T> = (Vec<T>, Option<[u64; 2]>);
@@ -217,6 +217,12 @@ fn read_attempt(row: &Row<'_>) -> Result<Attempted> {
 }
 
 /// Follows the chain: one lookup for each attempt.
+pub(super) fn resent(sql: &Connection, delivery: DeliveryId) -> Result<Vec<Resent>> {
+    let mut query =
+        sql.prepare_cached("SELECT at, after FROM resent WHERE delivery = ?1 ORDER BY at DESC LIMIT 1000")?;
+    query.query_map([delivery], |row| Ok(Resent { at: row.get(0)?, after: row.get(1)? }))?.collect()
+}
+
 pub(super) fn attempts_of(sql: &Connection, delivery: DeliveryId) -> Result<Vec<Attempted>> {
     let mut at: Option<StoreTime> = sql
         .prepare_cached("SELECT last_attempt FROM deliveries WHERE delivery = ?1")?
