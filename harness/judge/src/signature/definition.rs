@@ -413,7 +413,7 @@ fn key<P>(written: &Written<P>, algorithm: Option<Algorithm>) -> Result<KeyForm,
     }
 }
 
-pub(super) fn word<'a, T: Copy>(key: &str, given: &str, words: &[(&'a str, T)]) -> Result<T, String> {
+pub(super) fn word<T: Copy>(key: &str, given: &str, words: &[(&str, T)]) -> Result<T, String> {
     if let Some((_, meaning)) = words.iter().find(|(word, _)| *word == given) {
         return Ok(*meaning);
     }
