@@ -158,7 +158,7 @@ pub(super) fn main(asked: &ReceiverArgs) -> ExitCode {
             return refuse("receiver", why, USAGE);
         }
     };
-    if let Err(why) = asked.output.prepare().and_then(|()| asked.standards.begin(Side::Receiver)) {
+    if let Err(why) = ready(asked, &settings) {
         print_stderr(format_args!("hookproof receiver: {why}"));
         return ExitCode::from(USAGE);
     }
@@ -190,6 +190,11 @@ pub(super) fn main(asked: &ReceiverArgs) -> ExitCode {
             ExitCode::from(HARNESS)
         }
     }
+}
+
+fn ready(asked: &ReceiverArgs, settings: &Settings) -> Result<(), String> {
+    asked.standards.begin(Side::Receiver, Some(&settings.profile.to_string()))?;
+    asked.output.prepare()
 }
 
 fn grade(asked: &ReceiverArgs, report: &Report) -> u8 {

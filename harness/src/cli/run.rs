@@ -196,7 +196,7 @@ impl Run {
         let selection = self.gate.selection().map_err(|error| error.to_string())?;
         self.allow_lengths()?;
         self.forms.can_be_written(Some(&self.out))?;
-        self.standards.begin(Side::Sender)?;
+        self.standards.begin(Side::Sender, None)?;
         let server = self.live.map(PageServer::open).transpose();
         let server = server.map_err(|error| format!("the page cannot be served: {error}"))?;
         Ok((baseline, Shared { selection, interrupt, server }))

@@ -33,10 +33,18 @@ pub(super) struct Subject<'a> {
 }
 
 impl Standards {
-    /// Refuses a standard that demands nothing of this side, and a folder that cannot be made.
-    pub(super) fn begin(&self, side: Side) -> Result<(), String> {
-        if let Some(other) = self.asked.iter().find(|standard| !standard.concerns(side)) {
-            return Err(format!("--standard {other} demands nothing of a {side}"));
+    /// Refuses a standard that demands nothing of this side, or another signing profile, and a folder that cannot be
+    /// made.
+    pub(super) fn begin(&self, side: Side, profile: Option<&str>) -> Result<(), String> {
+        for standard in &self.asked {
+            if !standard.concerns(side) {
+                return Err(format!("--standard {standard} demands nothing of a {side}"));
+            }
+            if let (Some(needed), Some(found)) = (standard.profile.as_deref(), profile)
+                && needed != found
+            {
+                return Err(format!("--standard {standard} demands --profile {needed}; found {found}"));
+            }
         }
         let made = self.certificate.as_ref().map_or(Ok(()), fs::create_dir_all);
         made.map_err(|error| format!("--certificate: the folder cannot be made: {error}"))
@@ -178,6 +186,7 @@ pub(super) fn seen(reports: &[hookproof_judge::report::Report]) -> Vec<Seen<'_>>
                 verdict: one.status,
                 told: format!("{}: {}", report.scenario, one.sentence),
                 faults: faults.clone(),
+                profiles: report.course.profiles.iter().map(String::as_str).collect(),
             })
             .collect()
     };
@@ -187,8 +196,14 @@ pub(super) fn seen(reports: &[hookproof_judge::report::Report]) -> Vec<Seen<'_>>
 /// The verdicts of a receiver's cases.
 pub(super) fn seen_of_receiver(report: &suite::Report) -> Vec<Seen<'_>> {
     let rows = report.rows.iter();
-    rows.map(|row| Seen { id: &row.id, verdict: row.verdict, told: row.came.clone(), faults: Vec::new() })
-        .collect()
+    rows.map(|row| Seen {
+        id: &row.id,
+        verdict: row.verdict,
+        told: row.came.clone(),
+        faults: Vec::new(),
+        profiles: vec![&report.profile],
+    })
+    .collect()
 }
 
 #[cfg(test)]
@@ -200,7 +215,13 @@ mod tests {
     #[test]
     fn the_text_names_each_requirement_that_is_not_met_and_ends_with_the_verdict() {
         let standard: &Standard = "five-failures@1".parse().unwrap();
-        let seen = |id, verdict| Seen { id, verdict, told: "seen so".to_owned(), faults: Vec::new() };
+        let seen = |id, verdict| Seen {
+            id,
+            verdict,
+            told: "seen so".to_owned(),
+            faults: Vec::new(),
+            profiles: Vec::new(),
+        };
         let all = [seen("rate.in-flight", Verdict::Pass), seen("retry.after-429", Verdict::Fail)];
         let text = text(&standard.grade(Side::Sender, &all), Colours::of(false));
         let place = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} is missing: {text}"));

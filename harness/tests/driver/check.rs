@@ -57,7 +57,7 @@ fn a_call_that_fails_is_shown_with_what_was_sent_and_what_came_back_and_no_secre
 #[test]
 fn a_signature_that_is_described_wrongly_fails_with_what_was_seen() {
     let text = format!("{}\n[sign]\nprofile = \"github\"\n", ours());
-    check(&text, 1, &["failed   verify", "there is no x-github-delivery header", "one step failed"]);
+    check(&text, 1, &["failed   verify", "there is no x-hub-signature-256 header", "one step failed"]);
     let text = format!(
         "{}\n[sign]\nalgorithm = \"hmac-sha256\"\nkey = \"base64\"\nencoding = \"base64\"\nheader = \"webhook-signature\"\n\
          prefix = \"v1,\"\ntimestamp = \"webhook-timestamp\"\nid = \"webhook-id\"\nsigned = [\"{{id}}.{{timestamp}}.{{body}}\"]\n",

@@ -107,6 +107,10 @@ fn a_bad_command_line_is_exit_64_and_says_what_to_do() {
         "HOOKPROOF_NOT_SET is not set",
     );
     check(&receiver(&[&secret[..], &["--profile", "svix"]].concat()), 64, "standard-webhooks");
+    let graded = |rest: &[&'static str]| receiver(&[&secret[..], rest].concat());
+    let foreign = graded(&["--profile", "github", "--standard", "standard-webhooks@1.0"]);
+    check(&foreign, 64, "demands --profile standard-webhooks; found github");
+    check(&graded(&["--standard", "five-failures@1"]), 64, "demands nothing of a receiver");
     check(&["receiver", "https://example.com/", "--secret-env", "HOOK_SECRET"], 64, "--i-own-this-endpoint");
     check(&["receiver", "ftp://127.0.0.1/", "--secret-env", "HOOK_SECRET"], 64, "http://");
 }

@@ -11,7 +11,7 @@ use crate::check::evidence::{Exchange, Outcome};
 use crate::check::figures;
 use crate::check::outcomes::{Fate, fates_of};
 use crate::scenario::{Retry, SECOND, Scenario, Subscriber};
-use crate::trace::{Declared, Ended, Fault, Machine, Trace};
+use crate::trace::{Declared, Ended, Fault, Machine, Signs, Trace};
 
 const FORMAT: u32 = 1;
 /// The most places of a series by second; in a longer run several seconds share one.
@@ -57,6 +57,9 @@ pub struct Course {
     /// The figures that checks judge by though the scenario does not set them; empty in an older report.
     #[serde(default)]
     pub defaults: Vec<String>,
+    /// The signing profiles of its subscribers.
+    #[serde(default)]
+    pub profiles: BTreeSet<String>,
     #[serde(default)]
     pub drawn: Drawn,
 }
@@ -169,6 +172,7 @@ impl Report {
                 waiting: waiting(trace, seconds),
                 faults: trace.faults.iter().map(fault).collect(),
                 defaults: defaults(scenario),
+                profiles: profiles(scenario, trace),
                 drawn,
             },
             judgement,
@@ -271,6 +275,14 @@ fn delivered(evidence: &Evidence<'_>, at: u32) -> u64 {
     let fates = fates_of(evidence, at).into_iter();
     let besides = fates.filter(|(one, fate)| *fate == Fate::Delivered && !evidence.is_delivered(one));
     (in_full.count() + besides.count()) as u64
+}
+
+fn profiles(scenario: &Scenario, trace: &Trace) -> BTreeSet<String> {
+    match &trace.declared.signs {
+        Some(Signs::Profile(name)) => BTreeSet::from([name.clone()]),
+        Some(Signs::Own { .. }) => BTreeSet::from(["a scheme of its own".to_owned()]),
+        None => scenario.subscribers.iter().map(|one| one.sign.to_string()).collect(),
+    }
 }
 
 /// As `key value`, with the subscribers that they concern.
@@ -387,7 +399,7 @@ pub fn schema() -> serde_json::Value {
         "required": ["format", "version", "scenario", "seed", "driver", "repeat", "judgement", "subscribers"],
         "properties": {
             "format": { "const": FORMAT }, "version": text, "scenario": text, "about": text, "seed": count,
-            "driver": text, "repeat": text, "defaults": { "type": "array", "items": text }, "ended": { "enum": ["done", "interrupted", "sender-gone", null] },
+            "driver": text, "repeat": text, "defaults": { "type": "array", "items": text }, "profiles": { "type": "array", "items": text }, "ended": { "enum": ["done", "interrupted", "sender-gone", null] },
             "lasted": count, "seconds_each": count, "scenario_sha256": text, "drawn": maybe("object"),
             "machine": maybe("object"), "judgement": judgement, "efficiency": maybe("number"),
             "ceiling_per_second": maybe("integer"), "delivered_per_second": maybe("integer"),

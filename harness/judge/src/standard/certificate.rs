@@ -159,7 +159,13 @@ mod tests {
 
     fn grades() -> Grades {
         let standard: &Standard = "five-failures@1".parse().unwrap();
-        let seen = |id, verdict| Seen { id, verdict, told: "a <b>".to_owned(), faults: Vec::new() };
+        let seen = |id, verdict| Seen {
+            id,
+            verdict,
+            told: "a <b>".to_owned(),
+            faults: Vec::new(),
+            profiles: Vec::new(),
+        };
         standard.grade(
             Side::Sender,
             &[seen("rate.in-flight", Verdict::Pass), seen("recovery.no-storm", Verdict::Fail)],

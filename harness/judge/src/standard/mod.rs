@@ -24,6 +24,8 @@ pub struct Standard {
     pub revision: String,
     /// Where it stands.
     pub text: String,
+    /// The signing profile that it demands: runs with another one exercise nothing.
+    pub profile: Option<String>,
     pub requirement: Vec<Requirement>,
 }
 
@@ -67,6 +69,7 @@ pub struct Seen<'a> {
     pub told: String,
     /// The kinds of faults in the run.
     pub faults: Vec<&'a str>,
+    pub profiles: Vec<&'a str>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -154,8 +157,9 @@ impl Standard {
     /// It warns if a `should` failed, or if nothing grades a `must`.
     #[must_use]
     pub fn grade(&'static self, side: Side, seen: &[Seen<'_>]) -> Grades {
+        let seen: Vec<Seen<'_>> = seen.iter().map(|one| self.by_profile(one)).collect();
         let own = self.requirement.iter().filter(|one| one.of == side);
-        let requirements: Vec<Graded> = own.map(|one| one.grade(seen)).collect();
+        let requirements: Vec<Graded> = own.map(|one| one.grade(&seen)).collect();
         let has = |grade| requirements.iter().any(|one| one.level == Level::Must && one.grade == grade);
         let verdict = match () {
             () if has(Grade::Failed) => Verdict::Fail,
@@ -167,6 +171,19 @@ impl Standard {
         };
         let (title, text) = (&*self.title, &*self.text);
         Grades { standard: self.to_string(), title, text, side, verdict, requirements }
+    }
+}
+
+impl Standard {
+    /// As it was seen, or as not applicable if the run signs by another profile.
+    fn by_profile<'a>(&self, seen: &Seen<'a>) -> Seen<'a> {
+        let Some(profile) = &self.profile else { return seen.clone() };
+        let others: Vec<&str> = seen.profiles.iter().copied().filter(|one| one != profile).collect();
+        if others.is_empty() {
+            return seen.clone();
+        }
+        let told = format!("{}; it signs by {}, not {profile}", seen.told, others.join(", "));
+        Seen { verdict: Verdict::NotApplicable, told, ..seen.clone() }
     }
 }
 
@@ -290,7 +307,8 @@ mod tests {
     }
 
     fn seen<'a>(id: &'a str, verdict: Verdict, faults: &[&'a str]) -> Seen<'a> {
-        Seen { id, verdict, told: "so".to_owned(), faults: faults.to_vec() }
+        let profiles = vec!["standard-webhooks"];
+        Seen { id, verdict, told: "so".to_owned(), faults: faults.to_vec(), profiles }
     }
 
     fn grade(requirement: &str, seen: &[Seen<'_>]) -> Grade {
@@ -331,6 +349,16 @@ mod tests {
             let seen: Vec<_> = ids.iter().map(|one| seen(one, verdict_of(one), &["rotate"])).collect();
             standard.grade(Side::Sender, &seen)
         };
+        let by_another: Vec<_> = ids
+            .iter()
+            .map(|id| Seen { profiles: vec!["github"], ..seen(id, Verdict::Pass, &["rotate"]) })
+            .collect();
+        let open = standard.grade(Side::Sender, &by_another);
+        assert_eq!(open.verdict, Verdict::Inconclusive);
+        assert_eq!(
+            open.requirements[3].told,
+            "format.signature: so; it signs by github, not standard-webhooks"
+        );
         let kept = all_but("", Verdict::Pass);
         assert_eq!(kept.verdict, Verdict::Pass);
         assert_eq!(kept.summary(), "9 of 9 must met; 7 of 12 should met, 5 not graded");

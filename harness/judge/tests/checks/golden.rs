@@ -48,7 +48,13 @@ fn a_wrong_sender_fails_the_requirement_of_each_standard() {
         let seen: Vec<Seen<'_>> = judgement
             .verdicts
             .iter()
-            .map(|one| Seen { id: &one.id, verdict: one.status, told: one.sentence.clone(), faults: vec![] })
+            .map(|one| Seen {
+                id: &one.id,
+                verdict: one.status,
+                told: one.sentence.clone(),
+                faults: vec![],
+                profiles: vec![],
+            })
             .collect();
         let grades = standard.parse::<&Standard>().expect("known").grade(Side::Sender, &seen);
         let failed = grades.requirements.iter().filter(|one| one.grade == Grade::Failed);

@@ -108,7 +108,7 @@ async fn extreme(bench: &Bench<'_>) -> Finding {
     let ahead = [
         ("the greatest 64-bit number", i64::MAX.to_string()),
         ("10^400", format!("1{}", "0".repeat(400))),
-        ("milliseconds", bench.stamp(unix_seconds() * 1_000).to_string()),
+        ("a thousand times too large", bench.stamp(unix_seconds() * 1_000).to_string()),
     ];
     let rest = [
         ("the least 64-bit number", i64::MIN.to_string()),
