@@ -37,7 +37,8 @@ Examples:
   hookproof plan launch.toml --patch reports/plan/launch/patch.toml --machine 20000/s
 
 Objectives: p50, p95, p99 and drain (durations), shed, expired, dead and backlog (counts), for all subscribers, or for one as in
-partner.p95<60s. Without objectives, no delivery may be shed or expire, and the backlog must drain within the scenario's time.
+partner.p95<60s, where partner may be a group. Without a name, endpoints that are down by the plan are left out. Without
+objectives, no delivery may be shed or expire, and the backlog must drain within the scenario's time.
 Exits with 1 if today's traffic misses an objective with any of the seeds; --no-headroom tries only the scenario's own seed.
 
 The machine is a limit like any other: its deliveries per second, disk space and memory. The headroom has a 95 % interval for
@@ -183,6 +184,9 @@ impl Asks {
         if let Some(more) = forecast.kinds.len().checked_sub(BOUNDS_MAX).filter(|more| *more > 0) {
             print_stderr(format_args!("  and {more} more kinds of subscribers"));
         }
+        if let Some(warning) = forecast.warning() {
+            print_stderr(format_args!("hookproof plan: {warning}"));
+        }
         self.patience.allows(steps, &format!("{}{headroom}", forecast.remedies()))?;
         Ok(steps)
     }
@@ -248,7 +252,8 @@ impl Asks {
                 }
             }
         }
-        let known = |slo: &&Slo| scenario.subscribers.iter().any(|one| slo.concerns(&one.name, &one.group));
+        let known =
+            |slo: &&Slo| slo.whom.is_none() || scenario.subscribers.iter().any(|one| slo.concerns(one));
         if let Some(stray) = self.slo.iter().find(|slo| !known(slo)) {
             return Err(format!(
                 "the objective {stray} names an unknown subscriber; expected one of {}",
@@ -313,7 +318,9 @@ fn remove_sheets(scenario: &Scenario, partners: &Path) -> std::io::Result<()> {
 }
 
 fn names(scenario: &Scenario) -> String {
-    let names: Vec<&str> = scenario.subscribers.iter().map(|one| one.name.as_str()).take(20).collect();
+    let mut names: Vec<&str> = scenario.subscribers.iter().map(|one| one.group.as_str()).collect();
+    names.dedup();
+    names.truncate(20);
     names.join(", ")
 }
 

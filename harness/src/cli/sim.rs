@@ -208,6 +208,9 @@ impl Sim {
         let (seeds, each) = self.seeds.map_or((1, ""), |seeds| (seeds, " with each seed"));
         let steps = forecast.steps.saturating_mul(seeds);
         print_stderr(format_args!("{}: {}{each}, {}", scenario.name, forecast.size(), about(steps)));
+        if let Some(warning) = forecast.warning() {
+            print_stderr(format_args!("hookproof sim: {}: {warning}", scenario.name));
+        }
         self.patience.allows(forecast.steps, &forecast.remedies())?;
         Ok(steps)
     }

@@ -98,7 +98,7 @@ fn changes_without_cost_for_the_partner_come_first() {
 fn an_endpoint_that_never_answers_is_helped_by_no_limit() {
     let text = TWO.to_owned() + "[[subscriber.behaviour]]\nanswer = \"refuse\"\n";
     let scenario = Scenario::from_text(&text, "two.toml").unwrap();
-    let plan = planned(&scenario, &["p95<10s"], 1_000, 1);
+    let plan = planned(&scenario, &["a.p95<10s"], 1_000, 1);
     let headroom = plan.headroom.clone().unwrap();
     let advice = headroom.advice;
     assert_eq!((advice.unchanged[0].why, advice.trial), (Why::NothingHelps, None));
@@ -109,7 +109,7 @@ fn an_endpoint_that_never_answers_is_helped_by_no_limit() {
     );
     assert!(table(&plan).contains("a: no change of its limits is enough"), "{}", table(&plan));
     // Other seeds agree: the plan claims no part of the traffic as carried.
-    let plan = planned(&scenario, &["p95<10s"], 1_000, 3);
+    let plan = planned(&scenario, &["a.p95<10s"], 1_000, 3);
     assert_eq!(plan.headroom.clone().unwrap().seeds, [None; 3]);
     assert!(
         answer(&plan).starts_with("does not carry today's traffic, nor any tried part of it"),

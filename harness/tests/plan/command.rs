@@ -119,6 +119,62 @@ fn a_recording_keeps_its_own_names_for_columns() {
 }
 
 #[test]
+fn a_recording_says_which_events_nobody_receives_and_where_its_gap_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let recorded = |rows: &str| {
+        std::fs::write(folder.path().join("real.csv"), format!("time,type\n{rows}")).unwrap();
+        let arguments = ["plan", "narrow.toml", "--no-measure", "--no-headroom", "--recorded", "real.csv"];
+        let output = hookproof(&arguments, folder.path());
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let narrow = "name = \"narrow\"\n[[traffic]]\nshape = \"burst\"\nevents = 1\n[[subscriber]]\nname = \"a\"\n\
+                  events = [\"video.*\"]\n";
+    std::fs::write(folder.path().join("narrow.toml"), narrow).unwrap();
+    let (code, why) = recorded("0,video.published\n1,page.seen\n2,page.seen\n3,page.left\n");
+    assert_eq!(code, Some(0), "{why}");
+    assert!(
+        why.contains("no subscriber receives 3 of the recorded events: page.seen (2), page.left (1)\n"),
+        "{why}"
+    );
+    let (code, why) = recorded("0,video.published\n5,video.published\n3153600005,video.published\n");
+    assert_eq!(code, Some(64), "{why}");
+    let parts =
+        ["the longest pause of the traffic is ", ", from 5 s on: cut it; ", "; or add --yes-it-takes"];
+    parts.iter().for_each(|part| assert!(why.contains(part), "{part}: {why}"));
+}
+
+const DOWN: &str = "name = \"down\"\ndrain = \"5s\"\n[[traffic]]\nshape = \"steady\"\nrate = \"20/s\"\nlasts = \"5s\"\n\
+                    [[subscriber]]\nname = \"well\"\ncount = 20\n[[subscriber]]\nname = \"dead\"\ncount = 3\n\
+                    [[subscriber.behaviour]]\nanswer = \"refuse\"\n";
+
+#[test]
+fn endpoints_that_never_recover_are_reported_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("down.toml"), DOWN).unwrap();
+    let asked = |slo: &str| {
+        let arguments = ["plan", "down.toml", "--no-measure", "--seeds", "1", "--no-headroom", "--slo", slo];
+        let output = hookproof(&arguments, folder.path());
+        (output.status.code(), String::from_utf8(output.stdout).unwrap(), output.stderr)
+    };
+    let (code, told, why) = asked("p95<2s");
+    assert_eq!(code, Some(0), "{told}{}", String::from_utf8_lossy(&why));
+    assert!(told.starts_with("meets its objectives; the slowest backlog, of well-"), "{told}");
+    assert!(told.contains("3 endpoints never recover: 300 dead letters at 24 h"), "{told}");
+    // Like subscribers are one row.
+    assert!(
+        told.contains("\n20 × well ") && told.contains("\n3 × dead ") && !told.contains("\nwell-7 "),
+        "{told}"
+    );
+    let why = String::from_utf8_lossy(&why);
+    assert!(why.contains("down.toml: 100 events → 2300 deliveries to 23 subscribers"), "{why}");
+    assert!(why.contains("3 × dead: 100 deliveries each; no bound: it fails permanently"), "{why}");
+    let first = told.lines().next().unwrap();
+    assert!(first.ends_with("; 3 endpoints are down by the plan"), "{first}");
+    let (code, told, _) = asked("dead.p95<2s");
+    assert_eq!(code, Some(1), "{told}");
+}
+
+#[test]
 fn subscribers_are_taken_from_a_live_senders_database() {
     let folder = tempfile::tempdir().unwrap();
     let add = [
@@ -254,7 +310,7 @@ fn the_machine_is_given_or_told_by_a_report_of_a_run() {
             String::from_utf8(output.stderr).unwrap(),
         )
     };
-    // Some seventy requests in the busiest second.
+    // Some seventy requests in the peak second.
     let (code, told, _) = asked(&["--machine", "60/s"]);
     assert_eq!(code, Some(1));
     let found = value(&told);
@@ -338,7 +394,7 @@ fn every_form_of_the_plan_names_the_request() {
     let (_, told, why) = plan(&[&["--no-headroom", "--out", "plans"], &asked[..]].concat(), folder.path());
     let conditions = [
         "--set drain=4min: drain=4min by --set",
-        "kill@peak: the sender is killed 30.5 s after the traffic begins",
+        "kill@peak: the sender is killed at the peak, 30.5 s after the traffic begins",
         "partner-b down 30s@20s: partner-b is down from 20 s after the traffic begins, for 30s",
         "--times 2: 2 times the traffic",
     ];
@@ -361,7 +417,7 @@ fn every_form_of_the_plan_names_the_request() {
     let (theirs, anothers) = (read("partners/partner-b.md"), read("partners/partner-a.md"));
     assert!(theirs.contains("partner-b is down from 20 s after"), "{theirs}");
     assert!(anothers.contains("another subscriber is down") && !anothers.contains("partner-b"), "{anothers}");
-    for part in ["the sender is killed 30.5 s after", "2 times the traffic"] {
+    for part in ["the sender is killed at the peak, 30.5 s after", "2 times the traffic"] {
         assert!(theirs.contains(part) && anothers.contains(part), "{part}: {theirs}");
     }
 }

@@ -15,7 +15,7 @@ fn a_sheet_says_what_the_partner_will_see_and_nothing_of_others() {
     for part in [
         "# capacity-launch: requests to partner-b (forecast)".to_owned(),
         format!("| deliveries in all | {} |", lane.owed),
-        format!("| requests in the busiest second | {}, ", lane.busiest.count),
+        format!("| requests in the peak second | {}, ", lane.busiest.count),
         "20 at once, 30/s in the long run; 60 per 1s; 10 requests in flight".to_owned(),
         "| events | video.trending, video.rank_updated |".to_owned(),
     ] {

@@ -1,7 +1,7 @@
 //! The size of a simulation and the bounds of each kind of subscriber, by arithmetic alone. Pure.
 
 use hookproof_judge::check::verdict::show;
-use hookproof_judge::scenario::{Pattern, Scenario, Subscriber};
+use hookproof_judge::scenario::{Pattern, Phase, Scenario, Shape, Subscriber};
 use hookproof_play::traffic::Schedule;
 
 use super::bound::{Bounds, Service, bounds};
@@ -15,6 +15,10 @@ pub struct Forecast {
     pub deliveries: u64,
     /// The steps of one simulation: events, first requests, and those of long pauses.
     pub steps: u64,
+    /// The longest time without an event, and its beginning.
+    pub gap_ns: (u64, u64),
+    /// Types of recorded events that no subscriber receives, with their counts, the most frequent first.
+    pub unreceived: Vec<(String, u64)>,
     /// The kinds of subscribers, with the most deliveries first.
     pub kinds: Vec<Kind>,
 }
@@ -39,11 +43,13 @@ impl Forecast {
             scenario.subscribers.iter().zip(all_bounds(scenario, schedule, commit_ns))
         {
             let drain = |bounds: &Bounds| bounds.empty_at.saturating_sub(schedule.lasts());
-            let bound = bounds.map(|bounds| [bounds.backlog, bounds.delay_ns, drain(&bounds)]);
+            // No more can wait than is owed.
+            let owed = owed.deliveries(subscriber);
+            let bound = bounds.map(|bounds| [bounds.backlog.min(owed), bounds.delay_ns, drain(&bounds)]);
             let kind = Kind {
                 group: subscriber.group.clone(),
                 subscribers: 1,
-                deliveries: owed.deliveries(subscriber),
+                deliveries: owed,
                 bound: bound.ok_or_else(|| why_unbounded(scenario, subscriber)),
             };
             // Several of one name follow each other in the file.
@@ -56,7 +62,14 @@ impl Forecast {
         kinds.sort_by_key(|kind| std::cmp::Reverse(kind.all()));
         let deliveries = kinds.iter().map(Kind::all).fold(0, u64::saturating_add);
         let (events, idle) = (schedule.due().len() as u64, idle_steps(scenario, schedule.lasts()));
-        Self { events, deliveries, steps: events.saturating_add(deliveries).saturating_add(idle), kinds }
+        Self {
+            events,
+            deliveries,
+            steps: events.saturating_add(deliveries).saturating_add(idle),
+            gap_ns: gap(schedule),
+            unreceived: owed.unreceived(scenario),
+            kinds,
+        }
     }
 
     /// `4.2 M events → 1.2 G deliveries to 300 subscribers`.
@@ -91,6 +104,19 @@ impl Forecast {
         })
     }
 
+    /// A warning of recorded events that no subscriber receives.
+    #[must_use]
+    pub fn warning(&self) -> Option<String> {
+        let all: u64 = self.unreceived.iter().map(|(_, count)| count).sum();
+        let named = self.unreceived.iter().take(NAMED_MAX).map(|(name, count)| format!("{name} ({count})"));
+        let mut named: Vec<String> = named.collect();
+        if let Some(more) = self.unreceived.len().checked_sub(NAMED_MAX).filter(|more| *more > 0) {
+            named.push(format!("{more} more types"));
+        }
+        (all > 0)
+            .then(|| format!("no subscriber receives {all} of the recorded events: {}", named.join(", ")))
+    }
+
     /// The remedies for a long simulation.
     #[must_use]
     pub fn remedies(&self) -> String {
@@ -102,7 +128,14 @@ impl Forecast {
                 kind.name()
             )
         });
-        format!("{widest}shorten the traffic's `lasts`")
+        let events = self.events.saturating_add(self.deliveries);
+        let pause = if self.steps > events.saturating_mul(2) {
+            let (length, from) = self.gap_ns;
+            format!("the longest pause of the traffic is {}, from {} on: cut it; ", show(length), show(from))
+        } else {
+            String::new()
+        };
+        format!("{pause}{widest}shorten the traffic's `lasts`")
     }
 }
 
@@ -123,6 +156,16 @@ impl Kind {
     }
 }
 
+/// The most types that a warning names.
+const NAMED_MAX: usize = 5;
+
+fn gap(schedule: &Schedule) -> (u64, u64) {
+    let due = schedule.due().iter().map(|due| due.at);
+    let ends = due.clone().chain([schedule.lasts()]);
+    let gaps = [0].into_iter().chain(due).zip(ends).map(|(from, to)| (to.saturating_sub(from), from));
+    gaps.max().unwrap_or_default()
+}
+
 /// The number of events of each type.
 struct Owed<'a>(Vec<(&'a str, u64)>);
 
@@ -135,6 +178,19 @@ impl<'a> Owed<'a> {
             }
         }
         Self(types)
+    }
+
+    fn unreceived(&self, scenario: &Scenario) -> Vec<(String, u64)> {
+        let is_recorded = |phase: &Phase| matches!(phase.shape, Shape::Recorded { .. });
+        if !scenario.traffic.iter().any(is_recorded) {
+            return Vec::new();
+        }
+        let is_owed = |name: &str| scenario.subscribers.iter().any(|one| one.is_owed(name));
+        let unreceived = self.0.iter().filter(|(name, count)| *count > 0 && !is_owed(name));
+        let mut all: Vec<(String, u64)> =
+            unreceived.map(|(name, count)| ((*name).to_owned(), *count)).collect();
+        all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        all
     }
 
     fn deliveries(&self, subscriber: &Subscriber) -> u64 {

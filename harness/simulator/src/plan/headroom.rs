@@ -10,6 +10,7 @@ use super::interval::Interval;
 use super::judge::{Judge, in_parallel};
 use super::scale::{AS_IT_STANDS, is_coarse, scaled};
 use super::search::{DOUBLE, Edge, NEAR, edge};
+use super::service::never_recovers;
 use super::slo::{Breach, Measure, NEVER};
 use crate::sim::SimError;
 use crate::sim::figures::Figures;
@@ -51,7 +52,7 @@ impl Headroom {
     }
 }
 
-/// The slowest subscriber's times at one load.
+/// The times of the slowest subscriber whose endpoint recovers, at one load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Point {
     /// The load, in thousandths of this traffic.
@@ -66,9 +67,11 @@ pub struct Point {
 }
 
 impl Point {
-    fn of(load: u64, figures: &Figures, holds: bool) -> Self {
+    fn of(load: u64, scenario: &Scenario, figures: &Figures, holds: bool) -> Self {
         let slowest = |measure: Measure| {
-            let all = figures.lanes.iter().map(|lane| measure.of(lane, figures));
+            let lanes = scenario.subscribers.iter().zip(&figures.lanes);
+            let well = lanes.filter(|(subscriber, _)| !never_recovers(subscriber));
+            let all = well.map(|(_, lane)| measure.of(lane, figures));
             all.max().filter(|length| *length != NEVER)
         };
         let (p95_ns, drain_ns) = (slowest(Measure::Latency(950)), slowest(Measure::Drain));
@@ -129,7 +132,7 @@ pub(super) fn search(
 
 fn judged(scenario: &Scenario, load: u64, figures: &Figures, judge: &Judge<'_>) -> (Vec<Breach>, Point) {
     let broken = judge.breaches(scenario, figures);
-    let point = Point::of(load, figures, broken.is_empty());
+    let point = Point::of(load, scenario, figures, broken.is_empty());
     (broken, point)
 }
 

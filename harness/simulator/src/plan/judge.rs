@@ -16,7 +16,7 @@ use crate::sim::{Options, SimError};
 pub fn breaches(scenario: &Scenario, slos: &[Slo], figures: &Figures) -> Vec<Breach> {
     let mut breaches = Vec::new();
     for (subscriber, lane) in scenario.subscribers.iter().zip(&figures.lanes) {
-        for slo in slos.iter().filter(|slo| slo.concerns(&subscriber.name, &subscriber.group)) {
+        for slo in slos.iter().filter(|slo| slo.concerns(subscriber)) {
             let figure = slo.measure.of(lane, figures);
             if figure > slo.most {
                 breaches.push(Breach {

@@ -117,7 +117,8 @@ impl With {
                 scenario.faults.push(FaultPlan { at, lasts, worker: None, action });
                 scenario.faults.sort_by_key(|fault| fault.at);
                 let length = if lasts.0 == 0 { String::new() } else { format!(", for {lasts}") };
-                (format!("{told} {} after the traffic begins{length}", show(at.0)), None)
+                let peak = if *when == FaultMoment::Peak { "at the peak, " } else { "" };
+                (format!("{told} {peak}{} after the traffic begins{length}", show(at.0)), None)
             }
             ConditionKind::Down { whom, lasts, when } => {
                 let at = at(*when)?;

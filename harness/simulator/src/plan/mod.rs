@@ -18,6 +18,8 @@ mod live;
 pub mod machine;
 mod page;
 mod patch;
+pub mod retries;
+mod rows;
 pub mod scale;
 pub mod search;
 mod service;
@@ -28,7 +30,7 @@ mod table;
 use serde::Serialize;
 
 use hookproof_judge::check::verdict::show;
-use hookproof_judge::scenario::{SECOND, Scenario};
+use hookproof_judge::scenario::{SECOND, Scenario, Subscriber};
 use hookproof_play::traffic::Schedule;
 pub use live::{Live, LiveError, with_live, with_recorded};
 pub use page::page;
@@ -45,6 +47,7 @@ use headroom::Headroom;
 use judge::Judge;
 use launch::Condition;
 use machine::{Load, Machine};
+use retries::Retries;
 use slo::{Breach, Slo};
 
 #[derive(Clone, Debug)]
@@ -65,6 +68,8 @@ pub struct PlanRequest {
 pub struct LanePlan {
     /// Its name.
     pub name: String,
+    /// Its name in the file.
+    pub group: String,
     pub owed: u64,
     /// The longest queue, in rows.
     pub peak_rows: u64,
@@ -82,6 +87,9 @@ pub struct LanePlan {
     /// Deliveries shed from a full queue, or refused for it.
     pub shed: u64,
     pub expired: u64,
+    /// Dead letters of any reason.
+    pub dead: u64,
+    pub never_recovers: bool,
     pub bound: Result<BoundPlan, &'static str>,
 }
 
@@ -93,6 +101,29 @@ pub struct BoundPlan {
     pub backlog: u64,
     pub delay_ns: u64,
     pub drain_ns: u64,
+}
+
+/// Endpoints that fail every request from some moment on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Down {
+    pub endpoints: u64,
+    /// Their deliveries that end as dead letters, during the run or later.
+    pub dead_letters: u64,
+    /// The greatest age of a delivery, in nanoseconds; each is a dead letter by then.
+    pub by_ns: u64,
+}
+
+impl Down {
+    fn of(scenario: &Scenario, lanes: &[LanePlan]) -> Option<Self> {
+        let both = scenario.subscribers.iter().zip(lanes).filter(|(_, lane)| lane.never_recovers);
+        let mut all = Self { endpoints: 0, dead_letters: 0, by_ns: 0 };
+        for (subscriber, lane) in both {
+            all.endpoints += 1;
+            all.dead_letters += lane.dead + lane.left;
+            all.by_ns = all.by_ns.max(subscriber.retry.ttl.0);
+        }
+        (all.endpoints > 0).then_some(all)
+    }
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -115,6 +146,9 @@ pub struct Plan {
     /// Events that the sender refused, because of a full queue or no running process.
     pub refused: u64,
     pub lanes: Vec<LanePlan>,
+    pub down: Option<Down>,
+    /// None without any.
+    pub retries: Option<Retries>,
     /// The machine.
     pub machine: MachinePlan,
     /// The modelled range of a commit's time, at every load.
@@ -168,6 +202,7 @@ pub fn plan(scenario: &Scenario, asked: &PlanRequest) -> Result<Plan, SimError> 
         }
         let bound = found.ok_or_else(|| service::why_unbounded(scenario, subscriber));
         lanes.push(lane_plan(
+            subscriber,
             lane,
             &figures,
             bound.map(|bounds| bound_plan(&bounds, service.millihertz, &figures)),
@@ -182,6 +217,8 @@ pub fn plan(scenario: &Scenario, asked: &PlanRequest) -> Result<Plan, SimError> 
         objectives: slos.iter().map(ToString::to_string).collect(),
         breaches: judge.breaches(scenario, &figures),
         refused: figures.refused,
+        down: Down::of(scenario, &lanes),
+        retries: Retries::of(scenario, &figures, &asked.options)?,
         lanes,
         machine: MachinePlan {
             load: Load::of(scenario, &figures, body_bytes),
@@ -225,9 +262,15 @@ pub(super) fn simulated(scenario: &Scenario, options: &Options) -> Result<Simula
     simulate(scenario, &Options { keep: Keep::Figures, ..options.clone() })
 }
 
-fn lane_plan(lane: &LaneFigures, figures: &Figures, bound: Result<BoundPlan, &'static str>) -> LanePlan {
+fn lane_plan(
+    subscriber: &Subscriber,
+    lane: &LaneFigures,
+    figures: &Figures,
+    bound: Result<BoundPlan, &'static str>,
+) -> LanePlan {
     LanePlan {
         name: lane.name.clone(),
+        group: subscriber.group.clone(),
         owed: lane.owed,
         peak_rows: lane.peak.rows,
         peak_bytes: lane.peak.bytes,
@@ -238,6 +281,8 @@ fn lane_plan(lane: &LaneFigures, figures: &Figures, bound: Result<BoundPlan, &'s
             .map(|thousandths| came(slo::Measure::Latency(thousandths).of(lane, figures))),
         shed: slo::Measure::Shed.of(lane, figures),
         expired: lane.dead[1],
+        dead: lane.given_up(),
+        never_recovers: service::never_recovers(subscriber),
         bound,
     }
 }

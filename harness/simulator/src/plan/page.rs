@@ -4,9 +4,12 @@ use hookproof_judge::catalogue::Verdict;
 use hookproof_judge::report::{Band, Cell, Chart, Document, Headline, Part, Shape, Table};
 
 use super::headroom::{Headroom, Point};
+use super::rows::rows;
 use super::scale::times;
 use super::slo::NEVER;
-use super::table::{HEAD, advised, answer, machine_rows, raises, row, show_short, tried, within};
+use super::table::{
+    HEAD, LIKE, advised, answer, machine_rows, never_recover, raises, row, show_short, tried, within,
+};
 use super::{LanePlan, Plan};
 use crate::sim::figures::LaneFigures;
 
@@ -18,6 +21,8 @@ const CHARTS_MAX: usize = 24;
 pub fn page(plan: &Plan) -> String {
     let errors = plan.model_errors.iter().map(|error| format!("Error in the model: {error}"));
     let conditions = plan.conditions.iter().map(|one| format!("With {}: {}.", one.asked, one.means));
+    let down = plan.down.iter().map(|down| format!("{}.", never_recover(down)));
+    let retries = plan.retries.iter().map(|retries| format!("{}.", retries.told()));
     let mut parts = changes(plan);
     parts.extend(curve(plan));
     parts.extend(subscribers(plan));
@@ -29,7 +34,7 @@ pub fn page(plan: &Plan) -> String {
         verdict: Headline {
             status: Some(if plan.holds() { Verdict::Pass } else { Verdict::Fail }),
             sentence: answer(plan),
-            more: errors.chain(conditions).collect(),
+            more: errors.chain(down).chain(retries).chain(conditions).collect(),
         },
         parts,
     })
@@ -117,13 +122,15 @@ fn broken(headroom: &Headroom, most: u64) -> Vec<Band> {
     from.into_iter().chain(spread).filter(|band| band.from < most).collect()
 }
 
-fn subscribers(plan: &Plan) -> [Part; 2] {
+fn subscribers(plan: &Plan) -> Vec<Part> {
     let cell = |(place, text)| if place == 0 { Cell::Text(text) } else { Cell::Number(text) };
     let cells = |lane: &LanePlan| row(lane).into_iter().enumerate().map(cell).collect();
-    let rows: Vec<Vec<Cell>> = plan.lanes.iter().map(cells).collect();
+    let lanes = rows(&plan.lanes);
+    let rows: Vec<Vec<Cell>> = lanes.iter().map(cells).collect();
     let searched = rows.len() > CHARTS_MAX;
     let table = Table { head: HEAD.map(str::to_owned).to_vec(), rows, searched };
-    [title("Subscribers"), Part::Table(table)]
+    let like = (lanes.len() < plan.lanes.len()).then(|| Part::Text(LIKE.to_owned()));
+    [title("Subscribers")].into_iter().chain(like).chain([Part::Table(table)]).collect()
 }
 
 fn charts(plan: &Plan) -> Vec<Part> {
@@ -148,7 +155,7 @@ fn charts(plan: &Plan) -> Vec<Part> {
         parts.push(Part::Card { status: None, name: lane.name.clone(), parts: both.to_vec() });
     }
     if lanes.len() > CHARTS_MAX {
-        parts.push(Part::Text(format!("More subscribers, in the table: {}.", lanes.len() - CHARTS_MAX)));
+        parts.push(Part::Text(format!("More subscribers: {}.", lanes.len() - CHARTS_MAX)));
     }
     parts
 }

@@ -112,6 +112,26 @@ fn is_success(behaviour: &Behaviour, subscriber: &Subscriber) -> bool {
         && !answers_late(latency, subscriber)
 }
 
+/// Whether its endpoint fails every request from some moment on.
+#[must_use]
+pub(super) fn never_recovers(subscriber: &Subscriber) -> bool {
+    let mut forever = subscriber.behaviours.iter().filter(|one| one.until().is_none());
+    forever.next().is_some_and(|one| {
+        let fails = match &one.answer {
+            Answer::Status(reply) => !(200..300).contains(&reply.status),
+            Answer::Refuse
+            | Answer::Reset
+            | Answer::ResetAfterRead
+            | Answer::Close
+            | Answer::HalfAnswer
+            | Answer::Blackhole
+            | Answer::WrongCertificate(_) => true,
+            _ => false,
+        };
+        fails && one.share == Millionths::ONE && one.attempts.is_none()
+    })
+}
+
 /// The time when an endpoint's behaviour guarantees nothing, until the lane is back at its contract.
 fn away(behaviour: &Behaviour, subscriber: &Subscriber, millihertz: u64) -> (u64, u64) {
     let asked = match &behaviour.answer {

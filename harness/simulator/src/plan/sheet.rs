@@ -54,7 +54,7 @@ fn sheet(
         ("deliveries in all", lane.owed.to_string()),
         ("requests in all, with retries", lane.arrivals.to_string()),
         (
-            "requests in the busiest second",
+            "requests in the peak second",
             format!("{}, {} after the traffic begins", busiest.count, show_short(busiest.at)),
         ),
         ("upper limit", contract(subscriber)),

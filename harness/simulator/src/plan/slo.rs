@@ -3,9 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use hookproof_judge::scenario::Duration;
+use hookproof_judge::scenario::{Duration, Subscriber};
 use serde::Serialize;
 
+use super::service::never_recovers;
 use crate::sim::figures::{Figures, LaneFigures};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,10 +102,13 @@ fn latency_ns(lane: &LaneFigures, thousandths: u32) -> u64 {
 }
 
 impl Slo {
-    /// Whether it concerns this subscriber.
+    /// Whether it concerns this subscriber. One whose endpoint never recovers must be named.
     #[must_use]
-    pub fn concerns(&self, name: &str, group: &str) -> bool {
-        self.whom.as_deref().is_none_or(|whom| whom == name || whom == group)
+    pub fn concerns(&self, subscriber: &Subscriber) -> bool {
+        match self.whom.as_deref() {
+            Some(whom) => whom == subscriber.name || whom == subscriber.group,
+            None => !never_recovers(subscriber),
+        }
     }
 
     #[must_use]

@@ -10,10 +10,10 @@ use super::advice::{Advice, Change, Raise, Trial, Why};
 use super::headroom::Headroom;
 use super::interval::Interval;
 use super::machine::Need;
+use super::rows::rows;
 use super::scale::times;
 use super::search::TRIED_MAX;
-use super::slo::NEVER;
-use super::{LanePlan, MachinePlan, Plan, machine};
+use super::{Down, LanePlan, MachinePlan, Plan, machine};
 
 /// The most subscribers in the table; the page and the JSON have all.
 const LISTED_MAX: usize = 30;
@@ -23,10 +23,10 @@ const TOLD_MAX: usize = 3;
 pub(super) const HEAD: [&str; 13] = [
     "subscriber",
     "owed",
-    "peak rows",
+    "peak backlog",
     "≤ bound",
     "peak bytes",
-    "at",
+    "peak at",
     "drained",
     "≤ bound",
     "p50",
@@ -41,7 +41,15 @@ pub fn answer(plan: &Plan) -> String {
     let asked: Vec<&str> = plan.conditions.iter().map(|one| one.asked.as_str()).collect();
     let under = if asked.is_empty() { String::new() } else { format!("with {}: ", asked.join(", ")) };
     let told = plan.headroom.as_ref().map_or_else(|| present(plan), |headroom| stretches(plan, headroom));
-    format!("{under}{told}")
+    let down = plan.down.as_ref().map_or(String::new(), |down| format!("; {}", are_down(down)));
+    format!("{under}{told}{down}")
+}
+
+fn are_down(down: &Down) -> String {
+    match down.endpoints {
+        1 => "1 endpoint is down by the plan".to_owned(),
+        several => format!("{several} endpoints are down by the plan"),
+    }
 }
 
 fn stretches(plan: &Plan, headroom: &Headroom) -> String {
@@ -117,12 +125,13 @@ const NOTHING: &str = "no change is needed";
 
 /// The result for the present traffic: unfinished backlogs before slow ones.
 fn present(plan: &Plan) -> String {
-    let left = plan.lanes.iter().filter(|lane| lane.left > 0);
+    let well = || plan.lanes.iter().filter(|lane| !lane.never_recovers);
+    let left = well().filter(|lane| lane.left > 0);
     let mut told: Vec<String> = left
         .map(|lane| format!("deliveries still waiting when the run ends: {}, for {}", lane.left, lane.name))
         .take(TOLD_MAX)
         .collect();
-    let slowest = plan.lanes.iter().max_by_key(|lane| lane.drain_ns);
+    let slowest = well().max_by_key(|lane| lane.drain_ns);
     if let (Some(lane), true) = (slowest, told.is_empty()) {
         let gone = lane.drain_ns.map_or_else(|| "never".to_owned(), show);
         told.push(format!("the slowest backlog, of {}, drains {gone} after the traffic", lane.name));
@@ -140,19 +149,26 @@ fn present(plan: &Plan) -> String {
 
 #[must_use]
 pub fn table(plan: &Plan) -> String {
-    let mut rows = vec![HEAD.map(str::to_owned).to_vec()];
-    let mut lanes: Vec<&LanePlan> = plan.lanes.iter().collect();
-    let worst = |lane: &&LanePlan| (lane.shed + lane.expired, lane.drain_ns.unwrap_or(NEVER), lane.peak_rows);
-    lanes.sort_by_key(|lane| std::cmp::Reverse(worst(lane)));
-    rows.extend(lanes.iter().take(LISTED_MAX).map(|lane| row(lane)));
-    let mut text = columns(&rows);
+    let lanes = rows(&plan.lanes);
+    let mut cells = vec![HEAD.map(str::to_owned).to_vec()];
+    cells.extend(lanes.iter().take(LISTED_MAX).map(row));
+    let mut text = columns(&cells);
+    if lanes.len() < plan.lanes.len() {
+        let _ = writeln!(text, "{LIKE}");
+    }
     if lanes.len() > LISTED_MAX {
-        let _ = writeln!(text, "More subscribers, in the page and --json: {}.", lanes.len() - LISTED_MAX);
+        let _ = writeln!(text, "More rows, in the page: {}.", lanes.len() - LISTED_MAX);
     }
     for lane in lanes.iter().take(LISTED_MAX) {
         if let Err(why) = lane.bound {
             let _ = writeln!(text, "no bound for {}: {why}", lane.name);
         }
+    }
+    if let Some(down) = &plan.down {
+        let _ = writeln!(text, "{}", never_recover(down));
+    }
+    if let Some(retries) = &plan.retries {
+        let _ = writeln!(text, "{}", retries.told());
     }
     if plan.refused > 0 {
         let _ = writeln!(
@@ -185,6 +201,19 @@ pub fn table(plan: &Plan) -> String {
     text
 }
 
+pub(super) const LIKE: &str = "A row of several subscribers has the greatest of their figures.";
+
+/// Endpoints that never recover, as a sentence without its end.
+pub(super) fn never_recover(down: &Down) -> String {
+    let (endpoints, letters) = (down.endpoints, down.dead_letters);
+    let one = if endpoints == 1 {
+        "1 endpoint never recovers".to_owned()
+    } else {
+        format!("{endpoints} endpoints never recover")
+    };
+    format!("{one}: {letters} dead letters at {}; objectives without a name leave them out", show(down.by_ns))
+}
+
 pub(super) fn row(lane: &LanePlan) -> Vec<String> {
     let bound = lane.bound.as_ref();
     let drained = lane.drain_ns.map_or_else(|| format!("no, {} left", lane.left), show_short);
@@ -211,7 +240,10 @@ pub(super) fn show_short(nanos: u64) -> String {
         0 => "0".to_owned(),
         millis @ 1..1_000 => format!("{millis} ms"),
         millis @ 1_000..100_000 => format!("{}.{} s", millis / 1_000, millis % 1_000 / 100),
-        millis @ 100_000..10_000_000 => format!("{} min", millis.div_ceil(60_000)),
+        millis @ 100_000..10_000_000 => {
+            let seconds = (millis + 500) / 1_000;
+            format!("{} min {} s", seconds / 60, seconds % 60)
+        }
         millis => format!("{}.{} h", millis / 3_600_000, millis % 3_600_000 / 360_000),
     }
 }
@@ -231,8 +263,8 @@ pub(super) fn machine_rows(MachinePlan { load, limits }: &MachinePlan) -> Vec<(&
         format!("{most}/s{more}, {} % of it needed", load.per_second() * 100 / most.max(1))
     });
     let rows = [
-        ("requests in the busiest second", load.peak_per_second.to_string()),
-        ("events in the busiest second", load.peak_events.to_string()),
+        ("requests in the peak second", load.peak_per_second.to_string()),
+        ("events in the peak second", load.peak_events.to_string()),
         ("capacity of a sender here", carries),
         ("source of this figure", limits.source.clone()),
         (
@@ -324,7 +356,7 @@ mod tests {
     #[test]
     fn multiples_and_lengths_are_short() {
         assert_eq!([1_000, 3_437, 500, 1_090].map(times), ["1×", "3.43×", "0.5×", "1.09×"]);
-        let lengths = [0, 12_000_000, 3_450_000_000, 600_000_000_000, 86_400_000_000_000];
-        assert_eq!(lengths.map(show_short), ["0", "12 ms", "3.4 s", "10 min", "24.0 h"]);
+        let lengths = [0, 12_000_000, 3_450_000_000, 101_000_000_000, 600_000_000_000, 86_400_000_000_000];
+        assert_eq!(lengths.map(show_short), ["0", "12 ms", "3.4 s", "1 min 41 s", "10 min 0 s", "24.0 h"]);
     }
 }

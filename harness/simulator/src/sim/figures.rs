@@ -38,19 +38,21 @@ pub struct LaneFigures {
 pub struct Busiest {
     pub count: u64,
     pub at: u64,
-    /// Its beginning, and its count so far.
-    now: (u64, u64),
+    pub retries: u64,
+    /// Its beginning, its count and its retries so far.
+    now: (u64, u64, u64),
 }
 
 impl Busiest {
-    fn count_one(&mut self, now: u64) {
+    fn count_one(&mut self, now: u64, is_retry: bool) {
         let begin = now - now % SECOND;
         if self.now.0 != begin {
-            self.now = (begin, 0);
+            self.now = (begin, 0, 0);
         }
         self.now.1 += 1;
+        self.now.2 += u64::from(is_retry);
         if self.now.1 > self.count {
-            (self.count, self.at) = (self.now.1, begin);
+            (self.count, self.at, self.retries) = (self.now.1, begin, self.now.2);
         }
     }
 }
@@ -118,6 +120,12 @@ impl LaneFigures {
         self.taken_us.value_at_quantile(f64::from(thousandths) / 1_000.0).saturating_mul(1_000)
     }
 
+    /// The arrivals beyond the first of each delivery.
+    #[must_use]
+    pub fn retries(&self) -> u64 {
+        self.arrivals.saturating_sub(self.first_us.len())
+    }
+
     #[must_use]
     pub fn given_up(&self) -> u64 {
         self.dead.iter().sum()
@@ -162,17 +170,17 @@ impl Figures {
         }
     }
 
-    pub(super) fn arrival(&mut self, lane: usize, now: u64) {
+    pub(super) fn arrival(&mut self, lane: usize, now: u64, is_retry: bool) {
         self.steps += 1;
         self.lanes[lane].arrivals += 1;
-        self.lanes[lane].busiest.count_one(now);
-        self.busiest.count_one(now);
+        self.lanes[lane].busiest.count_one(now, is_retry);
+        self.busiest.count_one(now, is_retry);
     }
 
     pub(super) fn offered(&mut self, now: u64) {
         self.steps += 1;
         self.offered += 1;
-        self.busiest_offered.count_one(now);
+        self.busiest_offered.count_one(now, false);
     }
 
     pub(super) fn first(&mut self, lane: usize, waited_ns: u64) {

@@ -141,7 +141,8 @@ impl World<'_> {
         let n = self.net.next_arrival;
         self.net.next_arrival += 1;
         self.net.came = self.now;
-        self.figures.arrival(at, self.now);
+        let is_retry = self.net.exchanges[&id].number != 1;
+        self.figures.arrival(at, self.now, is_retry);
         self.first_arrival(at, token, id);
         if self.given.options.keep == Keep::Trace {
             let arrival = self.arrival(id, n, token)?;

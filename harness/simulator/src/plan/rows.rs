@@ -1,0 +1,131 @@
+//! Like subscribers as one row, so that the ones that differ are seen.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use super::LanePlan;
+use super::slo::NEVER;
+
+/// Figures of like subscribers differ from the middle one by at most this part, and always may by these.
+const ALIKE: u64 = 4;
+const ALIKE_ROWS: u64 = 10;
+const ALIKE_NS: u64 = 1_000_000_000;
+
+/// One row for each subscriber, or for several of one name in the file with like figures. Such a row has the greatest
+/// of their figures. Subscribers that differ from most of their name come first, then the worst.
+pub(super) fn rows(lanes: &[LanePlan]) -> Vec<LanePlan> {
+    let mut groups: BTreeMap<&str, Vec<&LanePlan>> = BTreeMap::new();
+    lanes.iter().for_each(|lane| groups.entry(&lane.group).or_default().push(lane));
+    let mut rows: Vec<(bool, LanePlan)> = Vec::new();
+    for mut group in groups.into_values() {
+        group.sort_by_key(|lane| worst(lane));
+        let middle = group[group.len() / 2];
+        let (like, others): (Vec<&LanePlan>, Vec<&LanePlan>) =
+            group.iter().copied().partition(|lane| is_like(lane, middle));
+        rows.extend(others.into_iter().map(|lane| (true, lane.clone())));
+        rows.extend(like.split_first().map(|(first, rest)| (false, greatest(first, rest))));
+    }
+    rows.sort_by_key(|(differs, lane)| Reverse((*differs, worst(lane))));
+    rows.into_iter().map(|(_, lane)| lane).collect()
+}
+
+fn worst(lane: &LanePlan) -> (u64, u64, u64, u64) {
+    let [_, p95, _] = lane.latency_ns.map(|latency| latency.unwrap_or(NEVER));
+    (lane.shed + lane.expired, lane.drain_ns.unwrap_or(NEVER), p95, lane.peak_rows)
+}
+
+fn is_like(lane: &LanePlan, middle: &LanePlan) -> bool {
+    let close = |one: u64, other: u64, least: u64| one.abs_diff(other) <= (other / ALIKE).max(least);
+    let times = |lane: &LanePlan| {
+        [lane.drain_ns, lane.latency_ns[1], lane.latency_ns[2]].map(|length| length.unwrap_or(NEVER))
+    };
+    let counts = |lane: &LanePlan| [lane.owed, lane.peak_rows];
+    let losses = |lane: &LanePlan| [lane.shed > 0, lane.expired > 0, lane.left > 0, lane.dead > 0];
+    times(lane).into_iter().zip(times(middle)).all(|(one, other)| close(one, other, ALIKE_NS))
+        && counts(lane).into_iter().zip(counts(middle)).all(|(one, other)| close(one, other, ALIKE_ROWS))
+        && losses(lane) == losses(middle)
+        && lane.bound.is_ok() == middle.bound.is_ok()
+}
+
+/// The greatest of each figure; a time that never came is the greatest.
+fn greatest(first: &LanePlan, rest: &[&LanePlan]) -> LanePlan {
+    let mut all = first.clone();
+    let later = |one: Option<u64>, other: Option<u64>| Some(one?.max(other?));
+    for lane in rest {
+        if lane.peak_rows > all.peak_rows {
+            (all.peak_rows, all.peak_at_ns) = (lane.peak_rows, lane.peak_at_ns);
+        }
+        all.owed = all.owed.max(lane.owed);
+        all.peak_bytes = all.peak_bytes.max(lane.peak_bytes);
+        all.drain_ns = later(all.drain_ns, lane.drain_ns);
+        all.left = all.left.max(lane.left);
+        all.shed = all.shed.max(lane.shed);
+        all.expired = all.expired.max(lane.expired);
+        all.dead = all.dead.max(lane.dead);
+        for (place, latency) in all.latency_ns.iter_mut().enumerate() {
+            *latency = later(*latency, lane.latency_ns[place]);
+        }
+        if let (Ok(bound), Ok(other)) = (&mut all.bound, &lane.bound) {
+            bound.backlog = bound.backlog.max(other.backlog);
+            bound.delay_ns = bound.delay_ns.max(other.delay_ns);
+            bound.drain_ns = bound.drain_ns.max(other.drain_ns);
+        }
+    }
+    if !rest.is_empty() {
+        all.name = format!("{} × {}", rest.len() + 1, all.group);
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lane(name: &str, group: &str, p95_ms: u64) -> LanePlan {
+        LanePlan {
+            name: name.to_owned(),
+            group: group.to_owned(),
+            owed: 135,
+            peak_rows: 20,
+            peak_bytes: 1,
+            peak_at_ns: 1,
+            drain_ns: Some(0),
+            left: 0,
+            latency_ns: [Some(0), Some(p95_ms * 1_000_000), Some(p95_ms * 1_000_000)],
+            shed: 0,
+            expired: 0,
+            dead: 0,
+            never_recovers: false,
+            bound: Err("none"),
+        }
+    }
+
+    fn names(lanes: &[LanePlan]) -> Vec<String> {
+        rows(lanes).into_iter().map(|lane| lane.name).collect()
+    }
+
+    #[test]
+    fn like_subscribers_are_one_row_with_their_greatest_figures_and_others_come_first() {
+        let mut lanes: Vec<LanePlan> =
+            (0..292).map(|at| lane(&format!("partner-{at}"), "partner", 60_000 + at)).collect();
+        lanes.push(lane("partner-slow", "partner", 200_000));
+        lanes.push(LanePlan { shed: 4, ..lane("partner-shed", "partner", 60_000) });
+        lanes.push(lane("ingest", "ingest", 90_000));
+        assert_eq!(names(&lanes), ["partner-shed", "partner-slow", "ingest", "292 × partner"]);
+        assert_eq!(rows(&lanes)[3].latency_ns[1], Some(60_291_000_000));
+    }
+
+    #[test]
+    fn subscribers_of_different_names_are_never_one_row() {
+        let lanes = [lane("a", "a", 10), lane("b", "b", 10)];
+        assert_eq!(names(&lanes), ["a", "b"]);
+    }
+
+    #[test]
+    fn one_delivery_that_never_comes_makes_a_difference() {
+        let mut late = lane("p-3", "p", 10);
+        late.latency_ns[2] = None;
+        let lanes = [lane("p-1", "p", 10), lane("p-2", "p", 10), late];
+        assert_eq!(names(&lanes), ["p-3", "2 × p"]);
+    }
+}
