@@ -197,12 +197,16 @@ fn ready(asked: &ReceiverArgs, settings: &Settings) -> Result<(), String> {
     asked.output.prepare()
 }
 
+/// The certificate is handed on: a query or a command may hold a secret.
 fn grade(asked: &ReceiverArgs, report: &Report) -> u8 {
-    let subject = Subject {
-        side: Side::Receiver,
-        name: &report.target,
-        runs: &[format!("hookproof receiver {} {}", report.target, report.again)],
-    };
+    let url = report.target.split(['?', '#']).next().unwrap_or_default();
+    let name = if report.is_command { "a command" } else { url };
+    let runs: Vec<String> = std::iter::once(format!("hookproof receiver --profile {}", report.profile))
+        .chain(report.remarks())
+        .collect();
+    let is_bad = report.interrupted || report.exit_code() != 0;
+    let unsound = is_bad.then(|| report.summary()).into_iter().collect();
+    let subject = Subject { side: Side::Receiver, name, runs: &runs, unsound };
     asked.standards.grade(&subject, &seen_of_receiver(report), asked.output.json_shown())
 }
 

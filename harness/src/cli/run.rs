@@ -171,7 +171,7 @@ impl Run {
         {
             worst = out::worse(worst, self.against(baseline, &mut found));
         }
-        worst = out::worse(worst, self.grade(&found.reports));
+        worst = out::worse(worst, self.grade(&found));
         let baseline = baseline.unwrap_or_default();
         if let Err(error) = self.forms.write(&found.reports, &found.unjudged, &found.regressions, &baseline) {
             print_stderr(format_args!("hookproof run: the reports could not be written: {error}"));
@@ -180,15 +180,19 @@ impl Run {
         worst
     }
 
-    fn grade(&self, reports: &[Report]) -> u8 {
-        let runs: Vec<String> =
-            reports.iter().map(|report| format!("{}, seed {}", report.scenario, report.seed)).collect();
+    fn grade(&self, Found { reports, unjudged, .. }: &Found) -> u8 {
+        let run = |report: &Report| {
+            format!("{} (scenario file sha256 {:.16})", report.repeat, report.course.scenario_sha256)
+        };
+        let runs: Vec<String> = reports.iter().map(run).collect();
         let name = reports.first().map_or("no sender", |report| &report.driver);
-        let subject = Subject { side: Side::Sender, name, runs: &runs };
+        let unsound = standard::unsound(reports, unjudged);
+        let subject = Subject { side: Side::Sender, name, runs: &runs, unsound };
         self.standards.grade(&subject, &standard::seen(reports), self.forms.is_printed())
     }
 
     fn begin(&self, interrupt: Interrupt) -> Result<(Option<Vec<Report>>, Shared), String> {
+        self.standards.begin(Side::Sender, None)?;
         let fit = self.forms.fit(self.scenarios.len() * self.times as usize);
         fit.map_err(|what| format!("{what}; each run leaves its page in its folder"))?;
         let baseline = self.baseline.as_deref().map(forms::read).transpose();
@@ -196,7 +200,6 @@ impl Run {
         let selection = self.gate.selection().map_err(|error| error.to_string())?;
         self.allow_lengths()?;
         self.forms.can_be_written(Some(&self.out))?;
-        self.standards.begin(Side::Sender, None)?;
         let server = self.live.map(PageServer::open).transpose();
         let server = server.map_err(|error| format!("the page cannot be served: {error}"))?;
         Ok((baseline, Shared { selection, interrupt, server }))

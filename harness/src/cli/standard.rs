@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use hookproof_judge::report::{Colours, in_one_line, paint};
+use hookproof_judge::catalogue::Verdict;
+use hookproof_judge::report::{Colours, Report, Unjudged, in_one_line, paint};
 use hookproof_judge::standard::{self, Certificate, Grade, Graded, Grades, Level, Seen, Side, Standard};
+use hookproof_judge::trace::Ended;
 
 use super::forms;
 use super::out::{self, FAILED, HARNESS, USAGE, print_stderr};
@@ -30,11 +32,19 @@ pub(super) struct Subject<'a> {
     pub(super) side: Side,
     pub(super) name: &'a str,
     pub(super) runs: &'a [String],
+    /// Runs that did not end, failed, or were not judged.
+    pub(super) unsound: Vec<String>,
+}
+
+const ENDINGS: [&str; 3] = ["json", "html", "svg"];
+
+fn file(folder: &Path, standard: &str, side: Side, ending: &str) -> PathBuf {
+    folder.join(format!("{standard}-{side}.{ending}"))
 }
 
 impl Standards {
     /// Refuses a standard that demands nothing of this side, or another signing profile, and a folder that cannot be
-    /// made.
+    /// written. Removes older certificates, which must not stand for this run.
     pub(super) fn begin(&self, side: Side, profile: Option<&str>) -> Result<(), String> {
         for standard in &self.asked {
             if !standard.concerns(side) {
@@ -46,14 +56,21 @@ impl Standards {
                 return Err(format!("--standard {standard} demands --profile {needed}; found {found}"));
             }
         }
-        let made = self.certificate.as_ref().map_or(Ok(()), fs::create_dir_all);
-        made.map_err(|error| format!("--certificate: the folder cannot be made: {error}"))
+        let Some(folder) = &self.certificate else { return Ok(()) };
+        let failed = |error: io::Error| format!("--certificate {}: {error}", folder.display());
+        fs::create_dir_all(folder).map_err(failed)?;
+        for standard in &self.asked {
+            for path in ENDINGS.map(|ending| file(folder, &standard.to_string(), side, ending)) {
+                forms::try_to_open(&path).and_then(|()| removed(&path)).map_err(failed)?;
+            }
+        }
+        Ok(())
     }
 
     /// Prints the grades, on stderr where stdout has JSON, and writes certificates. Returns the exit code.
     pub(super) fn grade(&self, subject: &Subject<'_>, seen: &[Seen<'_>], is_json_shown: bool) -> u8 {
         let graded = self.asked.iter().map(|standard| {
-            let grades = standard.grade(subject.side, seen);
+            let grades = standard.grade(subject.side, seen, subject.unsound.clone());
             let printed = print(&grades, is_json_shown);
             let written =
                 self.certificate.as_deref().map_or(Ok(()), |folder| write(folder, subject, &grades));
@@ -67,6 +84,11 @@ impl Standards {
         });
         graded.fold(0, out::worse)
     }
+}
+
+fn removed(path: &Path) -> io::Result<()> {
+    fs::remove_file(path)
+        .or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
 }
 
 fn print(grades: &Grades, is_json_shown: bool) -> io::Result<()> {
@@ -93,6 +115,7 @@ fn text(grades: &Grades, colours: Colours) -> String {
             in_one_line(told)
         ));
     }
+    text.extend(grades.unsound.iter().map(|why| format!("  unsound        {}\n", in_one_line(why))));
     let verdict = paint(grades.verdict, &grades.verdict.to_string(), colours);
     text + &format!("{}: {verdict}: {}\n", grades.standard, grades.summary())
 }
@@ -106,7 +129,7 @@ fn write(folder: &Path, subject: &Subject<'_>, grades: &Grades) -> io::Result<()
         summary: grades.summary(),
         grades,
     };
-    let file = |ending: &str| folder.join(format!("{}.{ending}", grades.standard));
+    let file = |ending| file(folder, &grades.standard, subject.side, ending);
     forms::write(&file("json"), &certificate.json()?)?;
     forms::write(&file("html"), &certificate.page())?;
     forms::write(&file("svg"), &certificate.badge())?;
@@ -153,12 +176,9 @@ pub(super) fn listed() -> String {
 pub(super) fn explained(standard: &Standard) -> String {
     let mut text = format!("{} ({standard})\n  {}\n", standard.title, standard.text);
     for one in &standard.requirement {
-        let by = match (&one.ungraded, &one.during) {
-            (Some(why), _) => format!("not graded: {why}"),
-            (None, None) => format!("graded by {}", one.by.join(", ")),
-            (None, Some(fault)) => {
-                format!("graded by {} in a run with the fault {fault:?}", one.by.join(", "))
-            }
+        let by = match &one.ungraded {
+            Some(why) => format!("not graded: {why}"),
+            None => format!("graded by {}", one.by.join(", ")),
         };
         text.push_str(&format!(
             "\n  {:<4} {:<8}  {:<6}  {} ({})\n{:25}{by}\n",
@@ -174,23 +194,39 @@ pub(super) fn explained(standard: &Standard) -> String {
 }
 
 /// The verdicts of a sender's runs.
-pub(super) fn seen(reports: &[hookproof_judge::report::Report]) -> Vec<Seen<'_>> {
-    let of_report = |report| -> Vec<Seen<'_>> {
-        let report: &hookproof_judge::report::Report = report;
-        let kind = |what| -> &str { str::split(what, " (").next().unwrap_or(what) };
-        let faults: Vec<&str> = report.course.faults.iter().map(|fault| kind(&fault.what)).collect();
-        let verdicts = report.judgement.verdicts.iter();
-        verdicts
-            .map(|one| Seen {
-                id: &one.id,
-                verdict: one.status,
-                told: format!("{}: {}", report.scenario, one.sentence),
-                faults: faults.clone(),
-                profiles: report.course.profiles.iter().map(String::as_str).collect(),
-            })
-            .collect()
+pub(super) fn seen(reports: &[Report]) -> Vec<Seen<'_>> {
+    reports.iter().flat_map(seen_in).collect()
+}
+
+/// An expected failure is one; where it did not happen, nothing was shown.
+fn seen_in(report: &Report) -> Vec<Seen<'_>> {
+    let verdicts = report.judgement.verdicts.iter();
+    verdicts
+        .map(|one| Seen {
+            id: &one.id,
+            verdict: match (one.status, &one.known) {
+                (Verdict::Pass | Verdict::Warn, Some(_)) => Verdict::Fail,
+                (Verdict::Fail, Some(_)) => Verdict::NotApplicable,
+                (status, _) => status,
+            },
+            told: format!("{}: {}", report.scenario, one.sentence),
+            profiles: report.course.profiles.iter().map(String::as_str).collect(),
+        })
+        .collect()
+}
+
+/// Runs of a sender that show less than a grade says.
+pub(super) fn unsound(reports: &[Report], unjudged: &[Unjudged]) -> Vec<String> {
+    let bad = [Verdict::Fail, Verdict::Inconclusive, Verdict::HarnessError];
+    let of_report = |report: &Report| {
+        let Report { scenario, judgement, .. } = report;
+        let judged = bad.contains(&judgement.status);
+        let why = judged.then(|| format!("{scenario}: {}: {}", judgement.status, judgement.sentence));
+        let cut = (report.ended != Some(Ended::Done)).then(|| format!("{scenario} did not run to its end"));
+        why.into_iter().chain(cut).collect::<Vec<_>>()
     };
-    reports.iter().flat_map(of_report).collect()
+    let not_judged = unjudged.iter().map(|one| format!("{} was not judged: {}", one.subject, one.why));
+    reports.iter().flat_map(of_report).chain(not_judged).collect()
 }
 
 /// The verdicts of a receiver's cases.
@@ -200,7 +236,6 @@ pub(super) fn seen_of_receiver(report: &suite::Report) -> Vec<Seen<'_>> {
         id: &row.id,
         verdict: row.verdict,
         told: row.came.clone(),
-        faults: Vec::new(),
         profiles: vec![&report.profile],
     })
     .collect()
@@ -208,22 +243,14 @@ pub(super) fn seen_of_receiver(report: &suite::Report) -> Vec<Seen<'_>> {
 
 #[cfg(test)]
 mod tests {
-    use hookproof_judge::catalogue::Verdict;
-
     use super::*;
 
     #[test]
     fn the_text_names_each_requirement_that_is_not_met_and_ends_with_the_verdict() {
         let standard: &Standard = "five-failures@1".parse().unwrap();
-        let seen = |id, verdict| Seen {
-            id,
-            verdict,
-            told: "seen so".to_owned(),
-            faults: Vec::new(),
-            profiles: Vec::new(),
-        };
+        let seen = |id, verdict| Seen { id, verdict, told: "seen so".to_owned(), profiles: Vec::new() };
         let all = [seen("rate.in-flight", Verdict::Pass), seen("retry.after-429", Verdict::Fail)];
-        let text = text(&standard.grade(Side::Sender, &all), Colours::of(false));
+        let text = text(&standard.grade(Side::Sender, &all, Vec::new()), Colours::of(false));
         let place = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} is missing: {text}"));
         assert!(
             place("retry.after-429: seen so") < place("queue.bounded: not judged; queue.visible: not judged")

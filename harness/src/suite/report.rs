@@ -417,7 +417,7 @@ impl Report {
         if count > 1 { count } else { 0 }
     }
 
-    pub(super) fn summary(&self) -> String {
+    pub(crate) fn summary(&self) -> String {
         let counts = self.counts();
         let named = [
             (counts.pass, "PASS"),
@@ -446,7 +446,7 @@ impl Report {
         }
     }
 
-    pub(super) fn remarks(&self) -> Vec<String> {
+    pub(crate) fn remarks(&self) -> Vec<String> {
         let stale = self
             .stale
             .iter()

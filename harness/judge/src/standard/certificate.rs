@@ -16,7 +16,7 @@ pub struct Certificate<'a> {
     pub hookproof: &'a str,
     /// The day, such as 2026-01-31.
     pub date: &'a str,
-    /// The scenarios with their seeds, or the command.
+    /// The commands of the runs, or the selection of cases.
     pub runs: &'a [String],
     pub summary: String,
     #[serde(flatten)]
@@ -49,7 +49,7 @@ impl Certificate<'_> {
 
     #[must_use]
     pub fn page(&self) -> String {
-        let Grades { standard, title, text, side, verdict, .. } = self.grades;
+        let Grades { standard, title, text, side, verdict, unsound, .. } = self.grades;
         let runs = self.runs.iter().map(|run| vec![Cell::Code(run.clone())]);
         page(&Document {
             title: format!("{} by {standard}", self.subject),
@@ -57,7 +57,7 @@ impl Certificate<'_> {
             verdict: Headline {
                 status: Some(*verdict),
                 sentence: self.summary.clone(),
-                more: vec![format!("The standard: {text}")],
+                more: unsound.iter().cloned().chain([format!("The standard: {text}")]).collect(),
             },
             parts: vec![
                 Part::Title("Requirements".to_owned()),
@@ -159,16 +159,11 @@ mod tests {
 
     fn grades() -> Grades {
         let standard: &Standard = "five-failures@1".parse().unwrap();
-        let seen = |id, verdict| Seen {
-            id,
-            verdict,
-            told: "a <b>".to_owned(),
-            faults: Vec::new(),
-            profiles: Vec::new(),
-        };
+        let seen = |id, verdict| Seen { id, verdict, told: "a <b>".to_owned(), profiles: Vec::new() };
         standard.grade(
             Side::Sender,
             &[seen("rate.in-flight", Verdict::Pass), seen("recovery.no-storm", Verdict::Fail)],
+            vec!["viral-spike: FAIL".to_owned()],
         )
     }
 
@@ -199,6 +194,7 @@ mod tests {
         assert!(at("storm at recovery") < at("unbounded queue"));
         assert!(at("unbounded queue") < at("rate without a cap in flight"));
         at("recovery.no-storm: a &lt;b&gt;");
+        at("viral-spike: FAIL");
         assert!(certificate(&grades).badge().contains("five-failures@1: FAIL 1 of 5"));
     }
 }

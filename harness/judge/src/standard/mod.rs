@@ -40,8 +40,6 @@ pub struct Requirement {
     /// The checks or cases that grade it.
     #[serde(default)]
     pub by: Vec<String>,
-    /// The kind of fault without which a pass exercises nothing.
-    pub during: Option<String>,
     /// Why nothing grades it.
     pub ungraded: Option<String>,
 }
@@ -67,8 +65,6 @@ pub struct Seen<'a> {
     pub verdict: Verdict,
     /// The run, and the finding.
     pub told: String,
-    /// The kinds of faults in the run.
-    pub faults: Vec<&'a str>,
     pub profiles: Vec<&'a str>,
 }
 
@@ -101,6 +97,8 @@ pub struct Grades {
     pub text: &'static str,
     pub side: Side,
     pub verdict: Verdict,
+    /// Why no grade can pass: runs that did not end, failed, or were not judged.
+    pub unsound: Vec<String>,
     pub requirements: Vec<Graded>,
 }
 
@@ -154,23 +152,25 @@ impl Standard {
         self.requirement.iter().any(|one| one.of == side)
     }
 
-    /// It warns if a `should` failed, or if nothing grades a `must`.
+    /// It warns if a `should` failed, or if nothing grades a `must`. With an unsound run it is inconclusive at best.
     #[must_use]
-    pub fn grade(&'static self, side: Side, seen: &[Seen<'_>]) -> Grades {
+    pub fn grade(&'static self, side: Side, seen: &[Seen<'_>], unsound: Vec<String>) -> Grades {
         let seen: Vec<Seen<'_>> = seen.iter().map(|one| self.by_profile(one)).collect();
         let own = self.requirement.iter().filter(|one| one.of == side);
         let requirements: Vec<Graded> = own.map(|one| one.grade(&seen)).collect();
         let has = |grade| requirements.iter().any(|one| one.level == Level::Must && one.grade == grade);
         let verdict = match () {
             () if has(Grade::Failed) => Verdict::Fail,
-            () if has(Grade::NotExercised) || !has(Grade::Met) => Verdict::Inconclusive,
+            () if !unsound.is_empty() || has(Grade::NotExercised) || !has(Grade::Met) => {
+                Verdict::Inconclusive
+            }
             () if has(Grade::Ungraded) || requirements.iter().any(|one| one.grade == Grade::Failed) => {
                 Verdict::Warn
             }
             () => Verdict::Pass,
         };
         let (title, text) = (&*self.title, &*self.text);
-        Grades { standard: self.to_string(), title, text, side, verdict, requirements }
+        Grades { standard: self.to_string(), title, text, side, verdict, unsound, requirements }
     }
 }
 
@@ -202,28 +202,16 @@ impl Requirement {
         if let Some(failed) = own().find(|one| matches!(one.verdict, Verdict::Fail | Verdict::Warn)) {
             return (Grade::Failed, format!("{}: {}", failed.id, failed.told));
         }
-        let happened =
-            |one: &Seen<'_>| self.during.as_deref().is_none_or(|fault| one.faults.contains(&fault));
-        let passes = |id: &str| {
-            own().filter(|one| one.id == id && one.verdict == Verdict::Pass && happened(one)).count()
-        };
+        let passes = |id: &str| own().filter(|one| one.id == id && one.verdict == Verdict::Pass).count();
         let missing = self.by.iter().filter(|id| passes(id) == 0);
-        let missing: Vec<String> = missing.map(|id| format!("{id}: {}", self.open(own(), id))).collect();
+        let why = |id: &str| own().find(|one| one.id == id).map_or("not judged", |one| &one.told);
+        let missing: Vec<String> = missing.map(|id| format!("{id}: {}", why(id))).collect();
         if !missing.is_empty() {
             return (Grade::NotExercised, missing.join("; "));
         }
         let passes = self.by.iter().map(|id| passes(id)).min().unwrap_or(0);
         let runs = if passes == 1 { String::new() } else { format!(" in {passes} runs") };
         (Grade::Met, format!("{} passed{runs}", self.by.join(", ")))
-    }
-
-    /// Why a check that never passed as it must is open.
-    fn open<'a>(&self, mut own: impl Iterator<Item = &'a Seen<'a>>, id: &str) -> String {
-        match (own.find(|one| one.id == id), &self.during) {
-            (Some(one), _) if one.verdict != Verdict::Pass => one.told.clone(),
-            (_, Some(fault)) => format!("no run had the fault {fault:?}"),
-            _ => "not judged".to_owned(),
-        }
     }
 }
 
@@ -306,9 +294,8 @@ mod tests {
         }
     }
 
-    fn seen<'a>(id: &'a str, verdict: Verdict, faults: &[&'a str]) -> Seen<'a> {
-        let profiles = vec!["standard-webhooks"];
-        Seen { id, verdict, told: "so".to_owned(), faults: faults.to_vec(), profiles }
+    fn seen(id: &str, verdict: Verdict) -> Seen<'_> {
+        Seen { id, verdict, told: "so".to_owned(), profiles: vec!["standard-webhooks"] }
     }
 
     fn grade(requirement: &str, seen: &[Seen<'_>]) -> Grade {
@@ -319,7 +306,7 @@ mod tests {
     #[test]
     fn a_requirement_is_met_only_if_each_of_its_checks_passed_and_none_failed() {
         use Verdict::{Fail, Inconclusive, NotApplicable, Pass, Warn};
-        let both = |one, other| [seen("format.http", one, &[]), seen("format.post-json", other, &[])];
+        let both = |one, other| [seen("format.http", one), seen("format.post-json", other)];
         assert_eq!(grade("S1", &both(Pass, Pass)), Grade::Met);
         assert_eq!(grade("S1", &both(Pass, Fail)), Grade::Failed);
         assert_eq!(grade("S1", &both(Inconclusive, Warn)), Grade::Failed);
@@ -332,48 +319,41 @@ mod tests {
         assert_eq!(grade("S8", &[]), Grade::Ungraded);
     }
 
-    #[test]
-    fn a_pass_without_the_fault_that_a_requirement_is_about_exercises_nothing() {
-        let rotated = |faults: &[&'static str]| [seen("identity.secret", Verdict::Pass, faults)];
-        assert_eq!(grade("S7", &rotated(&["kill"])), Grade::NotExercised);
-        assert_eq!(grade("S7", &rotated(&["kill", "rotate"])), Grade::Met);
+    fn graded(standard: &str, change: (&str, Verdict), unsound: &[String]) -> Grades {
+        let verdict_of = |id: &str| if id == change.0 { change.1 } else { Verdict::Pass };
+        let every: Vec<_> =
+            catalogue::sender().iter().map(|entry| seen(&entry.id, verdict_of(&entry.id))).collect();
+        standard.parse::<&Standard>().unwrap().grade(Side::Sender, &every, unsound.to_vec())
     }
 
     #[test]
-    fn a_standard_is_kept_only_if_every_graded_must_is_met() {
-        let standard: &Standard = "standard-webhooks@1.0".parse().unwrap();
-        let ids: BTreeSet<&str> =
-            standard.requirement.iter().flat_map(|one| one.by.iter().map(String::as_str)).collect();
-        let all_but = |id: &str, verdict| {
-            let verdict_of = |one: &str| if one == id { verdict } else { Verdict::Pass };
-            let seen: Vec<_> = ids.iter().map(|one| seen(one, verdict_of(one), &["rotate"])).collect();
-            standard.grade(Side::Sender, &seen)
-        };
-        let by_another: Vec<_> = ids
-            .iter()
-            .map(|id| Seen { profiles: vec!["github"], ..seen(id, Verdict::Pass, &["rotate"]) })
-            .collect();
-        let open = standard.grade(Side::Sender, &by_another);
-        assert_eq!(open.verdict, Verdict::Inconclusive);
-        assert_eq!(
-            open.requirements[3].told,
-            "format.signature: so; it signs by github, not standard-webhooks"
-        );
-        let kept = all_but("", Verdict::Pass);
-        assert_eq!(kept.verdict, Verdict::Pass);
-        assert_eq!(kept.summary(), "9 of 9 must met; 7 of 12 should met, 5 not graded");
-        assert_eq!(all_but("format.signature", Verdict::Fail).verdict, Verdict::Fail);
-        assert_eq!(all_but("format.signature", Verdict::NotApplicable).verdict, Verdict::Inconclusive);
-        assert_eq!(all_but("retry.gone", Verdict::Warn).verdict, Verdict::Warn);
-        assert_eq!(all_but("retry.gone", Verdict::NotApplicable).verdict, Verdict::Pass);
-        assert_eq!(standard.grade(Side::Receiver, &[]).verdict, Verdict::Inconclusive);
-        let events: &Standard = "cloudevents-webhook@1.0.2".parse().unwrap();
-        let every: Vec<_> =
-            catalogue::sender().iter().map(|entry| seen(&entry.id, Verdict::Pass, &[])).collect();
-        let some_are_ungraded = events.grade(Side::Sender, &every);
-        assert_eq!(some_are_ungraded.verdict, Verdict::Warn, "{}", some_are_ungraded.summary());
-        let five: &Standard = "five-failures@1".parse().unwrap();
+    fn a_standard_is_kept_only_if_every_must_is_met_and_every_run_is_sound() {
+        let verdict = |standard, id, verdict| graded(standard, (id, verdict), &[]).verdict;
+        let (five, webhooks) = ("five-failures@1", "standard-webhooks@1.0");
+        assert_eq!(verdict(five, "", Verdict::Pass), Verdict::Pass);
+        assert_eq!(verdict(five, "rate.in-flight", Verdict::Fail), Verdict::Fail);
+        assert_eq!(verdict(five, "rate.in-flight", Verdict::NotApplicable), Verdict::Inconclusive);
+        let unsound = ["viral-spike: FAIL".to_owned()];
+        assert_eq!(graded(five, ("", Verdict::Pass), &unsound).verdict, Verdict::Inconclusive);
+        assert_eq!(graded(five, ("rate.in-flight", Verdict::Fail), &unsound).verdict, Verdict::Fail);
+        // Nothing grades one `must`.
+        let kept = graded(webhooks, ("", Verdict::Pass), &[]);
+        assert_eq!(kept.verdict, Verdict::Warn);
+        assert_eq!(kept.summary(), "8 of 9 must met, 1 not graded; 5 of 12 should met, 7 not graded");
+        assert_eq!(verdict(webhooks, "retry.gone", Verdict::Warn), Verdict::Warn);
+        let five: &Standard = five.parse().unwrap();
+        assert_eq!(five.grade(Side::Sender, &[], Vec::new()).verdict, Verdict::Inconclusive);
         assert!(five.concerns(Side::Sender) && !five.concerns(Side::Receiver));
+    }
+
+    #[test]
+    fn a_run_by_another_profile_exercises_nothing() {
+        let standard: &Standard = "standard-webhooks@1.0".parse().unwrap();
+        let foreign = Seen { profiles: vec!["github"], ..seen("format.signature", Verdict::Fail) };
+        let grades = standard.grade(Side::Sender, &[foreign], Vec::new());
+        assert_eq!(grades.verdict, Verdict::Inconclusive);
+        let told = "format.signature: so; it signs by github, not standard-webhooks";
+        assert_eq!(grades.requirements[3].told, told);
     }
 
     #[test]

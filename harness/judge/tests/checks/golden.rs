@@ -52,11 +52,10 @@ fn a_wrong_sender_fails_the_requirement_of_each_standard() {
                 id: &one.id,
                 verdict: one.status,
                 told: one.sentence.clone(),
-                faults: vec![],
                 profiles: vec![],
             })
             .collect();
-        let grades = standard.parse::<&Standard>().expect("known").grade(Side::Sender, &seen);
+        let grades = standard.parse::<&Standard>().expect("known").grade(Side::Sender, &seen, Vec::new());
         let failed = grades.requirements.iter().filter(|one| one.grade == Grade::Failed);
         failed.map(|one| format!("{} ({})", one.id, one.section)).collect()
     };
