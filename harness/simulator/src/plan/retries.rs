@@ -153,7 +153,10 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_port_asks_for_nothing() {
-        assert_eq!(found("[[subscriber.behaviour]]\nanswer = \"reset\"\n").unwrap().with_retry_after, None);
+    fn a_cut_connection_asks_for_nothing() {
+        assert_eq!(
+            found("[[subscriber.behaviour]]\nanswer = \"reset-after-read\"\n").unwrap().with_retry_after,
+            None
+        );
     }
 }
