@@ -12,7 +12,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use rusqlite::{Connection, ErrorCode, Result, params};
 
@@ -145,12 +145,31 @@ impl Found {
 /// When the file system takes no log, another program has the database open, or the folder can't be synced. A sync of the database that
 /// fails ends the process.
 pub fn begin_log(sql: &Connection) -> Result<(), Fault> {
-    if set_mode(sql, "WAL")? != "wal" {
+    if set_mode_in_turn(sql, "WAL")? != "wal" {
         return Err(Fault::NoLog);
     }
     // SQLite makes the log when it reads. It syncs the folder too, and ignores a failure.
     sql.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
     Ok(creation::sync_folder(&path(sql))?)
+}
+
+/// SQLite does not wait for a connection that changes the mode as well. For a transaction of it SQLite does, so this tries
+/// again after one, within the time that SQLite waits.
+#[expect(clippy::disallowed_methods, reason = "SQLite's waiting is real time")]
+fn set_mode_in_turn(sql: &Connection, mode: &str) -> Result<String> {
+    let patience = sql.query_row("PRAGMA busy_timeout", [], |row| row.get(0)).map(Duration::from_millis)?;
+    let began = Instant::now();
+    loop {
+        match set_mode(sql, mode) {
+            Err(error)
+                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                    && began.elapsed() < patience =>
+            {
+                sql.execute_batch("BEGIN IMMEDIATE; ROLLBACK")?;
+            }
+            result => return result,
+        }
+    }
 }
 
 /// Returns the mode afterwards. SQLite commits it after the only row of its answer.
