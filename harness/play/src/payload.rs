@@ -72,12 +72,12 @@ impl Offered {
 
     fn event(&self, body: &[u8], whole: Option<&Value>, due: &Due) -> Result<(), Altered> {
         let data = self.schedule.data(due, self.tokens);
-        let is_verbatim = memchr::memmem::find(body, data.as_bytes()).is_some();
-        if self.places.exact && !is_verbatim {
+        let is_verbatim = || memchr::memmem::find(body, data.as_bytes()).is_some();
+        if self.places.exact && !is_verbatim() {
             return Err(Altered::Bytes);
         }
         // A format that is unknown here has the data as it was offered, and its envelope is not read.
-        if is_verbatim && !begins_as_json(body) && self.places.data.is_none() {
+        if !begins_as_json(body) && self.places.data.is_none() && is_verbatim() {
             return Ok(());
         }
         let wanted: Value = serde_json::from_str(&data).map_err(|_| Altered::Missing)?;

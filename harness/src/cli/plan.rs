@@ -68,17 +68,13 @@ pub(super) struct Asks {
     /// The seed, in place of the scenario's
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// The number of seeds for the headroom; one gives no interval
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1_000))]
-    seeds: u64,
+    #[command(flatten)]
+    effort: Effort,
     /// Change a value of the scenario: drain=10s; may be given again
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
     #[command(flatten)]
     machine: MachineArgs,
-    /// Skip the headroom: one simulation, and its bounds
-    #[arg(long)]
-    no_headroom: bool,
     /// The folder of the page and the JSON
     #[arg(long, value_name = "DIR", default_value = "reports/plan")]
     out: PathBuf,
@@ -90,6 +86,20 @@ pub(super) struct Asks {
     json: bool,
     #[command(flatten)]
     patience: Patience,
+}
+
+/// The simulations of a plan.
+#[derive(Args, Clone, Copy, Debug)]
+struct Effort {
+    /// The number of seeds for the headroom; one gives no interval
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    seeds: u64,
+    /// Simulate this many of each kind of like subscribers, which stand for the others; 0 simulates all
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    sample: usize,
+    /// Skip the headroom: one simulation, and its bounds
+    #[arg(long)]
+    no_headroom: bool,
 }
 
 #[derive(Args, Debug)]
@@ -129,6 +139,7 @@ impl Asks {
         let options = Options {
             seed: self.seed,
             folder,
+            sample: self.effort.sample,
             interrupt: interrupt_flag(),
             progress: Arc::clone(&progress),
             ..Options::default()
@@ -140,8 +151,8 @@ impl Asks {
         let asked = PlanRequest {
             slos: self.slo.clone(),
             carry: self.carry.map(|carry| carry.0 / AS_IT_STANDS),
-            headroom: !self.no_headroom,
-            seeds: self.seeds,
+            headroom: !self.effort.no_headroom,
+            seeds: self.effort.seeds,
             machine,
             conditions,
             options,
@@ -172,10 +183,10 @@ impl Asks {
     ///
     /// # Errors If it takes long and nobody confirmed it.
     fn announce(&self, forecast: &Forecast) -> Result<u64, String> {
-        let (times, headroom) = if self.no_headroom {
+        let (times, headroom) = if self.effort.no_headroom {
             (1, "")
         } else {
-            let times = SEARCH_RUNS + SEED_RUNS * self.seeds;
+            let times = SEARCH_RUNS + SEED_RUNS * self.effort.seeds;
             (times, "; --no-headroom plays one simulation, --seeds 1 searches with one seed")
         };
         let steps = forecast.steps.saturating_mul(times);

@@ -104,7 +104,7 @@ impl Watcher {
         // Retries may make more steps than were expected.
         let left = match self.steps.saturating_sub(done) {
             _ if done == 0 => "no estimate yet".to_owned(),
-            0 => "nearly done".to_owned(),
+            0 => "longer than expected".to_owned(),
             left => {
                 let nanos = u128::from(elapsed) * u128::from(left) / u128::from(done);
                 format!("about {} left", length(u64::try_from(nanos).unwrap_or(u64::MAX)))
@@ -155,7 +155,7 @@ mod tests {
             (0, "0 %, no estimate yet"),
             (30, "3 %, about 97 s left"),
             (1, "0 %, about 50 min left"),
-            (1_200, "99 %, nearly done"),
+            (1_200, "99 %, longer than expected"),
         ];
         for (done, expected) in rows {
             assert_eq!(watcher.line(3 * SECOND, done), format!("hookproof sim: {expected}"));

@@ -60,7 +60,7 @@ impl Judge<'_> {
 
     pub(super) fn figures(&self, scenario: &Scenario, seed: Option<u64>) -> Result<Figures, SimError> {
         let options = Options { seed: seed.or(self.options.seed), ..self.options.clone() };
-        simulated(scenario, &options).map(|simulated| simulated.figures)
+        simulated(scenario, &options)
     }
 
     /// Whether a subscriber alone meets its objectives with a seed; the machine is not judged.

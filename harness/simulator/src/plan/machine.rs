@@ -182,7 +182,7 @@ mod tests {
             "name = \"held\"\n[[traffic]]\nshape = \"burst\"\nevents = 1\n[[subscriber]]\nname = \"one\"\n{subscriber}"
         );
         let mut scenario = Scenario::from_text(&text, "held.toml").unwrap();
-        let figures = simulated(&scenario, &Options::default()).unwrap().figures;
+        let figures = simulated(&scenario, &Options::default()).unwrap();
         scenario.subscribers = vec![scenario.subscribers[0].clone(); count];
         scenario.sender.workers = processes;
         Load::of(&scenario, &figures, body_bytes).memory_bytes

@@ -20,6 +20,7 @@ mod page;
 mod patch;
 pub mod retries;
 mod rows;
+pub mod sample;
 pub mod scale;
 pub mod search;
 mod service;
@@ -40,7 +41,7 @@ pub use sheet::{is_sheet, sheets};
 pub use table::{answer, table};
 
 use crate::sim::figures::{Figures, LaneFigures};
-use crate::sim::{Keep, Model, Options, SimError, Simulated, simulate};
+use crate::sim::{Model, Options, SimError};
 use bound::Bounds;
 use forecast::{Forecast, all_bounds};
 use headroom::Headroom;
@@ -48,6 +49,7 @@ use judge::Judge;
 use launch::Condition;
 use machine::{Load, Machine};
 use retries::Retries;
+use sample::{Sample, Sampled};
 use slo::{Breach, Slo};
 
 #[derive(Clone, Debug)]
@@ -146,6 +148,8 @@ pub struct Plan {
     /// Events that the sender refused, because of a full queue or no running process.
     pub refused: u64,
     pub lanes: Vec<LanePlan>,
+    /// Kinds of subscribers of which some stand for all.
+    pub sampled: Vec<Sampled>,
     pub down: Option<Down>,
     /// None without any.
     pub retries: Option<Retries>,
@@ -179,7 +183,10 @@ pub fn forecast(scenario: &Scenario, options: &Options) -> Result<Forecast, SimE
         schedule = schedule.before(until);
     }
     let model = options.model.unwrap_or_else(|| model(scenario, &schedule));
-    Ok(Forecast::of(scenario, &schedule, model.commit_ns.1))
+    let all = Forecast::of(scenario, &schedule, model.commit_ns.1);
+    let simulated =
+        Forecast::of(Sample::of(scenario, options.sample).scenario(), &schedule, model.commit_ns.1);
+    Ok(Forecast { steps: simulated.steps, ..all })
 }
 
 /// Computes the plan.
@@ -193,7 +200,7 @@ pub fn plan(scenario: &Scenario, asked: &PlanRequest) -> Result<Plan, SimError> 
     let model = asked.options.model.unwrap_or_else(|| model(scenario, &schedule));
     let asked =
         &PlanRequest { options: Options { model: Some(model), ..asked.options.clone() }, ..asked.clone() };
-    let figures = simulated(scenario, &asked.options)?.figures;
+    let figures = simulated(scenario, &asked.options)?;
     let all = all_bounds(scenario, &schedule, model.commit_ns.1);
     let (mut lanes, mut model_errors) = (Vec::new(), Vec::new());
     for ((subscriber, lane), (service, found)) in scenario.subscribers.iter().zip(&figures.lanes).zip(all) {
@@ -220,6 +227,7 @@ pub fn plan(scenario: &Scenario, asked: &PlanRequest) -> Result<Plan, SimError> 
         down: Down::of(scenario, &lanes),
         retries: Retries::of(scenario, &figures, &asked.options)?,
         lanes,
+        sampled: Sample::of(scenario, asked.options.sample).sampled,
         machine: MachinePlan {
             load: Load::of(scenario, &figures, body_bytes),
             limits: asked.machine.clone(),
@@ -258,8 +266,8 @@ fn long_enough(scenario: &Scenario, slos: &[Slo]) -> Scenario {
     longer
 }
 
-pub(super) fn simulated(scenario: &Scenario, options: &Options) -> Result<Simulated, SimError> {
-    simulate(scenario, &Options { keep: Keep::Figures, ..options.clone() })
+pub(super) fn simulated(scenario: &Scenario, options: &Options) -> Result<Figures, SimError> {
+    Sample::of(scenario, options.sample).simulate(scenario, options)
 }
 
 fn lane_plan(
@@ -348,7 +356,7 @@ mod tests {
     #[test]
     fn a_figure_beyond_its_bound_is_said_to_be_an_error_of_the_model() {
         let scenario = Scenario::from_text(SMALL, "small.toml").unwrap();
-        let figures = simulated(&scenario, &Options::default()).unwrap().figures;
+        let figures = simulated(&scenario, &Options::default()).unwrap();
         let seed = scenario.seed;
         let schedule =
             Schedule::compute(&scenario.traffic, &scenario.events, seed, std::path::Path::new(".")).unwrap();

@@ -22,6 +22,7 @@ pub fn page(plan: &Plan) -> String {
     let errors = plan.model_errors.iter().map(|error| format!("Error in the model: {error}"));
     let conditions = plan.conditions.iter().map(|one| format!("With {}: {}.", one.asked, one.means));
     let down = plan.down.iter().map(|down| format!("{}.", never_recover(down)));
+    let sampled = plan.sampled.iter().map(|sampled| format!("{}.", sampled.told()));
     let retries = plan.retries.iter().map(|retries| format!("{}.", retries.told()));
     let mut parts = changes(plan);
     parts.extend(curve(plan));
@@ -34,7 +35,7 @@ pub fn page(plan: &Plan) -> String {
         verdict: Headline {
             status: Some(if plan.holds() { Verdict::Pass } else { Verdict::Fail }),
             sentence: answer(plan),
-            more: errors.chain(down).chain(retries).chain(conditions).collect(),
+            more: errors.chain(sampled).chain(down).chain(retries).chain(conditions).collect(),
         },
         parts,
     })

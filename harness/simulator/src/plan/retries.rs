@@ -65,7 +65,7 @@ impl Retries {
         let is_asking = asking.subscribers != retried;
         let variants: Vec<&Scenario> = std::iter::once(&closed).chain(is_asking.then_some(&asking)).collect();
         let played = in_parallel(variants, |variant| {
-            simulated(variant, options).map(|played| self::retries(&played.figures.lanes))
+            simulated(variant, options).map(|figures| self::retries(&figures.lanes))
         });
         let played = played.into_iter().collect::<Result<Vec<u64>, _>>()?;
         Ok(Some(Self {
@@ -128,7 +128,7 @@ mod tests {
              [[subscriber]]\nname = \"well\"\n[[subscriber]]\nname = \"ill\"\n{behaviour}"
         );
         let scenario = Scenario::from_text(&text, "r.toml").unwrap();
-        let figures = simulated(&scenario, &Options::default()).unwrap().figures;
+        let figures = simulated(&scenario, &Options::default()).unwrap();
         Retries::of(&scenario, &figures, &Options::default()).unwrap()
     }
 

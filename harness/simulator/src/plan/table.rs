@@ -164,6 +164,9 @@ pub fn table(plan: &Plan) -> String {
             let _ = writeln!(text, "no bound for {}: {why}", lane.name);
         }
     }
+    for sampled in &plan.sampled {
+        let _ = writeln!(text, "{}", sampled.told());
+    }
     if let Some(down) = &plan.down {
         let _ = writeln!(text, "{}", never_recover(down));
     }

@@ -2,6 +2,7 @@ use std::path::PathBuf;
 
 use hookproof_sender::store::StoreError;
 
+use hookproof_judge::check::verdict::show;
 use hookproof_judge::scenario::Duration;
 use hookproof_play::traffic::ScheduleError;
 
@@ -35,7 +36,7 @@ pub enum SimError {
         folder: PathBuf,
         error: StoreError,
     },
-    #[error("interrupted after {0} of virtual time")]
+    #[error("interrupted after {} of virtual time", show(.0.0))]
     Interrupted(Duration),
     #[error("no folder for the simulated database: {0}")]
     Folder(std::io::Error),

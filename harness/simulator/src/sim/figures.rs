@@ -44,13 +44,13 @@ pub struct Busiest {
 }
 
 impl Busiest {
-    fn count_one(&mut self, now: u64, is_retry: bool) {
+    fn count(&mut self, now: u64, many: u64, is_retry: bool) {
         let begin = now - now % SECOND;
         if self.now.0 != begin {
             self.now = (begin, 0, 0);
         }
-        self.now.1 += 1;
-        self.now.2 += u64::from(is_retry);
+        self.now.1 += many;
+        self.now.2 += many * u64::from(is_retry);
         if self.now.1 > self.count {
             (self.count, self.at, self.retries) = (self.now.1, begin, self.now.2);
         }
@@ -170,17 +170,18 @@ impl Figures {
         }
     }
 
-    pub(super) fn arrival(&mut self, lane: usize, now: u64, is_retry: bool) {
+    /// A request of a subscriber that stands for this many.
+    pub(super) fn arrival(&mut self, lane: usize, now: u64, is_retry: bool, many: u64) {
         self.steps += 1;
         self.lanes[lane].arrivals += 1;
-        self.lanes[lane].busiest.count_one(now, is_retry);
-        self.busiest.count_one(now, is_retry);
+        self.lanes[lane].busiest.count(now, 1, is_retry);
+        self.busiest.count(now, many, is_retry);
     }
 
     pub(super) fn offered(&mut self, now: u64) {
         self.steps += 1;
         self.offered += 1;
-        self.busiest_offered.count_one(now, false);
+        self.busiest_offered.count(now, 1, false);
     }
 
     pub(super) fn first(&mut self, lane: usize, waited_ns: u64) {

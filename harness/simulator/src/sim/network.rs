@@ -142,7 +142,8 @@ impl World<'_> {
         self.net.next_arrival += 1;
         self.net.came = self.now;
         let is_retry = self.net.exchanges[&id].number != 1;
-        self.figures.arrival(at, self.now, is_retry);
+        let many = self.given.options.weights.get(at).copied().unwrap_or(1);
+        self.figures.arrival(at, self.now, is_retry, many);
         self.first_arrival(at, token, id);
         if self.given.options.keep == Keep::Trace {
             let arrival = self.arrival(id, n, token)?;

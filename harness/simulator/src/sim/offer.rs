@@ -98,9 +98,11 @@ impl World<'_> {
     }
 
     pub(super) fn answered(&mut self, worker: usize, answers: Vec<(u64, Outcome)>) -> Result<(), SimError> {
+        let mut is_placed = false;
         for (token, answered) in answers {
             match answered {
                 Outcome::Accepted { matched, shed } => {
+                    is_placed |= matched > 0;
                     self.play.open -= 1;
                     self.figures.shed += shed;
                     self.figures.ledger.acknowledged += u64::from(matched);
@@ -130,7 +132,7 @@ impl World<'_> {
                 }
             }
         }
-        self.sample_after_emit(worker)
+        if is_placed { self.sample_after_emit(worker) } else { Ok(()) }
     }
 
     /// The process died with the event before its answer.

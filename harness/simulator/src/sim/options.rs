@@ -72,6 +72,10 @@ pub struct Options {
     pub until: Option<u64>,
     /// The longest time that a sweep lets endpoints stop reading; 0 for none.
     pub stalls: hookproof_judge::scenario::Duration,
+    /// In a plan: how many of like subscribers are simulated, 0 for all.
+    pub sample: usize,
+    /// How many subscribers each one stands for; 1 beyond the end.
+    pub weights: Vec<u64>,
     /// Setting it to true interrupts the simulation.
     pub interrupt: Arc<AtomicBool>,
     pub progress: Arc<Progress>,
@@ -97,6 +101,8 @@ impl Default for Options {
             loses: None,
             until: None,
             stalls: hookproof_judge::scenario::Duration::default(),
+            sample: 0,
+            weights: Vec::new(),
             interrupt: Arc::default(),
             progress: Arc::default(),
         }
