@@ -379,6 +379,7 @@ impl Ready {
         // The guard is asked when a subscriber is written and for each connection. If it refuses the host today,
         // events are still recorded.
         let url = Target::stored(&subscriber.url)?;
+        let signer = signer.with_url(url.as_str());
         let lateness = agreement.lane.lateness();
         let target = Destination { url, late_max: lateness.doubt().min(lateness.quarantine()) };
         Ok(Self { id, target, patterns, agreement, signer })

@@ -1,6 +1,8 @@
 //! A [`Profile`] defines the signed content and the headers. [`Keys`] are the current key, and during a rotation the
 //! retiring ones. A [`Signer`], built once per subscriber, writes each attempt's headers.
 //!
+//! Linear is missing: its receivers read the time in the body, and a retry repeats the body to the byte.
+//!
 //! Only [`Secret::reveal`] exposes a secret; no error, `Debug` or `Display` does.
 
 mod extra_header;
@@ -20,6 +22,8 @@ use crate::event::{EventType, PublicId};
 #[derive(Clone, Debug)]
 pub struct Signer {
     profile: Profile,
+    /// Empty unless the profile signs it.
+    url: Box<str>,
     current: Mac,
     /// The most recent first.
     retiring: Vec<(Mac, StoreTime)>,
@@ -47,9 +51,18 @@ impl Signer {
         let retiring = keys.retiring().iter().map(|key| Ok((ready(key.secret())?, key.until())));
         Ok(Self {
             profile,
+            url: Box::default(),
             current: ready(keys.current())?,
             retiring: retiring.collect::<Result<_, SecretError>>()?,
         })
+    }
+
+    /// With the URL that its requests go to.
+    #[must_use]
+    pub fn with_url(self, url: &str) -> Self {
+        let url =
+            if matches!(self.profile, Profile::Hubspot | Profile::Square) { url.into() } else { self.url };
+        Self { url, ..self }
     }
 
     /// Its profile.
@@ -80,11 +93,6 @@ impl Signer {
                     signature = signature.text(if place == 0 { "v1," } else { " v1," }).base64(tag);
                 }
             }
-            Profile::VvvTimestamped => {
-                let timestamp = headers.add("x-vvv-timestamp").number(seconds).written();
-                let tag = self.only(at).tag(&[timestamp.as_bytes(), b".", body]);
-                headers.add("x-vvv-signature").text("sha256=").hex(&tag);
-            }
             Profile::VvvFrozen => {
                 // The profile changed after the emission. The signature depends only on body and key.
                 let tag = attempt.frozen.unwrap_or_else(|| self.only(at).tag(&[body]));
@@ -103,12 +111,46 @@ impl Signer {
                     signature = signature.text(",v1=").hex(tag);
                 }
             }
-            Profile::Github => {
-                let tag = self.only(at).tag(&[body]);
-                headers.add("x-hub-signature-256").text("sha256=").hex(&tag);
-                headers.add("x-github-event").text(attempt.event_type.as_str());
-                headers.add("x-github-delivery").text(id);
+            Profile::Paddle => {
+                let value = headers.add("paddle-signature").text("ts=").number(seconds);
+                let timestamp = value.written().trim_start_matches("ts=");
+                let tag = self.only(at).tag(&[timestamp.as_bytes(), b":", body]);
+                headers.extend().text(";h1=").hex(&tag);
             }
+            _ => self.sign_once(at, attempt, headers),
+        }
+    }
+
+    /// For profiles with one signature in a header of its own.
+    fn sign_once(&self, at: StoreTime, attempt: &Attempt<'_>, headers: &mut Headers) {
+        let mut names = self.profile.headers().iter().map(|(name, _)| *name);
+        let stamp = match self.profile {
+            Profile::VvvTimestamped | Profile::Slack | Profile::Zoom => Some(at.0 / Nanos::SECOND.0),
+            Profile::Hubspot => Some(at.0 / Nanos::from_millis(1).0),
+            _ => None,
+        };
+        let (key, url, body) = (self.only(at), self.url.as_bytes(), attempt.body);
+        let timestamp = match (stamp, if stamp.is_some() { names.next() } else { None }) {
+            (Some(stamp), Some(name)) => headers.add(name).number(stamp).written().as_bytes(),
+            _ => b"",
+        };
+        let tag = match self.profile {
+            Profile::VvvTimestamped => key.tag(&[timestamp, b".", body]),
+            Profile::Slack | Profile::Zoom => key.tag(&[b"v0:", timestamp, b":", body]),
+            Profile::Hubspot => key.tag(&[b"POST", url, body, timestamp]),
+            Profile::Square => key.tag(&[url, body]),
+            _ => key.tag(&[body]),
+        };
+        let Some(name) = names.next() else { return };
+        let signature = headers.add(name);
+        match self.profile {
+            Profile::Hubspot | Profile::Line | Profile::Shopify | Profile::Square => signature.base64(&tag),
+            Profile::Slack | Profile::Zoom => signature.text("v0=").hex(&tag),
+            _ => signature.text("sha256=").hex(&tag),
+        };
+        let named = [attempt.event_type.as_str(), attempt.id.as_str()];
+        for (name, value) in names.zip(named) {
+            headers.add(name).text(value);
         }
     }
 

@@ -15,12 +15,14 @@ pub(super) struct ListenArgs {
     /// Where to listen
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9000")]
     pub(super) listen: SocketAddr,
-    /// How the sender signs: standard-webhooks, vvv-timestamped, vvv-frozen, stripe or github
-    #[arg(long, value_name = "PROFILE", default_value_t)]
+    #[arg(long, value_name = "PROFILE", default_value_t, help = profiles())]
     pub(super) profile: Profile,
-    /// How far a timestamp may be from now
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = time)]
-    tolerance: Duration,
+    /// The URL that the sender was given, where the profile signs it; behind a proxy the public one
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+    /// How far a timestamp may be from now [default: the profile's: 5m; linear 60s, paddle 5s]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    tolerance: Option<Duration>,
     /// The longest body
     #[arg(long, value_name = "SIZE", default_value = "2MiB", value_parser = size)]
     body_max: u32,
@@ -56,20 +58,47 @@ impl ListenArgs {
 
     pub(super) fn keys_from(&self, variables: &[String]) -> Result<Keys, Failure> {
         let secrets = variables.iter().map(|name| secret_from(name)).collect::<Result<Vec<_>, _>>()?;
-        self.keys(self.profile, &secrets).map_err(|error| {
-            Failure::Usage(format!("the environment variable {}: {error}", variables.join(" or ")))
+        self.keys(self.profile, None, &secrets).map_err(|error| match error {
+            UnfitKeys::Key(error) => {
+                Failure::Usage(format!("the environment variable {}: {error}", variables.join(" or ")))
+            }
+            UnfitKeys::Url(_) => Failure::Usage(error.to_string()),
         })
     }
 
-    pub(super) fn keys(&self, profile: Profile, secrets: &[Secret]) -> Result<Keys, KeyError> {
-        let tolerance = u32::try_from(self.tolerance.as_secs()).unwrap_or(u32::MAX);
-        Ok(Keys::new(profile, secrets)?.with_tolerance(tolerance))
+    /// `url` is a route's own.
+    pub(super) fn keys(
+        &self,
+        profile: Profile,
+        url: Option<&str>,
+        secrets: &[Secret],
+    ) -> Result<Keys, UnfitKeys> {
+        let keys = Keys::new(profile, secrets)?;
+        let url = url.or(self.url.as_deref());
+        if profile.signs_url() && url.is_none() {
+            return Err(UnfitKeys::Url(profile));
+        }
+        let keys = keys.with_url(url.unwrap_or_default());
+        let Some(tolerance) = self.tolerance else { return Ok(keys) };
+        Ok(keys.with_tolerance(u32::try_from(tolerance.as_secs()).unwrap_or(u32::MAX)))
     }
 
     pub(super) fn limits(&self) -> Limits {
         let connections = usize::try_from(self.connections_max).unwrap_or(usize::MAX);
         Limits { connections, head_time: self.read_within, ..Limits::default() }
     }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum UnfitKeys {
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    #[error("{0} signs the URL that the sender was given; expected it in --url, or in a route's `url`")]
+    Url(Profile),
+}
+
+fn profiles() -> String {
+    format!("How the sender signs: {}", Profile::ALL.map(Profile::name).join(", "))
 }
 
 /// Reads the environment, because a command line would show the secret to others.

@@ -33,6 +33,7 @@ A file of routes, each with the name of a subscriber from X-VVV-Subscriber:
   [routes.sub_1]
   to = \"http://127.0.0.1:3001/hook\"
   profile = \"vvv-frozen\"          # else --profile
+  url = \"https://in.example/hook\" # else --url; for hubspot and square
   secrets = [\"whsec_…\"]           # several are for a rotation; or secret_env = [\"NAME\"]
   timeout = \"5s\"                  # else --timeout
   path = \"/hooks/sub_1\"           # for a sender without X-VVV-Subscriber

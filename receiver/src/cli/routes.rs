@@ -14,7 +14,7 @@ use tracing::warn;
 use zeroize::Zeroizing;
 
 use super::failure::Failure;
-use super::options::{ListenArgs, secret_from};
+use super::options::{ListenArgs, UnfitKeys, secret_from};
 use super::quantity::time;
 use crate::relay::{RouteSettings, Routes};
 use crate::verify::{Keys, Secret};
@@ -38,6 +38,7 @@ struct FileText {
 struct RouteText {
     to: String,
     profile: Option<String>,
+    url: Option<String>,
     timeout: Option<String>,
     path: Option<String>,
     // The parser's own error would show the value.
@@ -147,12 +148,13 @@ fn settings(route: RouteText, listen: &ListenArgs, timeout: Duration) -> Result<
         Some(path) if !path.starts_with('/') => Err("path: expected a path that begins with /".to_owned()),
         path => Ok(path),
     }?;
-    let keys = keys(route.profile.as_deref(), route.secrets, route.secret_env, listen)?;
+    let whom = (route.profile.as_deref(), route.url.as_deref());
+    let keys = keys(whom, route.secrets, route.secret_env, listen)?;
     Ok(RouteSettings { keys, target, timeout: own_timeout.transpose()?.unwrap_or(timeout), path })
 }
 
 fn keys(
-    profile: Option<&str>,
+    (profile, url): (Option<&str>, Option<&str>),
     secrets: Option<Value>,
     secret_env: Option<Value>,
     listen: &ListenArgs,
@@ -170,7 +172,10 @@ fn keys(
         }
         _ => return Err(SECRETS.to_owned()),
     };
-    listen.keys(profile, &secrets).map_err(|error| format!("{error}; {SECRETS}"))
+    listen.keys(profile, url, &secrets).map_err(|error| match error {
+        UnfitKeys::Key(error) => format!("{error}; {SECRETS}"),
+        UnfitKeys::Url(_) => error.to_string(),
+    })
 }
 
 fn texts(value: Value) -> Option<Vec<String>> {

@@ -2,7 +2,7 @@ use std::io::Write as _;
 
 use hookproof_verify::Profile;
 
-use crate::signing::{OTHER, SECRET, sign};
+use crate::signing::{OTHER, SECRET, URL, linear_body, sign};
 use crate::wire::{answer, connect, head, request};
 use crate::world::{Receiver, Starting, World, command, now, signed};
 
@@ -12,15 +12,16 @@ const BODY: &[u8] = br#"{"id":"evt_1","data":{}}"#;
 fn genuine_deliveries_of_every_profile_are_kept_and_worked_on() {
     for profile in Profile::ALL {
         let world = World::new();
-        let receiver = world.serve(&["--profile", profile.name()]);
-        let headers = sign(profile, SECRET, "evt_1", now(), BODY);
+        let receiver = world.serve(&["--profile", profile.name(), "--url", URL]);
+        let body = linear_body(now(), "");
+        let headers = sign(profile, SECRET, "evt_1", now(), &body);
         assert_eq!(
-            request(receiver.address, "POST", "/any/path?at=all", &headers, BODY).status,
+            request(receiver.address, "POST", "/any/path?at=all", &headers, &body).status,
             204,
             "{profile}"
         );
-        let headers = sign(profile, OTHER, "evt_2", now(), BODY);
-        assert_eq!(request(receiver.address, "POST", "/", &headers, BODY).status, 401, "{profile}");
+        let headers = sign(profile, OTHER, "evt_2", now(), &body);
+        assert_eq!(request(receiver.address, "POST", "/", &headers, &body).status, 401, "{profile}");
         assert_eq!(world.settled_effects(), ["evt_1"], "{profile}");
     }
 }
@@ -140,6 +141,10 @@ fn bad_command_lines_say_what_is_wrong() {
     let serve = ["serve", "--db", database.to_str().unwrap(), "--secret-env", "HOOK_SECRET"];
     let with = |more: &[&'static str]| [&serve[..], more].concat();
     check(&with(&["--profile", "none"]), "expected one of standard-webhooks");
+    check(
+        &with(&["--profile", "square"]),
+        "square signs the URL that the sender was given; expected it in --url",
+    );
     check(&with(&["--secret-env", "HOOK_MISSING"]), "HOOK_MISSING is not set");
     check(&with(&["--secret-env", "PATH"]), "needs whsec_");
     check(&with(&["--effects-listen", "0.0.0.0:1"]), "reachable from other machines");

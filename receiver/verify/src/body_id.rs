@@ -1,4 +1,4 @@
-//! Ids for profiles without an id header, used only after the signature was verified.
+//! Ids and times in the body, read only after the signature was verified.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,10 +15,19 @@ pub(super) fn of(body: &[u8]) -> Cow<'_, str> {
 }
 
 fn written(body: &[u8]) -> Option<Cow<'_, str>> {
+    first(body, "id").map(|Text(id)| id).filter(|id| is_id(id))
+}
+
+/// The first member of this name at the top, if it is a whole number and not negative.
+pub(super) fn number(body: &[u8], name: &str) -> Option<i64> {
+    first(body, name).filter(|count| *count >= 0)
+}
+
+fn first<'de, T: Deserialize<'de>>(body: &'de [u8], name: &str) -> Option<T> {
     let mut found = None;
     // The rest of the body need not be JSON.
-    let _ = serde_json::Deserializer::from_slice(body).deserialize_map(Search(&mut found));
-    found.filter(|id| is_id(id))
+    let _ = serde_json::Deserializer::from_slice(body).deserialize_map(Search { name, found: &mut found });
+    found
 }
 
 fn hashed(body: &[u8]) -> String {
@@ -30,13 +39,16 @@ fn hashed(body: &[u8]) -> String {
     text
 }
 
-struct Search<'p, 'de>(&'p mut Option<Cow<'de, str>>);
+struct Search<'p, T> {
+    name: &'p str,
+    found: &'p mut Option<T>,
+}
 
 /// Borrowed unless it has escapes.
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-impl<'de> Visitor<'de> for Search<'_, 'de> {
+impl<'de, T: Deserialize<'de>> Visitor<'de> for Search<'_, T> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -45,9 +57,8 @@ impl<'de> Visitor<'de> for Search<'_, 'de> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(Text(name)) = map.next_key()? {
-            if name == "id" {
-                let Text(id) = map.next_value()?;
-                *self.0 = Some(id);
+            if name == self.name {
+                *self.found = Some(map.next_value()?);
                 return Ok(());
             }
             map.next_value::<IgnoredAny>()?;

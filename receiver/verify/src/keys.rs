@@ -50,6 +50,7 @@ impl fmt::Debug for Secret {
 pub struct Keys {
     profile: Profile,
     tolerance_seconds: u32,
+    url: Box<str>,
     macs: Vec<Mac>,
     publics: Vec<VerifyingKey>,
     places: Vec<usize>,
@@ -58,8 +59,6 @@ pub struct Keys {
 impl Keys {
     /// Each costs a hash of the body of a request that matches none.
     pub const COUNT_MAX: usize = 8;
-    /// The default tolerance for timestamps.
-    pub const TOLERANCE_SECONDS: u32 = 300;
     /// The fewest and the most bytes of a key of Standard Webhooks.
     pub const BYTES: (usize, usize) = (24, 64);
 
@@ -73,7 +72,8 @@ impl Keys {
     ) -> Result<Self, KeyError> {
         let mut keys = Self {
             profile,
-            tolerance_seconds: Self::TOLERANCE_SECONDS,
+            tolerance_seconds: profile.tolerance_seconds(),
+            url: Box::default(),
             macs: Vec::new(),
             publics: Vec::new(),
             places: Vec::new(),
@@ -104,6 +104,12 @@ impl Keys {
         Self { tolerance_seconds: seconds, ..self }
     }
 
+    /// With the URL that the sender was given, to the byte. Where a profile signs it, none is genuine without it.
+    #[must_use]
+    pub fn with_url(self, url: &str) -> Self {
+        Self { url: url.into(), ..self }
+    }
+
     /// Their profile.
     #[must_use]
     pub const fn profile(&self) -> Profile {
@@ -114,6 +120,10 @@ impl Keys {
     #[must_use]
     pub const fn tolerance(&self) -> u32 {
         self.tolerance_seconds
+    }
+
+    pub(super) fn url(&self) -> &str {
+        &self.url
     }
 
     pub(super) fn macs(&self) -> &[Mac] {

@@ -9,14 +9,14 @@
 #![warn(missing_docs)]
 
 mod body_id;
-mod github;
 mod headers;
 pub mod keys;
 pub mod profile;
 pub mod rejection;
+mod scheme;
+mod schemed;
 mod signature;
 mod standard;
-mod stripe;
 mod timestamp;
 mod vvv;
 
@@ -49,11 +49,9 @@ pub fn verify<'a, H: Headers + ?Sized>(
     body: &'a [u8],
     keys: &Keys,
 ) -> Result<Verified<'a>, Rejection> {
-    match keys.profile() {
-        Profile::StandardWebhooks => standard::verify(now, headers, body, keys),
-        Profile::VvvTimestamped => vvv::verify_timestamped(now, headers, body, keys),
-        Profile::VvvFrozen => vvv::verify_frozen(headers, body, keys),
-        Profile::Stripe => stripe::verify(now, headers, body, keys),
-        Profile::Github => github::verify(headers, body, keys),
+    match keys.profile().scheme() {
+        Some(scheme) => scheme.verify(now, headers, body, keys),
+        None if keys.profile() == Profile::VvvFrozen => vvv::verify(headers, body, keys),
+        None => standard::verify(now, headers, body, keys),
     }
 }

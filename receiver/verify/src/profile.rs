@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::scheme::{self, Scheme};
+
 /// The signed content and its headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Profile {
@@ -17,12 +19,44 @@ pub enum Profile {
     Stripe,
     /// `X-Hub-Signature-256`.
     Github,
+    /// HubSpot's v3, over method, [URL](crate::Keys::with_url), body and milliseconds.
+    Hubspot,
+    /// `X-Line-Signature`.
+    Line,
+    /// `Linear-Signature`; the time is `webhookTimestamp` in the body.
+    Linear,
+    /// `X-Hub-Signature-256`, without a delivery id.
+    Meta,
+    /// `Paddle-Signature: ts=…;h1=…`.
+    Paddle,
+    /// `X-Shopify-Hmac-Sha256`.
+    Shopify,
+    /// `X-Slack-Signature` over `v0:timestamp:body`.
+    Slack,
+    /// `X-Square-HmacSha256-Signature` over the [URL](crate::Keys::with_url) and the body.
+    Square,
+    /// `X-Zm-Signature` over `v0:timestamp:body`.
+    Zoom,
 }
 
 impl Profile {
     /// All profiles, the default first.
-    pub const ALL: [Self; 5] =
-        [Self::StandardWebhooks, Self::VvvTimestamped, Self::VvvFrozen, Self::Stripe, Self::Github];
+    pub const ALL: [Self; 14] = [
+        Self::StandardWebhooks,
+        Self::VvvTimestamped,
+        Self::VvvFrozen,
+        Self::Stripe,
+        Self::Github,
+        Self::Hubspot,
+        Self::Line,
+        Self::Linear,
+        Self::Meta,
+        Self::Paddle,
+        Self::Shopify,
+        Self::Slack,
+        Self::Square,
+        Self::Zoom,
+    ];
 
     /// The name on the command line and in files.
     #[must_use]
@@ -33,25 +67,63 @@ impl Profile {
             Self::VvvFrozen => "vvv-frozen",
             Self::Stripe => "stripe",
             Self::Github => "github",
+            Self::Hubspot => "hubspot",
+            Self::Line => "line",
+            Self::Linear => "linear",
+            Self::Meta => "meta",
+            Self::Paddle => "paddle",
+            Self::Shopify => "shopify",
+            Self::Slack => "slack",
+            Self::Square => "square",
+            Self::Zoom => "zoom",
         }
+    }
+
+    /// None for profiles with code of their own.
+    pub(super) const fn scheme(self) -> Option<&'static Scheme> {
+        Some(match self {
+            Self::StandardWebhooks | Self::VvvFrozen => return None,
+            Self::VvvTimestamped => &scheme::VVV_TIMESTAMPED,
+            Self::Stripe => &scheme::STRIPE,
+            Self::Github => &scheme::GITHUB,
+            Self::Hubspot => &scheme::HUBSPOT,
+            Self::Line => &scheme::LINE,
+            Self::Linear => &scheme::LINEAR,
+            Self::Meta => &scheme::META,
+            Self::Paddle => &scheme::PADDLE,
+            Self::Shopify => &scheme::SHOPIFY,
+            Self::Slack => &scheme::SLACK,
+            Self::Square => &scheme::SQUARE,
+            Self::Zoom => &scheme::ZOOM,
+        })
     }
 
     /// Whether the signature covers the id. Otherwise an eavesdropper can have a delivery processed again
     /// under another id, so use TLS.
     #[must_use]
-    pub const fn id_is_signed(self) -> bool {
-        match self {
-            Self::StandardWebhooks | Self::VvvTimestamped | Self::Stripe => true,
-            Self::VvvFrozen | Self::Github => false,
-        }
+    pub fn id_is_signed(self) -> bool {
+        self != Self::VvvFrozen && self.scheme().is_none_or(|scheme| !scheme.has_id_header())
     }
 
     /// Whether the signature covers a time, so that old ones are refused.
     #[must_use]
-    pub const fn has_timestamp(self) -> bool {
+    pub fn has_timestamp(self) -> bool {
+        self == Self::StandardWebhooks || self.scheme().is_some_and(Scheme::has_timestamp)
+    }
+
+    /// Whether the signature covers the URL, which [`crate::Keys::with_url`] tells.
+    #[must_use]
+    pub fn signs_url(self) -> bool {
+        self.scheme().is_some_and(Scheme::signs_url)
+    }
+
+    /// The usual tolerance for timestamps, in seconds.
+    #[must_use]
+    pub const fn tolerance_seconds(self) -> u32 {
         match self {
-            Self::StandardWebhooks | Self::VvvTimestamped | Self::Stripe => true,
-            Self::VvvFrozen | Self::Github => false,
+            Self::Linear => 60,
+            Self::Paddle => 5,
+            _ => 300,
         }
     }
 }
@@ -76,4 +148,16 @@ impl FromStr for Profile {
 #[error("{given:?} is not a signing profile; expected one of {}", Profile::ALL.map(Profile::name).join(", "))]
 pub struct UnknownProfile {
     given: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_profile_signs_more_parts_than_fit() {
+        for scheme in Profile::ALL.into_iter().filter_map(Profile::scheme) {
+            assert!(scheme.signed.len() <= scheme::PARTS_MAX, "{}", scheme.signature);
+        }
+    }
 }

@@ -38,7 +38,7 @@ pub enum Rejection {
         name: &'static str,
     },
     /// The timestamp is not canonical.
-    #[error("the timestamp in {name} is malformed; expected seconds since 1970 as plain digits")]
+    #[error("the timestamp in {name} is malformed; expected the time since 1970 as plain digits")]
     Timestamp {
         /// The header.
         name: &'static str,

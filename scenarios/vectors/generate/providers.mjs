@@ -177,7 +177,8 @@ for (const [profile, of] of Object.entries(PROFILES)) {
   invalid("no-signature", Object.fromEntries(Object.entries(good).filter(([name]) => name !== signature)), "header-missing");
   invalid("truncated", changed((text) => text.slice(0, -4)), "signature-malformed");
   invalid("a-byte-more", changed((text) => of.encoding ? text.replace(/=$/, "A") : `${text}00`), "signature-malformed");
-  invalid("in-the-other-case", changed((text) => text.toUpperCase()), of.encoding ? "signature-wrong" : "signature-malformed");
+  invalid("in-the-other-case", changed((text) => text.toUpperCase()), 
+    of.encoding ? "signature-wrong" : { linear: "signature-malformed", paddle: "timestamp-malformed" }[profile] ?? "signature-none");
   if (of.addressed) invalid("another-url", good, "signature-wrong", { url: URL.replace("7", "8") });
   if (signedAt !== null) {
     invalid("too-old", good, "timestamp-old", { now: NOW + tolerance + 1 });

@@ -251,6 +251,20 @@ fn a_signature_per_attempt_is_made_with_the_time_of_the_attempt() {
 }
 
 #[test]
+fn a_signature_over_the_url_is_over_the_subscribers() {
+    use base64::Engine as _;
+    let roster = roster(&[json!({ "sign": "square" })]);
+    let row = claimed(&emit(&roster, OFFER), 0);
+    let ready = roster.get(LaneId(1)).unwrap().ready().unwrap();
+    let id = DeliveryIds::new(0).name(row.received, row.delivery);
+    let headers = sign_attempt(ready, &id, &row, 1, NOW).unwrap();
+    let expected = hmac_hex(SECRET, &[b"https://partner.example/hook", &row.body.bytes]);
+    let written = headers.get("x-square-hmacsha256-signature").unwrap();
+    let tag = base64::engine::general_purpose::STANDARD.decode(written).unwrap();
+    assert_eq!(tag.iter().map(|byte| format!("{byte:02x}")).collect::<String>(), expected);
+}
+
+#[test]
 fn a_damaged_row_is_told_apart_from_one_that_was_never_signed() {
     let roster = roster(&[json!({ "sign": "vvv-frozen" })]);
     let good = claimed(&emit(&roster, OFFER), 0);

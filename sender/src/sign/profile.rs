@@ -21,6 +21,22 @@ word_form! {
         Stripe = "stripe",
         /// As GitHub signs: over the body alone, in hex.
         Github = "github",
+        /// As HubSpot signs (v3): over method, URL, body and milliseconds, in base64, anew for each attempt.
+        Hubspot = "hubspot",
+        /// As LINE signs: over the body alone, in base64.
+        Line = "line",
+        /// As Meta signs: as GitHub, without the headers for type and id.
+        Meta = "meta",
+        /// As Paddle signs: over `timestamp:body`, in hex, anew for each attempt.
+        Paddle = "paddle",
+        /// As Shopify signs: over the body alone, in base64.
+        Shopify = "shopify",
+        /// As Slack signs: over `v0:timestamp:body`, in hex, anew for each attempt.
+        Slack = "slack",
+        /// As Square signs: over URL and body, in base64.
+        Square = "square",
+        /// As Zoom signs: over `v0:timestamp:body`, in hex, anew for each attempt.
+        Zoom = "zoom",
     }
 }
 
@@ -75,6 +91,18 @@ impl Profile {
                 ("x-github-event", Identical),
                 ("x-github-delivery", Identical),
             ],
+            Self::Hubspot => &[("x-hubspot-request-timestamp", Fresh), ("x-hubspot-signature-v3", Fresh)],
+            Self::Line => &[("x-line-signature", IdenticalPerKey)],
+            Self::Meta => &[("x-hub-signature-256", IdenticalPerKey)],
+            Self::Paddle => &[("paddle-signature", Fresh)],
+            Self::Shopify => &[
+                ("x-shopify-hmac-sha256", IdenticalPerKey),
+                ("x-shopify-topic", Identical),
+                ("x-shopify-webhook-id", Identical),
+            ],
+            Self::Slack => &[("x-slack-request-timestamp", Fresh), ("x-slack-signature", Fresh)],
+            Self::Square => &[("x-square-hmacsha256-signature", IdenticalPerKey)],
+            Self::Zoom => &[("x-zm-request-timestamp", Fresh), ("x-zm-signature", Fresh)],
         }
     }
 
@@ -82,7 +110,7 @@ impl Profile {
     pub const fn key_form(self) -> KeyForm {
         match self {
             Self::StandardWebhooks => KeyForm::Decoded,
-            Self::VvvTimestamped | Self::VvvFrozen | Self::Stripe | Self::Github => KeyForm::Text,
+            _ => KeyForm::Text,
         }
     }
 
@@ -90,7 +118,7 @@ impl Profile {
     pub const fn signature_count(self) -> SignatureCount {
         match self {
             Self::StandardWebhooks | Self::Stripe => SignatureCount::OnePerKey,
-            Self::VvvTimestamped | Self::VvvFrozen | Self::Github => SignatureCount::One,
+            _ => SignatureCount::One,
         }
     }
 }

@@ -31,8 +31,18 @@ pub(crate) fn base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
+/// The URL in each signature that covers one.
+pub(crate) const URL: &str = "https://hooks.example/in?tenant=7";
+
+/// A body with the time that Linear reads.
+pub(crate) fn linear_body(at: i64, data: &str) -> Vec<u8> {
+    format!("{{\"id\":\"evt_1\",\"webhookTimestamp\":{at}250,\"data\":\"{data}\"}}").into_bytes()
+}
+
 pub(crate) fn sign(profile: Profile, secret: &str, id: &str, at: i64, body: &[u8]) -> Headers {
     let at = at.to_string();
+    let ms = format!("{at}250");
+    let versioned = || format!("v0={}", hex(&tag(profile, secret, &[b"v0:", at.as_bytes(), b":", body])));
     let dated = || tag(profile, secret, &[at.as_bytes(), b".", body]);
     let plain = || hex(&tag(profile, secret, &[body]));
     let headers = match profile {
@@ -60,6 +70,29 @@ pub(crate) fn sign(profile: Profile, secret: &str, id: &str, at: i64, body: &[u8
             ("x-github-event", "video.trending".to_owned()),
             ("x-github-delivery", id.to_owned()),
         ],
+        Profile::Hubspot => {
+            let tag = tag(profile, secret, &[b"POST", URL.as_bytes(), body, ms.as_bytes()]);
+            vec![("x-hubspot-signature-v3", base64(&tag)), ("x-hubspot-request-timestamp", ms)]
+        }
+        Profile::Line => vec![("x-line-signature", base64(&tag(profile, secret, &[body])))],
+        Profile::Linear => vec![("linear-signature", plain()), ("linear-delivery", id.to_owned())],
+        Profile::Meta => vec![("x-hub-signature-256", format!("sha256={}", plain()))],
+        Profile::Paddle => {
+            let tag = tag(profile, secret, &[at.as_bytes(), b":", body]);
+            vec![("paddle-signature", format!("ts={at};h1={}", hex(&tag)))]
+        }
+        Profile::Shopify => vec![
+            ("x-shopify-hmac-sha256", base64(&tag(profile, secret, &[body]))),
+            ("x-shopify-webhook-id", id.to_owned()),
+        ],
+        Profile::Slack => {
+            vec![("x-slack-request-timestamp", at.clone()), ("x-slack-signature", versioned())]
+        }
+        Profile::Square => {
+            let tag = tag(profile, secret, &[URL.as_bytes(), body]);
+            vec![("x-square-hmacsha256-signature", base64(&tag))]
+        }
+        Profile::Zoom => vec![("x-zm-request-timestamp", at.clone()), ("x-zm-signature", versioned())],
     };
     headers.into_iter().map(|(name, value)| (name, value.into_bytes())).collect()
 }

@@ -18,11 +18,16 @@ const NOW: i64 = 1_700_000_000;
 const ID: &str = "msg_2KWPBgLlAfxdpx2AI54pPJ85f4W";
 /// Its body, which holds the id for profiles without a header for it.
 const BODY: &[u8] =
-    br#"{"id":"msg_2KWPBgLlAfxdpx2AI54pPJ85f4W","type":"video.trending","data":{"views":1200000}}"#;
+    br#"{"id":"msg_2KWPBgLlAfxdpx2AI54pPJ85f4W","type":"video.trending","data":{"views":1200000},"webhookTimestamp":1700000000250}"#;
 
 fn keys(profile: Profile, secrets: &[&str]) -> Keys {
     let secrets: Vec<_> = secrets.iter().map(|text| Secret::new(*text).unwrap()).collect();
-    Keys::new(profile, &secrets).unwrap()
+    Keys::new(profile, &secrets).unwrap().with_url(signing::URL)
+}
+
+/// All but Linear, whose body has the time in it.
+fn stamped_by_headers() -> impl Iterator<Item = Profile> {
+    Profile::ALL.into_iter().filter(|profile| *profile != Profile::Linear)
 }
 
 fn signed(profile: Profile) -> Headers {
@@ -55,6 +60,14 @@ fn place_of_signature(profile: Profile) -> (&'static str, String) {
         Profile::VvvTimestamped => ("x-vvv-signature", "sha256=".to_owned()),
         Profile::VvvFrozen => ("x-vvv-signature", String::new()),
         Profile::Stripe => ("stripe-signature", format!("t={NOW},v1=")),
-        Profile::Github => ("x-hub-signature-256", "sha256=".to_owned()),
+        Profile::Github | Profile::Meta => ("x-hub-signature-256", "sha256=".to_owned()),
+        Profile::Hubspot => ("x-hubspot-signature-v3", String::new()),
+        Profile::Line => ("x-line-signature", String::new()),
+        Profile::Linear => ("linear-signature", String::new()),
+        Profile::Paddle => ("paddle-signature", format!("ts={NOW};h1=")),
+        Profile::Shopify => ("x-shopify-hmac-sha256", String::new()),
+        Profile::Slack => ("x-slack-signature", "v0=".to_owned()),
+        Profile::Square => ("x-square-hmacsha256-signature", String::new()),
+        Profile::Zoom => ("x-zm-signature", "v0=".to_owned()),
     }
 }

@@ -3,7 +3,7 @@
 use hookproof_verify::{KeyError, Keys, Profile, Secret, UnixSeconds, verify};
 
 use crate::signing::{OTHER, SECRET, base64, hex, sign, tag};
-use crate::{BODY, ID, NOW, check, keys, place_of_signature, signed, value, with};
+use crate::{BODY, ID, NOW, check, keys, place_of_signature, signed, stamped_by_headers, value, with};
 
 #[test]
 fn another_secret_is_refused() {
@@ -134,9 +134,13 @@ fn timestamps_are_read_in_one_way_only() {
             verify(UnixSeconds(NOW), headers.as_slice(), BODY, &keys(Profile::Stripe, &[SECRET])).is_err()
         );
     }
-    for (at, rule) in [(0, "timestamp-old"), (i64::MAX, "timestamp-ahead"), (NOW * 1_000, "timestamp-ahead")]
-    {
-        for profile in Profile::ALL.into_iter().filter(|profile| profile.has_timestamp()) {
+    let far = i64::MAX / 10_000;
+    for (at, rule) in [(0, "timestamp-old"), (far, "timestamp-ahead"), (NOW * 1_000, "timestamp-ahead")] {
+        for profile in stamped_by_headers().filter(|profile| profile.has_timestamp()) {
+            // Zero in milliseconds has leading zeros.
+            if at == 0 && profile == Profile::Hubspot {
+                continue;
+            }
             check(&sign(profile, SECRET, ID, at, BODY), BODY, &keys(profile, &[SECRET]), Err(rule));
         }
     }
@@ -196,10 +200,11 @@ fn one_timestamp_and_no_more_in_a_stripe_header() {
 
 #[test]
 fn a_signature_over_the_body_alone_is_refused_where_more_is_signed() {
-    for profile in Profile::ALL.into_iter().filter(|profile| profile.has_timestamp()) {
+    for profile in stamped_by_headers().filter(|profile| profile.has_timestamp() || profile.signs_url()) {
         let (name, before) = place_of_signature(profile);
         let tag = tag(profile, SECRET, &[BODY]);
-        let text = if profile == Profile::StandardWebhooks { base64(&tag) } else { hex(&tag) };
+        let is_base64 = matches!(profile, Profile::StandardWebhooks | Profile::Hubspot | Profile::Square);
+        let text = if is_base64 { base64(&tag) } else { hex(&tag) };
         let headers = with(signed(profile), name, format!("{before}{text}"));
         check(&headers, BODY, &keys(profile, &[SECRET]), Err("signature-wrong"));
     }

@@ -19,6 +19,8 @@ struct Vector {
     profile: String,
     secrets: Vec<String>,
     now: i64,
+    #[serde(default)]
+    url: String,
     headers: Vec<(String, String)>,
     body: Option<String>,
     body_base64: Option<String>,
@@ -40,7 +42,7 @@ impl Vector {
     fn disagreement(&self) -> Option<String> {
         let profile: Profile = self.profile.parse().unwrap();
         let secrets: Vec<_> = self.secrets.iter().map(String::as_str).collect();
-        let (keys, body) = (keys(profile, &secrets), self.body());
+        let (keys, body) = (keys(profile, &secrets).with_url(&self.url), self.body());
         let found = verify(UnixSeconds(self.now), self.headers.as_slice(), &body, &keys);
         let agrees = match &found {
             Ok(verified) => {
@@ -55,7 +57,10 @@ impl Vector {
 
 fn all() -> Vec<(String, Vec<Vector>)> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/vectors");
-    let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let folders = [folder.to_owned(), format!("{folder}/providers")];
+    let paths = folders
+        .iter()
+        .flat_map(|folder| std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()));
     let files = paths.filter(|path| path.extension().is_some_and(|extension| extension == "json"));
     files
         .map(|path| {

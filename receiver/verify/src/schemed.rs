@@ -1,0 +1,100 @@
+//! Verifies by a [`Scheme`].
+
+use super::headers::{Headers, id, only};
+use super::keys::Keys;
+use super::scheme::{PARTS_MAX, Part, Scheme, Stamp};
+use super::signature::{BASE64, HEX, Tag, fitting_key};
+use super::timestamp::{self, UnixSeconds};
+use super::{Rejection, Verified, body_id};
+
+/// Receivers take no other method.
+const METHOD: &[u8] = b"POST";
+
+impl Scheme {
+    pub(super) fn verify<'a, H: Headers + ?Sized>(
+        &self,
+        now: UnixSeconds,
+        headers: &'a H,
+        body: &'a [u8],
+        keys: &Keys,
+    ) -> Result<Verified<'a>, Rejection> {
+        let named = self.id.map(|name| id(headers, name)).transpose()?;
+        let apart = match self.timestamp {
+            Some(Stamp::Header(name)) => only(headers, name)?,
+            _ => "",
+        };
+        let values = only(headers, self.signature)?;
+        let (written, name, separator) = match self.timestamp {
+            Some(Stamp::Header(name)) => (apart, name, None),
+            Some(Stamp::Beside(prefix, separator)) => {
+                (self.beside(values, prefix, separator)?, self.signature, Some(separator))
+            }
+            _ => ("", "", None),
+        };
+        let mut signed_at = None;
+        if !matches!(self.timestamp, None | Some(Stamp::Member(_))) {
+            signed_at = Some(self.fresh(timestamp::parse(written, name)?, now, keys)?);
+        }
+        let key = self.key(written, values, separator, body, keys)?;
+        if let Some(Stamp::Member(name)) = self.timestamp {
+            let count = body_id::number(body, name).ok_or(Rejection::Timestamp { name })?;
+            signed_at = Some(self.fresh(UnixSeconds(count), now, keys)?);
+        }
+        let id = named.map_or_else(|| body_id::of(body), Into::into);
+        Ok(Verified { id, signed_at, key })
+    }
+
+    fn beside<'v>(&self, values: &'v str, prefix: &str, separator: char) -> Result<&'v str, Rejection> {
+        let mut found = values.split(separator).filter_map(|item| item.strip_prefix(prefix));
+        match (found.next(), found.next()) {
+            (Some(timestamp), None) => Ok(timestamp),
+            _ => Err(Rejection::Timestamp { name: self.signature }),
+        }
+    }
+
+    fn fresh(
+        &self,
+        UnixSeconds(count): UnixSeconds,
+        now: UnixSeconds,
+        keys: &Keys,
+    ) -> Result<UnixSeconds, Rejection> {
+        let signed_at = UnixSeconds(if self.is_in_ms { count.div_euclid(1_000) } else { count });
+        timestamp::check_fresh(now, signed_at, keys.tolerance())?;
+        Ok(signed_at)
+    }
+
+    /// Skips values with another prefix, such as Stripe's `v0`.
+    fn key(
+        &self,
+        timestamp: &str,
+        values: &str,
+        separator: Option<char>,
+        body: &[u8],
+        keys: &Keys,
+    ) -> Result<usize, Rejection> {
+        let name = self.signature;
+        let own = values
+            .split(move |character| Some(character) == separator)
+            .filter_map(|value| value.strip_prefix(self.prefix));
+        let read = if self.is_base64 { Tag::from_base64 } else { Tag::from_hex };
+        let tags = own.clone().filter_map(read);
+        if tags.clone().next().is_none() {
+            let expected = if self.is_base64 { BASE64 } else { HEX };
+            return Err(match own.clone().next() {
+                Some(_) => Rejection::Encoding { name, expected },
+                None => Rejection::NoSignature { name },
+            });
+        }
+        let mut parts: [&[u8]; PARTS_MAX] = [&[]; PARTS_MAX];
+        for (place, part) in parts.iter_mut().zip(self.signed) {
+            *place = match part {
+                Part::Text(text) => text.as_bytes(),
+                Part::Timestamp => timestamp.as_bytes(),
+                Part::Body => body,
+                Part::Url => keys.url().as_bytes(),
+                Part::Method => METHOD,
+            };
+        }
+        fitting_key(keys.macs(), &parts, tags).ok_or(Rejection::Signature)
+    }
+}
