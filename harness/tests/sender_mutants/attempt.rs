@@ -149,6 +149,9 @@ fn request(sender: &Sender, at: usize, n: u64) -> Option<(String, String, Durati
         let again = delivery.attempts > 0 && bug.is("changes-its-content-type-for-a-retry");
         head.push_str(if again { "content-type: application/cloudevents+json\r\n" } else { JSON });
     }
+    if bug.is("sends-a-hidden-second-request") {
+        head.push_str(&format!("x-attempt: {}\r\n", delivery.attempts + 1));
+    }
     if bug.is("shows-its-secret") {
         head.push_str(&format!("authorization: Bearer {}\r\n", lane.target.shown));
     }

@@ -132,8 +132,24 @@ pub(crate) fn command(bug: &str) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
 }
 
+/// The standard's signature, and the number of the attempt.
+const NUMBERED: &str = r#"
+[sign]
+algorithm = "hmac-sha256"
+encoding  = "base64"
+key       = "whsec"
+header    = "webhook-signature"
+prefix    = "v1,"
+separator = " "
+signed    = ["{id}.{timestamp}.{body}"]
+timestamp = "webhook-timestamp"
+id        = "webhook-id"
+attempt   = "x-attempt"
+"#;
+
 pub(crate) fn driver_file(bug: &str) -> String {
     let program = std::env::current_exe().unwrap();
+    let numbered = if bug == "sends-a-hidden-second-request" { NUMBERED } else { "" };
     format!(
         r#"
 name = "mutant"
@@ -178,7 +194,7 @@ list = "/items"
 subscriber = "/subscriber"
 reason = "/reason"
 attempts = "/attempts"
-"#
+{numbered}"#
     )
 }
 

@@ -63,6 +63,8 @@ const LOOK_NS: u64 = 40_000_000;
 const LOOKS_MAX: u64 = 18;
 const KEPT_NS: u64 = 1_000_000_000;
 const TURN_NS: u64 = 100_000_000;
+/// Longer than `retry.hidden` calls "at once", so that the number of the attempt alone shows the repeat.
+const REPEAT_NS: u64 = 20_000_000;
 const POOL: usize = 6;
 
 impl Sender {
@@ -341,6 +343,7 @@ impl Sender {
             }
             let mut outcome = attempt(&sender, at, n).await;
             if outcome == Outcome::Cut && sender.bug.is("sends-a-hidden-second-request") {
+                sender.clock.pass(REPEAT_NS).await;
                 outcome = attempt(&sender, at, n).await;
             }
             *sender.at_once.attempts.borrow_mut() -= 1;
