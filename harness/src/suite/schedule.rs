@@ -143,7 +143,7 @@ impl<'a, F: FnMut(Step<'_>)> Schedule<'a, F> {
         watch: Watch,
         exchanges: Vec<Recorded>,
     ) -> Row {
-        let is_broken = finding.verdict == Verdict::Fail && case.id != VALID;
+        let is_broken = (finding.verdict == Verdict::Fail || finding.has_ended) && case.id != VALID;
         let row = weigh(self.bench.settings, entry, finding, rounded(watch.passed()), exchanges);
         if is_broken && self.serves.is_ok() && !self.recovers().await {
             self.serves = Err(format!("the receiver has not served since {}", case.id));

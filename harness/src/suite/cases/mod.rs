@@ -43,13 +43,15 @@ pub(super) struct Finding {
     pub(super) came: String,
     /// Whether an acknowledged delivery was lost. No sender repeats it, so this fails at any severity.
     pub(super) is_loss: bool,
+    /// Whether the user's command ended the receiver, so that no other case can be judged.
+    pub(super) has_ended: bool,
     /// In place of the catalogue's remedy, where the finding has another cause.
     pub(super) remedy: Option<&'static str>,
 }
 
 impl Finding {
     pub(super) fn new(verdict: Verdict, came: impl Into<String>) -> Self {
-        Self { verdict, came: came.into(), is_loss: false, remedy: None }
+        Self { verdict, came: came.into(), is_loss: false, has_ended: false, remedy: None }
     }
 
     pub(super) fn pass(came: impl Into<String>) -> Self {
@@ -71,6 +73,11 @@ impl Finding {
     /// A forgery was refused as if the receiver had failed; it may fail open the next time.
     pub(super) fn accident(came: &str) -> Self {
         Self::warn(format!("rejected by accident: {came}"))
+    }
+
+    fn ended(came: &str) -> Self {
+        let came = format!("the receiver ended: {came}; --break-command has to make it answer 5xx");
+        Self { has_ended: true, ..Self::unclear(came) }
     }
 
     pub(super) fn unclear(came: impl Into<String>) -> Self {
@@ -119,7 +126,7 @@ impl Case {
     pub(super) async fn confirmed(bench: &Bench<'_>, finding: Finding) -> Finding {
         // Each process of a command is a new one.
         let is_new = bench.settings.target.command.is_some();
-        if is_new || [Verdict::Fail, Verdict::NotApplicable].contains(&finding.verdict) {
+        if is_new || finding.has_ended || [Verdict::Fail, Verdict::NotApplicable].contains(&finding.verdict) {
             return finding;
         }
         match bench.still_serves().await {

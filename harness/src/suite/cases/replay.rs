@@ -198,8 +198,8 @@ async fn after_restart(bench: &Bench<'_>) -> Finding {
             Ok(more) => under_way.add(more),
             Err(why) => return Finding::new(Verdict::HarnessError, why),
         }
-        if let Err(came) = serves_again(bench).await {
-            let limit = bench.settings.timeout;
+        if let Err(outcome) = serves_again(bench).await {
+            let (limit, came) = (bench.settings.timeout, words(&outcome));
             return Finding::fail(format!("it was not ready within {limit:?} of its restart: {came}"));
         }
         // A restart between two deliveries says nothing of those that it cuts off.
@@ -314,8 +314,13 @@ async fn after_failure(bench: &Bench<'_>) -> Finding {
     came.sort();
     came.dedup();
     let came = came.join(" and ");
-    if let Err(why) = serves_again(bench).await {
-        return Finding::fail(format!("{came} while broken; not ready after it was mended: {why}"));
+    if let Err(outcome) = serves_again(bench).await {
+        let came = format!("{came} while broken; not ready after it was mended: {}", words(&outcome));
+        let has_answered = while_broken.iter().any(|outcome| matches!(outcome, Outcome::Answer(_)));
+        return match outcome {
+            Outcome::Unreachable(_) if !has_answered => Finding::ended(&came),
+            _ => Finding::fail(came),
+        };
     }
     if while_broken.iter().any(|outcome| Accept.is_met(outcome))
         && let Ok(1..) = bench.lost(vec![delivery.id.clone()]).await
@@ -355,7 +360,7 @@ async fn copies(bench: &Bench<'_>, delivery: &Delivery) -> Vec<Outcome> {
 }
 
 /// Waits until deliveries are accepted again; fails with the last answer.
-async fn serves_again(bench: &Bench<'_>) -> Result<(), String> {
+async fn serves_again(bench: &Bench<'_>) -> Result<(), Outcome> {
     let watch = Watch::start();
     loop {
         let feed = Feed::Whole(bench.signed(&bench.delivery()).bytes());
@@ -364,7 +369,7 @@ async fn serves_again(bench: &Bench<'_>) -> Result<(), String> {
             return Ok(());
         }
         if watch.passed() >= bench.settings.timeout {
-            return Err(words(&outcome));
+            return Err(outcome);
         }
         pass(PAUSE).await;
     }
