@@ -33,6 +33,8 @@ pub(super) struct Bench<'a> {
     waited: Cell<Duration>,
     recorded: RefCell<Vec<Recorded>>,
     leaks: RefCell<Vec<String>>,
+    /// The first exchange whose answer leaked.
+    leaked: RefCell<Option<Recorded>>,
     /// Whether the list of effects works, or the reason why not.
     pub(super) effects: RefCell<Result<(), String>>,
     pub(super) first_listed: RefCell<String>,
@@ -125,11 +127,12 @@ impl<'a> Bench<'a> {
         // It needs to be unique, not secret.
         let run = sha256_hex(format!("{} {}", unix_nanos(), std::process::id()).as_bytes());
         let (made, recorded, leaks) = (Cell::new(0), RefCell::default(), RefCell::default());
+        let leaked = RefCell::default();
         let waited = Cell::default();
         let effects = RefCell::new(Err("needs --effects-url".to_owned()));
         let first_listed = RefCell::default();
         let run = run[..12].to_owned();
-        Self { settings, addresses, run, made, waited, recorded, leaks, effects, first_listed }
+        Self { settings, addresses, run, made, waited, recorded, leaks, leaked, effects, first_listed }
     }
 
     pub(super) fn delivery(&self) -> Delivery {
@@ -156,6 +159,11 @@ impl<'a> Bench<'a> {
 
     pub(super) fn tag(&self, delivery: &Delivery) -> Vec<u8> {
         delivery.signing().tag(self.settings.profile, &self.settings.secret)
+    }
+
+    /// The number and the order of these are those of the profile.
+    pub(super) fn other_tags(&self, delivery: &Delivery) -> Vec<(String, Vec<u8>)> {
+        delivery.signing().other_tags(self.settings.profile, &self.settings.secret)
     }
 
     pub(super) fn foreign_tag(&self, delivery: &Delivery, hash: ForeignHash) -> Vec<u8> {
@@ -241,7 +249,11 @@ impl<'a> Bench<'a> {
         want: Want,
         exchange: &Exchange,
     ) {
-        self.look_for_leaks(label, exchange, request);
+        if self.look_for_leaks(label, exchange, request) {
+            let record =
+                || Recorded::new(label, "no details", false, request, exchange, repeat, self.settings);
+            self.leaked.borrow_mut().get_or_insert_with(record);
+        }
         let mut recorded = self.recorded.borrow_mut();
         if recorded.len() >= RECORDED_MAX {
             return;
@@ -254,7 +266,9 @@ impl<'a> Bench<'a> {
         self.recorded.take()
     }
 
+    /// Records the first leaking exchange in this case too.
     pub(super) fn leaks(&self) -> Vec<String> {
+        self.recorded.borrow_mut().extend(self.leaked.take());
         self.leaks.borrow().clone()
     }
 
@@ -265,21 +279,23 @@ impl<'a> Bench<'a> {
         if Want::Accept.is_met(&exchange.outcome) { Ok(()) } else { Err(exchange.outcome) }
     }
 
-    /// Looks in an error answer for information that helps an attacker.
-    fn look_for_leaks(&self, label: &str, exchange: &Exchange, request: &Request) {
-        let Outcome::Answer(answer) = &exchange.outcome else { return };
+    /// Whether an error answer has information that helps an attacker.
+    fn look_for_leaks(&self, label: &str, exchange: &Exchange, request: &Request) -> bool {
+        let Outcome::Answer(answer) = &exchange.outcome else { return false };
         if (200..300).contains(&answer.status) {
-            return;
+            return false;
         }
         let headers =
             answer.headers.iter().flat_map(|(_, value)| [value.as_slice(), b"\n"]).collect::<Vec<_>>();
         let told = [headers.concat(), answer.body.clone()].concat();
-        for what in self.leaks_in(&told, request) {
+        let found = self.leaks_in(&told, request);
+        for what in &found {
             let mut leaks = self.leaks.borrow_mut();
             if leaks.len() < RECORDED_MAX {
                 leaks.push(format!("the {} answer to \"{label}\" contains {what}", answer.status));
             }
         }
+        !found.is_empty()
     }
 
     fn leaks_in(&self, told: &[u8], request: &Request) -> Vec<&'static str> {

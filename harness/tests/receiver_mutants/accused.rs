@@ -83,6 +83,23 @@ fn a_receiver_that_loses_work_is_told_to_store_it_and_not_to_bound_it() {
     assert!(remedy.starts_with("bound the deliveries accepted at once"), "{remedy}");
 }
 
+#[test]
+fn the_repeated_request_of_a_leak_is_the_one_whose_answer_leaked() {
+    let report = judged_by(Some(Flaw::TellsTrace), only(&["sig.wrong-secret", "leak.error-body"]), true);
+    check(&report, "leak.error-body", Verdict::Fail, "\"signed with another secret\" contains a stack trace");
+    let exchanges = &row(&report, "leak.error-body").exchanges;
+    let repeated = exchanges.iter().find(|exchange| !exchange.met);
+    assert_eq!(repeated.map(|exchange| &*exchange.label), Some("signed with another secret"));
+}
+
+#[test]
+fn a_receiver_that_the_break_command_ends_is_not_said_to_lose_deliveries() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = judged_in(folder.path(), None, only(&["replay.after-failure", "limit.deep"]), true, "ended");
+    check(&report, "replay.after-failure", Verdict::Inconclusive, "the receiver ended: ");
+    check(&report, "limit.deep", Verdict::Inconclusive, "not served since replay.after-failure");
+}
+
 /// As by `kill -STOP`.
 #[test]
 fn a_receiver_that_only_stops_for_a_while_is_not_said_to_survive_failures() {

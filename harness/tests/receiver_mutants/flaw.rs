@@ -40,7 +40,11 @@ flaws! {
     MasksBit, "sig.tag-bit", "compares seven bits of each byte of a signature";
     XorsDifferences, "sig.tag-bit", "joins the differences of a signature's bytes by xor, so that two cancel out";
     ComparesPrefix, "sig.truncated", "compares as many characters as were given";
-    BodyOnly, "sig.body-only", "still takes the old scheme, over the body alone";
+    BodyOnly, "sig.parts", "still takes the old scheme, over the body alone";
+    ForgetsId, "sig.parts", "also takes a signature without the id";
+    ForgetsTimestamp, "sig.parts", "also takes a signature without the timestamp";
+    ForgetsBody, "sig.parts", "also takes a signature with an empty body";
+    JoinsWithoutDots, "sig.parts", "also takes a signature over the parts without dots";
     DotInId, "sig.dot-shift", "takes an id with a dot in it";
     AnyVersion, "sig.unknown-version", "cuts the version off without reading it";
     AnyAlgorithm, "sig.algorithm", "verifies v1a like v1";
@@ -87,10 +91,13 @@ flaws! {
     AgeOfFirst, "time.twice", "takes the age from the first timestamp, and verifies the last";
     AgeOfLast, "time.twice", "takes the age from the last timestamp, and verifies the first";
     NotANumber, "time.extreme", "compares with NaN";
+    AgeOfDate, "time.unsigned", "takes the age from Date, if a request has it";
+    AgeOfUnsigned, "time.unsigned", "takes the age from X-Timestamp, if a request has it";
     RefusesRetries, "time.resigned", "answers 409 to an id that comes with another timestamp";
     CaseMatters, "header.case", "looks headers up in lower case";
     FirstOfTwo, "header.twice", "takes the first of two ids";
     LastOfTwo, "header.twice", "takes the last of two ids";
+    NoIdIsFine, "header.missing-id", "takes a missing id for an empty one";
     NeverContinues, "header.expect", "waits for the body, and never answers Expect: 100-continue";
     SendsHints, "header.expect", "waits for the body, and answers Expect: 100-continue with 103";
     NotAsciiBreaks, "header.not-ascii", "compares text that has to be ASCII, with an exception";

@@ -1,5 +1,5 @@
 //! A small receiver with at most one flaw. It shares no code with the suite. Files in its folder control it:
-//! `restart` makes it forget its memory, `broken` makes its work fail, `stopped` makes it wait, `particular` makes it
+//! `restart` makes it forget its memory, `broken` makes its work fail, `stopped` makes it wait, `ended` ends it, `particular` makes it
 //! refuse data that it does not know, `lengths` makes it answer 411 to chunks, and `unimplemented` makes it answer 501 to
 //! other methods than POST.
 
@@ -73,6 +73,9 @@ impl Server {
         });
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
+                if server.folder.join("ended").exists() {
+                    return;
+                }
                 let server = Arc::clone(&server);
                 if server.has(Flaw::OneAtATime) {
                     server.serve(stream);

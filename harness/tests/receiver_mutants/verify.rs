@@ -3,6 +3,7 @@ use base64::alphabet;
 use base64::engine::general_purpose::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use hookproof::wire::clock::unix_seconds;
+use hookproof_play::endpoint::http_date;
 use md5::{Digest as _, Md5};
 use ring::{digest, hmac};
 
@@ -33,7 +34,10 @@ fn judge(server: &Server, request: &Request) -> Result<(String, String), Refused
         let header = |name| request.header(name).unwrap_or_default();
         return Ok((header("webhook-id"), header("webhook-timestamp")));
     }
-    let id = one(server, request, "webhook-id")?;
+    let id = match one(server, request, "webhook-id") {
+        Err(_) if server.has(Flaw::NoIdIsFine) && request.values("webhook-id").is_empty() => String::new(),
+        id => id?,
+    };
     let timestamp = match one(server, request, "webhook-timestamp") {
         Err(_) if server.has(Flaw::AgeOfFirst) || server.has(Flaw::AgeOfLast) => {
             return two_timestamps(server, request, &id);
@@ -49,7 +53,13 @@ fn judge(server: &Server, request: &Request) -> Result<(String, String), Refused
     if id.contains('.') && !server.has(Flaw::DotInId) {
         return Err(refused());
     }
-    fresh(server, &timestamp)?;
+    match server.flaw {
+        Some(Flaw::AgeOfDate) if let Some(date) = request.header("date") => fresh_date(&date)?,
+        Some(Flaw::AgeOfUnsigned) if let Some(stamp) = request.header("x-timestamp") => {
+            fresh(server, &stamp)?
+        }
+        _ => fresh(server, &timestamp)?,
+    }
     signed(server, request, &seen_id(server, &id), &seen_timestamp(server, &timestamp))?;
     Ok((id, timestamp))
 }
@@ -126,6 +136,11 @@ fn fresh(server: &Server, timestamp: &str) -> Result<(), Refused> {
     if old || ahead { Err(refused()) } else { Ok(()) }
 }
 
+fn fresh_date(date: &str) -> Result<(), Refused> {
+    let now = unix_seconds().unsigned_abs();
+    if (now - 300..=now).any(|second| http_date(second) == date) { Ok(()) } else { Err(refused()) }
+}
+
 fn signed(server: &Server, request: &Request, id: &str, timestamp: &str) -> Result<(), Refused> {
     if server.has(Flaw::MissingIsFine) && request.values("webhook-signature").is_empty() {
         return Ok(());
@@ -140,27 +155,7 @@ fn signed(server: &Server, request: &Request, id: &str, timestamp: &str) -> Resu
         Ok(event) if server.has(Flaw::IdFromBody) => event["id"].as_str().unwrap_or(id).to_owned(),
         _ => id.to_owned(),
     };
-    let content = |timestamp: &str| [signed_id.as_bytes(), b".", timestamp.as_bytes(), b".", &body].concat();
-    let mut expected = vec![tag(SECRET, &content(timestamp))];
-    match (server.flaw, timestamp.parse::<i64>()) {
-        (Some(Flaw::RetiredKey), _) => expected.push(tag(RETIRED, &content(timestamp))),
-        (Some(Flaw::EmptyKey), _) => expected.push(tag("", &content(timestamp))),
-        (Some(Flaw::ForgetsKey), _) => {
-            expected.push(digest::digest(&digest::SHA256, &content(timestamp)).as_ref().to_vec());
-        }
-        (Some(Flaw::ReadsAlgorithm | Flaw::GuessesAlgorithm), _) => {
-            expected.push(md5_tag(&content(timestamp)));
-        }
-        (Some(Flaw::BodyOnly), _) => expected.push(tag(SECRET, &body)),
-        (Some(Flaw::TrimsAlso), _) => {
-            let head = [signed_id.as_bytes(), b".", timestamp.as_bytes(), b"."].concat();
-            expected.push(tag(SECRET, &[head.as_slice(), body.trim_ascii()].concat()));
-        }
-        (Some(Flaw::GuessesTimestamp), Ok(seconds)) => {
-            expected.extend([seconds - 1, seconds + 1].map(|at| tag(SECRET, &content(&at.to_string()))));
-        }
-        _ => {}
-    }
+    let expected = expected_tags(server, &signed_id, timestamp, &body);
     let mut given = header.split(' ');
     let good = match server.flaw {
         Some(Flaw::LastSignatureOnly) => given.next_back().is_some_and(|one| matches(server, one, &expected)),
@@ -193,6 +188,44 @@ fn signed(server: &Server, request: &Request, id: &str, timestamp: &str) -> Resu
         }
         _ => Err(refused()),
     }
+}
+
+/// The right tag first, then those that a flaw accepts.
+fn expected_tags(server: &Server, id: &str, timestamp: &str, body: &[u8]) -> Vec<Vec<u8>> {
+    let content = |timestamp: &str| [id.as_bytes(), b".", timestamp.as_bytes(), b".", body].concat();
+    let mut expected = vec![tag(SECRET, &content(timestamp))];
+    match (server.flaw, timestamp.parse::<i64>()) {
+        (Some(Flaw::RetiredKey), _) => expected.push(tag(RETIRED, &content(timestamp))),
+        (Some(Flaw::EmptyKey), _) => expected.push(tag("", &content(timestamp))),
+        (Some(Flaw::ForgetsKey), _) => {
+            expected.push(digest::digest(&digest::SHA256, &content(timestamp)).as_ref().to_vec());
+        }
+        (Some(Flaw::ReadsAlgorithm | Flaw::GuessesAlgorithm), _) => {
+            expected.push(md5_tag(&content(timestamp)));
+        }
+        (Some(Flaw::BodyOnly), _) => expected.push(tag(SECRET, body)),
+        (Some(Flaw::ForgetsId), _) => {
+            expected.push(tag(SECRET, &[timestamp.as_bytes(), b".", body].concat()));
+        }
+        (Some(Flaw::ForgetsTimestamp), _) => {
+            expected.push(tag(SECRET, &[id.as_bytes(), b".", body].concat()));
+        }
+        (Some(Flaw::ForgetsBody), _) => {
+            expected.push(tag(SECRET, format!("{id}.{timestamp}.").as_bytes()));
+        }
+        (Some(Flaw::JoinsWithoutDots), _) => {
+            expected.push(tag(SECRET, &[id.as_bytes(), timestamp.as_bytes(), body].concat()));
+        }
+        (Some(Flaw::TrimsAlso), _) => {
+            let head = [id.as_bytes(), b".", timestamp.as_bytes(), b"."].concat();
+            expected.push(tag(SECRET, &[head.as_slice(), body.trim_ascii()].concat()));
+        }
+        (Some(Flaw::GuessesTimestamp), Ok(seconds)) => {
+            expected.extend([seconds - 1, seconds + 1].map(|at| tag(SECRET, &content(&at.to_string()))));
+        }
+        _ => {}
+    }
+    expected
 }
 
 fn seen_id(server: &Server, id: &str) -> String {

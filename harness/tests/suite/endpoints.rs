@@ -110,7 +110,7 @@ fn a_program_that_accepts_nothing_is_named_and_so_are_the_cases_that_were_left_o
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().display().to_string();
     let only = ["--only", "sig.valid", "--out", &out, "--restart-command", "sh 'a b'"];
-    check(&[&["receiver", &url][..], &secret, &only].concat(), 1, "\ncases left out by --only: 77\n");
+    check(&[&["receiver", &url][..], &secret, &only].concat(), 1, "\ncases left out by --only: 79\n");
     let page = std::fs::read_to_string(folder.path().join("receiver.html")).unwrap();
     let again = "--profile standard-webhooks --secret-env HOOK_SECRET --restart-command $&#39;sh \\&#39;a b\\&#39;&#39; \
                  --timeout 2000ms --only sig.valid";

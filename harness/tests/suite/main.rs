@@ -74,7 +74,7 @@ fn a_run_that_is_terminated_hands_over_what_it_saw() {
     let output = run.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
     let (table, junit) = (String::from_utf8_lossy(&output.stdout), std::fs::read_to_string(&junit).unwrap());
-    let headline = "interrupted before the first of 78 cases was judged";
+    let headline = "interrupted before the first of 80 cases was judged";
     assert!(table.contains(&format!("\nINCONCLUSIVE: {headline}\n")), "{table}");
     assert!(junit.contains("<testsuite ") && junit.contains(headline), "{junit}");
 }

@@ -1,5 +1,7 @@
 //! A signature as data: the keys of a driver file's `[sign]`, of the embedded profiles, and of a user's own profile.
 
+use std::fmt;
+
 use serde::Deserialize;
 
 use crate::spelling::nearest;
@@ -163,6 +165,21 @@ pub struct Written<P> {
     pub(super) headers: Option<std::collections::BTreeMap<String, String>>,
 }
 
+/// As in a template.
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Id => f.write_str("{id}"),
+            Self::Timestamp => f.write_str("{timestamp}"),
+            Self::Body => f.write_str("{body}"),
+            Self::Url => f.write_str("{url}"),
+            Self::Method => f.write_str("{method}"),
+            Self::Header(name) => write!(f, "{{header.{name}}}"),
+            Self::Text(text) => f.write_str(text),
+        }
+    }
+}
+
 impl Algorithm {
     /// Whether the sender signs with a private key, so that the judge knows only the public key.
     pub(super) const fn is_public(self) -> bool {
@@ -233,9 +250,49 @@ impl Definition {
         with_body || self.signed.contains(&Part::Timestamp)
     }
 
+    /// The headers of the id and of the event type, where they are not signed.
     #[must_use]
-    pub fn signs_only_body(&self) -> bool {
-        self.signed == [Part::Body]
+    pub fn unsigned_headers(&self) -> Vec<&str> {
+        let event_type = self.event_type.as_deref().filter(|name| {
+            !self
+                .signed
+                .iter()
+                .any(|part| matches!(part, Part::Header(other) if other.eq_ignore_ascii_case(name)))
+        });
+        self.id_header().filter(|_| !self.signs_id()).into_iter().chain(event_type).collect()
+    }
+
+    /// Other lists of parts: some left out or empty, without a text in front, or joined by other separators.
+    pub(super) fn other_parts(&self) -> Vec<Vec<Part>> {
+        let is_value = |part: &Part| !matches!(part, Part::Text(_));
+        let signed = &self.signed;
+        let (front, rest) = signed.split_at(signed.iter().position(is_value).unwrap_or(signed.len()));
+        // Each value with the text behind it.
+        let pieces: Vec<&[Part]> = rest.chunk_by(|_, next| !is_value(next)).collect();
+        let ends_with_text = signed.last().is_some_and(|last| !is_value(last));
+        let some_of = |is_kept: &dyn Fn(usize) -> bool| {
+            let kept = (0..pieces.len()).filter(|at| is_kept(*at)).flat_map(|at| pieces[at]);
+            let mut parts: Vec<Part> = front.iter().chain(kept).cloned().collect();
+            if !ends_with_text && parts.last().is_some_and(|last| !is_value(last)) {
+                parts.pop();
+            }
+            parts
+        };
+        let places = || 0..pieces.len();
+        let runs = places().flat_map(|from| (from..pieces.len()).map(move |to| (from, to)));
+        let runs = runs.map(|(from, to)| some_of(&|at| (from..=to).contains(&at)));
+        let without_one = places().map(|left_out| some_of(&|at| at != left_out));
+        let empty = (0..signed.len())
+            .filter(|at| is_value(&signed[*at]))
+            .map(|at| [&signed[..at], &signed[at + 1..]].concat());
+        let joined = ["", ".", ":", "\n"].map(|separator| {
+            let values: Vec<_> =
+                rest.iter().filter(|part| is_value(part)).map(std::slice::from_ref).collect();
+            let separator: &[Part] = &[Part::Text(separator.to_owned())];
+            [front, &values.join(separator)].concat()
+        });
+        let others = runs.chain(without_one).chain(empty).chain(joined).chain([rest.to_vec()]);
+        others.filter(|parts| parts.iter().any(is_value)).collect()
     }
 
     /// Whether an attempt can carry several signatures.

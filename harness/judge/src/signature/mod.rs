@@ -105,4 +105,34 @@ mod tests {
         let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(sha256_hex(b"abc"), expected);
     }
+
+    #[test]
+    fn other_texts_lack_a_part_or_are_joined_otherwise() {
+        let check = |profile: Profile, expected: &[&str]| {
+            let secret = Secret::parse(profile, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
+            let (id, timestamp, url) = ("a", "1", "http://b/");
+            let signing = Signing { id, timestamp, event_type: "c", method: "POST", url, body: b"{}" };
+            let others = signing.other_tags(profile, &secret);
+            let templates: Vec<_> = others.iter().map(|(template, _)| template.as_str()).collect();
+            assert_eq!(templates, expected, "{profile}");
+        };
+        let standard = [
+            "{id}",
+            "{id}.{timestamp}",
+            "{timestamp}",
+            "{timestamp}.{body}",
+            "{body}",
+            "{id}.{body}",
+            ".{timestamp}.{body}",
+            "{id}..{body}",
+            "{id}.{timestamp}.",
+            "{id}{timestamp}{body}",
+            "{id}:{timestamp}:{body}",
+            "{id}\n{timestamp}\n{body}",
+        ];
+        check(Profile::STANDARD_WEBHOOKS, &standard);
+        let square = ["{url}", "{body}", "{url}.{body}", "{url}:{body}", "{url}\n{body}"];
+        check("square".parse().unwrap(), &square);
+        check(Profile::GITHUB, &[]);
+    }
 }

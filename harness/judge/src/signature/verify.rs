@@ -312,16 +312,32 @@ impl Signing<'_> {
 
     #[must_use]
     pub fn tag(&self, profile: Profile, secret: &Secret) -> Vec<u8> {
-        secret.tag(&self.message(profile))
+        secret.tag(&self.message(&profile))
+    }
+
+    /// Tags of other texts than the profile's, made of the same parts, each with its template.
+    #[must_use]
+    pub fn other_tags(&self, profile: Profile, secret: &Secret) -> Vec<(String, Vec<u8>)> {
+        let mut messages = vec![self.message(&profile)];
+        let mut tags = Vec::new();
+        for signed in profile.other_parts() {
+            let template = signed.iter().map(ToString::to_string).collect();
+            let message = self.message(&Definition { signed, ..profile.definition().clone() });
+            if !messages.contains(&message) {
+                tags.push((template, secret.tag(&message)));
+                messages.push(message);
+            }
+        }
+        tags
     }
 
     /// A tag by a hash that the profile does not use.
     #[must_use]
     pub fn foreign_tag(&self, profile: Profile, secret: &Secret, hash: ForeignHash) -> Vec<u8> {
-        secret.foreign_tag(hash, &self.message(profile))
+        secret.foreign_tag(hash, &self.message(&profile))
     }
 
-    fn message(&self, profile: Profile) -> Vec<u8> {
+    fn message(&self, profile: &Definition) -> Vec<u8> {
         let Self { method, url, body, .. } = *self;
         let constant = profile.habits.headers.iter().map(|(name, value)| (&**name, value.as_bytes()));
         let headers: Vec<(&str, &[u8])> = constant.collect();

@@ -4,7 +4,7 @@ use hookproof_judge::catalogue::Verdict;
 
 use super::signature::wrong;
 use super::{Case, Finding, Running, Shots, THROTTLED, fire, limited};
-use crate::suite::bench::{Bench, Shot};
+use crate::suite::bench::{Bench, Delivery, Shot};
 use crate::suite::record::Repeat;
 use crate::suite::want::Want::{
     self, Accept, AcceptOrLength, NoBreak, Refuse, Reject, RejectOrClose, RejectOrUnknown,
@@ -14,9 +14,10 @@ use crate::wire::clock::unix_seconds;
 use crate::wire::exchange::{Feed, Outcome};
 use crate::wire::request::{Framing, Request, Spelling};
 
-pub(super) const CASES: [Case; 5] = [
+pub(super) const CASES: [Case; 6] = [
     Case::shots("header.case", odd_case),
     Case::shots("header.twice", twice),
+    Case::shots("header.missing-id", missing_id),
     Case::course("header.expect", |bench| -> Running<'_> { Box::pin(expect(bench)) }),
     Case::shots("header.not-ascii", not_ascii),
     Case::course("header.32kb", |bench| -> Running<'_> { Box::pin(large(bench)) }),
@@ -56,6 +57,21 @@ fn twice(bench: &Bench<'_>) -> Shots {
         both_orders(header, &bench.stamp(unix_seconds() - 1).to_string(), Reject);
     }
     Ok(shots)
+}
+
+fn missing_id(bench: &Bench<'_>) -> Shots {
+    let profile = bench.settings.profile;
+    let header = profile.id_header().ok_or_else(|| format!("{profile} has no header for an id"))?;
+    let without = |what: &str, delivery: &Delivery, want: Want| {
+        Shot::new(format!("no {header} header{what}"), bench.signed(delivery).without(header), want)
+    };
+    let whole = bench.delivery();
+    if !profile.signs_id() {
+        return Ok(vec![without("", &whole, NoBreak)]);
+    }
+    // A receiver that does not check its presence sees an empty id.
+    let empty = Delivery { id: String::new(), ..bench.delivery() };
+    Ok(vec![without("", &whole, Reject), without(", signed with an empty id", &empty, Reject)])
 }
 
 async fn expect(bench: &Bench<'_>) -> Finding {

@@ -22,7 +22,7 @@ pub(super) const CASES: [Case; 18] = [
     Case::shots("sig.timestamp-swap", timestamp_swap),
     Case::shots("sig.tag-bit", tag_bit),
     Case::shots("sig.truncated", truncated),
-    Case::shots("sig.body-only", body_only),
+    Case::shots("sig.parts", parts),
     Case::shots("sig.dot-shift", dot_shift),
     Case::shots("sig.unknown-version", unknown_version),
     Case::shots("sig.algorithm", algorithm),
@@ -107,7 +107,14 @@ fn other_spellings(bench: &Bench<'_>) -> Vec<Shot> {
 fn id_swap(bench: &Bench<'_>) -> Shots {
     let profile = bench.settings.profile;
     let Some(header) = profile.id_header().filter(|_| profile.signs_id()) else {
-        return Err(format!("{profile} does not sign an id"));
+        let unsigned = profile.unsigned_headers().join(" and ");
+        return Err(match unsigned.as_str() {
+            "" => format!("{profile} does not sign an id"),
+            _ => format!(
+                "{profile} does not sign {unsigned}: a captured delivery passes again with another value there; \
+                 deduplicate by the body as well"
+            ),
+        });
     };
     let shot = |what: &str, change: &dyn Fn(&str) -> String| {
         let signed = bench.delivery();
@@ -178,14 +185,20 @@ fn truncated(bench: &Bench<'_>) -> Shots {
     ])
 }
 
-fn body_only(bench: &Bench<'_>) -> Shots {
+/// Some receivers still accept an older scheme.
+fn parts(bench: &Bench<'_>) -> Shots {
     let profile = bench.settings.profile;
-    if profile.signs_only_body() {
+    let count = bench.other_tags(&bench.delivery()).len();
+    if count == 0 {
         return Err(format!("{profile} signs only the body"));
     }
-    let delivery = bench.delivery();
-    let signature = encode(profile, &bench.settings.secret.tag(&delivery.body));
-    Ok(vec![Shot::new("signed over the body alone", bench.request(&delivery, &[signature]), Reject)])
+    let shots = (0..count).filter_map(|at| {
+        let delivery = bench.delivery();
+        let (template, tag) = bench.other_tags(&delivery).into_iter().nth(at)?;
+        let request = bench.request(&delivery, &[encode(profile, &tag)]);
+        Some(Shot::new(format!("signed over {template:?}"), request, Reject))
+    });
+    Ok(shots.collect())
 }
 
 fn dot_shift(bench: &Bench<'_>) -> Shots {

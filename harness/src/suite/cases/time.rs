@@ -1,6 +1,7 @@
 //! `time.*`: the age of deliveries, and the notation of timestamps.
 
 use hookproof_judge::catalogue::Verdict;
+use hookproof_play::endpoint::http_date;
 
 use super::super::bench::{Bench, Shot};
 use super::super::want::Want::{self, Accept, Refuse, Reject};
@@ -9,7 +10,7 @@ use super::replay::unless_repeats_fail;
 use super::{Case, Finding, Running, Shots, fire, limited};
 use crate::wire::clock::unix_seconds;
 
-pub(super) const CASES: [Case; 9] = [
+pub(super) const CASES: [Case; 10] = [
     Case::shots("time.old", |bench| far(bench, -1)),
     Case::course("time.future", |bench| -> Running<'_> { Box::pin(future(bench)) }),
     Case::shots("time.inside", inside),
@@ -18,6 +19,7 @@ pub(super) const CASES: [Case; 9] = [
     Case::shots("time.noncanonical", noncanonical),
     Case::course("time.extreme", |bench| -> Running<'_> { Box::pin(extreme(bench)) }),
     Case::shots("time.twice", twice),
+    Case::shots("time.unsigned", unsigned),
     Case::course("time.resigned", |bench| -> Running<'_> { Box::pin(resigned(bench)) }),
 ];
 
@@ -140,6 +142,37 @@ async fn extreme(bench: &Bench<'_>) -> Finding {
         }
     }
     if accepted.is_empty() { finding } else { Finding::warn(accepted.join("; ")) }
+}
+
+const UNSIGNED: [&str; 10] = [
+    "Timestamp",
+    "X-Timestamp",
+    "X-Request-Timestamp",
+    "X-Request-Time",
+    "X-Request-Start",
+    "X-Signature-Timestamp",
+    "X-Webhook-Timestamp",
+    "X-Event-Time",
+    "X-Sent-At",
+    "X-Time",
+];
+
+/// The signed timestamp is old; another header has a fresh time.
+fn unsigned(bench: &Bench<'_>) -> Shots {
+    signs_timestamp(bench)?;
+    let now = unix_seconds();
+    let date = || http_date(now.unsigned_abs());
+    let stamp = bench.stamp(now).to_string();
+    let dates = ["Date", "X-Date", "Last-Modified"].map(|name| (name, date()));
+    let fresh = dates.into_iter().chain(UNSIGNED.map(|name| (name, stamp.clone())));
+    let own = bench.settings.profile.timestamp_header();
+    let fresh = fresh.filter(|(name, _)| own.is_none_or(|own| !own.eq_ignore_ascii_case(name)));
+    let old = now - bench.settings.tolerance_seconds - 3600;
+    let shots = fresh.map(|(name, value)| {
+        let request = bench.signed(&bench.delivery().at(bench.stamp(old))).with(name, &value);
+        Shot::new(format!("an old timestamp, and {name}: {value}"), request, Reject)
+    });
+    Ok(shots.collect())
 }
 
 /// The signed timestamp is old; a fresh one stands before or after it.
