@@ -1,5 +1,5 @@
 //! `recovery.no-storm`: the level of [`super::rate::Level`], over the windows that begin within `no_storm` of the
-//! recovery.
+//! first request after the recovery: a breaker may delay it.
 //!
 //! `recovery.drains`: unsettled deliveries count as far as the sender reports a backlog, or reports nothing. Deliveries
 //! that it holds for an endpoint with a 410 do not count: it must not send them ([`super::retry`]), and may give them
@@ -46,10 +46,12 @@ pub(super) fn no_storm(evidence: &Evidence<'_>) -> Finding {
     let mut tally = Tally::default();
     for (at, lane, stretch) in limited(evidence) {
         for recovery in recoveries(lane) {
-            let until = recovery.saturating_add(evidence.scenario.expect.no_storm.0);
+            let begun = lane.begun.iter().map(|n| evidence.exchange(*n).t);
+            let Some(first) = begun.filter(|t| recovery <= *t).min() else { continue };
+            let until = first.saturating_add(evidence.scenario.expect.no_storm.0);
             let inside = |n: &&u32| {
                 let t = evidence.exchange(**n).t;
-                recovery <= t && t <= until && stretch.from <= t && t <= stretch.until
+                first <= t && t <= until && stretch.from <= t && t <= stretch.until
             };
             let arrivals: Vec<u32> = lane.begun.iter().filter(inside).copied().collect();
             let times: Vec<u64> = arrivals.iter().map(|n| evidence.exchange(*n).t).collect();

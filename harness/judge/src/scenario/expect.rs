@@ -70,7 +70,7 @@ pub(super) const EXPECT: Section = Section {
         may(
             "no_storm",
             Form::Duration,
-            "how long after its recovery an endpoint is watched for a storm (default 10s)",
+            "how long an endpoint is watched for a storm, from the first request after its recovery (default 10s)",
         ),
         may("known", Form::Map(&Form::Table(&KNOWN)), "expected failures, by the check's id"),
     ],
@@ -141,7 +141,7 @@ pub struct Expect {
     pub gap_max: Duration,
     /// The longest idle time of a lane with due work after a restart, beyond its contract.
     pub recovery_gap_max: Duration,
-    /// How long after its recovery an endpoint is watched for a storm.
+    /// How long an endpoint is watched for a storm, from the first request after its recovery.
     pub no_storm: Duration,
     pub known: BTreeMap<String, Known>,
     /// The keys in the file, which distinguish an explicit figure from a default.

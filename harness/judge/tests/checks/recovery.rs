@@ -186,3 +186,23 @@ fn a_recovery_under_hidden_arrivals_or_a_second_fault_is_not_judged() {
     let again = |trace: &mut Trace| trace.processes.push(process(2_000 * MILLI, ProcessEvent::Killed));
     check(ROOMY, "", 6_000, again, Status::Inconclusive);
 }
+
+#[test]
+fn a_storm_counts_from_the_first_request_after_the_recovery() {
+    let text = format!(
+        "{}[[subscriber.behaviour]]\nat = \"1s\"\nlasts = \"1s\"\nanswer = 500\n",
+        scenario(ROOMY).text
+    );
+    let scenario = Scenario::from_text(&text, "built.toml").expect("valid");
+    let storm = |first: u64, gap: u64, many: u64| {
+        let arrivals: Vec<u64> = (0..many).map(|n| first * MILLI + n * gap * MILLI).collect();
+        let judgement = judge(&scenario, &trace(&scenario, &arrivals), Strictness::Usual);
+        judgement.verdicts.into_iter().find(|one| one.id == "recovery.no-storm").expect("judged").status
+    };
+    // The sender's breaker opened, and its first request comes long after `no_storm` (10 s).
+    for first in [2_500, 60_000] {
+        assert_eq!(storm(first, 100, 20), Status::Pass, "{first}");
+        assert_eq!(storm(first, 1, 20), Status::Fail, "{first}");
+    }
+    assert_eq!(storm(500, 100, 3), Status::Inconclusive, "nothing came after the recovery");
+}
