@@ -56,7 +56,7 @@ fn judge(server: &Server, request: &Request) -> Result<(String, String), Refused
     match server.flaw {
         Some(Flaw::AgeOfDate) if let Some(date) = request.header("date") => fresh_date(&date)?,
         Some(Flaw::AgeOfUnsigned) if let Some(stamp) = request.header("x-timestamp") => {
-            fresh(server, &stamp)?
+            fresh(server, &stamp)?;
         }
         _ => fresh(server, &timestamp)?,
     }
