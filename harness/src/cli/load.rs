@@ -13,7 +13,9 @@ use hookproof_judge::scenario::quantity::Rate;
 use super::interrupt::interrupt_requested;
 use super::out::{HARNESS, INTERRUPTED, UNREACHABLE, USAGE, code, print_stderr};
 use super::receiver::{ReceiverTarget, Unusable, length, secret};
-use crate::load::{self, Bracket, Found, Limits, Load, Slo, Trial};
+use crate::load::{self, Bracket, Found, Limits, Load, Search, Slo, Trial};
+use crate::suite;
+use crate::wire::clock::unix_seconds;
 
 const CUT_SHORT: &str = "interrupted: these are the figures until then";
 
@@ -142,7 +144,7 @@ async fn once(asked: &LoadArgs, load: &Load, slo: Option<&Slo>) -> Result<u8, En
     if let Some(dir) = &asked.out {
         let told =
             if is_cut_short { (Verdict::Inconclusive, CUT_SHORT.to_owned()) } else { (status, sentence) };
-        save_report(dir, &trial, &load.target.url, told)?;
+        save_report(dir, &trial, &load.target.url, None, told)?;
     }
     if is_cut_short {
         print_stderr(CUT_SHORT);
@@ -151,7 +153,9 @@ async fn once(asked: &LoadArgs, load: &Load, slo: Option<&Slo>) -> Result<u8, En
 }
 
 async fn search(asked: &LoadArgs, load: &Load, slo: &Slo) -> Result<u8, Ended> {
+    let mut search = Search::new(*slo);
     let told = |trial: &Trial, holds: bool| {
+        search.add(trial);
         let word = if holds { "holds" } else { "broken" };
         let limited = match () {
             () if trial.is_generator_limited() => ", generator-limited",
@@ -201,7 +205,7 @@ async fn search(asked: &LoadArgs, load: &Load, slo: &Slo) -> Result<u8, Ended> {
     if let Some(dir) = &asked.out {
         let told = search_text(slo, &found).lines().next().unwrap_or_default().to_owned();
         match best {
-            Some(trial) => save_report(dir, trial, &load.target.url, (status, told))?,
+            Some(trial) => save_report(dir, trial, &load.target.url, Some(&search), (status, told))?,
             None => write_unjudged_page(dir, &load.target.url, &told)?,
         }
     }
@@ -231,11 +235,18 @@ fn search_text(slo: &Slo, found: &Found) -> String {
     }
 }
 
-fn save_report(dir: &Path, trial: &Trial, target: &str, told: (Verdict, String)) -> Result<(), Ended> {
+fn save_report(
+    dir: &Path,
+    trial: &Trial,
+    target: &str,
+    search: Option<&Search>,
+    told: (Verdict, String),
+) -> Result<(), Ended> {
+    let page = trial.page(target, &suite::date(unix_seconds() / 86_400), search, told);
     let failed = |error: std::io::Error| Ended::Ours(format!("cannot write to {}: {error}", dir.display()));
     std::fs::create_dir_all(dir).map_err(failed)?;
     std::fs::write(dir.join("load.hdr"), trial.hdr_log().map_err(failed)?).map_err(failed)?;
-    std::fs::write(dir.join("load.html"), trial.page(target, told)).map_err(failed)?;
+    std::fs::write(dir.join("load.html"), page).map_err(failed)?;
     print_stderr(format_args!("report: {}", dir.join("load.html").display()));
     Ok(())
 }

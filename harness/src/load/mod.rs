@@ -13,7 +13,7 @@ use trial::OPEN_MAX;
 pub use trial::{Load, REQUESTS_MAX, Trial, run};
 
 use hookproof_judge::catalogue::Verdict;
-use hookproof_judge::report::{Chart, Document, Headline, Part, Shape, page, unjudged};
+use hookproof_judge::report::{Chart, Document, Headline, Part, Shape, page, places, unjudged};
 
 const QUANTILES: [(&str, f64); 5] =
     [("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p99.9", 0.999)];
@@ -128,13 +128,15 @@ impl Trial {
 
     /// The self-contained HTML page.
     #[must_use]
-    pub fn page(&self, target: &str, (status, sentence): (Verdict, String)) -> String {
-        let chart = Part::Chart(Box::new(self.chart()));
+    pub fn page(&self, target: &str, day: &str, search: Option<&Search>, told: (Verdict, String)) -> String {
+        let charts = search.filter(|search| search.tried.len() > 1).map(Search::chart).into_iter();
+        let charts = charts.chain([self.chart()]).map(|chart| Part::Chart(Box::new(chart)));
         page(&Document {
-            title: format!("Load on {target}"),
+            title: target.to_owned(),
             about: "Latencies count from the scheduled time of each request.".to_owned(),
-            verdict: Headline { status: Some(status), sentence, more: Vec::new() },
-            parts: vec![chart, Part::Lines(vec![self.text()])],
+            facts: vec!["load".to_owned(), day.to_owned(), format!("{:.0} s", self.took.as_secs_f64())],
+            verdict: Headline { status: Some(told.0), sentence: told.1, ..Headline::default() },
+            parts: charts.chain([Part::Lines(vec![self.text()])]).collect(),
         })
     }
 
@@ -151,11 +153,50 @@ impl Trial {
     }
 }
 
+/// The trials of a search, for its page.
+#[derive(Clone, Debug)]
+pub struct Search {
+    slo: Slo,
+    /// Requests per second, and the latency that the objective names, in microseconds.
+    tried: Vec<(u64, u64)>,
+}
+
+impl Search {
+    /// No trial yet.
+    #[must_use]
+    pub fn new(slo: Slo) -> Self {
+        Self { slo, tried: Vec::new() }
+    }
+
+    /// Adds one. Of a rate tried again, the slower counts.
+    pub fn add(&mut self, trial: &Trial) {
+        let latency = self.slo.latency_us(trial);
+        let rate = format!("{:.0}", trial.per_second).parse().unwrap_or(0);
+        match self.tried.iter_mut().find(|(tried, _)| *tried == rate) {
+            Some((_, slowest)) => *slowest = latency.max(*slowest),
+            None => self.tried.push((rate, latency)),
+        }
+        self.tried.sort_unstable();
+    }
+
+    fn chart(&self) -> Chart {
+        let most = self.tried.last().map_or(1, |(rate, _)| *rate);
+        let mut chart = Chart::over(format!("Latency by rate: {}", self.slo), (0, most), millis);
+        chart.places = places(most, |rate| format!("{rate}/s"));
+        let points = self.tried.clone();
+        chart.shapes = vec![Shape::Line { class: "level", name: String::new(), points, holds: false }];
+        let allowed = self.slo.below_us();
+        chart.bound = Some((allowed, format!("allowed: {}", millis(allowed))));
+        chart.violated = true;
+        chart
+    }
+}
+
 /// An older page must not stand for a load without figures.
 #[must_use]
 pub fn page_unjudged(target: &str, why: &str) -> String {
     let more = ["The capacity of this receiver is unknown."];
-    unjudged(&format!("Load on {target}"), "hookproof load", why, &more)
+    unjudged(target, "load", why, &more)
 }
 
 pub(crate) fn millis(micros: u64) -> String {

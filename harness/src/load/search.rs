@@ -34,7 +34,15 @@ impl Slo {
     /// Whether the answers met the latency part.
     #[must_use]
     pub fn latency_holds(&self, trial: &Trial) -> bool {
-        Duration::from_micros(trial.latency.value_at_quantile(self.quantile)) < self.below
+        Duration::from_micros(self.latency_us(trial)) < self.below
+    }
+
+    pub(super) fn latency_us(&self, trial: &Trial) -> u64 {
+        trial.latency.value_at_quantile(self.quantile)
+    }
+
+    pub(super) fn below_us(&self) -> u64 {
+        u64::try_from(self.below.as_micros()).unwrap_or(u64::MAX)
     }
 }
 

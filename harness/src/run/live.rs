@@ -354,7 +354,7 @@ mod tests {
             match sketch.draw() {
                 Sketched::Nothing => (count, Vec::new()),
                 Sketched::Page { page, failed, .. } => {
-                    let told = if count < text.lines().count() { "running for " } else { "28 passed" };
+                    let told = if count < text.lines().count() { "Running, " } else { "28 passed" };
                     assert!(page.contains(told) || !failed.is_empty(), "{count}: {page}");
                     (count, failed)
                 }

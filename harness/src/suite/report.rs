@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use super::record::Recorded;
 use super::settings::{Need, Settings};
+use crate::wire::clock::unix_seconds;
 
 /// The result of a run.
 #[derive(Clone, Debug, Serialize)]
@@ -28,6 +29,8 @@ pub struct Report {
     pub strict: bool,
     /// Whether it was interrupted.
     pub interrupted: bool,
+    /// The day, such as 2026-01-31.
+    pub date: String,
     /// One row for each case.
     pub rows: Vec<Row>,
     /// Expected failures that did not occur.
@@ -121,6 +124,7 @@ impl Report {
             profile: settings.profile.to_string(),
             strict: settings.strict,
             interrupted: false,
+            date: super::date(unix_seconds() / 86_400),
             rows: Vec::new(),
             stale: Vec::new(),
             skipped,
@@ -281,19 +285,33 @@ impl Report {
     }
 
     fn document(&self) -> Document {
-        let failed: Vec<&Row> = self.rows.iter().filter(|row| is_failure(row)).collect();
-        let mut parts = Vec::new();
-        if !failed.is_empty() {
-            parts.push(Part::Title("Failures and remedies".to_owned()));
-            parts.extend(failed.into_iter().map(|row| self.card(row)));
-        }
+        let cards = |name: &str, status: &[Verdict]| {
+            let some = self.rows.iter().filter(|row| status.contains(&row.verdict));
+            let cards: Vec<Part> = some.map(|row| self.card(row)).collect();
+            let title = (!cards.is_empty()).then(|| Part::Title(name.to_owned()));
+            title.into_iter().chain(cards).collect::<Vec<_>>()
+        };
+        let mut parts = cards("Failures", &FAILURES);
+        parts.extend(cards("Warnings", &[Verdict::Warn]));
         parts.push(Part::Title("All cases".to_owned()));
         parts.extend(self.sections());
-        let strict = if self.strict { " · strict" } else { "" };
+        let failures = self.rows.iter().filter(|row| FAILURES.contains(&row.verdict) && !row.is_excused());
+        let strict = if self.strict { "strict" } else { "not strict" };
         Document {
             title: self.target.clone(),
-            about: format!("hookproof receiver {} · {}{strict}", self.version, self.profile),
-            verdict: Headline { status: Some(self.status()), sentence: self.summary(), more: self.remarks() },
+            about: String::new(),
+            facts: vec![
+                format!("receiver, profile {}", self.profile),
+                self.date.clone(),
+                strict.to_owned(),
+                format!("hookproof {}", self.version),
+            ],
+            verdict: Headline {
+                status: Some(self.status()),
+                sentence: self.summary(),
+                failures: failures.map(|row| (row.id.clone(), story(row))).collect(),
+                more: self.remarks(),
+            },
             parts,
         }
     }
@@ -310,27 +328,38 @@ impl Report {
 
     fn card(&self, row: &Row) -> Part {
         let again = format!("hookproof receiver {} {} --only {}", self.target, self.again, row.id);
-        let seen = [("expected", row.expected.clone()), ("came", row.came.clone()), ("again", again)];
-        let repeat = row.repeat().map(|repeat| ("repeat", repeat));
-        let mut parts = vec![Part::Table(Table::pairs(seen.into_iter().chain(repeat)))];
-        parts.extend(explained(&row.id, Some(&row.remedy)));
+        let mut parts = vec![Part::Lead(story(row)), Part::Remedy(row.remedy.clone())];
+        let mut details = vec![Part::Table(Table::pairs(
+            [("again", again)].into_iter().chain(row.repeat().map(|repeat| ("repeat", repeat))),
+        ))];
+        details.extend(explained(&row.id));
         if let Some(example) = catalogue::find(&row.id).and_then(catalogue::example) {
-            parts.push(Part::Text(format!("For example: {}", example.shows)));
-            parts.extend(example.lines.iter().map(|(name, lines)| {
+            details.push(Part::Text(format!("For example: {}", example.shows)));
+            details.extend(example.lines.iter().map(|(name, lines)| {
                 fold(name.clone(), false, vec![Part::Lines(vec![lines.trim_end().to_owned()])])
             }));
         }
-        parts.extend(row.exchanges.iter().map(exchange));
+        details.extend(row.exchanges.iter().map(exchange));
+        parts.push(fold(format!("{} in detail", row.id), false, details));
         Part::Card { status: Some(row.verdict), name: row.id.clone(), parts }
     }
 
+    /// Folds each section in one line.
     fn sections(&self) -> Vec<Part> {
         let sections = self.rows.chunk_by(|one, next| one.section == next.section);
-        let table = |rows: &[Row]| {
-            let head = ["verdict", "case", "expected", "came"].map(str::to_owned).to_vec();
-            Part::Table(Table { head, rows: rows.iter().map(cells).collect(), searched: false })
-        };
-        sections.flat_map(|rows| [Part::Text(rows[0].section.clone()), table(rows)]).collect()
+        let head = ["verdict", "case", "expected", "came"];
+        sections
+            .map(|rows| {
+                let passed = rows.iter().filter(|row| row.verdict == Verdict::Pass).count();
+                let table = Table {
+                    head: head.map(str::to_owned).to_vec(),
+                    rows: rows.iter().map(cells).collect(),
+                    searched: false,
+                };
+                let summary = format!("{}: {passed} of {} passed", rows[0].section, rows.len());
+                fold(summary, false, vec![Part::Table(table)])
+            })
+            .collect()
     }
 }
 
@@ -353,6 +382,12 @@ fn cells(row: &Row) -> Vec<Cell> {
         Cell::Text(row.expected.clone()),
         Cell::Text(format!("{}{known}", row.came)),
     ]
+}
+
+const FAILURES: [Verdict; 2] = [Verdict::Fail, Verdict::HarnessError];
+
+fn story(row: &Row) -> String {
+    format!("expected {}, got {}", row.expected, row.came)
 }
 
 fn is_failure(row: &Row) -> bool {

@@ -5,10 +5,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use hookproof::load::Trial;
+use hookproof::load::{Search, Slo, Trial};
 use hookproof::suite::{Recorded, Report, Row};
 use hookproof_judge::catalogue::{Severity, Verdict};
+use hookproof_judge::check::{Strictness, judge};
+use hookproof_judge::report;
 use hookproof_judge::scenario::Scenario;
+use hookproof_judge::trace::Trace;
 use hookproof_simulator::plan::machine::Machine;
 use hookproof_simulator::plan::{PlanRequest, page, plan};
 
@@ -66,6 +69,7 @@ pub(crate) fn pages() -> Vec<(&'static str, String)> {
     vec![
         ("pass", trace("good.jsonl")),
         ("over-rate", trace("over-rate.jsonl")),
+        ("live", live()),
         ("early-retry", trace("early-retry.jsonl")),
         ("inconclusive", trace("cut-short.jsonl")),
         ("after-the-end", trace("after-the-end.jsonl")),
@@ -74,6 +78,17 @@ pub(crate) fn pages() -> Vec<(&'static str, String)> {
         ("load", load()),
         ("plan", small_plan()),
     ]
+}
+
+fn live() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/traces/good.jsonl");
+    let trace = std::fs::read_to_string(path).expect("a trace");
+    let begun: Vec<&str> = trace.lines().take(120).collect();
+    let trace = Trace::read(begun.join("\n").as_bytes()).expect("a beginning");
+    let scenario = Scenario::from_text(&trace.header.scenario_toml, "golden.toml").expect("valid");
+    let judgement = judge(&scenario, &trace, Strictness::Usual);
+    let report = report::Report::new(&scenario, &trace, judgement, String::new());
+    report::html_live(&report, Path::new("reports/runs/golden/report.html"), false)
 }
 
 pub(crate) fn thousand() -> String {
@@ -114,6 +129,7 @@ fn receiver() -> String {
         profile: "github".to_owned(),
         strict: true,
         interrupted: false,
+        date: "2026-01-31".to_owned(),
         rows: vec![
             row("sig.valid", Verdict::Pass, "204", Vec::new()),
             row("sig.truncated", Verdict::Fail, "200", vec![exchange]),
@@ -143,8 +159,11 @@ fn load() -> String {
         lag: Histogram::new_with_bounds(1, 60_000_000, 3).expect("bounds"),
         took: Duration::from_secs(2),
     };
-    let slo = "p99<100ms".parse().expect("an objective");
-    trial.page("http://127.0.0.1/", trial.verdict(Some(&slo)))
+    let slo: Slo = "p99<100ms".parse().expect("an objective");
+    let mut search = Search::new(slo);
+    search.add(&trial);
+    search.add(&Trial { per_second: 250.0, ..trial.clone() });
+    trial.page("http://127.0.0.1/", "2026-01-31", Some(&search), trial.verdict(Some(&slo)))
 }
 
 fn small_plan() -> String {

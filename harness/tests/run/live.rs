@@ -25,7 +25,7 @@ fn a_run_is_shown_while_it_goes_on_and_browsers_that_stall_change_nothing() {
     let page = loop {
         let page = answer_to(address, "GET / HTTP/1.1\r\nhost: localhost\r\n\r\n");
         assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
-        if page.contains("running for ") {
+        if page.contains("Running, ") {
             break page;
         }
     };

@@ -13,7 +13,7 @@ use super::retry::{RequestedPause, pause_until};
 use super::verdict::{Status, Witness, moment, show};
 use super::{CHECKS, Check, Picture};
 use crate::scenario::SECOND;
-use crate::trace::CutKind;
+use crate::trace::{CutKind, ProcessEvent};
 
 /// Pictured failures, and witnesses of each.
 const CHECKS_MAX: usize = 12;
@@ -23,6 +23,8 @@ const REQUESTS_MAX: usize = 600;
 const ATTEMPTS_MAX: usize = 8;
 /// The least span before and after a witness.
 const AROUND: u64 = SECOND / 20;
+/// A fault so long before a picture may be its cause.
+const CAUSE: u64 = 2 * SECOND;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Closeup {
@@ -107,8 +109,9 @@ fn closeup(evidence: &Evidence<'_>, check: &Check, witness: &Witness) -> Closeup
 
 fn empty(evidence: &Evidence<'_>, lane: Option<&Lane<'_>>, witness: &Witness, around: u64) -> Closeup {
     let around = around.max(AROUND);
-    let (from, mut until) =
-        (witness.from.saturating_sub(around), witness.until.saturating_add(around).min(evidence.end));
+    let mut until = witness.until.saturating_add(around).min(evidence.end);
+    let from = witness.from.saturating_sub(around);
+    let from = cause(evidence, from).unwrap_or(from);
     let accused: BTreeSet<u64> = witness.arrivals.iter().copied().collect();
     let own = lane.map_or(&[][..], |lane| &lane.begun);
     let first = own.partition_point(|n| evidence.exchange(*n).t < from);
@@ -130,6 +133,16 @@ fn empty(evidence: &Evidence<'_>, lane: Option<&Lane<'_>>, witness: &Witness, ar
     let (check, what, course) = (String::new(), String::new(), Vec::new());
     let (level, bound) = (Vec::new(), None);
     Closeup { check, witness: 0, from, until, what, level, bound, requests, requests_in_all, course }
+}
+
+/// The beginning of a picture that shows the last fault or end of a process before it.
+fn cause(evidence: &Evidence<'_>, from: u64) -> Option<u64> {
+    let trace = evidence.trace;
+    let ends = trace.processes.iter();
+    let ends = ends.filter(|one| matches!(one.event, ProcessEvent::Killed | ProcessEvent::Exited));
+    let causes = trace.faults.iter().map(|fault| fault.t).chain(ends.map(|one| one.t));
+    let last = causes.filter(|t| *t <= from && from - t <= CAUSE).max()?;
+    Some(last.saturating_sub(AROUND))
 }
 
 /// A witness after the run's end has length 0.

@@ -11,11 +11,13 @@ use crate::check::verdict::moment;
 /// The width, in units of the page's drawing, and in finer ones of the plot.
 const WIDTH: u64 = 720;
 const FINE: u64 = 7_200;
-const HEIGHT: u64 = 120;
+const HEIGHT: u64 = 150;
 const ROW: u64 = 24;
 const TICKS: u64 = 12;
-/// Above the plot; two lines where the label and the bands' letters overlap.
+/// Above the plot.
 const HEAD: u64 = 22;
+/// Above the highest value.
+const ROOM: u64 = 16;
 const GAP: u64 = 4;
 const LETTER: u64 = 12;
 pub(super) const BANDS_MAX: usize = 18;
@@ -34,6 +36,8 @@ pub struct Chart {
     /// The shapes, the first at the bottom.
     pub shapes: Vec<Shape>,
     pub bound: Option<(u64, String)>,
+    /// Whether a line above the bound is a violation.
+    pub violated: bool,
     pub bands: Vec<Band>,
     /// Whether the key explains the bands; the chart above may have done so.
     pub bands_told: bool,
@@ -69,6 +73,7 @@ impl Chart {
             places: Vec::new(),
             shapes: Vec::new(),
             bound: None,
+            violated: false,
             bands: Vec::new(),
             bands_told: true,
             ticks: Vec::new(),
@@ -88,13 +93,7 @@ impl Chart {
     }
 
     fn below(&self) -> u64 {
-        self.head() + self.height() + if self.ticks.is_empty() { 0 } else { TICKS }
-    }
-
-    fn head(&self) -> u64 {
-        let told = self.height_text(&self.heights()).chars().count() as u64 * LETTER;
-        let meets = self.rows() == 0 && self.letters().iter().any(|(.., x)| *x < told);
-        if meets { 2 * HEAD - GAP } else { HEAD }
+        HEAD + self.height() + if self.ticks.is_empty() { 0 } else { TICKS }
     }
 
     fn height(&self) -> u64 {
@@ -107,7 +106,7 @@ impl Chart {
     pub fn figure(&self) -> Markup {
         html! {
             figure {
-                figcaption { (self.title) }
+                figcaption { (self.title) @if let Some(far) = self.far() { " · " (far) } }
                 (self.svg())
                 (self.key())
             }
@@ -116,7 +115,7 @@ impl Chart {
 
     pub fn svg(&self) -> Markup {
         let (height, heights) = (self.height(), self.heights());
-        let (head, below) = (self.head(), self.below());
+        let (head, below) = (HEAD, self.below());
         let bound = self.bound.as_ref().filter(|(bound, _)| *bound <= heights.top);
         let zoomed = self.places.is_empty().then_some(self.span);
         html! {
@@ -125,9 +124,11 @@ impl Chart {
                 svg.plot x="0" y=(head) width=(WIDTH) height=(below - head) preserveAspectRatio="none"
                     viewBox={ "0 0 " (FINE) " " (below - head) } {
                     @for band in self.bands.iter().take(BANDS_MAX) { (self.shade(band)) }
+                    @for (y, _) in self.values(&heights) { line.grid x1="0" x2=(FINE) y1=(y) y2=(y) {} }
+                    @if let Some((bound, _)) = bound { (self.above(*bound, &heights)) }
                     (self.drawn(&heights))
                     @if let Some((bound, _)) = bound {
-                        @let y = height - heights.of(*bound, height);
+                        @let y = self.level(*bound, &heights);
                         line.bound x1="0" x2=(FINE) y1=(y) y2=(y) {}
                     }
                     (self.ticked())
@@ -135,11 +136,53 @@ impl Chart {
                 }
                 (self.lettered(&heights, below))
                 @if let Some((bound, name)) = bound {
-                    @let y = self.head() + height - heights.of(*bound, height);
-                    text.bound x=(WIDTH) y=(if y < self.head() + 14 { y + 12 } else { y - 3 }) text-anchor="end" { (name) }
+                    text.bound x=(WIDTH) y=(head + self.level(*bound, &heights) - 3) text-anchor="end" { (name) }
                 }
             }
         }
+    }
+
+    /// Where a value is drawn, from the top.
+    fn level(&self, value: u64, heights: &Heights) -> u64 {
+        HEIGHT - heights.of(value, HEIGHT - ROOM)
+    }
+
+    fn worst(&self) -> Option<(u64, u64)> {
+        let (bound, _) = self.bound.as_ref().filter(|_| self.violated)?;
+        let lines = self.shapes.iter().filter_map(|shape| match shape {
+            Shape::Line { points, .. } => Some(points),
+            Shape::Bars { .. } | Shape::Span { .. } => None,
+        });
+        let over = lines.flatten().copied().filter(|(_, value)| value > bound);
+        over.max_by_key(|(at, value)| (*value, std::cmp::Reverse(*at)))
+    }
+
+    /// The violation: the area between the bound and a line above it.
+    fn above(&self, bound: u64, heights: &Heights) -> Markup {
+        let line = match self.shapes.first() {
+            Some(Shape::Line { points, holds, .. }) if self.worst().is_some() => {
+                self.line(points, *holds, heights)
+            }
+            _ => return html! {},
+        };
+        let end = |at: Option<&str>| at.and_then(|point| point.split(',').next()).unwrap_or("0").to_owned();
+        let (first, last) = (end(line.split(' ').next()), end(line.split(' ').next_back()));
+        let points = format!("{first},{HEIGHT} {line} {last},{HEIGHT}");
+        html! {
+            svg x="0" y="0" width=(FINE) height=(self.level(bound, heights)) { polygon.above points=(points) {} }
+        }
+    }
+
+    /// Up to five round values, each with a name of its own, and where they are drawn.
+    fn values(&self, heights: &Heights) -> Vec<(u64, String)> {
+        if self.rows() > 0 {
+            return Vec::new();
+        }
+        let round = if heights.doubling { decades(heights) } else { multiples(heights.top) };
+        let mut values: Vec<(u64, String)> =
+            round.into_iter().map(|value| (self.level(value, heights), (self.show)(value))).collect();
+        values.dedup_by(|one, before| one.1 == before.1);
+        values
     }
 
     fn shade(&self, band: &Band) -> Markup {
@@ -175,9 +218,9 @@ impl Chart {
     }
 
     fn line(&self, points: &[(u64, u64)], holds: bool, heights: &Heights) -> String {
-        let (height, mut last, mut line) = (self.height(), None, String::new());
+        let (mut last, mut line) = (None, String::new());
         for (at, value) in thinned(points) {
-            let (x, y) = (self.x(at), height - heights.of(value, height));
+            let (x, y) = (self.x(at), self.level(value, heights));
             if let Some(last) = last.filter(|last| holds && *last != y) {
                 line.push_str(&format!("{x},{last} "));
             }
@@ -186,7 +229,7 @@ impl Chart {
         }
         // A single point would draw nothing.
         if let [(at, value)] = points {
-            let (x, y) = (self.x(*at), height - heights.of(*value, height));
+            let (x, y) = (self.x(*at), self.level(*value, heights));
             line = format!("{x},{y} {},{y} ", x + NARROW);
         }
         line.truncate(line.trim_end().len());
@@ -194,16 +237,16 @@ impl Chart {
     }
 
     fn bars(&self, step: u64, counts: &[u64], below: &mut Vec<u64>, heights: &Heights) -> String {
-        let (height, mut path) = (self.height(), String::new());
+        let mut path = String::new();
         below.resize(below.len().max(counts.len()), 0);
         for (at, (count, below)) in counts.iter().zip(below).enumerate().filter(|(_, (count, _))| **count > 0)
         {
             let from = self.span.0.saturating_add(step.saturating_mul(at as u64));
             let (x, end) = (self.x(from), self.x(from.saturating_add(step)));
-            let (y, top) = (heights.of(*below, height), heights.of(*below + count, height));
+            let (y, top) = (self.level(*below, heights), self.level(*below + count, heights));
             *below += count;
-            let (tall, wide) = (top.saturating_sub(y).max(1), end.saturating_sub(x).max(1));
-            path.push_str(&format!("M{x} {}h{wide}v-{tall}h-{wide}z", height - y));
+            let (tall, wide) = (y.saturating_sub(top).max(1), end.saturating_sub(x).max(1));
+            path.push_str(&format!("M{x} {y}h{wide}v-{tall}h-{wide}z"));
         }
         path
     }
@@ -223,37 +266,34 @@ impl Chart {
     fn lettered(&self, heights: &Heights, below: u64) -> Markup {
         let marks = if self.places.is_empty() { moments(self.span) } else { self.places.clone() };
         let place = |t: u64| self.x(t) * WIDTH / FINE;
-        let anchor = |x: u64| match x {
-            0..30 => "start",
-            x if x > WIDTH - 40 => "end",
-            _ => "middle",
-        };
         html! {
             @for (letter, band, x) in self.letters() {
-                text.letter.(band.class) x=(x) y=(self.head() - GAP) data-at=(band.from) { (letter) }
+                text.letter.(band.class) x=(x) y=(HEAD - GAP) data-at=(band.from) { (letter) }
             }
             @for (t, name) in marks {
                 @let x = place(t);
-                text x=(x) y=(below + 13) text-anchor=(anchor(x)) data-at=(t) { (name) }
+                text x=(x) y=(below + 13) text-anchor=(anchor(x, 30)) data-at=(t) { (name) }
             }
             @for shape in &self.shapes {
                 @if let Shape::Span { from, until, row, what, .. } = shape {
                     @let (x, anchor, t) = beside((place(*from), *from), (place(*until), *until));
-                    text x=(x) y=(self.head() + row * ROW + 17) text-anchor=(anchor) data-at=(t) { (what) }
+                    text x=(x) y=(HEAD + row * ROW + 17) text-anchor=(anchor) data-at=(t) { (what) }
                 }
             }
-            @if self.rows() == 0 { text.top x="0" y=(HEAD - GAP) { (self.height_text(heights)) } }
+            @for (y, name) in self.values(heights) { text.value x="0" y=(HEAD + y - 3) { (name) } }
+            @if let Some((at, value)) = self.worst() {
+                @let x = place(at);
+                text.worst x=(x) y=(HEAD + self.level(value, heights) - 4) text-anchor=(anchor(x, 150)) data-at=(at) {
+                    ((self.show)(value)) @if self.places.is_empty() { " at " (moment(at)) }
+                }
+            }
         }
     }
 
-    fn height_text(&self, heights: &Heights) -> String {
-        let far = self.bound.as_ref().filter(|(bound, _)| *bound > heights.top);
-        let far = far.map_or(String::new(), |(_, name)| format!(" · {name}"));
-        let top = (self.show)(heights.top);
-        match heights.bottom {
-            0 => format!("{top}{far}"),
-            bottom => format!("{} to {top}{far}", (self.show)(bottom)),
-        }
+    /// A bound that would flatten the line.
+    fn far(&self) -> Option<&str> {
+        let top = self.heights().top;
+        self.bound.as_ref().filter(|(bound, _)| *bound > top).map(|(_, name)| name.as_str())
     }
 
     pub(super) fn words(&self) -> Vec<(&'static str, String)> {
@@ -333,6 +373,36 @@ impl Chart {
         let (from, until) = self.span;
         scaled(at.clamp(from, until.max(from)) - from, until.saturating_sub(from), FINE)
     }
+}
+
+/// Keeps a text of twice this width inside.
+fn anchor(x: u64, half: u64) -> &'static str {
+    match x {
+        x if x < half => "start",
+        x if x > WIDTH - half => "end",
+        _ => "middle",
+    }
+}
+
+/// Zero and a few round places up to the most, with their names.
+pub fn places(most: u64, name: fn(u64) -> String) -> Vec<(u64, String)> {
+    std::iter::once(0).chain(multiples(most)).map(|at| (at, name(at))).collect()
+}
+
+/// Two to four multiples of a round number.
+fn multiples(top: u64) -> Vec<u64> {
+    let half = (top / 2).max(1);
+    let power = 10_u64.pow(half.ilog10());
+    let step = [5, 2, 1].map(|one| one * power).into_iter().find(|step| *step <= half).unwrap_or(half);
+    (1..=top / step).map(|at| at * step).collect()
+}
+
+/// The powers of ten in a logarithmic scale, five at most.
+fn decades(heights: &Heights) -> Vec<u64> {
+    let inside = |value: &u64| (heights.bottom.max(1)..=heights.top).contains(value);
+    let all: Vec<u64> = (0..20).map(|power| 10_u64.pow(power)).filter(inside).collect();
+    let each = all.len().div_ceil(5).max(1);
+    all.into_iter().step_by(each).collect()
 }
 
 /// After the span, before it, or inside a long one.
@@ -419,20 +489,38 @@ mod tests {
         chart.bound = Some((20, "bound 20".to_owned()));
         assert!(chart.svg().into_string().contains("<line class=\"bound\""));
         chart.bound = Some((21, "bound 21".to_owned()));
-        let svg = chart.svg().into_string();
-        assert!(!svg.contains("<line class=\"bound\"") && svg.contains("5 rows · bound 21"), "{svg}");
+        let figure = chart.figure().into_string();
+        assert!(
+            !figure.contains("<line class=\"bound\"") && figure.contains("waiting · bound 21"),
+            "{figure}"
+        );
     }
 
     #[test]
-    fn a_letter_has_a_line_of_its_own_where_the_words_on_the_height_stand() {
-        let mut chart = Chart::over("waiting", (0, 100), |rows| format!("{rows} rows"));
-        let points = vec![(0, 5), (10, 3)];
-        chart.shapes = vec![Shape::Line { class: "waiting", name: String::new(), points, holds: true }];
-        for (from, line) in [(90, HEAD - GAP), (0, 2 * (HEAD - GAP))] {
-            chart.bands = vec![Band { class: "fault", from, until: 100, what: "kill".to_owned() }];
-            let svg = chart.svg().into_string();
-            assert!(svg.contains(&format!("y=\"{line}\" data-at=\"{from}\">A")), "{svg}");
+    fn the_axis_has_round_values_with_names_of_their_own() {
+        for (top, expected) in [(1, &[1][..]), (8_300, &[2_000, 4_000, 6_000, 8_000]), (11, &[5, 10])] {
+            assert_eq!(multiples(top), expected, "{top}");
         }
+        let heights = Heights { bottom: 1_000, top: 2_000_000, doubling: true };
+        assert_eq!(decades(&heights), [1_000, 10_000, 100_000, 1_000_000]);
+        assert!(decades(&Heights { bottom: 0, top: u64::MAX, doubling: true }).len() <= 5);
+    }
+
+    #[test]
+    fn only_a_violation_is_filled_and_its_worst_moment_marked() {
+        let mut chart = Chart::over("level", (0, 100), |count| count.to_string());
+        let points = vec![(0, 2), (50, 8), (60, 3)];
+        chart.shapes = vec![Shape::Line { class: "level", name: String::new(), points, holds: false }];
+        chart.bound = Some((5, "allowed: 5".to_owned()));
+        let marks = |chart: &Chart| {
+            let svg = chart.svg().into_string();
+            (svg.contains("<polygon class=\"above\""), svg.contains(">8 at 50 ns</text>"))
+        };
+        assert_eq!(marks(&chart), (false, false));
+        chart.violated = true;
+        assert_eq!(marks(&chart), (true, true));
+        chart.bound = Some((8, "allowed: 8".to_owned()));
+        assert_eq!(marks(&chart), (false, false));
     }
 
     #[test]

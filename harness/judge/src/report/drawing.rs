@@ -122,7 +122,7 @@ fn attempts(drawn: &Drawn) -> Option<Chart> {
         let mut chart = Chart::over(
             "Deliveries by number of attempts (logarithmic)",
             (0, 2 * counts.len() as u64),
-            |count| format!("{count} deliveries"),
+            |count| count.to_string(),
         );
         let (class, name) = ("waiting", String::new());
         chart.shapes = vec![Shape::Bars { class, name, step: 2, counts: counts.clone() }];
@@ -246,7 +246,7 @@ fn accused<'r>(report: &'r Report, one: &'r SubscriberReport) -> impl Iterator<I
     })
 }
 
-pub(super) fn closeup(report: &Report, drawn: &Closeup, witness: &Witness) -> Chart {
+pub(super) fn closeup(report: &Report, drawn: &Closeup, status: Status, witness: &Witness) -> Chart {
     let whose = witness.subscriber.as_deref().unwrap_or("all subscribers");
     let (shown, all) = (drawn.requests.len(), drawn.requests_in_all);
     let part = if all > shown { format!("; the first {shown} of {all} requests") } else { String::new() };
@@ -261,11 +261,22 @@ pub(super) fn closeup(report: &Report, drawn: &Closeup, witness: &Witness) -> Ch
         let (from, until, what) = (step.from, step.until, step.what.clone());
         chart.shapes.push(Shape::Span { class, from, until, row, what });
     }
-    let beside =
-        faults(report).into_iter().filter(|band| band.until >= drawn.from && band.from <= drawn.until);
-    chart.bands = beside.collect();
-    let (from, until) = (witness.from, witness.until);
-    chart.bands.push(Band { class: "witness", from, until, what: witness.what.clone() });
+    chart.violated = status == Status::Fail;
+    let own = report.course.drawn.lanes.iter().filter(|lane| {
+        let one = report.subscribers.get(lane.subscriber);
+        one.is_some_and(|one| witness.subscriber.as_ref() == Some(&one.name))
+    });
+    let own = own.flat_map(|lane| &lane.behaviours).cloned();
+    let own = own.map(|(from, until, what)| Band { class: "endpoint", from, until, what });
+    let causes = faults(report).into_iter().chain(own);
+    chart.bands = causes.filter(|band| band.until >= drawn.from && band.from <= drawn.until).collect();
+    let class_of = if status == Status::Fail { "witness" } else { "warned" };
+    // The moment of the violation, not the whole window.
+    let over = drawn.level.iter().find(|(t, level)| {
+        (witness.from..=witness.until).contains(t) && drawn.bound.is_some_and(|bound| *level > bound)
+    });
+    let from = over.map_or(witness.from, |(t, _)| *t);
+    chart.bands.push(Band { class: class_of, from, until: witness.until, what: witness.what.clone() });
     chart.ticks = drawn.requests.iter().map(|(t, came)| (*t, class(*came))).collect();
     let seen = |came: Came| drawn.requests.iter().any(|(_, one)| *one == came);
     let kinds = [

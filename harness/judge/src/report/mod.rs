@@ -14,14 +14,14 @@ mod run;
 mod run_page;
 mod table;
 
-pub use chart::{Band, Chart, Shape};
+pub use chart::{Band, Chart, Shape, places};
 pub use drawn::{Break, Drawn, LaneDrawn, Series};
 pub use junit::{Regressions, Unjudged, junit};
 pub use markdown::{bars, markdown};
 pub use page::{page, picture, unjudged};
 pub use run::{Course, FaultReport, Lag, Report, SubscriberReport, schema};
 pub use run_page::{html, html_awaited, html_live, html_unjudged};
-pub use table::{Colours, columns, in_one_line, paint, terminal, visible};
+pub use table::{Colours, columns, date, in_one_line, paint, terminal, visible};
 
 use crate::catalogue::{self, Verdict as Status};
 use crate::check::Witness;
@@ -35,6 +35,8 @@ pub struct Document {
     pub title: String,
     /// The purpose, or the way it was tested.
     pub about: String,
+    /// The sender, the date and the duration, in one line.
+    pub facts: Vec<String>,
     pub verdict: Headline,
     pub parts: Vec<Part>,
 }
@@ -43,7 +45,10 @@ pub struct Document {
 pub struct Headline {
     /// None for figures without a limit.
     pub status: Option<Status>,
+    /// The counts, or the reason.
     pub sentence: String,
+    /// Each with the name of its card; the head shows the first ones.
+    pub failures: Vec<(String, String)>,
     /// Further facts, such as the unproven.
     pub more: Vec<String>,
 }
@@ -52,8 +57,12 @@ pub struct Headline {
 pub enum Part {
     /// A heading.
     Title(String),
-    /// A paragraph.
+    /// A note.
     Text(String),
+    /// The one sentence of a card.
+    Lead(String),
+    /// The way to mend a failure.
+    Remedy(String),
     /// A list.
     List(Vec<String>),
     /// Preformatted texts: commands, requests, answers; several are side by side.
@@ -98,16 +107,15 @@ fn witnessed(witness: &Witness) -> String {
     format!("at {}, {whose}: {}", moment(witness.from), witness.what)
 }
 
-fn remedy(id: &str) -> &'static str {
+pub fn remedy(id: &str) -> &'static str {
     catalogue::find(id).map_or("", |entry| entry.remedy.as_str())
 }
 
-pub fn explained(id: &str, remedy: Option<&str>) -> Vec<Part> {
+pub fn explained(id: &str) -> Vec<Part> {
     let Some(entry) = catalogue::find(id) else { return Vec::new() };
     let rows = [
         ("requirement", entry.requirement.clone()),
         ("reason", entry.why.clone()),
-        ("remedy", remedy.unwrap_or(&entry.remedy).to_owned()),
         ("source", entry.source.clone()),
     ];
     let rows = rows.into_iter().filter(|(_, text)| !text.is_empty());

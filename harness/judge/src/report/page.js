@@ -10,6 +10,10 @@ const prepare = () => {
     };
     table.closest('.frame').before(field);
   }
+  const frames = [...document.querySelectorAll('.frame')];
+  const measure = () => frames.forEach(one => one.classList.toggle('scrolls', one.scrollWidth > one.clientWidth));
+  measure(); window.onresize = measure;
+  document.querySelectorAll('details').forEach(one => { one.ontoggle = measure; });
   const charts = [...document.querySelectorAll('svg.chart[data-from]')];
   const told = nanos => nanos >= 1e9 ? +(nanos / 1e9).toFixed(3) + ' s' : +(nanos / 1e6).toFixed(3) + ' ms';
   const look = (chart, from, until) => {

@@ -24,7 +24,7 @@ pub(super) fn live(document: &Document, kept: &str) -> String {
 }
 
 fn framed(document: &Document, kept: Option<&str>) -> String {
-    let Document { title, about, verdict, parts } = document;
+    let Document { title, parts, verdict, .. } = document;
     let told = verdict.status.map_or(String::new(), |status| format!(": {status}"));
     let markup = html! {
         (PreEscaped("<!doctype html>\n"))
@@ -39,15 +39,7 @@ fn framed(document: &Document, kept: Option<&str>) -> String {
             }
             body {
                 main {
-                    h1 { (title) }
-                    p.soft { (about) }
-                    @if let Some(kept) = kept {
-                        p.soft #live data-kept=(kept) { "This page follows the run. Its final page: " (kept) }
-                    }
-                    div.verdict.(verdict.status.map_or("plain", class)) {
-                        p { @if let Some(status) = verdict.status { strong { (status) } ": " } (verdict.sentence) }
-                        @for more in &verdict.more { p.soft { (more) } }
-                    }
+                    (head(document, kept))
                     @for part in parts { (part_markup(part)) }
                 }
                 script { (PreEscaped(SCRIPT)) @if kept.is_some() { (PreEscaped(LIVE)) } }
@@ -57,14 +49,55 @@ fn framed(document: &Document, kept: Option<&str>) -> String {
     visible(&markup.into_string())
 }
 
+/// The most failures that the head names.
+const NAMED_MAX: usize = 3;
+
+fn head(document: &Document, kept: Option<&str>) -> Markup {
+    let Document { title, about, facts, verdict, .. } = document;
+    let more = verdict.failures.len().saturating_sub(NAMED_MAX);
+    html! {
+        header.head.(verdict.status.map_or("plain", class)) {
+            @if let Some(status) = verdict.status { p.word { (shape(status)) (status) } }
+            h1 { (title) }
+            @if !facts.is_empty() { p.facts { (facts.join(" · ")) } }
+            @if !about.is_empty() { p.soft { (about) } }
+            @if !verdict.failures.is_empty() {
+                ul.named {
+                    @for (name, what) in verdict.failures.iter().take(NAMED_MAX) {
+                        li { a href={ "#" (name) } { (name) } ": " (what) }
+                    }
+                    @if more > 0 { li { "and " (more) " more" } }
+                }
+            }
+            p.counts { (verdict.sentence) }
+            @for more in &verdict.more { p.soft { (more) } }
+            @if let Some(kept) = kept {
+                p.soft #live data-kept=(kept) { "This page follows the run. Its final page: " (kept) }
+            }
+        }
+    }
+}
+
+/// A tick, a cross, a triangle or a bar, so that no verdict is told by its colour alone.
+fn shape(status: Status) -> Markup {
+    let path = match status {
+        Status::Pass => "M2 9l4 4L14 3",
+        Status::Fail => "M3 3l10 10M13 3L3 13",
+        Status::Warn => "M8 3l6 10H2zM8 7v2",
+        Status::Inconclusive | Status::NotApplicable | Status::HarnessError => "M3 6h10M3 11h10",
+    };
+    html! { svg.shape viewBox="0 0 16 16" aria-hidden="true" { path d=(path) {} } }
+}
+
 /// Replaces an older page, which must not stand for this run.
 pub fn unjudged(title: &str, about: &str, why: &str, more: &[&str]) -> String {
     let verdict = Headline {
         status: Some(Status::Inconclusive),
         sentence: format!("not judged: {why}"),
         more: more.iter().map(|one| (*one).to_owned()).collect(),
+        ..Headline::default()
     };
-    page(&Document { title: title.to_owned(), about: about.to_owned(), verdict, parts: Vec::new() })
+    page(&Document { title: title.to_owned(), about: about.to_owned(), verdict, ..Document::default() })
 }
 
 pub(super) fn class(status: Status) -> &'static str {
@@ -86,6 +119,8 @@ fn part_markup(part: &Part) -> Markup {
     match part {
         Part::Title(text) => html! { h2 { (text) } },
         Part::Text(text) => html! { p.soft { (text) } },
+        Part::Lead(text) => html! { p.lead { (text) } },
+        Part::Remedy(text) => html! { p { b { "Remedy: " } (text) } },
         Part::List(points) => html! { ul { @for point in points { li { (point) } } } },
         Part::Lines(several) => html! { div.pair { @for lines in several { pre { (lines) } } } },
         Part::Table(table) => shown_table(table),
@@ -149,7 +184,7 @@ pub fn picture(report: &Report) -> Option<String> {
     Some(captioned(
         &format!("{}: {}", verdict.status, verdict.id),
         &witness.what,
-        &closeup(report, drawn, witness),
+        &closeup(report, drawn, verdict.status, witness),
     ))
 }
 

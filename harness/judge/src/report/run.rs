@@ -11,7 +11,7 @@ use crate::check::evidence::{Exchange, Outcome};
 use crate::check::figures;
 use crate::check::outcomes::{Fate, fates_of};
 use crate::scenario::{Retry, SECOND, Scenario, Subscriber};
-use crate::trace::{Declared, Ended, Fault, Machine, Signs, Trace};
+use crate::trace::{ClockKind, Declared, Ended, Fault, Machine, Signs, Trace};
 
 const FORMAT: u32 = 1;
 /// The most places of a series by second; in a longer run several seconds share one.
@@ -44,6 +44,9 @@ pub struct Course {
     /// Hexadecimal; empty in an older report.
     #[serde(default)]
     pub scenario_sha256: String,
+    /// The date of the run, in Unix nanoseconds; 0 in virtual time and in an older report.
+    #[serde(default)]
+    pub began_unix_ns: u64,
     /// Nanoseconds; 0 in an older report.
     #[serde(default)]
     pub lasted: u64,
@@ -167,6 +170,10 @@ impl Report {
                 .collect(),
             course: Course {
                 scenario_sha256: trace.header.scenario_sha256.clone(),
+                began_unix_ns: match trace.header.clock {
+                    ClockKind::Real => trace.header.began_unix_ns,
+                    ClockKind::Virtual => 0,
+                },
                 lasted: evidence.end,
                 seconds_each: seconds.each,
                 waiting: waiting(trace, seconds),
@@ -400,7 +407,7 @@ pub fn schema() -> serde_json::Value {
         "properties": {
             "format": { "const": FORMAT }, "version": text, "scenario": text, "about": text, "seed": count,
             "driver": text, "repeat": text, "defaults": { "type": "array", "items": text }, "profiles": { "type": "array", "items": text }, "ended": { "enum": ["done", "interrupted", "sender-gone", null] },
-            "lasted": count, "seconds_each": count, "scenario_sha256": text, "drawn": maybe("object"),
+            "lasted": count, "seconds_each": count, "scenario_sha256": text, "began_unix_ns": count, "drawn": maybe("object"),
             "machine": maybe("object"), "judgement": judgement, "efficiency": maybe("number"),
             "ceiling_per_second": maybe("integer"), "delivered_per_second": maybe("integer"),
             "accepted_per_second": maybe("integer"), "offered_per_second": maybe("integer"),

@@ -1,5 +1,6 @@
 //! A run's page, from top to bottom.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::compare::{compared, runs_of};
@@ -7,25 +8,29 @@ use super::drawing::{closeup, course, lag, lane};
 use super::drawn::LANES_MAX;
 use super::junit::Unjudged;
 use super::run::{Report, SubscriberReport};
-use super::{Cell, Document, Headline, Part, Table, explained, witnessed};
+use super::{Cell, Document, Headline, Part, Table, date, explained, remedy, witnessed};
 use crate::check::judge::DRIVER;
 use crate::check::verdict::{WITNESS_ARRIVALS_MAX, moment, show};
 use crate::check::witness_context::Silence;
 use crate::check::{Status, Verdict, Witness};
+use crate::scenario::SECOND;
 
 const ARRIVALS_MAX: usize = 8;
+/// The charts of more subscribers are folded.
+const OPEN_MAX: usize = 2;
 
 #[must_use]
 pub fn html(report: &Report, baseline: &[Report]) -> String {
-    super::page::page(&document(report, baseline))
+    super::page::page(&document(report, baseline, true))
 }
 
 /// The page of an unfinished run; `kept` is the path of its final page. After `is_full` it is not updated any
 /// more.
 #[must_use]
 pub fn html_live(report: &Report, kept: &Path, is_full: bool) -> String {
-    let mut document = document(report, &[]);
-    if report.ended.is_none() {
+    let runs = report.ended.is_none();
+    let mut document = document(report, &[], !runs);
+    if runs {
         document.verdict = so_far(report, is_full);
     }
     super::page::live(&document, &kept.display().to_string())
@@ -39,18 +44,26 @@ pub fn html_awaited() -> String {
 }
 
 fn so_far(report: &Report, is_full: bool) -> Headline {
-    let verdicts = &report.judgement.verdicts;
-    let failed: Vec<&str> =
-        verdicts.iter().filter(|one| one.status == Status::Fail).map(|one| one.id.as_str()).collect();
-    let lasted = show(report.course.lasted);
-    let sentence = match failed.len() {
-        0 => format!("running for {lasted}: no failures so far"),
-        count => format!("running for {lasted}: {count} failed so far: {}", failed.join(", ")),
+    let failures = named(report, Status::Fail);
+    let sentence = match failures.len() {
+        0 => "no failures so far".to_owned(),
+        count => format!("{count} failed so far"),
     };
+    let sentence = format!("Running, {}: {sentence}", show(report.course.lasted));
     let ends = "This verdict covers the run until now. Checks that need its end are judged then.";
     let full = "The trace is too long by now to be read again before the end.";
     let more = std::iter::once(ends).chain(is_full.then_some(full)).map(str::to_owned).collect();
-    Headline { status: (!failed.is_empty()).then_some(Status::Fail), sentence, more }
+    Headline { status: (!failures.is_empty()).then_some(Status::Fail), sentence, failures, more }
+}
+
+fn named(report: &Report, status: Status) -> Vec<(String, String)> {
+    let some = report.judgement.verdicts.iter().filter(|one| one.status == status);
+    some.map(|one| (one.id.clone(), lead(one))).collect()
+}
+
+/// The first witness; without any, the finding.
+fn lead(verdict: &Verdict) -> String {
+    verdict.witness.first().map_or(verdict.sentence.clone(), witnessed)
 }
 
 #[must_use]
@@ -63,57 +76,103 @@ pub fn html_unjudged(unjudged: &Unjudged) -> String {
     super::page::unjudged(&unjudged.subject, "hookproof check", &unjudged.why, &more)
 }
 
-fn document(report: &Report, baseline: &[Report]) -> Document {
+fn document(report: &Report, baseline: &[Report], is_final: bool) -> Document {
     let judgement = &report.judgement;
-    let mut parts: Vec<Part> = judgement
-        .verdicts
-        .iter()
-        .filter(|one| matches!(one.status, Status::Fail | Status::Warn))
-        .map(|verdict| failure(report, verdict))
-        .collect();
-    if !parts.is_empty() {
-        parts.insert(0, Part::Title("Failures".to_owned()));
-    }
+    let is_unclear = is_final && !matches!(judgement.status, Status::Pass | Status::Fail);
+    let mut parts = stories(report, "Failures", Status::Fail);
+    parts.extend(stories(report, "Warnings", Status::Warn));
+    let unclear = || {
+        let both =
+            [Status::HarnessError, Status::Inconclusive].map(|status| stories(report, "Not judged", status));
+        both.into_iter().flatten()
+    };
+    parts.extend(is_unclear.then(unclear).into_iter().flatten());
     parts.extend(course(report));
     parts.extend(happened(report));
     parts.extend(subscribers(report));
     parts.extend(against(report, baseline));
+    parts.extend((!is_unclear).then(unclear).into_iter().flatten());
     parts.extend(checks(report));
     parts.extend(lag(report));
     parts.extend(run(report));
     let verdict = Headline {
         status: Some(judgement.status),
-        sentence: judgement.sentence.clone(),
+        sentence: if is_unclear { judgement.sentence.clone() } else { counts(report) },
+        failures: named(report, Status::Fail),
         more: unproven(report),
     };
-    Document { title: report.scenario.clone(), about: report.about.clone(), verdict, parts }
+    Document {
+        title: report.scenario.clone(),
+        about: report.about.clone(),
+        facts: facts(report),
+        verdict,
+        parts,
+    }
+}
+
+fn facts(report: &Report) -> Vec<String> {
+    const DAY: u64 = 86_400 * SECOND;
+    let date = match report.course.began_unix_ns {
+        0 => "virtual time".to_owned(),
+        began => date(i64::try_from(began / DAY).unwrap_or(i64::MAX)),
+    };
+    vec![format!("sender {}", report.driver), date, show(report.course.lasted)]
+}
+
+fn counts(report: &Report) -> String {
+    let words = [
+        (Status::Fail, "failed"),
+        (Status::Warn, "warned"),
+        (Status::Pass, "passed"),
+        (Status::Inconclusive, "inconclusive"),
+        (Status::HarnessError, "could not be judged"),
+        (Status::NotApplicable, "do not apply"),
+    ];
+    let verdicts = &report.judgement.verdicts;
+    let counted =
+        words.map(|(status, word)| (verdicts.iter().filter(|one| one.status == status).count(), word));
+    let shown = counted.into_iter().filter(|(count, _)| *count > 0);
+    shown.map(|(count, word)| format!("{count} {word}")).collect::<Vec<_>>().join(" · ")
 }
 
 fn unproven(report: &Report) -> Vec<String> {
     let silent = report.judgement.verdicts.iter().filter(|one| one.status == Status::NotApplicable);
-    let (lacking, idle): (Vec<&Verdict>, Vec<&Verdict>) =
-        silent.partition(|one| one.sentence.starts_with(DRIVER));
+    let lacking: Vec<&str> =
+        silent.filter(|one| one.sentence.starts_with(DRIVER)).map(|one| one.id.as_str()).collect();
     let cut_short = report.cut_short().map(|why| format!("The run is incomplete: {why}."));
-    let ids = |some: &[&Verdict]| some.iter().map(|one| one.id.as_str()).collect::<Vec<_>>().join(", ");
     let lacking = (!lacking.is_empty()).then(|| {
-        format!("Not proven, because the sender or its driver file lacks the feature: {}.", ids(&lacking))
+        let ids = lacking.join(", ");
+        format!("Not proven, because the sender or its driver file lacks the feature: {ids}.")
     });
-    let idle = (!idle.is_empty())
-        .then(|| format!("Not proven: {} checks do not apply to this scenario.", idle.len()));
-    let defaults = (!report.course.defaults.is_empty())
-        .then(|| format!("Judged by these default values: {}.", report.course.defaults.join("; ")));
-    cut_short.into_iter().chain(lacking).chain(idle).chain(defaults).collect()
+    cut_short.into_iter().chain(lacking).collect()
 }
 
-fn failure(report: &Report, verdict: &Verdict) -> Part {
-    let mut parts = vec![Part::Text(verdict.sentence.clone())];
-    for (at, one) in verdict.witness.iter().enumerate() {
-        parts.push(Part::List(vec![witness(one)]));
-        let drawn = report.course.drawn.closeups.iter();
-        let mut drawn = drawn.filter(|closeup| closeup.check == verdict.id && closeup.witness == at);
-        parts.extend(drawn.next().map(|drawn| Part::Chart(Box::new(closeup(report, drawn, one)))));
+fn stories(report: &Report, title: &str, status: Status) -> Vec<Part> {
+    let some = report.judgement.verdicts.iter().filter(|one| one.status == status);
+    let cards: Vec<Part> = some.map(|verdict| story(report, verdict)).collect();
+    let title = (!cards.is_empty()).then(|| Part::Title(title.to_owned()));
+    title.into_iter().chain(cards).collect()
+}
+
+/// One sentence, one picture and one remedy; the rest is folded.
+fn story(report: &Report, verdict: &Verdict) -> Part {
+    let drawn = |at: usize| {
+        let mut closeups = report.course.drawn.closeups.iter();
+        let drawn = closeups.find(|one| one.check == verdict.id && one.witness == at)?;
+        let chart = closeup(report, drawn, verdict.status, verdict.witness.get(at)?);
+        Some(Part::Chart(Box::new(chart)))
+    };
+    let mut parts = vec![Part::Lead(lead(verdict))];
+    parts.extend(drawn(0));
+    let mend = remedy(&verdict.id);
+    if matches!(verdict.status, Status::Fail | Status::Warn) && !mend.is_empty() {
+        parts.push(Part::Remedy(mend.to_owned()));
     }
-    parts.extend(explained(&verdict.id, None));
+    let mut details = vec![Part::Text(verdict.sentence.clone())];
+    details.extend(evidence(verdict));
+    details.extend((1..verdict.witness.len()).filter_map(drawn));
+    let summary = format!("{} in detail", verdict.id);
+    parts.push(Part::Fold { status: None, summary, open: false, parts: details });
     Part::Card { status: Some(verdict.status), name: verdict.id.clone(), parts }
 }
 
@@ -189,10 +248,11 @@ fn subscribers(report: &Report) -> Vec<Part> {
     } else {
         parts.push(table);
     }
-    let cards = drawn.lanes.iter().filter_map(|one| Some((one, report.subscribers.get(one.subscriber)?)));
-    parts.extend(cards.map(|(drawn, one)| Part::Card {
+    let lanes = drawn.lanes.iter().filter_map(|one| Some((one, report.subscribers.get(one.subscriber)?)));
+    parts.extend(lanes.map(|(drawn, one)| Part::Fold {
         status: None,
-        name: one.name.clone(),
+        summary: one.name.clone(),
+        open: ordered.len() <= OPEN_MAX,
         parts: lane(report, drawn, one),
     }));
     parts
@@ -232,23 +292,37 @@ fn against(report: &Report, baseline: &[Report]) -> Vec<Part> {
     vec![Part::Title("Comparison with the baseline".to_owned()), fold]
 }
 
+/// The passed checks, folded by section, in one line each.
 fn checks(report: &Report) -> Vec<Part> {
-    let (silent, mut judged): (Vec<&Verdict>, Vec<&Verdict>) =
-        report.judgement.verdicts.iter().partition(|verdict| verdict.status == Status::NotApplicable);
-    let order = [Status::Fail, Status::HarnessError, Status::Warn, Status::Inconclusive];
-    judged.sort_by_key(|one| order.iter().position(|status| *status == one.status).unwrap_or(order.len()));
-    let mut parts = vec![Part::Title("Checks".to_owned())];
-    parts.extend(judged.into_iter().map(evidence));
-    if !silent.is_empty() {
-        let summary = format!("{} checks that do not apply to this scenario", silent.len());
-        let parts_of = silent.into_iter().map(evidence).collect();
-        parts.push(Part::Fold { status: None, summary, open: false, parts: parts_of });
+    let verdicts = &report.judgement.verdicts;
+    let mut sections: BTreeMap<&str, Vec<&Verdict>> = BTreeMap::new();
+    for one in verdicts.iter().filter(|one| one.status == Status::Pass) {
+        sections.entry(one.id.split('.').next().unwrap_or_default()).or_default().push(one);
     }
+    let fold = |status, summary, some: Vec<&Verdict>| {
+        let parts = some.into_iter().map(|one| Part::Fold {
+            status: None,
+            summary: format!("{}: {}", one.id, one.sentence),
+            open: false,
+            parts: evidence(one),
+        });
+        Part::Fold { status: Some(status), summary, open: false, parts: parts.collect() }
+    };
+    let silent: Vec<&Verdict> = verdicts.iter().filter(|one| one.status == Status::NotApplicable).collect();
+    let idle = format!("checks that do not apply to this scenario: {}", silent.len());
+    let passed = sections
+        .into_iter()
+        .map(|(section, some)| fold(Status::Pass, format!("{section}: {}", some.len()), some));
+    let mut parts: Vec<Part> = passed.collect();
+    if !silent.is_empty() {
+        parts.push(fold(Status::NotApplicable, idle, silent));
+    }
+    parts.insert(0, Part::Title("Other checks".to_owned()));
     parts
 }
 
-fn evidence(verdict: &Verdict) -> Part {
-    let mut parts = explained(&verdict.id, None);
+fn evidence(verdict: &Verdict) -> Vec<Part> {
+    let mut parts = explained(&verdict.id);
     if !verdict.figures.is_empty() {
         let row =
             |one: &crate::check::Figure| vec![Cell::Text(one.name.clone()), Cell::Text(one.value.clone())];
@@ -258,8 +332,7 @@ fn evidence(verdict: &Verdict) -> Part {
     if !verdict.witness.is_empty() {
         parts.push(Part::List(verdict.witness.iter().map(witness).collect()));
     }
-    let summary = format!("{}: {}", verdict.id, verdict.sentence);
-    Part::Fold { status: Some(verdict.status), summary, open: false, parts }
+    parts
 }
 
 fn run(report: &Report) -> [Part; 4] {
@@ -287,6 +360,9 @@ fn run(report: &Report) -> [Part; 4] {
         rows.push(("efficiency", format!("{share}: {delivered}/s of {ceiling}/s")));
     }
     rows.push(("version", report.version.clone()));
+    if !report.course.defaults.is_empty() {
+        rows.push(("defaults judged by", report.course.defaults.join("; ")));
+    }
     [
         Part::Title("The run".to_owned()),
         Part::Table(Table::pairs(rows)),

@@ -53,10 +53,12 @@ impl Certificate<'_> {
         let runs = self.runs.iter().map(|run| vec![Cell::Code(run.clone())]);
         page(&Document {
             title: format!("{} by {standard}", self.subject),
-            about: format!("{title} · {side} · {} · hookproof {}", self.date, self.hookproof),
+            about: (*title).to_owned(),
+            facts: vec![side.to_string(), self.date.to_owned(), format!("hookproof {}", self.hookproof)],
             verdict: Headline {
                 status: Some(*verdict),
                 sentence: self.summary.clone(),
+                failures: Vec::new(),
                 more: unsound.iter().cloned().chain([format!("The standard: {text}")]).collect(),
             },
             parts: vec![

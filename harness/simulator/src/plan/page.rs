@@ -1,7 +1,7 @@
 //! The plan as one HTML page: the answer, then the figures behind it.
 
 use hookproof_judge::catalogue::Verdict;
-use hookproof_judge::report::{Band, Cell, Chart, Document, Headline, Part, Shape, Table};
+use hookproof_judge::report::{Band, Cell, Chart, Document, Headline, Part, Shape, Table, places};
 
 use super::headroom::{Headroom, Point};
 use super::rows::rows;
@@ -29,12 +29,15 @@ pub fn page(plan: &Plan) -> String {
     parts.extend(subscribers(plan));
     parts.extend(charts(plan));
     parts.extend([title("The machine"), Part::Table(Table::pairs(machine_rows(&plan.machine)))]);
+    let lasts = plan.figures.as_ref().map(|figures| format!("{} of virtual time", show_short(figures.end)));
     hookproof_judge::report::page(&Document {
         title: plan.scenario.clone(),
-        about: format!("Plan. Objectives: {}", plan.objectives.join(", ")),
+        about: format!("Objectives: {}", plan.objectives.join(", ")),
+        facts: std::iter::once("plan".to_owned()).chain(lasts).collect(),
         verdict: Headline {
             status: Some(if plan.holds() { Verdict::Pass } else { Verdict::Fail }),
             sentence: answer(plan),
+            failures: Vec::new(),
             more: errors.chain(sampled).chain(down).chain(retries).chain(conditions).collect(),
         },
         parts,
@@ -83,7 +86,7 @@ fn curve(plan: &Plan) -> Vec<Part> {
     let most = points.last().map_or(1, |point| point.load).max(beyond.saturating_add(beyond / 10));
     let drawn = |what: &str, of: fn(&Point) -> Option<u64>| {
         let mut chart = Chart::over(what, (0, most), show_short);
-        chart.places = places(most);
+        chart.places = places(most, times);
         let points = points.iter().filter_map(|point| Some((point.load, of(point)?))).collect();
         chart.shapes = vec![Shape::Line { class: "waiting", name: String::new(), points, holds: false }];
         chart.bands = broken(headroom, most);
@@ -98,13 +101,6 @@ fn curve(plan: &Plan) -> Vec<Part> {
         drawn("95th percentile of the time to delivery", |point| point.p95_ns),
         drawn("Time to drain the backlog, after the traffic", |point| point.drain_ns),
     ]
-}
-
-/// Round multiples up to the most, at most ten.
-fn places(most: u64) -> Vec<(u64, String)> {
-    let steps = (0..19).flat_map(|power| [1, 2, 5].map(|digit| digit * 10_u64.pow(power)));
-    let step = steps.take_while(|step| *step <= most / 4).last().unwrap_or(1);
-    (0..=most / step).map(|place| (place * step, times(place * step))).collect()
 }
 
 fn broken(headroom: &Headroom, most: u64) -> Vec<Band> {
