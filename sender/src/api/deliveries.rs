@@ -12,6 +12,7 @@ use crate::delivery_ids::DeliveryIds;
 use crate::engine::contract::Contract;
 use crate::engine::{DeliveryId, Nanos, StoreTime};
 use crate::event::PublicId;
+use crate::event::timestamp::{TIME_FORM, parse_time};
 use crate::excerpt::Excerpt;
 use crate::operate::deliveries::{self, Tracked};
 use crate::operate::flow::{Flows, Present};
@@ -131,7 +132,7 @@ pub(super) async fn per_second(State(app): State<App>, uri: Uri) -> Result<Respo
 
 fn moment_of(query: &Query, name: &str) -> Result<Option<StoreTime>, Problem> {
     let Some(text) = query.get(name) else { return Ok(None) };
-    input::parse_time(text).map(Some).ok_or_else(|| bad(name, text, input::TIME_FORM))
+    parse_time(text).map(Some).ok_or_else(|| bad(name, text, TIME_FORM))
 }
 
 fn audited(app: &App, second: &AuditSecond) -> Value {

@@ -16,14 +16,16 @@ use super::input::{Query, Segment, nothing_left, object, object_or_nothing, subs
 use super::problem::{Problem, answer, ok};
 use super::token::{Caller, Scope};
 use crate::engine::{LaneId, Nanos, StoreTime};
+use crate::event::timestamp::{TIME_FORM, parse_time};
 use crate::event::{EventPatterns, EventType, Kind, PublicId};
 use crate::operate::flow::{Flow, Present};
 use crate::operate::json_forms;
+use crate::operate::pause::{self, End, Unfit};
 use crate::operate::trial::{self, Trial, TrialError, Tried};
 use crate::runtime::clock::{random, wall};
 use crate::sign::Keys;
 use crate::store::command::{Change, Command, Rotate, Subscribe};
-use crate::store::lane::{LaneState, Secret};
+use crate::store::lane::{LaneState, Pause, Secret};
 use crate::store::read::{self, Over, ReadError, SubscriberRef};
 use crate::store::{Refusal, Reply, StoreError};
 use crate::subscriber::{Agreement, SettingsText};
@@ -181,7 +183,21 @@ pub(super) async fn pause(
     Segment(whom): Segment,
     request: Request,
 ) -> Result<Response, Problem> {
-    turn(&app, &whom, request, LaneState::Paused).await
+    Query::read(request.uri().query(), &[])?;
+    let wanted = read_pause(object_or_nothing(request).await?)?;
+    let before = subscriber(&app, &whom).await?;
+    if before.state == LaneState::Disabled {
+        // It would record events that its endpoint refused.
+        return Err(Problem::conflict(
+            "disabled",
+            "the subscriber is disabled since its endpoint answered 410; resume it first",
+        ));
+    }
+    if (before.state, &before.pause) != (LaneState::Paused, &wanted) {
+        let change = Change { state: Some(LaneState::Paused), pause: wanted, ..Change::of(before.lane) };
+        carry_out(&app, Command::Change(change), "pause the subscriber").await?;
+    }
+    Ok(ok(&shown_now(&app, before.lane).await?))
 }
 
 /// `POST /v1/subscribers/{id}/resume`
@@ -190,25 +206,38 @@ pub(super) async fn resume(
     Segment(whom): Segment,
     request: Request,
 ) -> Result<Response, Problem> {
-    turn(&app, &whom, request, LaneState::Active).await
-}
-
-async fn turn(app: &App, whom: &str, request: Request, state: LaneState) -> Result<Response, Problem> {
     Query::read(request.uri().query(), &[])?;
     nothing_left(&object_or_nothing(request).await?, &["no fields"])?;
-    let before = subscriber(app, whom).await?;
-    if (before.state, state) == (LaneState::Disabled, LaneState::Paused) {
-        // It would record events that its endpoint refused.
-        return Err(Problem::conflict(
-            "disabled",
-            "the subscriber is disabled since its endpoint answered 410; resume it first",
-        ));
+    let before = subscriber(&app, &whom).await?;
+    if before.state != LaneState::Active {
+        let change = Change { state: Some(LaneState::Active), ..Change::of(before.lane) };
+        carry_out(&app, Command::Change(change), "resume the subscriber").await?;
     }
-    if before.state != state {
-        let change = Change { state: Some(state), ..Change::of(before.lane) };
-        carry_out(app, Command::Change(change), "change the subscriber's state").await?;
-    }
-    Ok(ok(&shown_now(app, before.lane).await?))
+    Ok(ok(&shown_now(&app, before.lane).await?))
+}
+
+fn read_pause(mut object: Map<String, Value>) -> Result<Pause, Problem> {
+    let unfit = |unfit: Unfit| Problem::unprocessable("bad_pause", unfit.problem).field(unfit.field);
+    let reason = take_text(&mut object, "reason")?;
+    let length = if object.contains_key("for") {
+        Some(form::length(&mut object, "for", Nanos::HOUR, pause::LENGTH_MAX)?)
+    } else {
+        None
+    };
+    let until = take_text(&mut object, "until")?;
+    nothing_left(&object, &["reason", "for", "until"])?;
+    let end = match (length, until) {
+        (None, None) => End::ByOperator,
+        (Some(length), None) => End::After(length),
+        (None, Some(text)) => End::At(parse_time(&text).ok_or_else(|| {
+            unfit(Unfit { field: "until", problem: format!("until cannot be read; expected {TIME_FORM}") })
+        })?),
+        (Some(_), Some(_)) => {
+            let problem = "for and until exclude each other; expected one of them".to_owned();
+            return Err(unfit(Unfit { field: "until", problem }));
+        }
+    };
+    pause::pause(reason.as_deref(), end, wall()).map_err(unfit)
 }
 
 /// `POST /v1/subscribers/{id}/rotate`

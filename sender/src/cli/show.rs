@@ -8,8 +8,11 @@ use super::options::{Common, Reach};
 use super::print::{self, Printer, Table, moment, relative_time};
 use super::session::{Look, PAGE_ROWS, each};
 use super::settings::read_id;
+use crate::operate::flow::{Flow, State};
 use crate::operate::json_forms as form;
+use crate::operate::pause::in_words;
 use crate::runtime::clock::wall;
+use crate::store::lane::Pause;
 use crate::store::latency::Measured;
 use crate::store::read::{LaneStatus, Over};
 use crate::subscriber::description::{Default, Form, Group, Setting};
@@ -179,7 +182,7 @@ impl List {
                 table.row([
                     subscriber.name.to_string(),
                     subscriber.id.to_string(),
-                    flow.state.to_string(),
+                    word(flow, &lane.pause),
                     counts.waiting.to_string(),
                     counts.delivered.to_string(),
                     counts.dead_kept.to_string(),
@@ -193,6 +196,13 @@ impl List {
             return Ok(());
         }
         printer.table(&table, "no subscribers yet; `subscriber add NAME URL` adds one")
+    }
+}
+
+fn word(flow: &Flow, pause: &Pause) -> String {
+    match flow.state {
+        State::Paused => format!("{}{}", flow.state, in_words(pause)),
+        state => state.to_string(),
     }
 }
 

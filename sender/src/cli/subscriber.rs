@@ -9,9 +9,11 @@ use super::print::Printer;
 use super::session::{Look, WriteSession, with_session};
 use super::settings::{Changes, Setting, checked_name, checked_url, patterns, read_id};
 use super::{drain, probe, retry, show};
-use crate::engine::{Nanos, Settings};
+use crate::engine::{Nanos, Settings, StoreTime};
+use crate::event::timestamp::{TIME_FORM, parse_time};
 use crate::event::{EventPatterns, Kind, Pattern, PublicId};
 use crate::operate::json_forms as form;
+use crate::operate::pause::{self, End};
 use crate::runtime::clock::{random, wall};
 use crate::sign::{Keys, Profile, Secret, Signer};
 use crate::store::command::{Change, Command, Rotate, Subscribe};
@@ -54,8 +56,8 @@ impl Subscriber {
             Self::List(list) => list.run(common, printer),
             Self::Show(show) => show.run(common, printer),
             Self::Set(set) => set.run(common, printer),
-            Self::Pause(Pause { name }) => to_state(&name, LaneState::Paused, common, printer),
-            Self::Resume(Resume { name }) => to_state(&name, LaneState::Active, common, printer),
+            Self::Pause(pause) => pause.run(common, printer),
+            Self::Resume(Resume { name }) => to_state(&name, LaneState::Active, None, common, printer),
             Self::Retry(retry) => retry.run(common, printer),
             Self::Rotate(rotate) => rotate.run(common, printer),
             Self::Shed(shed) => shed.run(common, printer),
@@ -218,10 +220,42 @@ impl Set {
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  hookproof sender subscriber pause --db sender.db shop")]
+#[command(after_help = "\
+Examples:
+  hookproof sender subscriber pause --db sender.db shop
+  hookproof sender subscriber pause --db sender.db shop --reason 'their database moves' --for 2h
+  hookproof sender subscriber pause --db sender.db shop --until 2026-05-17T20:00:00Z
+
+A running `serve` ends the pause within seconds of its end.")]
 pub(super) struct Pause {
     /// Its name or id
     name: String,
+    /// The reason, for other operators
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// How long; without an end, until `subscriber resume`
+    #[arg(long = "for", value_name = "TIME")]
+    length: Option<Nanos>,
+    /// Its end: 2026-05-17T20:00:00Z, or seconds since 1970
+    #[arg(long, value_name = "MOMENT", value_parser = moment, conflicts_with = "length")]
+    until: Option<StoreTime>,
+}
+
+fn moment(text: &str) -> Result<StoreTime, String> {
+    parse_time(text).ok_or_else(|| format!("expected {TIME_FORM}"))
+}
+
+impl Pause {
+    fn run(&self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
+        let end = match (self.length, self.until) {
+            (Some(length), _) => End::After(length),
+            (None, Some(until)) => End::At(until),
+            (None, None) => End::ByOperator,
+        };
+        let pause = pause::pause(self.reason.as_deref(), end, wall());
+        let pause = pause.map_err(|unfit| Failure::usage(format_args!("--{}", unfit.problem)))?;
+        to_state(&self.name, LaneState::Paused, Some(pause), common, printer)
+    }
 }
 
 #[derive(Args, Debug)]
@@ -231,7 +265,15 @@ pub(super) struct Resume {
     name: String,
 }
 
-fn to_state(name: &str, state: LaneState, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
+fn to_state(
+    name: &str,
+    state: LaneState,
+    pause: Option<lane::Pause>,
+    common: &Common,
+    printer: &mut Printer,
+) -> Result<(), Failure> {
+    let pause = pause.unwrap_or_default();
+    let shown = pause::in_words(&pause);
     on(name, common, |session, subscriber| {
         if (subscriber.state, state) == (LaneState::Disabled, LaneState::Paused) {
             // It would record events that its endpoint refused.
@@ -239,14 +281,14 @@ fn to_state(name: &str, state: LaneState, common: &Common, printer: &mut Printer
                 "the subscriber is disabled since its endpoint answered 410; use `subscriber resume` first";
             return Err(Failure::refused(problem));
         }
-        let change = Change { state: Some(state), ..Change::of(subscriber.lane) };
+        let change = Change { state: Some(state), pause, ..Change::of(subscriber.lane) };
         session.command(Command::Change(change))
     })?;
     let state = super::print::state(state);
     if printer.json {
         return printer.object(&json!({ "name": name, "state": state }));
     }
-    printer.line(format_args!("{name} is {state}"))
+    printer.line(format_args!("{name} is {state}{shown}"))
 }
 
 #[derive(Args, Debug)]
@@ -282,7 +324,7 @@ impl RotateSecret {
             let settings = SettingsText::from_json(&subscriber.settings).map_err(Failure::refused)?;
             check_signing(settings.sign.unwrap_or_default(), &secret)?;
             let now = wall();
-            let retire = crate::engine::StoreTime(now.0.saturating_add(self.overlap.0));
+            let retire = StoreTime(now.0.saturating_add(self.overlap.0));
             session.command(Command::Rotate(Rotate {
                 lane: subscriber.lane,
                 secret: stored(&secret),

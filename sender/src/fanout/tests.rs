@@ -12,7 +12,7 @@ use crate::event::shape::Region;
 use crate::roster::{Roster, Row};
 use crate::sign;
 use crate::store::command::{Acquire, Claim, LaneSelection, Subscribe};
-use crate::store::lane::{Bounds, LaneState, OwnerId, Retried, Secret, WhenFull};
+use crate::store::lane::{Bounds, LaneState, OwnerId, Pause, Retried, Secret, WhenFull};
 use crate::store::read::{self, LiveSecret};
 use crate::store::{Command, Database, Durability, Reply};
 use crate::subscriber::RegionSecrets;
@@ -35,6 +35,7 @@ fn row(lane: u64, patterns: &Value, settings: &Value, secrets: &[(&str, Option<S
         version: lane,
         created: NOW,
         retried: Retried::default(),
+        pause: Pause::default(),
     };
     let secret = |(text, retires): &(&str, _)| LiveSecret {
         secret: Secret::new(*text),

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::backlog::Clearing;
 use super::json_forms::moment;
+use super::pause::in_words;
 use crate::dispatch::handover;
 use crate::engine::breaker::{Opened, Standing};
 use crate::engine::contract::Contract;
@@ -15,7 +16,7 @@ use crate::engine::{Holds, LaneId, LaneView, Nanos, Shift, StoreTime, Why};
 use crate::roster::Roster;
 use crate::runtime::Sender;
 use crate::store::StoreError;
-use crate::store::lane::{LaneState, OwnerId};
+use crate::store::lane::{LaneState, OwnerId, Pause};
 use crate::store::read::{LaneStatus, ReadError, Reader};
 use crate::units::rough;
 
@@ -224,6 +225,7 @@ impl Flows {
         LaneFacts {
             name: &lane.name,
             state: lane.state,
+            pause: &lane.pause,
             fault: fault.as_deref(),
             holds: view.map(|view| &view.holds).or(kept),
             shift: view.filter(|view| view.share_percent < 100).and_then(|view| view.shift),
@@ -240,6 +242,7 @@ impl Flows {
 struct LaneFacts<'a> {
     name: &'a str,
     state: LaneState,
+    pause: &'a Pause,
     fault: Option<&'a str>,
     holds: Option<&'a Holds>,
     /// The last change of its share, while that is below its contract.
@@ -272,11 +275,12 @@ impl LaneFacts<'_> {
         }
         match self.state {
             LaneState::Active | LaneState::Removed => None,
-            LaneState::Paused => Some(Flow::new(
-                State::Paused,
-                "an operator paused it",
-                format!("`subscriber resume {name}` continues"),
-            )),
+            LaneState::Paused => {
+                let sooner = if self.pause.until.is_some() { " sooner" } else { "" };
+                let reason = format!("an operator paused it{}", in_words(self.pause));
+                let remedy = format!("`subscriber resume {name}` continues{sooner}");
+                Some(Flow { until: self.pause.until, ..Flow::new(State::Paused, reason, remedy) })
+            }
             LaneState::Disabled => Some(Flow::new(
                 State::Disabled,
                 "its endpoint answered 410 Gone; new events are not recorded for it",
@@ -394,6 +398,7 @@ mod tests {
         LaneFacts {
             name: "shop",
             state: LaneState::Active,
+            pause: &Pause { reason: None, until: None },
             fault: None,
             holds: Some(holds),
             shift: None,

@@ -156,6 +156,10 @@ pub(crate) fn subscriber(subscriber: &read::Subscriber, fault: Option<String>) -
         "url": &*subscriber.url,
         "events": events,
         "state": state(subscriber.state),
+        "pause": (subscriber.state == LaneState::Paused).then(|| json!({
+            "reason": subscriber.pause.reason.as_deref(),
+            "until": subscriber.pause.until.map(moment),
+        })),
         "fault": fault,
         "version": subscriber.version,
         "created": moment(subscriber.created),

@@ -7,6 +7,7 @@ pub(crate) mod flow;
 pub(crate) mod flow_log;
 pub(crate) mod json_forms;
 pub(crate) mod nodes;
+pub(crate) mod pause;
 pub(crate) mod readiness;
 pub(crate) mod retry;
 pub(crate) mod sample;

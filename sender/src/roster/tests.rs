@@ -5,7 +5,7 @@ use crate::engine::StoreTime;
 use crate::event::shape::Region;
 use crate::event::{EventPatterns, Pattern};
 use crate::store::command::{Change, Rotate, Subscribe};
-use crate::store::lane::{Bounds, Secret, WhenFull};
+use crate::store::lane::{Bounds, Pause, Secret, WhenFull};
 use crate::store::{Command, Database, Durability};
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
@@ -24,6 +24,7 @@ fn row(lane: u64, version: u64, patterns: &str) -> Row {
         version,
         created: StoreTime(0),
         retried: Retried::default(),
+        pause: Pause::default(),
     };
     Row { subscriber, secrets: vec![live(SECRET, None)] }
 }

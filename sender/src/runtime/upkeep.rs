@@ -1,4 +1,4 @@
-//! Gives up expired deliveries, and deletes old rows. Small steps leave room for other commands.
+//! Gives up expired deliveries, ends pauses, and deletes old rows. Small steps leave room for other commands.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -141,7 +141,7 @@ impl Step {
         match reply {
             Reply::Swept(swept) => {
                 let given_up = swept.expired + swept.gone;
-                Self { rows: given_up + swept.corrected, given_up, more: swept.more }
+                Self { rows: given_up + swept.resumed + swept.corrected, given_up, more: swept.more }
             }
             Reply::Purged(purged) => {
                 let rows = purged.events + purged.deliveries + purged.attempts + purged.dead;

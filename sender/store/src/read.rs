@@ -8,7 +8,7 @@ pub use hookproof_words::states::Place;
 use super::clock::{Beginning, Start};
 use super::command::{Attempt, Body, OutboxId, Reason};
 use super::error::StoreError;
-use super::lane::{Bounds, Counts, LaneState, OwnerId, Retried, Secret};
+use super::lane::{Bounds, Counts, LaneState, OwnerId, Pause, Retried, Secret};
 pub use super::latency::{AttemptTimes, Histogram, LastHour, Measured, Over, TimesPage};
 pub use super::node::{Node, Nodes};
 use super::paging::{BadCursor, Cursor, Page};
@@ -199,6 +199,7 @@ pub struct Subscriber {
     pub version: u64,
     pub created: StoreTime,
     pub retried: Retried,
+    pub pause: Pause,
 }
 
 /// A valid secret.
@@ -260,6 +261,7 @@ pub struct LaneStatus {
     pub id: Arc<str>,
     pub name: Arc<str>,
     pub state: LaneState,
+    pub pause: Pause,
     pub bounds: Bounds,
     /// All counts.
     pub counts: Counts,

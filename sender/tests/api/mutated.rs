@@ -129,7 +129,7 @@ impl Api {
         }
         // As sent, and as shown with all defaults.
         let mut whole = added.as_object().unwrap().clone();
-        whole.retain(|name, _| !["id", "state", "fault", "version", "created"].contains(&&**name));
+        whole.retain(|name, _| !["id", "state", "pause", "fault", "version", "created"].contains(&&**name));
         for change in [sent, whole] {
             let changed = self.call("PATCH", path, Value::Object(change).to_string()).expect(200);
             self.are_alike(&added, &changed);

@@ -144,7 +144,7 @@ async fn a_paused_subscriber_gets_nothing_until_it_is_resumed() {
     assert_eq!(event["deliveries"], 1, "it is recorded all the same");
     assert!(endpoint.arrived.try_recv().is_err());
     let resumed = world.call("POST", "/v1/subscribers/acme/resume", "").await.expect(200);
-    assert_eq!(resumed["state"], "active");
+    assert_eq!((&resumed["state"], &resumed["pause"]), (&json!("active"), &json!(null)));
     endpoint.next().await;
     world.stop().await;
 }
@@ -323,4 +323,43 @@ fn nothing_that_is_said_of_a_subscriber_breaks_anything() {
         }
     });
     runtime.block_on(world.stop());
+}
+
+async fn a_pause_has_a_reason_and_an_end(world: World) {
+    world.subscribe("acme", URL, json!({})).await;
+    let path = "/v1/subscribers/acme/pause";
+    let hour = world.post(path, json!({ "for": "1h" })).await.expect(200);
+    let until = hour["pause"]["until"].as_str().unwrap();
+    let paused = world.post(path, json!({ "reason": "move", "until": until })).await.expect(200);
+    assert_eq!(paused["pause"], json!({ "reason": "move", "until": until }));
+    let shown = world.get("/v1/subscribers/acme").await.expect(200);
+    let reason = format!("an operator paused it (move) until {until}");
+    assert_eq!((&shown["flow"]["reason"], &shown["flow"]["until"]), (&json!(reason), &json!(until)));
+    assert_eq!(world.get("/v1/status").await.expect(200)["held_up"][0]["reason"], json!(reason));
+    let again = world.post(path, json!({ "reason": "move", "until": until })).await.expect(200);
+    assert_eq!(again["version"], paused["version"], "nothing changes");
+    let rows = [
+        (json!({ "reason": "" }), "bad_pause", "reason"),
+        (json!({ "reason": "x".repeat(201) }), "bad_pause", "reason"),
+        (json!({ "for": "0s" }), "bad_pause", "for"),
+        (json!({ "for": "366d" }), "bad_length", "for"),
+        (json!({ "until": "2020-01-01T00:00:00Z" }), "bad_pause", "until"),
+        (json!({ "until": "soon" }), "bad_pause", "until"),
+        (json!({ "for": "1h", "until": until }), "bad_pause", "until"),
+        (json!({ "hours": 1 }), "unknown_field", "hours"),
+    ];
+    for (body, code, field) in rows {
+        world.post(path, body).await.refuses(422, code, Some(field));
+    }
+    let open = world.post(path, json!({})).await.expect(200);
+    assert_eq!(open["pause"], json!({ "reason": null, "until": null }));
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pause_says_its_reason_and_its_end() {
+    a_pause_has_a_reason_and_an_end(World::new().await).await;
+    if let Some(world) = World::on_postgres("a_pause_says_its_reason_and_its_end").await {
+        a_pause_has_a_reason_and_an_end(world).await;
+    }
 }

@@ -169,3 +169,44 @@ fn a_new_database_by_a_bare_file_name_takes_events() {
     assert_eq!(status["store"]["reserve_left_bytes"], Value::Null, "{status}");
     assert_eq!(serving.terminate().0, 0);
 }
+
+/// Nothing resumes it but the end of its pause, also where no process runs at that time.
+fn check_a_pause_with_an_end(world: &World) {
+    let endpoint = Endpoint::answering(200);
+    world.ok(&[&ADD[..], &["shop", &endpoint.url, PRIVATE]].concat());
+    let why = "their database moves";
+    let pause = |length: &str| world.ok(&["subscriber", "pause", "shop", "--reason", why, "--for", length]);
+    let told = pause("2h");
+    assert!(told.starts_with("shop is paused (their database moves) until 20"), "{told}");
+    let known = world.json(&["subscriber", "show", "shop"]);
+    let until = known["pause"]["until"].as_str().unwrap().to_owned();
+    assert_eq!((&known["pause"]["reason"], &known["flow"]["until"]), (&why.into(), &until.clone().into()));
+    let flow = format!(
+        "paused: an operator paused it ({why}) until {until}; `subscriber resume shop` continues sooner"
+    );
+    for shown in [world.ok(&["subscriber", "show", "shop"]), world.ok(&["status"]), doctor(world).1] {
+        assert!(shown.contains(&flow), "{shown}");
+    }
+    let listed = world.ok(&["subscriber", "list"]);
+    assert!(listed.contains(&format!("paused ({why}) until {until}")), "{listed}");
+
+    pause("1s");
+    let emit = |data: &str| world.ok(&["emit", "--type", "a", "--data", data]);
+    emit("1");
+    let serving = world.serve();
+    endpoint.bodies.recv().unwrap();
+    let subscriber = get(&serving.address, "/v1/subscribers/shop");
+    assert_eq!((&subscriber["state"], &subscriber["pause"]), (&"active".into(), &Value::Null));
+    pause("1s");
+    emit("2");
+    endpoint.bodies.recv().unwrap();
+    assert_eq!(serving.terminate().0, 0);
+}
+
+#[test]
+fn a_pause_says_its_reason_and_ends_by_itself() {
+    check_a_pause_with_an_end(&World::new());
+    if let Some(world) = World::on_postgres("a_pause_says_its_reason_and_ends_by_itself") {
+        check_a_pause_with_an_end(&world);
+    }
+}

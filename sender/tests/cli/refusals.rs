@@ -52,6 +52,11 @@ fn bad_command_lines_end_with_64_and_one_line() {
         (&["subscriber", "set", "shop", "limit.burst=9", "limit.burst=8"], "twice"),
         (&["subscriber", "set", "shop", "timeout=1h"], "timeout"),
         (&["subscriber", "rotate", "shop", "--overlap", "1000d"], "--overlap"),
+        (&["subscriber", "pause", "shop", "--for", "0s"], "--for is 0ns; expected 1s to 365d"),
+        (&["subscriber", "pause", "shop", "--until", "5"], "--until is 1970-01-01T00:00:05.000Z; expected"),
+        (&["subscriber", "pause", "shop", "--until", "soon"], "expected a moment such as"),
+        (&["subscriber", "pause", "shop", "--for", "1h", "--until", "5"], "cannot be used with"),
+        (&["subscriber", "pause", "shop", "--reason", "a\nb"], "--reason is"),
         (&["status", "--log", "a=b=c"], "log level"),
         (&["vacuum", "--db", "postgres://me@db.example/hooks"], "postgres://db.example/hooks is on a server"),
     ];

@@ -9,7 +9,7 @@ pub use hookproof_words::ids::OutboxId;
 pub use hookproof_words::states::{AttemptOutcome, Fate, Reason};
 use sha2::{Digest as _, Sha256};
 
-use super::lane::{Bounds, LaneState, OwnerId, Secret};
+use super::lane::{Bounds, LaneState, OwnerId, Pause, Secret};
 use super::node::{Announcement, Homes};
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 
@@ -343,6 +343,8 @@ pub struct Change {
     /// New bounds. Waiting deliveries beyond them stay; no delivery is added until it fits.
     pub bounds: Option<Bounds>,
     pub state: Option<LaneState>,
+    /// Kept with [`LaneState::Paused`].
+    pub pause: Pause,
 }
 
 impl Change {
@@ -357,6 +359,7 @@ impl Change {
             settings: None,
             bounds: None,
             state: None,
+            pause: Pause { reason: None, until: None },
         }
     }
 }

@@ -1,8 +1,10 @@
 //! A subscriber's lane in the store: its bounds, its secrets, its counts.
 
 use std::fmt;
+use std::sync::Arc;
 
 pub use crate::engine::Retried;
+use crate::engine::StoreTime;
 pub use hookproof_words::ids::OwnerId;
 pub use hookproof_words::states::{LaneState, WhenFull};
 
@@ -34,6 +36,14 @@ impl Default for Limits {
             dead_per_lane_max: 100_000,
         }
     }
+}
+
+/// An operator's pause.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pause {
+    pub reason: Option<Arc<str>>,
+    /// By the wall clock. A sweep ends the pause then.
+    pub until: Option<StoreTime>,
 }
 
 /// A signing secret. `Debug` does not show it.

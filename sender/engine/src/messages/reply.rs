@@ -357,6 +357,8 @@ pub struct Redriven {
 pub struct Swept {
     pub expired: u64,
     pub gone: u64,
+    /// Pauses that ended.
+    pub resumed: u64,
     /// Deliveries with a corrected due time, after a clock had been ahead.
     pub corrected: u64,
     /// There may be more to do.

@@ -5,7 +5,7 @@ use super::Rows;
 use crate::command::SECRETS_MAX;
 use crate::command::{Change, Rotate, Subscribe};
 use crate::engine::{LaneId, StoreTime};
-use crate::lane::LaneState;
+use crate::lane::{LaneState, Pause};
 use crate::reply::{Refusal, Reply};
 use hookproof_words::ids::size;
 
@@ -23,6 +23,8 @@ pub(crate) trait SubscriberRows: Rows {
     /// Writes a change, with window caps. A lane that once had caps stays marked, so that a restored cap counts the
     /// requests sent meanwhile.
     fn update_subscriber(&mut self, change: &Change, version: u64) -> Result<(), Self::Error>;
+
+    fn set_pause(&mut self, lane: LaneId, pause: &Pause) -> Result<(), Self::Error>;
 
     /// `None` for a removed subscriber.
     fn live_version(&mut self, lane: LaneId) -> Result<Option<u64>, Self::Error>;
@@ -73,6 +75,11 @@ pub(crate) trait SubscriberRows: Rows {
             lane.state = change.state.unwrap_or(lane.state);
         })?;
         self.update_subscriber(change, version)?;
+        match change.state {
+            None => {}
+            Some(LaneState::Paused) => self.set_pause(lane, &change.pause)?,
+            Some(_) => self.set_pause(lane, &Pause::default())?,
+        }
         Ok(Reply::Done)
     }
 
@@ -106,6 +113,7 @@ pub(crate) trait SubscriberRows: Rows {
     fn disable(&mut self, lane: LaneId) -> Result<(), Self::Error> {
         if self.accepts(lane)? {
             self.touch(lane)?;
+            self.set_pause(lane, &Pause::default())?;
             self.amend(lane, |lane| lane.state = LaneState::Disabled)?;
         }
         Ok(())

@@ -1,16 +1,18 @@
-//! Gives up deliveries that expired or belong to a removed subscriber, and deletes rows past their retention. In
-//! small steps.
+//! Gives up deliveries that expired or belong to a removed subscriber, ends pauses, and deletes rows past their
+//! retention. In small steps.
 
 use super::room::RoomRows;
+use super::subscribe::SubscriberRows;
 use crate::command::{Purge, Reason, Sweep};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
+use crate::lane::LaneState;
 use crate::reply::{Purged, Reply, Swept};
 use hookproof_words::ids::size;
 
 /// Expired deliveries of lanes, each with the reason.
 pub(crate) type Expired = Vec<(LaneId, DeliveryId, Reason)>;
 
-pub(crate) trait SweepRows: RoomRows {
+pub(crate) trait SweepRows: RoomRows + SubscriberRows {
     /// Corrects times written under a clock ahead of ours, and notes when deliveries expire, where the store needs
     /// that. Returns the number corrected, and whether more remains.
     fn prepare_sweep(&mut self, max: u32) -> Result<(u64, bool), Self::Error>;
@@ -20,6 +22,12 @@ pub(crate) trait SweepRows: RoomRows {
 
     /// Removed lanes with waiting deliveries, prepared to give up `max` deliveries in total.
     fn removed_lanes(&mut self, max: u32) -> Result<Vec<LaneId>, Self::Error>;
+
+    /// Lanes with a pause that ended by now, locked, at most `max`.
+    fn ended_pauses(&mut self, max: u32) -> Result<Vec<LaneId>, Self::Error>;
+
+    /// Forgets the pause, unless it ends later now.
+    fn end_pause(&mut self, lane: LaneId) -> Result<bool, Self::Error>;
 
     fn tidy(&mut self) -> Result<(), Self::Error>;
 
@@ -48,9 +56,24 @@ pub(crate) trait SweepRows: RoomRows {
         let expired = size(found.len());
         let left = sweep.max.saturating_sub(u32::try_from(expired).unwrap_or(u32::MAX));
         let gone = self.sweep_removed(left)?;
+        let resumed = self.end_pauses(sweep.max)?;
         self.tidy()?;
-        let more = preparing || clearing || expired + gone >= u64::from(sweep.max);
-        Ok(Reply::Swept(Swept { expired, gone, corrected, more }))
+        let max = u64::from(sweep.max);
+        let more = preparing || clearing || expired + gone >= max || resumed >= max;
+        Ok(Reply::Swept(Swept { expired, gone, resumed, corrected, more }))
+    }
+
+    fn end_pauses(&mut self, max: u32) -> Result<u64, Self::Error> {
+        let mut resumed = 0;
+        for lane in self.ended_pauses(max)? {
+            let paused = self.lane(lane)?.is_some_and(|lane| lane.state == LaneState::Paused);
+            if self.end_pause(lane)? && paused {
+                self.amend(lane, |lane| lane.state = LaneState::Active)?;
+                self.touch(lane)?;
+                resumed += 1;
+            }
+        }
+        Ok(resumed)
     }
 
     fn sweep_removed(&mut self, max: u32) -> Result<u64, Self::Error> {

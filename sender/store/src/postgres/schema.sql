@@ -65,10 +65,14 @@ CREATE TABLE subscribers (
     removed int8,
     -- The versions with which an operator last asked to try its endpoint at once, and to end the endpoint's own pause.
     retried int8 NOT NULL,
-    insisted int8 NOT NULL
+    insisted int8 NOT NULL,
+    -- An operator's pause.
+    pause_reason text,
+    pause_until int8
 );
 CREATE UNIQUE INDEX subscribers_name ON subscribers (name) WHERE removed IS NULL;
 CREATE INDEX subscribers_version ON subscribers (version);
+CREATE INDEX subscribers_pause ON subscribers (pause_until) WHERE pause_until IS NOT NULL;
 
 -- Apart from subscribers, so that ordinary reads do not load secrets.
 CREATE TABLE secrets (

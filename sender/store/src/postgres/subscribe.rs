@@ -5,6 +5,7 @@ use super::{Result, Work};
 use crate::command::{Change, Subscribe};
 use crate::commit::subscribe::SubscriberRows;
 use crate::engine::{LaneId, StoreTime};
+use crate::lane::Pause;
 
 impl SubscriberRows for Work<'_> {
     fn roster(&self) -> u64 {
@@ -28,7 +29,7 @@ impl SubscriberRows for Work<'_> {
     fn insert_subscriber(&mut self, new: &Subscribe, version: u64) -> Result<LaneId> {
         let lane = self.ledger.next_lane()?;
         self.sql.execute(
-            "INSERT INTO subscribers VALUES ($1, $2, $3, $4, $5, $6, $7, $8, NULL, 0, 0)",
+            "INSERT INTO subscribers VALUES ($1, $2, $3, $4, $5, $6, $7, $8, NULL, 0, 0, NULL, NULL)",
             &[
                 &lane,
                 &&*new.id,
@@ -68,6 +69,12 @@ impl SubscriberRows for Work<'_> {
             self.sql.execute("UPDATE lanes SET capped = true WHERE lane = $1", &[&lane])?;
             self.ledger.amend(lane, |lane| lane.capped = true)?;
         }
+        Ok(())
+    }
+
+    fn set_pause(&mut self, lane: LaneId, pause: &Pause) -> Result<()> {
+        let set = "UPDATE subscribers SET pause_reason = $2, pause_until = $3 WHERE lane = $1";
+        self.sql.execute(set, &[&lane, &pause.reason.as_deref(), &pause.until])?;
         Ok(())
     }
 

@@ -94,6 +94,17 @@ impl SweepRows for Work<'_> {
         Ok(lanes)
     }
 
+    fn ended_pauses(&mut self, max: u32) -> Result<Vec<LaneId>> {
+        let query = "SELECT lane FROM subscribers WHERE pause_until <= $1 ORDER BY pause_until LIMIT $2";
+        self.lanes_by(query, &[&self.surely_before(self.now), &i64::from(max)])
+    }
+
+    fn end_pause(&mut self, lane: LaneId) -> Result<bool> {
+        let end = "UPDATE subscribers SET pause_reason = NULL, pause_until = NULL
+            WHERE lane = $1 AND pause_until <= $2";
+        Ok(self.sql.execute(end, &[&lane, &self.surely_before(self.now)])? > 0)
+    }
+
     fn tidy(&mut self) -> Result<()> {
         self.forget_writers()
     }

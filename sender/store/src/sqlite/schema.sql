@@ -58,10 +58,14 @@ CREATE TABLE subscribers (
     removed INTEGER,
     -- The versions with which an operator last asked to try its endpoint at once, and to end the endpoint's own pause.
     retried INTEGER NOT NULL,
-    insisted INTEGER NOT NULL
+    insisted INTEGER NOT NULL,
+    -- An operator's pause.
+    pause_reason TEXT,
+    pause_until INTEGER
 ) STRICT;
 CREATE UNIQUE INDEX subscribers_name ON subscribers (name) WHERE removed IS NULL;
 CREATE INDEX subscribers_version ON subscribers (version);
+CREATE INDEX subscribers_pause ON subscribers (pause_until) WHERE pause_until IS NOT NULL;
 
 -- Apart from subscribers, so that ordinary reads do not load secrets.
 CREATE TABLE secrets (

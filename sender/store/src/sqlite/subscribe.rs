@@ -5,7 +5,7 @@ use super::values::int;
 use crate::command::{Change, Subscribe};
 use crate::commit::subscribe::SubscriberRows;
 use crate::engine::{LaneId, StoreTime};
-use crate::lane::LaneState;
+use crate::lane::{LaneState, Pause};
 
 impl SubscriberRows for Work<'_> {
     fn roster(&self) -> u64 {
@@ -32,7 +32,9 @@ impl SubscriberRows for Work<'_> {
         let lane = LaneId(totals.next_lane);
         totals.next_lane += 1;
         self.sql
-            .prepare_cached("INSERT INTO subscribers VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, NULL, 0, 0)")?
+            .prepare_cached(
+                "INSERT INTO subscribers VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, NULL, 0, 0, NULL, NULL)",
+            )?
             .execute(params![
                 lane,
                 new.id,
@@ -68,6 +70,13 @@ impl SubscriberRows for Work<'_> {
             )?
             .execute(params![lane, change.name, change.url, change.patterns, change.settings, int(version)])?;
         if change.settings.is_some() { self.mark_caps(lane) } else { Ok(()) }
+    }
+
+    fn set_pause(&mut self, lane: LaneId, pause: &Pause) -> Result<()> {
+        self.sql
+            .prepare_cached("UPDATE subscribers SET pause_reason = ?2, pause_until = ?3 WHERE lane = ?1")?
+            .execute(params![lane, pause.reason, pause.until])
+            .map(drop)
     }
 
     fn live_version(&mut self, lane: LaneId) -> Result<Option<u64>> {

@@ -107,6 +107,22 @@ impl SweepRows for Work<'_> {
         Ok(waiting)
     }
 
+    fn ended_pauses(&mut self, max: u32) -> Result<Vec<LaneId>> {
+        self.sql
+            .prepare_cached(
+                "SELECT lane FROM subscribers WHERE pause_until <= ?1 ORDER BY pause_until LIMIT ?2",
+            )?
+            .query_map(params![self.surely_before(self.now), max], |row| row.get(0))?
+            .collect()
+    }
+
+    fn end_pause(&mut self, lane: LaneId) -> Result<bool> {
+        let end = "UPDATE subscribers SET pause_reason = NULL, pause_until = NULL
+                   WHERE lane = ?1 AND pause_until <= ?2";
+        let ended = self.sql.prepare_cached(end)?.execute(params![lane, self.surely_before(self.now)])?;
+        Ok(ended > 0)
+    }
+
     fn tidy(&mut self) -> Result<()> {
         self.forget_owners()?;
         // An outbox row with a huge id may be gone now.

@@ -120,7 +120,10 @@ macro_rules! of_lane {
 
 /// Owners before lanes, lanes before their rows.
 const TABLES: [Table; 13] = [
-    same!("subscribers", "lane, id, name, url, patterns, settings, created, version, removed, retried, insisted"),
+    same!(
+        "subscribers",
+        "lane, id, name, url, patterns, settings, created, version, removed, retried, insisted, pause_reason, pause_until"
+    ),
     same!("secrets", "id, lane, secret, created, retires"),
     Table {
         name: "owners",

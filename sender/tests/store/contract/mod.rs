@@ -189,6 +189,8 @@ contract! {
         a_removed_subscriber_vanishes_with_its_last_trace
         an_unknown_subscriber_is_refused
         a_secret_does_not_show_itself
+        a_pause_ends_at_its_time_whoever_sweeps
+        only_the_pause_that_an_operator_asked_for_last_ends
     }
     retrying {
         a_retry_is_brought_forward_and_nothing_else

@@ -1,7 +1,7 @@
 use hookproof_sender::engine::{LaneId, Nanos, StoreTime};
 use hookproof_sender::sign::Keys;
-use hookproof_sender::store::command::{Change, Dead, Purge, Reason, Redrive, Rotate, Sweep};
-use hookproof_sender::store::lane::{Bounds, LaneState, Secret, WhenFull};
+use hookproof_sender::store::command::{Change, Dead, Fate, Purge, Reason, Redrive, Rotate, Sweep};
+use hookproof_sender::store::lane::{Bounds, LaneState, Pause, Secret, WhenFull};
 use hookproof_sender::store::read::SubscriberRef;
 use hookproof_sender::store::reply::Swept;
 use hookproof_sender::store::{Command, Refusal, Reply};
@@ -219,4 +219,74 @@ pub(super) fn a_secret_does_not_show_itself<B: Backend>() {
     assert!(!shown.contains("whsec_"), "{shown}");
     let shown = format!("{:?}", world.reader.secrets(lane, world.now).unwrap());
     assert!(!shown.contains("whsec_"), "{shown}");
+}
+
+fn pause(lane: LaneId, reason: &str, until: Option<StoreTime>) -> Change {
+    let pause = Pause { reason: Some(reason.into()), until };
+    Change { state: Some(LaneState::Paused), pause, ..Change::of(lane) }
+}
+
+fn sweep<B: Backend>(world: &mut World<B>) -> u64 {
+    match world.one(Command::Sweep(Sweep { max: 9 })) {
+        Reply::Swept(swept) => swept.resumed,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(super) fn a_pause_ends_at_its_time_whoever_sweeps<B: Backend>() {
+    let mut world = World::<B>::new();
+    let [short, long, open] = [1, 2, 3].map(|_| world.new_lane(WIDE));
+    let end = later(world.now, Nanos::HOUR);
+    let change = pause(short, "move", Some(end));
+    assert_eq!(world.change(change.clone()), Reply::Done);
+    world.change(pause(long, "holiday", Some(later(end, Nanos(1)))));
+    world.change(pause(open, "bug", None));
+    let state = |world: &World<B>, lane| {
+        let (status, whole) = (world.lane(lane), read(world, SubscriberRef::Lane(lane)).unwrap());
+        assert_eq!((status.state, &status.pause), (whole.state, &whole.pause));
+        (whole.state, whole.pause)
+    };
+    assert_eq!(state(&world, short), (LaneState::Paused, change.pause));
+    world.pass(Nanos(Nanos::HOUR.0 - 1));
+    assert_eq!(sweep(&mut world), 0);
+    world.crash();
+    world.pass(Nanos(1));
+    let roster = world.reader.glance().unwrap().roster;
+    assert_eq!(sweep(&mut world), 1);
+    assert_eq!(state(&world, short), (LaneState::Active, Pause::default()));
+    assert_eq!(read(&world, SubscriberRef::Lane(short)).unwrap().version, roster + 1);
+    assert_eq!(state(&world, long).0, LaneState::Paused);
+    world.pass(Nanos(1));
+    let mut other = world.backend.store();
+    let sweeps = [Command::Sweep(Sweep { max: 9 })];
+    let Reply::Swept(swept) = other.commit(world.now, &sweeps).unwrap().remove(0) else { panic!() };
+    assert_eq!((swept.resumed, sweep(&mut world)), (1, 0), "once");
+    assert_eq!(state(&world, long), (LaneState::Active, Pause::default()));
+    world.pass(Nanos::DAY.times(400));
+    assert_eq!(sweep(&mut world), 0);
+    assert_eq!(state(&world, open).0, LaneState::Paused);
+}
+
+pub(super) fn only_the_pause_that_an_operator_asked_for_last_ends<B: Backend>() {
+    let mut world = World::<B>::new();
+    let [longer, resumed, removed] = [1, 2, 3].map(|_| world.new_lane(WIDE));
+    let (gone, term) = world.own_lane(WIDE);
+    let delivery = world.emit_one(gone);
+    world.claim(gone, term);
+    let end = later(world.now, Nanos::HOUR);
+    for lane in [longer, resumed, gone, removed] {
+        world.change(pause(lane, "move", Some(end)));
+    }
+    world.change(pause(longer, "it takes longer", Some(later(end, Nanos::HOUR))));
+    world.change(Change { state: Some(LaneState::Active), ..Change::of(resumed) });
+    world.change(Change { state: Some(LaneState::Paused), ..Change::of(resumed) });
+    world.settle(gone, term, delivery, Fate::Dead(Reason::Gone));
+    world.one(Command::Remove(removed));
+    world.pass(Nanos::HOUR);
+    assert_eq!(sweep(&mut world), 0);
+    let states = [longer, resumed, gone].map(|lane| world.lane(lane).state);
+    assert_eq!(states, [LaneState::Paused, LaneState::Paused, LaneState::Disabled]);
+    world.pass(Nanos::HOUR);
+    assert_eq!(sweep(&mut world), 1);
+    assert_eq!(world.lane(longer).state, LaneState::Active);
 }

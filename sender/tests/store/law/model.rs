@@ -675,7 +675,7 @@ impl Model {
         }
         let more = expired.len() + gone.len() >= max;
         let (expired, gone) = (expired.len().try_into().unwrap(), gone.len().try_into().unwrap());
-        Swept { expired, gone, corrected: 0, more }
+        Swept { expired, gone, resumed: 0, corrected: 0, more }
     }
 
     fn letters(&self, which: &Dead, max: u32) -> Vec<DeliveryId> {

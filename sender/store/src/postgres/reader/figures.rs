@@ -1,6 +1,7 @@
 use tokio_postgres::Row;
 
 use super::Read;
+use super::listing::pause;
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use crate::lane::LaneState;
 use crate::paging::last_if_full;
@@ -66,8 +67,8 @@ const LANES: &str = concat!(
     "SELECT ",
     counts!(),
     ", l.lane, l.state, l.rows_max, l.bytes_max, l.when_full, l.owner, l.term, s.id, s.name,
-     (SELECT at FROM deliveries d WHERE d.lane = l.lane AND d.state = 0 AND d.at >= l.head ORDER BY at, delivery LIMIT 1)
-     FROM lanes l JOIN subscribers s ON s.lane = l.lane WHERE l.lane > $1 ORDER BY l.lane LIMIT $2"
+     (SELECT at FROM deliveries d WHERE d.lane = l.lane AND d.state = 0 AND d.at >= l.head ORDER BY at, delivery LIMIT 1),
+     s.pause_reason, s.pause_until FROM lanes l JOIN subscribers s ON s.lane = l.lane WHERE l.lane > $1 ORDER BY l.lane LIMIT $2"
 );
 
 pub(super) fn lanes(
@@ -87,6 +88,7 @@ pub(super) fn lanes(
             id: row.try_get::<_, &str>(17)?.into(),
             name: row.try_get::<_, &str>(18)?.into(),
             next: row.try_get(19)?,
+            pause: pause(row, 20)?,
         })
     };
     let lanes: Vec<LaneStatus> =

@@ -4,7 +4,7 @@ use super::Read;
 use crate::command::SECRETS_MAX;
 use crate::command::{Attempt, Body};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
-use crate::lane::{Retried, Secret};
+use crate::lane::{Pause, Retried, Secret};
 use crate::paging::last_if_full;
 use crate::postgres::ledger::read_bounds;
 use crate::postgres::link::{Link, Value};
@@ -27,10 +27,16 @@ macro_rules! subscriber {
     ($rest:literal) => {
         concat!(
             "SELECT s.lane, s.id, s.name, s.url, s.patterns, s.settings, l.rows_max, l.bytes_max, l.when_full, l.state,
-             s.version, s.created, s.retried, s.insisted FROM subscribers s JOIN lanes l ON l.lane = s.lane WHERE ",
+             s.version, s.created, s.retried, s.insisted, s.pause_reason, s.pause_until
+             FROM subscribers s JOIN lanes l ON l.lane = s.lane WHERE ",
             $rest
         )
     };
+}
+
+pub(super) fn pause(row: &Row, column: usize) -> Read<Pause> {
+    let reason = row.try_get::<_, Option<&str>>(column)?.map(Into::into);
+    Ok(Pause { reason, until: row.try_get(column + 1)? })
 }
 
 fn read_subscriber(row: &Row) -> Read<Subscriber> {
@@ -48,6 +54,7 @@ fn read_subscriber(row: &Row) -> Read<Subscriber> {
         version: count(10)?,
         created: row.try_get(11)?,
         retried: Retried { asked: count(12)?, insisted: count(13)? },
+        pause: pause(row, 14)?,
     })
 }
 

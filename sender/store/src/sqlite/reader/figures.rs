@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, Result, params};
 use super::super::ledger::{counts, totals};
 use super::super::values::int;
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
-use crate::lane::{Bounds, LaneState};
+use crate::lane::{Bounds, LaneState, Pause};
 use crate::paging::last_if_full;
 use crate::read::{AttemptTimes, AuditSecond, DeadGroup, LaneStatus, Limited, Status, TimesPage};
 use crate::reply::Record;
@@ -98,7 +98,7 @@ pub(super) fn lanes(
              l.dead_kept, l.failed_attempts, l.latency_us, l.lane, l.state, l.rows_max, l.bytes_max, l.when_full,
              l.owner, l.term, s.id, s.name,
              (SELECT at FROM deliveries INDEXED BY deliveries_due
-                 WHERE lane = l.lane AND state = 0 ORDER BY at LIMIT 1)
+                 WHERE lane = l.lane AND state = 0 ORDER BY at LIMIT 1), s.pause_reason, s.pause_until
              FROM lanes l JOIN subscribers s ON s.lane = l.lane WHERE l.lane > ?1 ORDER BY l.lane LIMIT ?2",
         )?
         .query_map(params![int(after), max], |row| {
@@ -112,6 +112,7 @@ pub(super) fn lanes(
                 id: row.get(17)?,
                 name: row.get(18)?,
                 next: row.get(19)?,
+                pause: Pause { reason: row.get(20)?, until: row.get(21)? },
             })
         })?
         .collect::<Result<_>>()?;

@@ -4,7 +4,7 @@ use super::super::event_id::{EventId, StoredEventId};
 use super::super::values::{Bits, int, size};
 use crate::command::{Attempt, Body, SECRETS_MAX};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
-use crate::lane::{Bounds, Retried, Secret};
+use crate::lane::{Bounds, Pause, Retried, Secret};
 use crate::paging::last_if_full;
 use crate::read::{Attempted, DeadLetter, Delivery, Filter, LiveSecret, Resent, Subscriber, SubscriberRef};
 use crate::sqlite::failure::or_least;
@@ -17,7 +17,8 @@ const ATTEMPTS_MAX: usize = 1_000;
 
 const SUBSCRIBER: &str =
     "SELECT s.lane, s.id, s.name, s.url, s.patterns, s.settings, l.rows_max, l.bytes_max,
-    l.when_full, l.state, s.version, s.created, s.retried, s.insisted FROM subscribers s JOIN lanes l ON l.lane = s.lane";
+    l.when_full, l.state, s.version, s.created, s.retried, s.insisted, s.pause_reason, s.pause_until
+    FROM subscribers s JOIN lanes l ON l.lane = s.lane";
 
 fn read_subscriber(row: &Row<'_>) -> Result<Subscriber> {
     Ok(Subscriber {
@@ -32,6 +33,7 @@ fn read_subscriber(row: &Row<'_>) -> Result<Subscriber> {
         version: row.get(10)?,
         created: row.get(11)?,
         retried: Retried { asked: row.get(12)?, insisted: row.get(13)? },
+        pause: Pause { reason: row.get(14)?, until: row.get(15)? },
     })
 }
 
