@@ -165,16 +165,23 @@ impl SweepRows for Work<'_> {
                 Ok((row.get(0)?, row.get(1)?, row.get(2)?))
             })?
             .collect::<Result<_>>()?;
-        self.sql.prepare_cached("DELETE FROM resent WHERE at < ?1")?.execute([before])?;
+        let marks = self
+            .sql
+            .prepare_cached(
+                "DELETE FROM resent WHERE (delivery, at) IN
+                     (SELECT delivery, at FROM resent WHERE at < ?1 ORDER BY at LIMIT ?2)",
+            )?
+            .execute(params![before, max])?;
         let mut delete = self.sql.prepare_cached("DELETE FROM attempts WHERE at = ?1 AND delivery = ?2")?;
         let mut deleted = 0;
         for (at, delivery, _) in looked_at.iter().filter(|(.., counts)| !counts) {
             deleted += size(delete.execute(params![at, delivery])?);
         }
-        let full = looked_at.len() >= usize::try_from(max).unwrap_or(usize::MAX);
+        let max = usize::try_from(max).unwrap_or(usize::MAX);
+        let full = looked_at.len() >= max;
         self.cache.scans.at.attempt =
             looked_at.last().filter(|_| full).map(|(at, delivery, _)| (*at, *delivery));
-        Ok((deleted, full))
+        Ok((deleted, full || marks >= max))
     }
 
     fn delete_removed(&mut self, removed_before: StoreTime) -> Result<()> {

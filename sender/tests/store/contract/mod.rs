@@ -230,6 +230,7 @@ contract! {
         numbers_are_never_used_again
         one_large_event_goes_in_small_steps
         a_concurrent_expiry_does_not_retain_old_events_for_ever
+        marks_of_deliveries_sent_again_go_in_small_steps
     }
     reading {
         pages_follow_each_other_without_gaps_or_doubles

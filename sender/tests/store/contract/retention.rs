@@ -245,3 +245,19 @@ pub(super) fn a_concurrent_expiry_does_not_retain_old_events_for_ever<B: Backend
     }
     assert_eq!(world.place(old), None);
 }
+
+pub(super) fn marks_of_deliveries_sent_again_go_in_small_steps<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let sent = [1, 2].map(|_| deliver(&mut world, lane, term));
+    for delivery in sent {
+        world.one(Command::Resend(delivery));
+    }
+    world.pass(Nanos::HOUR);
+    let now = world.now;
+    for left in [1, 0] {
+        assert!(purge(&mut world, NEVER, now, NEVER, 3).more);
+        let marks = sent.map(|delivery| world.reader.resent(delivery).unwrap().len());
+        assert_eq!(marks.iter().sum::<usize>(), left);
+    }
+}
