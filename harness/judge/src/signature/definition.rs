@@ -388,18 +388,27 @@ pub(super) fn own<P>(written: &Written<P>, algorithm: &str) -> Result<Definition
     let header = name("header", &written.header)?;
     let signed = written.signed.iter().flatten().map(|text| parts(text)).collect::<Result<Vec<_>, _>>()?;
     let signed = signed.concat();
-    if algorithm.is_some() && (header.is_none() || signed.is_empty()) {
-        return Err("algorithm: it needs `header`, the header of the signature, and `signed`, the signed parts, such as [\"{timestamp}\", \".\", \"{body}\"]"
-            .to_owned());
+    if algorithm.is_some() && header.is_none() {
+        return Err(
+            "header: it is missing; expected the header of the signature, such as \"X-Signature\"".to_owned()
+        );
+    }
+    if algorithm.is_some() && signed.is_empty() {
+        return Err(
+            "signed: it is missing; expected the signed parts, such as [\"{timestamp}\", \".\", \"{body}\"]"
+                .to_owned(),
+        );
     }
     let timestamp = stamp(written, name("timestamp", &written.timestamp)?)?;
     let id = name("id", &written.id)?;
-    for (part, there, key) in
-        [(Part::Timestamp, timestamp.is_some(), "timestamp"), (Part::Id, id.is_some(), "id")]
-    {
-        if signed.contains(&part) && !there {
-            return Err(format!("signed: it has {{{key}}}; expected `{key}` as well, its header"));
-        }
+    if signed.contains(&Part::Timestamp) && timestamp.is_none() {
+        return Err(
+            "signed: it has {timestamp}; expected as well `timestamp`, its header, `timestamp_prefix`, its prefix in the signature's header, or `timestamp_field`, its member of the body"
+                .to_owned(),
+        );
+    }
+    if signed.contains(&Part::Id) && id.is_none() {
+        return Err("signed: it has {id}; expected `id` as well, its header".to_owned());
     }
     if written.separator.as_deref() == Some("") {
         return Err(
