@@ -263,7 +263,7 @@ pub(super) fn machine_rows(MachinePlan { load, limits }: &MachinePlan) -> Vec<(&
     };
     let carries = limits.capacity().map_or_else(unknown, |most| {
         let more = if limits.at_least { " or more" } else { "" };
-        format!("{most}/s{more}, {} % of it needed", load.per_second() * 100 / most.max(1))
+        format!("{most}/s{more}, {} % of it needed", (load.per_second() * 100).div_ceil(most.max(1)))
     });
     let rows = [
         ("requests in the peak second", load.peak_per_second.to_string()),
@@ -293,7 +293,10 @@ fn curve(headroom: &Headroom) -> String {
         let [p95, drained] = [point.p95_ns, point.drain_ns].map(show_or_never);
         rows.push(vec![times(point.load), p95, drained, mark.to_owned()]);
     }
-    format!("\ntime by load, of the slowest subscriber, with the scenario's own seed:\n{}\n", columns(&rows))
+    format!(
+        "\ntime by load, of the slowest subscriber that recovers, with the scenario's own seed; never: not in the simulated time:\n{}\n",
+        columns(&rows)
+    )
 }
 
 pub(super) fn raises(change: &Change) -> String {
