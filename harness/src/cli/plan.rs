@@ -94,8 +94,8 @@ struct Effort {
     /// The number of seeds for the headroom; one gives no interval
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     seeds: u64,
-    /// Simulate this many of each kind of like subscribers, which stand for the others; 0 simulates all
-    #[arg(long, value_name = "N", default_value_t = 32)]
+    /// Simulate only this many of each kind of like subscribers, which stand for the others; 0 simulates all
+    #[arg(long, value_name = "N", default_value_t = 0)]
     sample: usize,
     /// Skip the headroom: one simulation, and its bounds
     #[arg(long)]
