@@ -183,10 +183,11 @@ pub fn forecast(scenario: &Scenario, options: &Options) -> Result<Forecast, SimE
         schedule = schedule.before(until);
     }
     let model = options.model.unwrap_or_else(|| model(scenario, &schedule));
-    let all = Forecast::of(scenario, &schedule, model.commit_ns.1);
-    let simulated =
-        Forecast::of(Sample::of(scenario, options.sample).scenario(), &schedule, model.commit_ns.1);
-    Ok(Forecast { steps: simulated.steps, ..all })
+    let sample = Sample::of(scenario, options.sample);
+    let of = |scenario: &Scenario| Forecast::of(scenario, &schedule, model.commit_ns.1);
+    let all = of(scenario);
+    let steps = if sample.sampled.is_empty() { all.steps } else { of(sample.scenario()).steps };
+    Ok(Forecast { steps, ..all })
 }
 
 /// Computes the plan.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hookproof_judge::scenario::{Scenario, Subscriber};
+use hookproof_judge::scenario::{FaultPlan, FaultTarget, Scenario, Subscriber};
 use serde::Serialize;
 
 use crate::sim::figures::{Figures, LaneFigures};
@@ -105,7 +105,10 @@ fn is_like(one: &Subscriber, other: &Subscriber) -> bool {
 }
 
 fn is_named(scenario: &Scenario, one: &Subscriber) -> bool {
-    let named = |fault: &hookproof_judge::scenario::FaultPlan| fault.action.subscriber() == Some(&one.name);
+    let named = |fault: &FaultPlan| {
+        let owner = fault.worker.as_ref().and_then(FaultTarget::owner_of);
+        [fault.action.subscriber(), owner].contains(&Some(&one.name))
+    };
     one.name != one.group && scenario.faults.iter().any(named)
 }
 
@@ -148,6 +151,10 @@ mod tests {
             ["partner-1", "partner-2", "partner-4", "other"]
         );
         assert_eq!(kept(&Sample::of(&fault("partner"), 2)), ["partner-1", "partner-2", "other"]);
+        let kill = scenario(
+            "[[fault]]\nat = \"1s\"\ndo = \"kill\"\nlasts = \"1s\"\nworker = \"owner of partner-4\"\n",
+        );
+        assert_eq!(kept(&Sample::of(&kill, 2)), ["partner-1", "partner-2", "partner-4", "other"]);
     }
 
     #[test]

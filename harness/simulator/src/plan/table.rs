@@ -144,7 +144,7 @@ fn present(plan: &Plan) -> String {
         count => format!(", and {} more", count - 1),
     };
     let worst = format!("{} ({}: {}){others}", worst.subscriber, worst.objective, worst.figure);
-    format!("does not meet its objectives: {}; worst is {worst}", told.join(", "))
+    format!("does not meet its objectives: {worst}; {}", told.join(", "))
 }
 
 #[must_use]
