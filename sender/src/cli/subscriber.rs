@@ -226,7 +226,7 @@ Examples:
   hookproof sender subscriber pause --db sender.db shop --reason 'their database moves' --for 2h
   hookproof sender subscriber pause --db sender.db shop --until 2026-05-17T20:00:00Z
 
-A running `serve` ends the pause within seconds of its end.")]
+A running `serve` ends the pause within seconds of its end. A second pause replaces the first.")]
 pub(super) struct Pause {
     /// Its name or id
     name: String,

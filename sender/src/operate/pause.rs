@@ -44,7 +44,9 @@ pub(crate) fn pause(reason: Option<&str>, end: End, wall: StoreTime) -> Result<P
     };
     if length.is_some_and(|length| !(LENGTH_MIN..=LENGTH_MAX).contains(&length)) {
         let problem = match end {
-            End::At(until) => format!("until is {}; expected at most {LENGTH_MAX} from now", moment(until)),
+            End::At(until) => {
+                format!("until is {}; expected {LENGTH_MIN} to {LENGTH_MAX} from now", moment(until))
+            }
             _ => format!("for is {}; expected {LENGTH_MIN} to {LENGTH_MAX}", length.unwrap_or_default()),
         };
         return Err(Unfit { field, problem });
