@@ -7,7 +7,7 @@ use hookproof_sender::engine::{Nanos, StoreTime};
 use hookproof_sender::runtime::{Retention, UPKEEP_ROWS, upkeep_due};
 use hookproof_sender::store::command::{Claim, Fate, Persist, Reason};
 use hookproof_sender::store::lane::Limits;
-use hookproof_sender::store::read::Notices;
+use hookproof_sender::store::read::{Notices, Place};
 use hookproof_sender::store::sqlite::{Options, SqliteReader, SqliteStore};
 use hookproof_sender::store::{Command, Durability, Reader, Reply, Store, StoreError};
 use rusqlite::Connection;
@@ -228,6 +228,22 @@ mod faults {
     }
 
     #[test]
+    fn an_unreadable_delivery_that_a_lock_kept_is_set_aside_with_the_next_claim() {
+        let mut world = World::<File>::new();
+        let (lane, term) = world.own_lane(WIDE);
+        let delivery = world.emit_one(lane);
+        let hasty = Options { patience: Duration::ZERO, ..world.backend.options() };
+        world.store = Box::new(SqliteStore::open(&world.backend.path(), &hasty).unwrap());
+        let stranger = Connection::open(world.backend.path()).unwrap();
+        stranger.execute_batch("UPDATE events SET body = NULL; BEGIN IMMEDIATE").unwrap();
+        let error = world.store.commit(world.now, &[claim(lane, term, 10)]).unwrap_err();
+        assert!(matches!(error, StoreError::Busy { .. }), "{error}");
+        stranger.execute_batch("ROLLBACK").unwrap();
+        assert_eq!(world.claim(lane, term), []);
+        assert_eq!(world.place(delivery), Some(Place::Dead));
+    }
+
+    #[test]
     fn a_file_that_was_moved_away_is_missed_until_it_is_back() {
         let mut world = World::<File>::new();
         let lane = world.new_lane(WIDE);
@@ -295,7 +311,6 @@ mod threads {
 
     use hookproof_sender::engine::{DeliveryId, Nanos};
     use hookproof_sender::store::command::{Claim, Coalesce, Settlement, Shed};
-    use hookproof_sender::store::read::Place;
     use hookproof_sender::store::reply::Placed;
 
     use hookproof_sender::store::thread::{Capacity, Request, StoreThread};

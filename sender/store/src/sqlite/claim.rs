@@ -6,7 +6,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, Result, params};
 
 use super::Work;
 use super::content::{self, Content, Contents};
-use super::failure::{is_about_the_disk, is_about_the_row, or_least};
+use super::failure::{is_about_the_disk, is_about_the_row, is_busy, or_least};
 use super::values::{int, size};
 use crate::command::{Claim, Reason};
 use crate::commit::dead::DeadRows;
@@ -192,7 +192,7 @@ impl Work<'_> {
         let Some(first) = unreadable.first() else { return Ok(()) };
         for row in unreadable {
             let buried = self.bury_unreadable(lane, row);
-            if buried.is_err() {
+            if buried.as_ref().is_err_and(|error| !is_busy(error)) {
                 // Its row cannot be written either, so the next claim skips it.
                 self.cache.unreadable.record_failure(row.delivery, self.now);
             }

@@ -10,7 +10,7 @@ pub(super) fn failure(doing: &'static str, error: &Error) -> StoreError {
     match error.sqlite_error_code() {
         // SQLite's own code for a full disk does not cover quotas, file size limits, or the log's index.
         _ if is_refused_write(error) => StoreError::Full { doing, detail },
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Busy { doing, detail },
+        _ if is_busy(error) => StoreError::Busy { doing, detail },
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => StoreError::ReadOnly { doing, detail },
         Some(
             ErrorCode::SystemIoFailure
@@ -29,6 +29,11 @@ pub(super) fn is_refused_write(error: &Error) -> bool {
     let extended = error.sqlite_error().map(|error| error.extended_code);
     error.sqlite_error_code() == Some(ErrorCode::DiskFull)
         || matches!(extended, Some(SQLITE_IOERR_WRITE | SQLITE_IOERR_SHMSIZE))
+}
+
+/// Whether another connection has the lock, or wrote meanwhile.
+pub(super) fn is_busy(error: &Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
 pub(super) trait Doing<T> {
