@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use hookproof_sender::store::command::{
-    Acquire, Attempt, AttemptOutcome, Body, Claim, Emit, Fate, LaneSelection, Renew, Settlement, Subscribe,
-    Target,
+    Acquire, Attempt, AttemptOutcome, Body, Claim, Details, Emit, Fate, LaneSelection, Renew, Settlement,
+    Subscribe, Target,
 };
 use hookproof_sender::store::lane::{Bounds, OwnerId, Secret, WhenFull};
 use hookproof_sender::store::sqlite::{Options, SqliteStore};
@@ -118,6 +118,7 @@ fn settled(lane: LaneId, term: Term, delivery: DeliveryId) -> Settlement {
             error: None,
             body_hash: delivery.0,
             received: Some(NOW),
+            details: Details::default(),
         }),
     }
 }

@@ -20,6 +20,7 @@ use hookproof_sender::boot_clock::{BootClock, BootTime};
 use hookproof_sender::engine::{LaneId, Nanos};
 use hookproof_sender::guard::{Guard, Target};
 use hookproof_sender::sign::Headers;
+use hookproof_sender::store::command::Details;
 use hookproof_sender::transport::{
     AttemptResult, CancellationToken, Destination, Lease, Request, SendPermit, Settings, Transport,
 };
@@ -247,7 +248,7 @@ async fn hookproof(sink: SocketAddr) -> Figures {
                 connect_deadline: DEADLINE,
                 connections_max,
             };
-            let made = transport.attempt(&request).await;
+            let made = transport.attempt(&request, &mut Details::default()).await;
             assert!(matches!(made, AttemptResult::Answered(_)), "{made:?}");
         }
     };

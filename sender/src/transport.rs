@@ -64,6 +64,7 @@ pub use tokio_util::sync::CancellationToken;
 use crate::boot_clock::BootClock;
 use crate::engine::LaneId;
 use crate::guard::Guard;
+use crate::store::command::Details;
 
 /// Makes attempts, and keeps connections between them.
 pub struct Transport {
@@ -114,11 +115,11 @@ impl Transport {
         Ok(Self { shared, tending })
     }
 
-    /// A caller that drops the future must count the attempt as silent.
-    pub async fn attempt(&self, request: &Request<'_>) -> AttemptResult {
+    /// A caller that drops the future must count the attempt as silent. `details` receives the times of its parts.
+    pub async fn attempt(&self, request: &Request<'_>, details: &mut Details) -> AttemptResult {
         let lane = self.shared.lanes.lane(request.lane);
         match lane.route(&request.target.url) {
-            Ok(route) => attempt::make(&self.shared, &lane, &route, request).await,
+            Ok(route) => attempt::make(&self.shared, &lane, &route, request, details).await,
             Err(failure) => AttemptResult::Unsent(failure),
         }
     }

@@ -8,7 +8,7 @@ use super::options::{Common, Reach};
 use super::print::{Printer, Table, moment, relative_time, rough};
 use super::retry::{Resend, RetryDelivery};
 use super::session::{Look, PAGE_ROWS, each};
-use crate::engine::LaneId;
+use crate::engine::{LaneId, Nanos};
 use crate::event::PublicId;
 use crate::operate::deliveries::{self, Tracked, ending, outcome};
 use crate::operate::json_forms::{place, reason};
@@ -193,13 +193,18 @@ impl Show {
             return printer.object(&value);
         }
         printer.pairs(&pairs(&found, id, name, &look))?;
-        let mut table = Table::new(&[">ATTEMPT", "AT", ">TOOK", "OUTCOME", "WHY IT ENDED"]);
+        let mut table =
+            Table::new(&[">ATTEMPT", "AT", ">CONNECT", ">FIRST BYTE", ">TOOK", "OUTCOME", "WHY IT ENDED"]);
         for (place, attempted) in found.attempts.iter().enumerate().rev() {
             let attempt = &attempted.attempt;
+            let part =
+                |length: Option<Nanos>| length.map(|length| rough(length).to_string()).unwrap_or_default();
             let resent = if found.is_resent(place) { "; an operator had it sent again" } else { "" };
             table.row([
                 attempted.number.to_string(),
                 moment(attempt.at),
+                part(attempt.details.connect),
+                part(attempt.details.first_byte),
                 rough(attempt.latency).to_string(),
                 outcome(attempt.outcome).to_owned(),
                 ending(attempt) + resent,

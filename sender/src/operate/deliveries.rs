@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::flow::{Flow, Flows, State};
 use super::json_forms::{moment, place, reason};
-use crate::engine::{DeliveryId, StoreTime};
+use crate::engine::{DeliveryId, Nanos, StoreTime};
 use crate::event::PublicId;
 use crate::store::StoreError;
 use crate::store::command::{Attempt, AttemptOutcome, Body};
@@ -71,16 +71,30 @@ impl Tracked {
         self.resent.iter().any(|resent| resent.after == before)
     }
 
+    /// What set the time of the attempt after the one at this place. Nothing if none follows, or an operator asked for it.
+    fn retried_by(&self, place: usize) -> Option<&'static str> {
+        let Attempted { number, attempt, .. } = self.attempts.get(place)?;
+        let follows = match place.checked_sub(1) {
+            Some(newer) => self.attempts[newer].number > *number,
+            None => self.delivery.place == Place::Waiting && self.delivery.attempts >= *number,
+        };
+        follows.then_some(if attempt.details.asked { "retry_after" } else { "backoff" })
+    }
+
     fn attempt_json(&self, place: usize) -> Value {
         let Attempted { number, attempt, .. } = &self.attempts[place];
+        let us = |length: Nanos| length.0 / 1_000;
         json!({
             "number": number,
             "resent": self.is_resent(place),
             "at": moment(attempt.at),
-            "latency_us": attempt.latency.0 / 1_000,
+            "connect_us": attempt.details.connect.map(us),
+            "first_byte_us": attempt.details.first_byte.map(us),
+            "latency_us": us(attempt.latency),
             "outcome": outcome(attempt.outcome),
             "status": attempt.status,
             "error": attempt.error.as_deref(),
+            "retried_by": self.retried_by(place),
             "body_hash": format!("{:016x}", attempt.body_hash),
         })
     }
@@ -91,16 +105,23 @@ impl Tracked {
 
     /// Nothing once it is settled.
     pub(crate) fn waits_for(&self) -> Option<String> {
-        let Delivery { place: Place::Waiting, at, attempts, .. } = self.delivery else { return None };
+        let Delivery { place: Place::Waiting, at, attempts, expires, .. } = self.delivery else {
+            return None;
+        };
         let flow = self.flow.as_ref().filter(|flow| flow.state != State::Active);
         let due = (at > self.now).then(|| {
             let left = rough(at.since(self.now));
             match attempts {
                 0 => format!("it is due at {}, in {left}", moment(at)),
-                tried => format!(
-                    "attempt {tried} failed; the next is due at {}, in {left} (`delivery retry` makes it due now)",
-                    moment(at)
-                ),
+                tried => {
+                    let (step, cause) = match self.retried_by(0) {
+                        _ if at >= expires => ("it expires", ", before its next attempt"),
+                        Some("retry_after") => ("the next is due", ", as its answer asked by Retry-After"),
+                        _ => ("the next is due", ", by its backoff"),
+                    };
+                    let at = moment(at);
+                    format!("attempt {tried} failed; {step} at {at}, in {left}{cause} (`delivery retry` makes it due now)")
+                }
             }
         });
         let held_up = flow.map(|flow| format!("the subscriber: {flow}"));
@@ -115,6 +136,9 @@ impl Tracked {
 
 pub(crate) fn ending(attempt: &Attempt) -> String {
     match (attempt.status, &attempt.error) {
+        (Some(status), _) if attempt.details.asked => {
+            format!("answered {status}; it asked by Retry-After to wait")
+        }
         (Some(status), _) => format!("answered {status}"),
         (None, Some(error)) => format!("failed: {error}"),
         (None, None) => "failed".to_owned(),

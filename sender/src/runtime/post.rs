@@ -15,7 +15,7 @@ use crate::engine::{Nanos, StoreTime};
 use crate::fanout::sign_attempt;
 use crate::guard::Guard;
 use crate::roster::Subscriber;
-use crate::store::command::Attempt;
+use crate::store::command::{Attempt, Details};
 use crate::store::reply::ClaimedRow;
 use crate::transport::{self, AttemptResult, Failure, Request, SendPermit, Transport};
 
@@ -31,13 +31,18 @@ pub(super) trait Post: Send + Sync + 'static {
     ) -> impl Future<Output = AttemptEnd> + Send;
 }
 
-fn result(made: AttemptResult, row: &ClaimedRow, began: StoreTime, ended: StoreTime) -> AttemptEnd {
+fn result(
+    (made, details): (AttemptResult, Details),
+    row: &ClaimedRow,
+    began: StoreTime,
+    ended: StoreTime,
+) -> AttemptEnd {
     let error = made.failure().map(|failure| failure.to_string().into());
     let outcome = made.outcome(wall());
     let Some((kind, status)) = outcome.recorded() else { return AttemptEnd { outcome, record: None } };
     let latency = ended.since(began);
     let (body_hash, received) = (row.body.hash(), Some(row.received));
-    let record = Attempt { at: began, latency, outcome: kind, status, error, body_hash, received };
+    let record = Attempt { at: began, latency, outcome: kind, status, error, body_hash, received, details };
     AttemptEnd { outcome, record: Some(record) }
 }
 
@@ -77,7 +82,7 @@ impl Post for HttpPost {
         loop {
             let began = clock.now();
             match self.attempt(subscriber, row, number, &permit).await {
-                Ok(made) => match made.failure() {
+                Ok(made) => match made.0.failure() {
                     Some(failure @ (Failure::NoSocket { .. } | Failure::NoLookup)) => {
                         self.warn_of_failure(failure, began);
                     }
@@ -104,7 +109,7 @@ impl HttpPost {
         row: &ClaimedRow,
         number: u32,
         permit: &SendPermit,
-    ) -> Result<AttemptResult, String> {
+    ) -> Result<(AttemptResult, Details), String> {
         let ready = subscriber.ready().map_err(ToString::to_string)?;
         let id = self.ids.name(row.received, row.delivery);
         let headers =
@@ -122,7 +127,8 @@ impl HttpPost {
             connect_deadline: Duration::from_nanos(timeouts.connect.0),
             connections_max: NonZeroU32::new(in_flight).unwrap_or(NonZeroU32::MIN),
         };
-        Ok(self.transport.attempt(&request).await)
+        let mut details = Details::default();
+        Ok((self.transport.attempt(&request, &mut details).await, details))
     }
 }
 

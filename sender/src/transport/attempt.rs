@@ -22,6 +22,8 @@ use super::timer::{TIMER_MAX, after, later, now, reached};
 use super::traffic::ANSWER_BYTES;
 use super::write_tracker::WriteTracker;
 use crate::boot_clock::BootClock;
+use crate::engine::Nanos;
+use crate::store::command::Details;
 
 const AGENT: &str = concat!("Hookproof/", env!("CARGO_PKG_VERSION"));
 const JSON: &str = "application/json";
@@ -39,6 +41,7 @@ pub(super) async fn make(
     lane: &Lane,
     route: &Route,
     request: &Request<'_>,
+    details: &mut Details,
 ) -> AttemptResult {
     // In this order the timers' clock reaches the deadline first, unless the machine was suspended.
     let now = now();
@@ -46,14 +49,14 @@ pub(super) async fn make(
     let (remaining, leased) = (request.permit.remaining(moment), request.permit.lease.remaining(moment));
     let deadline = later(now, remaining);
     let first_look = later(now, remaining.min(leased).min(TIMER_MAX));
-    let attempt = Attempt { shared, lane, route, request, deadline, first_look };
-    let mut stale = match attempt.over(Want::Any).await {
+    let attempt = Attempt { shared, lane, route, request, began: now, deadline, first_look };
+    let mut stale = match attempt.over(Want::Any, details).await {
         Ended::Over(result) => return result,
         Ended::Stale(failure) => failure,
     };
     // Nothing was written. Each dead connection is dropped, so this bound is enough.
     for _ in 0..request.connections_max.get() {
-        match Box::pin(attempt.over(Want::New)).await {
+        match Box::pin(attempt.over(Want::New, details)).await {
             Ended::Over(result) => return result,
             Ended::Stale(failure) => stale = failure,
         }
@@ -66,6 +69,7 @@ struct Attempt<'a> {
     lane: &'a Lane,
     route: &'a Route,
     request: &'a Request<'a>,
+    began: Instant,
     deadline: Instant,
     first_look: Instant,
 }
@@ -81,16 +85,16 @@ enum Connection {
 }
 
 impl Attempt<'_> {
-    async fn over(&self, want: Want) -> Ended {
+    async fn over(&self, want: Want, details: &mut Details) -> Ended {
         let is_hostile = self.lane.limit.account.is_hostile();
         let at_hand = if is_hostile { None } else { self.at_hand(want) };
         let found = match at_hand {
-            Some(connection) => Ok((connection, false)),
+            Some(connection) => Ok((connection, None)),
             None if is_hostile => Err(Failure::Hostile),
             // A future is as large as its largest part, which most attempts do not need.
             None => Box::pin(self.search(want)).await,
         };
-        let (connection, is_new) = match found {
+        let (connection, connect) = match found {
             Ok(found) => found,
             // A stopped process noticed too late; not the endpoint's fault.
             Err(_) if self.is_revoked() => {
@@ -98,10 +102,13 @@ impl Attempt<'_> {
             }
             Err(failure) => return Ended::Over(AttemptResult::Unsent(self.cause(failure))),
         };
+        let mut first_byte = None;
         let (result, wrote) = match connection {
-            Connection::Http1(connection) => self.over_http1(connection).await,
-            Connection::Http2(place) => Box::pin(self.over_http2(place)).await,
+            Connection::Http1(connection) => self.over_http1(connection, &mut first_byte).await,
+            Connection::Http2(place) => Box::pin(self.over_http2(place, &mut first_byte)).await,
         };
+        details.connect = connect;
+        details.first_byte = first_byte.map(|at: Instant| nanos(at - self.began));
         match result.map_err(|failure| self.cause(failure)) {
             Ok(answered) => {
                 self.lane.limit.account.earn(ANSWER_BYTES);
@@ -121,7 +128,7 @@ impl Attempt<'_> {
             Err(_) if self.request.permit.check(self.shared.clock.now()).is_err() => {
                 Ended::Over(AttemptResult::Unsent(Failure::Withdrawn))
             }
-            Err(failure) if is_new => Ended::Over(AttemptResult::Unsent(failure)),
+            Err(failure) if connect.is_some() => Ended::Over(AttemptResult::Unsent(failure)),
             Err(failure) => Ended::Stale(failure),
         }
     }
@@ -187,7 +194,7 @@ impl Attempt<'_> {
         }
     }
 
-    async fn search(&self, want: Want) -> Result<(Connection, bool), Failure> {
+    async fn search(&self, want: Want) -> Result<(Connection, Option<Nanos>), Failure> {
         tokio::select! {
             // A ready connection saves polling the cancellation.
             biased;
@@ -197,20 +204,24 @@ impl Attempt<'_> {
         }
     }
 
-    /// The second value says whether it is new.
-    async fn connection(&self, want: Want) -> Result<(Connection, bool), Failure> {
+    /// A new one comes with the time that it took.
+    async fn connection(&self, want: Want) -> Result<(Connection, Option<Nanos>), Failure> {
         let Request { connections_max, deadline: within, .. } = *self.request;
         let connections_max = connections_max.get();
         loop {
             let found = self.lane.find(want, connections_max, self.shared.idle_max, self.deadline).await;
             match found.ok_or(Failure::Full { within, connections_max })? {
-                Found::AtHand(AtHand::Shared(place)) => return Ok((Connection::Http2(place), false)),
+                Found::AtHand(AtHand::Shared(place)) => return Ok((Connection::Http2(place), None)),
                 Found::AtHand(AtHand::Idle(mut connection)) => {
                     if self.is_alive(&mut connection).await {
-                        return Ok((Connection::Http1(connection), false));
+                        return Ok((Connection::Http1(connection), None));
                     }
                 }
-                Found::Room(permit) => return self.connect(permit).await,
+                Found::Room(permit) => {
+                    let began = now();
+                    let connection = self.connect(permit).await?;
+                    return Ok((connection, Some(nanos(now() - began))));
+                }
             }
         }
     }
@@ -236,7 +247,7 @@ impl Attempt<'_> {
         is_ready
     }
 
-    async fn connect(&self, permit: SocketPermit) -> Result<(Connection, bool), Failure> {
+    async fn connect(&self, permit: SocketPermit) -> Result<Connection, Failure> {
         let within = self.request.connect_deadline;
         let until = after(within).min(self.deadline);
         let Shared { lanes, sockets, connector, .. } = self.shared;
@@ -250,21 +261,26 @@ impl Attempt<'_> {
             if is_in_line { Failure::NoLookup } else { Failure::ConnectDeadline { within } }
         };
         match opened.map_err(too_late)?? {
-            Opened::Http1(connection) => Ok((Connection::Http1(connection), true)),
+            Opened::Http1(connection) => Ok(Connection::Http1(connection)),
             Opened::Http2(connection) => {
                 let place = connection.enter(&self.lane.limit).ok_or(Failure::Closed)?;
                 self.lane.share(&connection, &self.route.origin);
-                Ok((Connection::Http2(place), true))
+                Ok(Connection::Http2(place))
             }
         }
     }
 
     /// Also says whether a byte of the request may have left.
-    async fn over_http1(&self, mut connection: Box<Http1>) -> (Result<Answered, Failure>, bool) {
+    async fn over_http1(
+        &self,
+        mut connection: Box<Http1>,
+        first_byte: &mut Option<Instant>,
+    ) -> (Result<Answered, Failure>, bool) {
         let tracker = self.tracker();
         let result = {
             let write = |head: &mut Vec<u8>| self.write_head(head);
-            self.in_time(pin!(connection.exchange(write, self.request.body, Arc::clone(&tracker)))).await
+            let exchange = connection.exchange(write, self.request.body, Arc::clone(&tracker), first_byte);
+            self.in_time(pin!(exchange)).await
         };
         if result.is_ok() && self.is_ready(&mut connection) {
             self.lane.retain_connection(connection, &self.route.origin);
@@ -276,14 +292,18 @@ impl Attempt<'_> {
         (result, wrote)
     }
 
-    async fn over_http2(&self, place: Place) -> (Result<Answered, Failure>, bool) {
+    async fn over_http2(
+        &self,
+        place: Place,
+        first_byte: &mut Option<Instant>,
+    ) -> (Result<Answered, Failure>, bool) {
         let request = match self.http2_request() {
             Ok(request) => request,
             Err(failure) => return (Err(failure), false),
         };
         let tracker = self.tracker();
         let body = Bytes::from_owner(Arc::clone(self.request.body));
-        let exchange = pin!(place.exchange(request, body, Arc::clone(&tracker)));
+        let exchange = pin!(place.exchange(request, body, Arc::clone(&tracker), first_byte));
         let result = self.in_time(exchange).await;
         // In this order, nothing is written afterwards.
         (result, tracker.give_up())
@@ -350,6 +370,10 @@ impl Attempt<'_> {
         *request.headers_mut() = headers;
         Ok(request)
     }
+}
+
+fn nanos(length: Duration) -> Nanos {
+    Nanos(u64::try_from(length.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// Control characters could end the line.

@@ -8,10 +8,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
 
 use super::answer_reader::{AnswerReader, Read};
 use super::attempt_result::Answered;
 use super::failure::{Cause, Failure};
+use super::timer::now;
 use super::wire::Wire;
 use super::write_tracker::{SocketState, WriteTracker};
 
@@ -65,6 +67,7 @@ impl Http1 {
         write: impl FnOnce(&mut Vec<u8>) -> Result<(), Failure>,
         body: &[u8],
         tracker: Arc<WriteTracker>,
+        first_byte: &mut Option<Instant>,
     ) -> Result<Answered, Failure> {
         let mut head = Vec::with_capacity(HEAD_BYTES);
         write(&mut head)?;
@@ -73,7 +76,7 @@ impl Http1 {
         let mut request = Outgoing { head: &head, body, wrote: false, is_flushed: false };
         let mut answer = AnswerReader::new();
         let wire = &mut self.wire;
-        let read = poll_fn(|cx| exchange(wire, cx, &mut request, &mut answer)).await?;
+        let read = poll_fn(|cx| exchange(wire, cx, &mut request, &mut answer, first_byte)).await?;
         self.has_surplus = read.has_surplus;
         if request.is_flushed && !read.answered.cut {
             self.socket.answered();
@@ -121,6 +124,7 @@ fn exchange(
     cx: &mut Context<'_>,
     request: &mut Outgoing<'_>,
     answer: &mut AnswerReader,
+    first_byte: &mut Option<Instant>,
 ) -> Poll<Result<Read, Failure>> {
     let broken = match request.poll_write(wire, cx) {
         Poll::Ready(Err(error)) => Some(error),
@@ -136,6 +140,7 @@ fn exchange(
         let read = match (Pin::new(&mut *wire).poll_read(cx, &mut bytes), &broken) {
             (Poll::Ready(Ok(())), _) if bytes.filled().is_empty() => answer.end().map(Some),
             (Poll::Ready(Ok(())), _) => {
+                first_byte.get_or_insert_with(now);
                 let before = answer.body_bytes();
                 let read = answer.take(bytes.filled());
                 wire.earn_body(answer.body_bytes() - before);

@@ -201,12 +201,13 @@ impl Place {
         request: http::Request<()>,
         body: Bytes,
         tracker: Arc<WriteTracker>,
+        first_byte: &mut Option<Instant>,
     ) -> Result<Answered, Failure> {
         let withdrawn = Arc::clone(&tracker);
         let answered = tokio::select! {
             biased;
             () = withdrawn.withdrawn() => Err(Failure::Withdrawn),
-            answered = self.make(request, body, tracker) => answered,
+            answered = self.make(request, body, tracker, first_byte) => answered,
         };
         // Dropping the place may end the connection.
         answered.map_err(|failure| match failure {
@@ -220,6 +221,7 @@ impl Place {
         request: http::Request<()>,
         body: Bytes,
         tracker: Arc<WriteTracker>,
+        first_byte: &mut Option<Instant>,
     ) -> Result<Answered, Failure> {
         self.connection.socket.backpressure.eased().await;
         let mut sender = self.connection.sender.clone();
@@ -233,6 +235,7 @@ impl Place {
             upload.0.send_data(body, true).map_err(|e| failure(&e))?;
         }
         let (head, body) = self.final_answer(answer).await?.into_parts();
+        *first_byte = Some(now());
         let value = |name| head.headers.get(name).map(HeaderValue::as_bytes);
         let mut answered = Answered::of(head.status.as_u16(), value(RETRY_AFTER), value(DATE));
         answered.cut = self.is_longer_than_is_read(body).await?;

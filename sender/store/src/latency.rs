@@ -480,6 +480,7 @@ mod tests {
             error: None,
             body_hash: 1,
             received: Some(NOW),
+            details: crate::command::Details::default(),
         };
         let mut gathered = Gathered::default();
         (0..lanes).for_each(|lane| gathered.stage(LaneId(lane), &attempt, true));

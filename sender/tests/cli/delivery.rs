@@ -147,6 +147,7 @@ fn check_the_look_at_deliveries(world: &World) {
         (&attempt["number"], &attempt["outcome"], &attempt["status"]),
         (&1.into(), &"rejected".into(), &500.into())
     );
+    assert_eq!(attempt["retried_by"], "backoff");
     assert!(shown["body"].as_str().unwrap().contains("{\"n\":1}"), "{shown}");
     let waits_for = shown["waits_for"].as_str().unwrap();
     assert!(waits_for.contains("the subscriber: breaker open: its endpoint failed"), "{shown}");
@@ -168,5 +169,37 @@ fn deliveries_are_listed_and_one_is_shown_with_its_attempts_and_why_it_waits() {
     let test = "deliveries_are_listed_and_one_is_shown_with_its_attempts_and_why_it_waits";
     if let Some(world) = World::on_postgres(test) {
         check_the_look_at_deliveries(&world);
+    }
+}
+
+fn check_an_attempt_is_shown_in_parts(world: &World) {
+    let busy = Endpoint::answering_with(503, "retry-after: 3600\r\n");
+    world.ok(&["subscriber", "add", "shop", &busy.url, "--allow-private-targets"]);
+    world.ok(&["emit", "--type", "order.paid", "--data", "1"]);
+    let serving = world.serve();
+    let id = loop {
+        let listed = world.ok(&["delivery", "list", "--json"]);
+        let delivery: serde_json::Value = serde_json::from_str(listed.trim()).unwrap();
+        if delivery["attempts"] == 1 {
+            break delivery["id"].as_str().unwrap().to_owned();
+        }
+    };
+    assert_eq!(serving.terminate().0, 0);
+    let shown = world.json(&["delivery", "show", &id]);
+    let attempt = &shown["tried"][0];
+    let us = |part: &str| attempt[part].as_u64().unwrap_or_else(|| panic!("no {part}: {shown}"));
+    assert!(us("connect_us") <= us("first_byte_us") && us("first_byte_us") <= us("latency_us"), "{shown}");
+    assert_eq!(attempt["retried_by"], "retry_after");
+    let waits_for = shown["waits_for"].as_str().unwrap();
+    assert!(waits_for.contains(", as its answer asked by Retry-After (`delivery retry`"), "{waits_for}");
+    let text = world.ok(&["delivery", "show", &id]);
+    assert!(text.contains("answered 503; it asked by Retry-After to wait\n"), "{text}");
+}
+
+#[test]
+fn an_attempt_is_shown_in_parts_with_the_cause_of_its_retry() {
+    check_an_attempt_is_shown_in_parts(&World::new());
+    if let Some(world) = World::on_postgres("an_attempt_is_shown_in_parts") {
+        check_an_attempt_is_shown_in_parts(&world);
     }
 }

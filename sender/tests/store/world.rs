@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use hookproof_sender::store::command::{
-    Acquire, Attempt, AttemptOutcome, Body, Change, Claim, Emit, Fate, LaneSelection, Persist, Renew,
-    Settlement, Subscribe, Target,
+    Acquire, Attempt, AttemptOutcome, Body, Change, Claim, Details, Emit, Fate, LaneSelection, Persist,
+    Renew, Settlement, Subscribe, Target,
 };
 use hookproof_sender::store::lane::{Bounds, Counts, Limits, OwnerId, Secret, WhenFull};
 use hookproof_sender::store::paging::Page;
@@ -269,6 +269,7 @@ impl<B: Backend> World<B> {
             error,
             body_hash: 7,
             received: None,
+            details: Details::default(),
         })
     }
 

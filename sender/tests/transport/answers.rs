@@ -1,11 +1,12 @@
 use hookproof_sender::engine::{Answer, Outcome, StoreTime};
+use hookproof_sender::store::command::Details;
 use hookproof_sender::transport::{ANSWER_BYTES_MAX, AttemptResult};
 use tokio::sync::oneshot;
 use wiremock::matchers::{body_bytes, header, header_exists, method, path, query_param};
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
 use crate::endpoint::Endpoint;
-use crate::rig::{TOKEN, brief, check, post, transport};
+use crate::rig::{LONG, TOKEN, brief, check, permit, post, transport};
 
 const OK: &str = "HTTP/1.1 204 No Content\r\n\r\n";
 
@@ -66,6 +67,21 @@ async fn date_and_retry_after_of_an_answer_are_returned_verbatim() {
         at: StoreTime(7),
     };
     assert_eq!(made.outcome(StoreTime(7)), Outcome::Answered(expected));
+}
+
+#[tokio::test]
+async fn an_attempt_is_timed_in_parts() {
+    let server = MockServer::start().await;
+    Mock::given(method("POST")).respond_with(ResponseTemplate::new(204)).mount(&server).await;
+    let (transport, post) = (transport(), post(server.uri()));
+    let mut parts = Vec::new();
+    for _ in 0..2 {
+        let mut details = Details::default();
+        check(&transport.attempt(&post.request(permit(LONG)), &mut details).await, "answered 204");
+        assert!(details.first_byte > details.connect, "{details:?}");
+        parts.push(details.connect.is_some());
+    }
+    assert_eq!(parts, [true, false], "the second takes the kept connection");
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hookproof_sender::engine::LaneId;
+use hookproof_sender::store::command::Details;
 use hookproof_sender::transport::{Addresses, AttemptResult, Resolve, Resolving, Settings, Transport};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -33,7 +34,7 @@ async fn holding() -> (Endpoint, mpsc::UnboundedReceiver<Connection>) {
 async fn an_attempt_under_way_takes_less_than_a_kibibyte() {
     let (transport, post) = (transport(), post("http://127.0.0.1:9"));
     let request = post.request(permit(LONG));
-    let taken = size_of_val(&transport.attempt(&request));
+    let taken = size_of_val(&transport.attempt(&request, &mut Details::default()));
     assert!(taken < 1_024, "{taken}");
 }
 

@@ -6,6 +6,7 @@ use hookproof_sender::boot_clock::BootClock;
 use hookproof_sender::engine::{LaneId, Nanos};
 use hookproof_sender::guard::{Guard, Target};
 use hookproof_sender::sign::{Attempt, ExtraHeader, Headers, Keys, Profile, Secret, Signer};
+use hookproof_sender::store::command::Details;
 use hookproof_sender::transport::{
     AttemptResult, CancellationToken, Destination, Lease, Request, SendPermit, Settings, Transport,
 };
@@ -90,7 +91,7 @@ impl Post {
     }
 
     pub(crate) async fn with_permit(&self, transport: &Transport, permit: SendPermit) -> AttemptResult {
-        transport.attempt(&self.request(permit)).await
+        transport.attempt(&self.request(permit), &mut Details::default()).await
     }
 
     pub(crate) fn request(&self, permit: SendPermit) -> Request<'_> {

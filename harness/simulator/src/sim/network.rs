@@ -278,6 +278,7 @@ impl World<'_> {
             error: error.map(Into::into),
             body_hash: hash,
             received: Some(received),
+            details: command::Details::default(),
         });
         let result = AttemptEnd { outcome, record };
         process.handle_event(now, Event::Ended { attempt, delivery, result });

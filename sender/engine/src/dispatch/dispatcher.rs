@@ -203,7 +203,8 @@ impl<S: SubscriberSet> Dispatcher<S> {
 
     fn end(&mut self, attempt: AttemptId, result: AttemptEnd) {
         self.lanes.budget.end(attempt);
-        if let Some(record) = result.record {
+        if let Some(mut record) = result.record {
+            record.details.asked = result.outcome.asks_to_wait();
             self.ended.insert(attempt, record);
         }
         self.feed_engine(Input::Ended { attempt, outcome: result.outcome });

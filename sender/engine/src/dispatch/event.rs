@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::budget::Portion;
 use crate::engine::{AttemptId, DeliveryId, LaneId, Nanos, Outcome, Revision, StoreTime, Term};
 use crate::messages::Reply;
-use crate::messages::command::{Attempt, AttemptOutcome};
+use crate::messages::command::{Attempt, AttemptOutcome, Details};
 use crate::messages::node::Nodes;
 
 #[derive(Debug)]
@@ -46,6 +46,7 @@ impl AttemptEnd {
             error: Some(why.into()),
             body_hash: 0,
             received: None,
+            details: Details::default(),
         };
         Self { outcome: Outcome::Unsent, record: Some(record) }
     }

@@ -42,6 +42,13 @@ impl Reading {
     }
 }
 
+impl Outcome {
+    /// True if a failure's `Retry-After` takes the place of the backoff.
+    pub(crate) fn asks_to_wait(&self) -> bool {
+        matches!(self, Self::Answered(answer) if requested_pause(answer, Nanos::DAY).is_some())
+    }
+}
+
 impl From<&Outcome> for End {
     fn from(outcome: &Outcome) -> Self {
         match outcome {

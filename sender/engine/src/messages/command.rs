@@ -155,6 +155,18 @@ pub struct Attempt {
     pub body_hash: u64,
     /// When its event was received, for metrics. Nothing in an attempt read from the store.
     pub received: Option<StoreTime>,
+    pub details: Details,
+}
+
+/// Shown to operators only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Details {
+    /// To connect, TLS included. Nothing on a kept connection.
+    pub connect: Option<Nanos>,
+    /// From the attempt's start to the first byte of its answer.
+    pub first_byte: Option<Nanos>,
+    /// The answer asked by `Retry-After` to wait, so the next attempt follows that and not the backoff.
+    pub asked: bool,
 }
 
 impl Attempt {

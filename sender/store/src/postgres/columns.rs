@@ -142,7 +142,10 @@ fn attempt(attempt: &&NewAttempt, to: &mut Record<'_>) -> Put {
     to.put(&attempt.error.as_deref())?;
     to.put(&Bits(attempt.body_hash))?;
     to.put(&attempt.before)?;
-    to.put(&attempt.capped)
+    to.put(&attempt.capped)?;
+    to.put(&attempt.details.connect)?;
+    to.put(&attempt.details.first_byte)?;
+    to.put(&attempt.details.asked)
 }
 
 fn settled((delivery, row): &Changed<'_>, to: &mut Record<'_>) -> Put {

@@ -13,7 +13,7 @@ use super::failure::{Result, Stop};
 use super::link::Link;
 use super::oldest::Oldest;
 use super::values::size;
-use crate::command::{AttemptOutcome, Body, Reason};
+use crate::command::{AttemptOutcome, Body, Details, Reason};
 use crate::commit::emit::Newer;
 use crate::commit::room::Replaced;
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
@@ -409,6 +409,7 @@ pub(super) struct NewAttempt {
     pub(super) body_hash: u64,
     pub(super) before: Option<StoreTime>,
     pub(super) capped: bool,
+    pub(super) details: Details,
     /// Whether the delivery has no attempt yet, so that this one cannot exist.
     pub(super) is_first: bool,
 }

@@ -219,7 +219,8 @@ CREATE VIEW all_deliveries AS
     SELECT delivery, lane, event, body, bytes, 1::int2, attempts, at, expires, ttl, last_attempt, NULL, status, error,
         coalesce, signature, true FROM done;
 
--- Ordered by time. `before` chains the attempts of one delivery, which saves an index.
+-- Ordered by time. `before` chains the attempts of one delivery, which saves an index. `connect`, `first_byte`: parts of
+-- `latency`. `asked`: the answer asked by Retry-After to wait.
 CREATE TABLE attempts (
     at int8 NOT NULL,
     delivery int8 NOT NULL,
@@ -232,6 +233,9 @@ CREATE TABLE attempts (
     body_hash int8 NOT NULL,
     before int8,
     capped bool NOT NULL,
+    connect int8,
+    first_byte int8,
+    asked bool NOT NULL DEFAULT false,
     PRIMARY KEY (at, delivery)
 );
 -- By the attempt's end. By its start, the next owner of a busy lane would read an extra hour of attempts while all
@@ -289,7 +293,7 @@ CREATE TYPE new_delivery AS (
 );
 CREATE TYPE new_attempt AS (
     at int8, delivery int8, lane int8, number int8, latency int8, outcome int2, status int4, error text, body_hash int8,
-    before int8, capped bool
+    before int8, capped bool, connect int8, first_byte int8, asked bool
 );
 CREATE TYPE settled AS (
     delivery int8, state int2, at int8, attempts int8, last_attempt int8, status int4, error text, reason int2

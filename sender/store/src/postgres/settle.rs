@@ -48,6 +48,7 @@ impl AttemptRows for Work<'_> {
             body_hash: attempt.body_hash,
             before: last,
             capped,
+            details: attempt.details,
             is_first: before.is_some() && last.is_none(),
         });
         Ok(true)

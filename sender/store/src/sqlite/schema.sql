@@ -202,7 +202,8 @@ CREATE TABLE swept (
 INSERT INTO swept VALUES (1, 0);
 
 -- Ordered by time, so that inserts and deletes touch few pages. `before` chains the attempts of one delivery, which
--- saves an index. `capped`: 1 for an attempt on a lane in `capped`.
+-- saves an index. `capped`: 1 for an attempt on a lane in `capped`. `connect`, `first_byte`: parts of `latency`. `asked`:
+-- 1 if the answer asked by Retry-After to wait.
 CREATE TABLE attempts (
     at INTEGER NOT NULL,
     delivery INTEGER NOT NULL,
@@ -215,6 +216,9 @@ CREATE TABLE attempts (
     body_hash INTEGER NOT NULL,
     before INTEGER,
     capped INTEGER,
+    connect INTEGER,
+    first_byte INTEGER,
+    asked INTEGER,
     PRIMARY KEY (at, delivery)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX attempts_capped ON attempts (lane, at, latency, outcome) WHERE capped = 1;

@@ -37,7 +37,8 @@ impl AttemptRows for Work<'_> {
         before: Option<&Before>,
         capped: bool,
     ) -> Result<bool> {
-        let insert = "INSERT OR IGNORE INTO attempts VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+        let insert = "INSERT OR IGNORE INTO attempts
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
         let inserted = at_hand(&mut self.hot.insert_attempt, self.sql, insert)?.execute(params![
             attempt.at,
             settlement.delivery,
@@ -50,6 +51,9 @@ impl AttemptRows for Work<'_> {
             Bits(attempt.body_hash),
             before.and_then(|before| before.last_attempt),
             capped.then_some(1),
+            attempt.details.connect,
+            attempt.details.first_byte,
+            attempt.details.asked.then_some(1),
         ])?;
         Ok(inserted > 0)
     }

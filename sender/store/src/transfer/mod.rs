@@ -170,10 +170,10 @@ const TABLES: [Table; 13] = [
     },
     Table {
         name: "attempts",
-        of_file: "SELECT at, delivery, lane, number, latency, outcome, status, error, body_hash, before, capped IS NOT NULL
-            FROM attempts",
+        of_file: "SELECT at, delivery, lane, number, latency, outcome, status, error, body_hash, before, capped IS NOT NULL,
+            connect, first_byte, asked IS NOT NULL FROM attempts",
         of_server: "SELECT at, delivery, lane, number, latency, outcome, status, error, body_hash, before,
-            CASE WHEN capped THEN 1 END FROM attempts",
+            CASE WHEN capped THEN 1 END, connect, first_byte, CASE WHEN asked THEN 1 END FROM attempts",
     },
     same!("resent", "delivery, at, after"),
     same!("latencies", "lane, measure, hour, counted"),

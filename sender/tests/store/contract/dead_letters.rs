@@ -1,6 +1,7 @@
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos};
 use hookproof_sender::store::command::{
-    Attempt, AttemptOutcome, Change, Coalesce, Dead, Fate, Forget, Reason, Redrive, Settlement, Shed, Sweep,
+    Attempt, AttemptOutcome, Change, Coalesce, Dead, Details, Fate, Forget, Reason, Redrive, Settlement,
+    Shed, Sweep,
 };
 use hookproof_sender::store::lane::{Bounds, LaneState, Limits};
 use hookproof_sender::store::read::Place;
@@ -171,6 +172,7 @@ pub(super) fn letters_are_grouped_by_what_they_have_in_common<B: Backend>() {
             error: error.map(Into::into),
             body_hash: 7,
             received: None,
+            details: Details::default(),
         };
         let fate = Fate::Dead(Reason::Exhausted);
         world.settle_all(vec![Settlement { lane, term, delivery, attempts, fate, attempt: Some(attempt) }]);

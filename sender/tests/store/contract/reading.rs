@@ -1,7 +1,7 @@
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use hookproof_sender::store::Command;
 use hookproof_sender::store::command::{
-    Attempt, AttemptOutcome, Dead, Fate, LaneSelection, Reason, Redrive, Settlement, Shed,
+    Attempt, AttemptOutcome, Dead, Details, Fate, LaneSelection, Reason, Redrive, Settlement, Shed,
 };
 use hookproof_sender::store::lane::LaneState;
 use hookproof_sender::store::paging::{Cursor, Page};
@@ -156,6 +156,7 @@ pub(super) fn an_audit_counts_attempts_by_second<B: Backend>() {
             error: None,
             body_hash: 1,
             received: None,
+            details: Details::default(),
         };
         let delivery = world.emit_one(lane);
         let fate = Fate::Dead(Reason::Exhausted);
@@ -210,6 +211,7 @@ pub(super) fn latencies_of_attempts_are_listed_in_pages<B: Backend>() {
             error: None,
             body_hash: 1,
             received: None,
+            details: Details::default(),
         };
         let fate = match outcome {
             AttemptOutcome::Delivered => Fate::Delivered,

@@ -1,7 +1,7 @@
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos};
 use hookproof_sender::store::Command;
 use hookproof_sender::store::command::{
-    Attempt, AttemptOutcome, Dead, Fate, Forget, LaneSelection, Reason, Settlement, Shed,
+    Attempt, AttemptOutcome, Dead, Details, Fate, Forget, LaneSelection, Reason, Settlement, Shed,
 };
 use hookproof_sender::store::lane::LaneState;
 use hookproof_sender::store::read::Place;
@@ -124,6 +124,10 @@ pub(super) fn an_attempt_is_recorded_whatever_became_of_the_delivery<B: Backend>
     assert_eq!(audit.iter().map(|row| (row.second, row.attempts)).collect::<Vec<_>>(), [(second, 1)]);
 }
 
+fn details() -> Details {
+    Details { connect: Some(Nanos(3)), first_byte: Some(Nanos::from_millis(9)), asked: true }
+}
+
 pub(super) fn the_attempts_of_a_delivery_are_listed_newest_first<B: Backend>() {
     let mut world = World::<B>::new();
     let (lane, term) = world.own_lane(WIDE);
@@ -132,10 +136,15 @@ pub(super) fn the_attempts_of_a_delivery_are_listed_newest_first<B: Backend>() {
     for number in 1..=3 {
         world.claim(lane, term);
         let fate = if number == 3 { Fate::Delivered } else { Fate::Retry { due: world.now } };
-        let settlements = [delivery, other]
-            .into_iter()
-            .map(|delivery| Settlement { attempts: number, ..world.settlement(lane, term, delivery, fate) })
-            .collect();
+        let settlements = [delivery, other].into_iter().map(|delivery| {
+            let mut settlement = world.settlement(lane, term, delivery, fate);
+            settlement.attempts = number;
+            settlement.attempt = settlement
+                .attempt
+                .map(|attempt| if number == 2 { Attempt { details: details(), ..attempt } } else { attempt });
+            settlement
+        });
+        let settlements = settlements.collect();
         world.settle_all(settlements);
         world.pass(Nanos::SECOND);
     }
@@ -149,6 +158,8 @@ pub(super) fn the_attempts_of_a_delivery_are_listed_newest_first<B: Backend>() {
         (attempts[1].attempt.status, attempts[1].attempt.error.as_deref()),
         (Some(503), Some("unavailable"))
     );
+    assert_eq!(attempts[1].attempt.details, details());
+    assert_eq!(attempts[0].attempt.details, Details::default());
     let fact = Settlement { attempt: None, ..world.settlement(lane, term, third, Fate::Delivered) };
     world.settle_all(vec![fact]);
     assert_eq!(world.reader.attempts_of(third).unwrap().len(), 1);

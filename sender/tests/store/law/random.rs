@@ -3,8 +3,8 @@
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use hookproof_sender::store::Command;
 use hookproof_sender::store::command::{
-    Acquire, Attempt, AttemptOutcome, Change, Claim, Coalesce, Dead, Emit, Fate, Forget, LaneSelection,
-    Persist, Reason, Redrive, Renew, Retry, Settlement, Shed, Sweep, Target, ToRetry,
+    Acquire, Attempt, AttemptOutcome, Change, Claim, Coalesce, Dead, Details, Emit, Fate, Forget,
+    LaneSelection, Persist, Reason, Redrive, Renew, Retry, Settlement, Shed, Sweep, Target, ToRetry,
 };
 use hookproof_sender::store::lane::{Bounds, LaneState, Limits, OwnerId, WhenFull};
 use proptest::collection::vec;
@@ -417,6 +417,7 @@ fn settlements(model: &Model, hands: &Hands, picks: &[(prop::sample::Index, Fate
                 error: None,
                 body_hash: 0,
                 received: None,
+                details: Details::default(),
             });
             Settlement { lane, term, delivery, attempts, fate: *fate, attempt }
         })

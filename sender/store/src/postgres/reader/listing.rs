@@ -2,7 +2,7 @@ use tokio_postgres::Row;
 
 use super::Read;
 use crate::command::SECRETS_MAX;
-use crate::command::{Attempt, Body};
+use crate::command::{Attempt, Body, Details};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::lane::{Pause, Retried, Secret};
 use crate::paging::last_if_full;
@@ -215,7 +215,8 @@ pub(super) fn attempts_of(sql: &Link, delivery: DeliveryId) -> Read<Vec<Attempte
         UNION ALL
             SELECT a.*, c.place + 1 FROM chain c JOIN attempts a ON a.at = c.before AND a.delivery = c.delivery
             WHERE c.place < 1000)
-        SELECT delivery, number, at, latency, outcome, status, error, body_hash FROM chain ORDER BY place";
+        SELECT delivery, number, at, latency, outcome, status, error, body_hash, connect, first_byte, asked
+        FROM chain ORDER BY place";
     all(sql, query, &[&delivery], |row| {
         Ok(Attempted {
             delivery: row.try_get(0)?,
@@ -228,6 +229,11 @@ pub(super) fn attempts_of(sql: &Link, delivery: DeliveryId) -> Read<Vec<Attempte
                 error: row.try_get(6)?,
                 body_hash: row.try_get::<_, Bits>(7)?.0,
                 received: None,
+                details: Details {
+                    connect: row.try_get(8)?,
+                    first_byte: row.try_get(9)?,
+                    asked: row.try_get(10)?,
+                },
             },
         })
     })

@@ -2,7 +2,7 @@ use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
 use super::super::event_id::{EventId, StoredEventId};
 use super::super::values::{Bits, int, size};
-use crate::command::{Attempt, Body, SECRETS_MAX};
+use crate::command::{Attempt, Body, Details, SECRETS_MAX};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::lane::{Bounds, Pause, Retried, Secret};
 use crate::paging::last_if_full;
@@ -199,8 +199,9 @@ pub(super) fn body(sql: &Connection, delivery: DeliveryId) -> Result<Option<Body
     .optional()
 }
 
-const ATTEMPT: &str = "SELECT delivery, number, at, latency, outcome, status, error, body_hash, before, lane
-    FROM attempts";
+const ATTEMPT: &str =
+    "SELECT delivery, number, at, latency, outcome, status, error, body_hash, connect, first_byte,
+    asked IS NOT NULL, before FROM attempts";
 
 fn read_attempt(row: &Row<'_>) -> Result<Attempted> {
     Ok(Attempted {
@@ -214,6 +215,7 @@ fn read_attempt(row: &Row<'_>) -> Result<Attempted> {
             error: row.get(6)?,
             body_hash: row.get::<_, Bits>(7)?.0,
             received: None,
+            details: Details { connect: row.get(8)?, first_byte: row.get(9)?, asked: row.get(10)? },
         },
     })
 }
@@ -237,7 +239,7 @@ pub(super) fn attempts_of(sql: &Connection, delivery: DeliveryId) -> Result<Vec<
         && attempts.len() < ATTEMPTS_MAX
     {
         let link = query
-            .query_row(params![moment, delivery], |row| Ok((read_attempt(row)?, row.get(8)?)))
+            .query_row(params![moment, delivery], |row| Ok((read_attempt(row)?, row.get(11)?)))
             .optional()?;
         if let Some((attempt, before)) = link {
             attempts.push(attempt);
