@@ -14,9 +14,10 @@ pub use extra_header::{ExtraHeader, HeaderError};
 pub use headers::Headers;
 pub(crate) use keys::Mac;
 pub use keys::{Keys, KeysError, Retiring, Secret, SecretError, Tag};
-pub use profile::{AcrossRetries, KeyForm, Profile, SignatureCount, UnknownProfile};
+use profile::{Content, Form, PARTS_MAX, Part};
+pub use profile::{KeyForm, Profile, UnknownProfile};
 
-use crate::engine::time::{Nanos, StoreTime};
+use crate::engine::time::StoreTime;
 use crate::event::{EventType, PublicId};
 
 #[derive(Clone, Debug)]
@@ -47,7 +48,7 @@ pub struct Attempt<'a> {
 
 impl Signer {
     pub fn new(profile: Profile, keys: &Keys) -> Result<Self, SecretError> {
-        let ready = |secret: &Secret| Ok(Mac::new(&secret.key(profile.key_form())?));
+        let ready = |secret: &Secret| Ok(Mac::new(&secret.key(profile.form().key)?));
         let retiring = keys.retiring().iter().map(|key| Ok((ready(key.secret())?, key.until())));
         Ok(Self {
             profile,
@@ -60,9 +61,8 @@ impl Signer {
     /// With the URL that its requests go to.
     #[must_use]
     pub fn with_url(self, url: &str) -> Self {
-        let url =
-            if matches!(self.profile, Profile::Hubspot | Profile::Square) { url.into() } else { self.url };
-        Self { url, ..self }
+        let is_signed = self.profile.form().signed.contains(&Part::Url);
+        Self { url: if is_signed { url.into() } else { self.url }, ..self }
     }
 
     /// Its profile.
@@ -74,114 +74,72 @@ impl Signer {
     /// Stored at emission; `None` for profiles that sign each attempt.
     #[must_use]
     pub fn freeze(&self, at: StoreTime, body: &[u8]) -> Option<Tag> {
-        (self.profile == Profile::VvvFrozen).then(|| self.only(at).tag(&[body]))
+        let oldest = self.all(at).last().filter(|_| self.profile.form().is_frozen);
+        oldest.map(|mac| mac.tag(&[body]))
     }
 
     /// Replaces the content of `headers`. Hashes the body once for each key.
     pub fn sign(&self, at: StoreTime, attempt: &Attempt<'_>, headers: &mut Headers) {
-        let seconds = at.0 / Nanos::SECOND.0;
-        let (id, body) = (attempt.id.as_str(), attempt.body);
+        let form = self.profile.form();
+        let timestamp = at.0 / form.unit.0;
         headers.clear();
-        match self.profile {
-            Profile::StandardWebhooks => {
-                headers.add("webhook-id").text(id);
-                let timestamp = headers.add("webhook-timestamp").number(seconds).written();
-                let signed = [id.as_bytes(), b".", timestamp.as_bytes(), b".", body];
-                let tags = Tags::of(self, at, &signed);
-                let mut signature = headers.add("webhook-signature");
-                for (place, tag) in tags.iter().enumerate() {
-                    signature = signature.text(if place == 0 { "v1," } else { " v1," }).base64(tag);
+        for (name, content) in self.profile.headers() {
+            headers.add(name);
+            match content {
+                Content::Id => headers.text(attempt.id.as_str()),
+                Content::EventType => headers.text(attempt.event_type.as_str()),
+                Content::Subscriber => headers.text(attempt.subscriber.as_str()),
+                Content::Attempt => headers.number(attempt.number.into()),
+                Content::Timestamp => headers.timestamp(timestamp),
+                Content::Signature => {
+                    if let Some(prefix) = form.beside {
+                        headers.text(prefix).timestamp(timestamp);
+                    }
+                    let tags = self.tags(&form, at, attempt, headers.written_timestamp());
+                    for (place, tag) in tags.iter().flatten().enumerate() {
+                        let separator = form.separator.filter(|_| place > 0 || form.beside.is_some());
+                        headers.text(separator.unwrap_or_default()).text(form.prefix);
+                        headers.tag(tag, form.is_base64);
+                    }
+                    &mut *headers
                 }
-            }
-            Profile::VvvFrozen => {
-                // The profile changed after the emission. The signature depends only on body and key.
-                let tag = attempt.frozen.unwrap_or_else(|| self.only(at).tag(&[body]));
-                headers.add("x-vvv-signature").hex(&tag);
-                headers.add("x-vvv-event").text(attempt.event_type.as_str());
-                headers.add("x-vvv-attempt").number(attempt.number.into());
-                headers.add("x-vvv-delivery-id").text(id);
-                headers.add("x-vvv-subscriber").text(attempt.subscriber.as_str());
-            }
-            Profile::Stripe => {
-                let value = headers.add("stripe-signature").text("t=").number(seconds);
-                let timestamp = value.written().trim_start_matches("t=");
-                let tags = Tags::of(self, at, &[timestamp.as_bytes(), b".", body]);
-                let mut signature = headers.extend();
-                for tag in tags.iter() {
-                    signature = signature.text(",v1=").hex(tag);
-                }
-            }
-            Profile::Paddle => {
-                let value = headers.add("paddle-signature").text("ts=").number(seconds);
-                let timestamp = value.written().trim_start_matches("ts=");
-                let tag = self.only(at).tag(&[timestamp.as_bytes(), b":", body]);
-                headers.extend().text(";h1=").hex(&tag);
-            }
-            _ => self.sign_once(at, attempt, headers),
+            };
         }
     }
 
-    /// For profiles with one signature in a header of its own.
-    fn sign_once(&self, at: StoreTime, attempt: &Attempt<'_>, headers: &mut Headers) {
-        let mut names = self.profile.headers().iter().map(|(name, _)| *name);
-        let stamp = match self.profile {
-            Profile::VvvTimestamped | Profile::Slack | Profile::Zoom => Some(at.0 / Nanos::SECOND.0),
-            Profile::Hubspot => Some(at.0 / Nanos::from_millis(1).0),
-            _ => None,
-        };
-        let (key, url, body) = (self.only(at), self.url.as_bytes(), attempt.body);
-        let timestamp = match (stamp, if stamp.is_some() { names.next() } else { None }) {
-            (Some(stamp), Some(name)) => headers.add(name).number(stamp).written().as_bytes(),
-            _ => b"",
-        };
-        let tag = match self.profile {
-            Profile::VvvTimestamped => key.tag(&[timestamp, b".", body]),
-            Profile::Slack | Profile::Zoom => key.tag(&[b"v0:", timestamp, b":", body]),
-            Profile::Hubspot => key.tag(&[b"POST", url, body, timestamp]),
-            Profile::Square => key.tag(&[url, body]),
-            _ => key.tag(&[body]),
-        };
-        let Some(name) = names.next() else { return };
-        let signature = headers.add(name);
-        match self.profile {
-            Profile::Hubspot | Profile::Line | Profile::Shopify | Profile::Square => signature.base64(&tag),
-            Profile::Slack | Profile::Zoom => signature.text("v0=").hex(&tag),
-            _ => signature.text("sha256=").hex(&tag),
-        };
-        let named = [attempt.event_type.as_str(), attempt.id.as_str()];
-        for (name, value) in names.zip(named) {
-            headers.add(name).text(value);
+    fn tags(&self, form: &Form, at: StoreTime, attempt: &Attempt<'_>, timestamp: &str) -> Tags {
+        let mut tags = [None; Keys::COUNT_MAX];
+        // None if the profile changed after the emission; the signature depends only on body and key.
+        if let Some(frozen) = attempt.frozen.filter(|_| form.is_frozen) {
+            tags[0] = Some(frozen);
+            return tags;
         }
+        let mut parts: [&[u8]; PARTS_MAX] = [&[]; PARTS_MAX];
+        for (place, part) in parts.iter_mut().zip(form.signed) {
+            *place = match part {
+                Part::Text(text) => text.as_bytes(),
+                Part::Id => attempt.id.as_str().as_bytes(),
+                Part::Timestamp => timestamp.as_bytes(),
+                Part::Body => attempt.body,
+                Part::Url => self.url.as_bytes(),
+            };
+        }
+        // A single signature is of the oldest key that has not retired: the endpoint knows it, and has until its
+        // retirement to learn the new one.
+        let unused = if form.separator.is_some() { 0 } else { self.all(at).count() - 1 };
+        for (place, mac) in tags.iter_mut().zip(self.all(at).skip(unused)) {
+            *place = Some(mac.tag(&parts));
+        }
+        tags
     }
 
     fn all(&self, at: StoreTime) -> impl Iterator<Item = &Mac> {
         let retiring = self.retiring.iter().filter(move |(_, until)| at < *until);
         std::iter::once(&self.current).chain(retiring.map(|(mac, _)| mac))
     }
-
-    /// The oldest that has not retired: the endpoint knows it, and has until its retirement to learn the new one.
-    fn only(&self, at: StoreTime) -> &Mac {
-        self.all(at).last().unwrap_or(&self.current)
-    }
 }
 
-struct Tags {
-    tags: [Option<Tag>; Keys::COUNT_MAX],
-}
-
-impl Tags {
-    fn of(signer: &Signer, at: StoreTime, parts: &[&[u8]]) -> Self {
-        let mut tags = [None; Keys::COUNT_MAX];
-        for (place, mac) in tags.iter_mut().zip(signer.all(at)) {
-            *place = Some(mac.tag(parts));
-        }
-        Self { tags }
-    }
-
-    fn iter(&self) -> impl Iterator<Item = &Tag> {
-        self.tags.iter().flatten()
-    }
-}
+type Tags = [Option<Tag>; Keys::COUNT_MAX];
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,5 @@
 use std::fmt::Write as _;
+use std::ops::Range;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,6 +14,8 @@ pub struct Headers {
     /// Each name, with the end of its value.
     ends: [(&'static str, usize); Self::COUNT_MAX],
     count: usize,
+    /// The place of the timestamp in the text.
+    timestamp: Range<usize>,
 }
 
 impl Headers {
@@ -40,50 +43,47 @@ impl Headers {
     pub(super) fn clear(&mut self) {
         self.text.clear();
         self.count = 0;
+        self.timestamp = 0..0;
     }
 
-    pub(super) fn add(&mut self, name: &'static str) -> Value<'_> {
+    pub(super) fn add(&mut self, name: &'static str) -> &mut Self {
         debug_assert!(self.count < Self::COUNT_MAX, "the header {name} is one too many");
         self.ends[self.count] = (name, self.text.len());
         self.count += 1;
-        self.extend()
+        self
     }
 
-    pub(super) fn extend(&mut self) -> Value<'_> {
-        let start = if self.count < 2 { 0 } else { self.ends[self.count - 2].1 };
-        Value { start, headers: self }
-    }
-}
-
-pub(super) struct Value<'a> {
-    start: usize,
-    headers: &'a mut Headers,
-}
-
-impl<'a> Value<'a> {
-    pub(super) fn text(self, part: &str) -> Self {
-        self.writing(|text| text.push_str(part))
+    pub(super) fn text(&mut self, part: &str) -> &mut Self {
+        self.write(|text| text.push_str(part))
     }
 
-    pub(super) fn number(self, number: u64) -> Self {
-        self.writing(|text| write!(text, "{number}").expect("writing to a String does not fail"))
+    pub(super) fn number(&mut self, number: u64) -> &mut Self {
+        self.write(|text| write!(text, "{number}").expect("writing to a String does not fail"))
     }
 
-    pub(super) fn hex(self, tag: &Tag) -> Self {
-        self.writing(|text| text.extend(tag.hex()))
+    /// A number that [`Self::written_timestamp`] returns.
+    pub(super) fn timestamp(&mut self, number: u64) -> &mut Self {
+        let start = self.text.len();
+        self.number(number);
+        self.timestamp = start..self.text.len();
+        self
     }
 
-    pub(super) fn base64(self, tag: &Tag) -> Self {
-        self.writing(|text| STANDARD.encode_string(tag.0, text))
+    /// In base64, else in hex.
+    pub(super) fn tag(&mut self, tag: &Tag, is_base64: bool) -> &mut Self {
+        self.write(
+            |text| if is_base64 { STANDARD.encode_string(tag.0, text) } else { text.extend(tag.hex()) },
+        )
     }
 
-    pub(super) fn written(self) -> &'a str {
-        &self.headers.text[self.start..]
+    /// Empty unless there is one.
+    pub(super) fn written_timestamp(&self) -> &str {
+        &self.text[self.timestamp.clone()]
     }
 
-    fn writing(self, write: impl FnOnce(&mut String)) -> Self {
-        write(&mut self.headers.text);
-        self.headers.ends[self.headers.count - 1].1 = self.headers.text.len();
+    fn write(&mut self, write: impl FnOnce(&mut String)) -> &mut Self {
+        write(&mut self.text);
+        self.ends[self.count - 1].1 = self.text.len();
         self
     }
 }

@@ -1,6 +1,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::engine::time::Nanos;
 use crate::excerpt::Excerpt;
 use crate::word_form::word_form;
 use hookproof_words::text_form;
@@ -40,17 +41,6 @@ word_form! {
     }
 }
 
-/// How a header's value changes on retries. The body never changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum AcrossRetries {
-    /// The same on every attempt.
-    Identical,
-    /// The value changes with the key.
-    IdenticalPerKey,
-    /// New for each attempt.
-    Fresh,
-}
-
 /// The part of a secret that is the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KeyForm {
@@ -60,65 +50,116 @@ pub enum KeyForm {
     Text,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SignatureCount {
-    /// During a rotation, the old key signs until it retires.
-    One,
-    /// One for each key, so that the endpoint may know any of them.
-    OnePerKey,
+/// The value of a header.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Content {
+    Id,
+    EventType,
+    Subscriber,
+    /// The attempt number.
+    Attempt,
+    Timestamp,
+    Signature,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Part {
+    Text(&'static str),
+    Id,
+    Timestamp,
+    Body,
+    Url,
+}
+
+pub(super) const PARTS_MAX: usize = 5;
+
+/// How a profile signs.
+pub(super) struct Form {
+    pub(super) key: KeyForm,
+    pub(super) signed: &'static [Part],
+    pub(super) unit: Nanos,
+    /// Made once, when the event is emitted.
+    pub(super) is_frozen: bool,
+    /// The prefix of a timestamp before the signatures.
+    pub(super) beside: Option<&'static str>,
+    /// Between several signatures during a rotation, one for each key, so that the endpoint may know any of them.
+    /// Without it the old key signs until it retires.
+    pub(super) separator: Option<&'static str>,
+    pub(super) prefix: &'static str,
+    pub(super) is_base64: bool,
+}
+
+const DOT: Part = Part::Text(".");
+const BODY: &[Part] = &[Part::Body];
+const STAMPED: &[Part] = &[Part::Timestamp, DOT, Part::Body];
+const VERSIONED: &[Part] = &[Part::Text("v0:"), Part::Timestamp, Part::Text(":"), Part::Body];
+
+const fn hex(prefix: &'static str, signed: &'static [Part]) -> Form {
+    let (key, unit) = (KeyForm::Text, Nanos::SECOND);
+    Form { key, signed, unit, is_frozen: false, beside: None, separator: None, prefix, is_base64: false }
+}
+
+const fn base64(prefix: &'static str, signed: &'static [Part]) -> Form {
+    Form { is_base64: true, ..hex(prefix, signed) }
 }
 
 impl Profile {
-    /// The headers in order, and how each changes on retries.
-    #[must_use]
-    pub const fn headers(self) -> &'static [(&'static str, AcrossRetries)] {
-        use AcrossRetries::{Fresh, Identical, IdenticalPerKey};
+    pub(super) const fn form(self) -> Form {
+        use Part::{Body, Id, Text, Timestamp, Url};
         match self {
             Self::StandardWebhooks => {
-                &[("webhook-id", Identical), ("webhook-timestamp", Fresh), ("webhook-signature", Fresh)]
+                let form = base64("v1,", &[Id, DOT, Timestamp, DOT, Body]);
+                Form { key: KeyForm::Decoded, separator: Some(" "), ..form }
             }
-            Self::VvvTimestamped => &[("x-vvv-timestamp", Fresh), ("x-vvv-signature", Fresh)],
+            Self::VvvTimestamped => hex("sha256=", STAMPED),
+            Self::VvvFrozen => Form { is_frozen: true, ..hex("", BODY) },
+            Self::Stripe => Form { beside: Some("t="), separator: Some(","), ..hex("v1=", STAMPED) },
+            Self::Github | Self::Meta => hex("sha256=", BODY),
+            Self::Hubspot => {
+                Form { unit: Nanos::from_millis(1), ..base64("", &[Text("POST"), Url, Body, Timestamp]) }
+            }
+            Self::Line | Self::Shopify => base64("", BODY),
+            Self::Paddle => Form { beside: Some("ts="), ..hex(";h1=", &[Timestamp, Text(":"), Body]) },
+            Self::Slack | Self::Zoom => hex("v0=", VERSIONED),
+            Self::Square => base64("", &[Url, Body]),
+        }
+    }
+
+    /// In order: the timestamp before a signature of it.
+    pub(super) const fn headers(self) -> &'static [(&'static str, Content)] {
+        use Content::{Attempt, EventType, Id, Signature, Subscriber, Timestamp};
+        match self {
+            Self::StandardWebhooks => {
+                &[("webhook-id", Id), ("webhook-timestamp", Timestamp), ("webhook-signature", Signature)]
+            }
+            Self::VvvTimestamped => &[("x-vvv-timestamp", Timestamp), ("x-vvv-signature", Signature)],
             Self::VvvFrozen => &[
-                ("x-vvv-signature", Identical),
-                ("x-vvv-event", Identical),
-                ("x-vvv-attempt", Fresh),
-                ("x-vvv-delivery-id", Identical),
-                ("x-vvv-subscriber", Identical),
+                ("x-vvv-signature", Signature),
+                ("x-vvv-event", EventType),
+                ("x-vvv-attempt", Attempt),
+                ("x-vvv-delivery-id", Id),
+                ("x-vvv-subscriber", Subscriber),
             ],
-            Self::Stripe => &[("stripe-signature", Fresh)],
+            Self::Stripe => &[("stripe-signature", Signature)],
             Self::Github => &[
-                ("x-hub-signature-256", IdenticalPerKey),
-                ("x-github-event", Identical),
-                ("x-github-delivery", Identical),
+                ("x-hub-signature-256", Signature),
+                ("x-github-event", EventType),
+                ("x-github-delivery", Id),
             ],
-            Self::Hubspot => &[("x-hubspot-request-timestamp", Fresh), ("x-hubspot-signature-v3", Fresh)],
-            Self::Line => &[("x-line-signature", IdenticalPerKey)],
-            Self::Meta => &[("x-hub-signature-256", IdenticalPerKey)],
-            Self::Paddle => &[("paddle-signature", Fresh)],
+            Self::Hubspot => {
+                &[("x-hubspot-request-timestamp", Timestamp), ("x-hubspot-signature-v3", Signature)]
+            }
+            Self::Line => &[("x-line-signature", Signature)],
+            Self::Meta => &[("x-hub-signature-256", Signature)],
+            Self::Paddle => &[("paddle-signature", Signature)],
             Self::Shopify => &[
-                ("x-shopify-hmac-sha256", IdenticalPerKey),
-                ("x-shopify-topic", Identical),
-                ("x-shopify-webhook-id", Identical),
+                ("x-shopify-hmac-sha256", Signature),
+                ("x-shopify-topic", EventType),
+                ("x-shopify-webhook-id", Id),
             ],
-            Self::Slack => &[("x-slack-request-timestamp", Fresh), ("x-slack-signature", Fresh)],
-            Self::Square => &[("x-square-hmacsha256-signature", IdenticalPerKey)],
-            Self::Zoom => &[("x-zm-request-timestamp", Fresh), ("x-zm-signature", Fresh)],
-        }
-    }
-
-    #[must_use]
-    pub const fn key_form(self) -> KeyForm {
-        match self {
-            Self::StandardWebhooks => KeyForm::Decoded,
-            _ => KeyForm::Text,
-        }
-    }
-
-    #[must_use]
-    pub const fn signature_count(self) -> SignatureCount {
-        match self {
-            Self::StandardWebhooks | Self::Stripe => SignatureCount::OnePerKey,
-            _ => SignatureCount::One,
+            Self::Slack => &[("x-slack-request-timestamp", Timestamp), ("x-slack-signature", Signature)],
+            Self::Square => &[("x-square-hmacsha256-signature", Signature)],
+            Self::Zoom => &[("x-zm-request-timestamp", Timestamp), ("x-zm-signature", Signature)],
         }
     }
 }
