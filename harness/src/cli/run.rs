@@ -188,7 +188,7 @@ impl Run {
         let name = reports.first().map_or("no sender", |report| &report.driver);
         let unsound = standard::unsound(reports, unjudged);
         let subject = Subject { side: Side::Sender, name, runs: &runs, unsound };
-        self.standards.grade(&subject, &standard::seen(reports), self.forms.is_printed())
+        self.standards.grade(&subject, &hookproof_judge::standard::seen(reports), self.forms.is_printed())
     }
 
     fn begin(&self, interrupt: Interrupt) -> Result<(Option<Vec<Report>>, Shared), String> {

@@ -193,28 +193,6 @@ pub(super) fn explained(standard: &Standard) -> String {
     text
 }
 
-/// The verdicts of a sender's runs.
-pub(super) fn seen(reports: &[Report]) -> Vec<Seen<'_>> {
-    reports.iter().flat_map(seen_in).collect()
-}
-
-/// An expected failure is one; where it did not happen, nothing was shown.
-fn seen_in(report: &Report) -> Vec<Seen<'_>> {
-    let verdicts = report.judgement.verdicts.iter();
-    verdicts
-        .map(|one| Seen {
-            id: &one.id,
-            verdict: match (one.status, &one.known) {
-                (Verdict::Pass | Verdict::Warn, Some(_)) => Verdict::Fail,
-                (Verdict::Fail, Some(_)) => Verdict::NotApplicable,
-                (status, _) => status,
-            },
-            told: format!("{}: {}", report.scenario, one.sentence),
-            profiles: report.course.profiles.iter().map(String::as_str).collect(),
-        })
-        .collect()
-}
-
 /// Runs of a sender that show less than a grade says.
 pub(super) fn unsound(reports: &[Report], unjudged: &[Unjudged]) -> Vec<String> {
     let bad = [Verdict::Fail, Verdict::Inconclusive, Verdict::HarnessError];
@@ -234,8 +212,10 @@ pub(super) fn seen_of_receiver(report: &suite::Report) -> Vec<Seen<'_>> {
     let rows = report.rows.iter();
     rows.map(|row| Seen {
         id: &row.id,
-        verdict: row.verdict,
+        // Standards demand that a forgery is not accepted, with whatever answer.
+        verdict: if row.is_accident { Verdict::Pass } else { row.verdict },
         told: row.came.clone(),
+        passes_despite: row.is_accident.then_some(&*row.came),
         profiles: vec![&report.profile],
     })
     .collect()
@@ -248,7 +228,9 @@ mod tests {
     #[test]
     fn the_text_names_each_requirement_that_is_not_met_and_ends_with_the_verdict() {
         let standard: &Standard = "five-failures@1".parse().unwrap();
-        let seen = |id, verdict| Seen { id, verdict, told: "seen so".to_owned(), profiles: Vec::new() };
+        let told = || "seen so".to_owned();
+        let seen =
+            |id, verdict| Seen { id, verdict, told: told(), passes_despite: None, profiles: Vec::new() };
         let all = [seen("rate.in-flight", Verdict::Pass), seen("retry.after-429", Verdict::Fail)];
         let text = text(&standard.grade(Side::Sender, &all, Vec::new()), Colours::of(false));
         let place = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} is missing: {text}"));

@@ -27,7 +27,12 @@ impl Sign {
                 id: self.scheme.id_header().is_some(),
                 signs_timestamp: self.scheme.signs_timestamp(),
             },
-            profile => Signs::Profile(profile.to_owned()),
+            profile => match self.scheme.header_prefix() {
+                Some(prefix) => {
+                    Signs::Prefixed { profile: profile.to_owned(), header_prefix: prefix.to_owned() }
+                }
+                None => Signs::Profile(profile.to_owned()),
+            },
         }
     }
 

@@ -62,6 +62,8 @@ pub struct Row {
     pub expected: String,
     /// The finding.
     pub came: String,
+    /// Whether a forgery was refused only as if the receiver had failed.
+    pub is_accident: bool,
     /// The way to mend a receiver that fails it.
     pub remedy: String,
     /// The reason of an expected failure.

@@ -199,6 +199,7 @@ fn weigh(
         verdict,
         expected: entry.requirement.clone(),
         came: settings.redact_text(&finding.came),
+        is_accident: finding.is_accident,
         remedy: finding.remedy.unwrap_or(&entry.remedy).to_owned(),
         known,
         seconds,

@@ -107,6 +107,7 @@ fn receiver() -> String {
         verdict,
         expected: "2xx".to_owned(),
         came: came.to_owned(),
+        is_accident: false,
         remedy: "compare all of it".to_owned(),
         known: None,
         seconds: 0.0125,

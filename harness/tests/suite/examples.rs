@@ -96,6 +96,10 @@ fn commands_with_a_flaw_fail_by_their_exit_code() {
     let table = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.code() == Some(1) && table.contains("standard-webhooks@1.0: FAIL"), "{table}");
     assert!(table.contains("failed         R1   must    a webhook is accepted only with"), "{table}");
+    let arguments = [&["receiver", "--exec", raises, "--secret-env", "HOOK_SECRET"][..], &graded].concat();
+    let table = hookproof(&arguments).stdout;
+    let table = String::from_utf8_lossy(&table);
+    assert!(table.contains("not exercised  R1") && !table.contains("failed  "), "{table}");
     let (code, told) = judged("exit 1", "sig.valid,sig.missing");
     assert!(code == Some(1) && told.contains("a correct delivery gets 401"), "{told}");
 }

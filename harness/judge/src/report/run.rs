@@ -1,6 +1,6 @@
 //! The report of a run. Its JSON is published: fields are added, never renamed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -9,6 +9,7 @@ use crate::check::Evidence;
 use crate::check::Judgement;
 use crate::check::evidence::{Exchange, Outcome};
 use crate::check::figures;
+use crate::check::judge::{ByStandards, by_standards};
 use crate::check::outcomes::{Fate, fates_of};
 use crate::scenario::{Retry, SECOND, Scenario, Subscriber};
 use crate::trace::{ClockKind, Declared, Ended, Fault, Machine, Signs, Trace};
@@ -63,6 +64,9 @@ pub struct Course {
     /// The signing profiles of its subscribers.
     #[serde(default)]
     pub profiles: BTreeSet<String>,
+    /// The checks that a standard judges otherwise than the scenario, by id.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub by_standards: BTreeMap<String, ByStandards>,
     #[serde(default)]
     pub drawn: Drawn,
 }
@@ -180,6 +184,7 @@ impl Report {
                 faults: trace.faults.iter().map(fault).collect(),
                 defaults: defaults(scenario),
                 profiles: profiles(scenario, trace),
+                by_standards: by_standards(scenario, trace, &judgement),
                 drawn,
             },
             judgement,
@@ -287,6 +292,9 @@ fn delivered(evidence: &Evidence<'_>, at: u32) -> u64 {
 fn profiles(scenario: &Scenario, trace: &Trace) -> BTreeSet<String> {
     match &trace.declared.signs {
         Some(Signs::Profile(name)) => BTreeSet::from([name.clone()]),
+        Some(Signs::Prefixed { profile, header_prefix }) => {
+            BTreeSet::from([format!("{profile} with {header_prefix} headers")])
+        }
         Some(Signs::Own { .. }) => BTreeSet::from(["a scheme of its own".to_owned()]),
         None => scenario.subscribers.iter().map(|one| one.sign.to_string()).collect(),
     }
@@ -406,7 +414,7 @@ pub fn schema() -> serde_json::Value {
         "required": ["format", "version", "scenario", "seed", "driver", "repeat", "judgement", "subscribers"],
         "properties": {
             "format": { "const": FORMAT }, "version": text, "scenario": text, "about": text, "seed": count,
-            "driver": text, "repeat": text, "defaults": { "type": "array", "items": text }, "profiles": { "type": "array", "items": text }, "ended": { "enum": ["done", "interrupted", "sender-gone", null] },
+            "driver": text, "repeat": text, "defaults": { "type": "array", "items": text }, "profiles": { "type": "array", "items": text }, "by_standards": maybe("object"), "ended": { "enum": ["done", "interrupted", "sender-gone", null] },
             "lasted": count, "seconds_each": count, "scenario_sha256": text, "began_unix_ns": count, "drawn": maybe("object"),
             "machine": maybe("object"), "judgement": judgement, "efficiency": maybe("number"),
             "ceiling_per_second": maybe("integer"), "delivered_per_second": maybe("integer"),

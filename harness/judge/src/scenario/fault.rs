@@ -246,6 +246,9 @@ impl FaultAction {
 }
 
 impl FaultAction {
+    /// The usual time after which a changed limit must hold.
+    pub const WITHIN: Duration = Duration::from_secs(1);
+
     /// Whether an operator's action concerns this subscriber: by its name, its group, or all.
     #[must_use]
     pub fn concerns(&self, group: &str, name: &str) -> bool {
@@ -329,7 +332,7 @@ fn action(reader: &Reader<'_>) -> Option<FaultAction> {
                 reader.wrong("limit", "missing; expected the new limit");
             }
             let limit = Limit::read(&reader.table("limit")?);
-            let within = reader.or("within", Duration::from_secs(1));
+            let within = reader.or("within", FaultAction::WITHIN);
             FaultAction::Limit { subscriber: subscriber(), limit, within, timeout: reader.get("timeout") }
         }
         FaultKind::Rotate => FaultAction::Rotate { subscriber: subscriber() },

@@ -9,6 +9,7 @@
 //!   `docs/scenario.md`.
 
 pub mod behaviour;
+mod by_standards;
 pub mod contract;
 mod document;
 pub mod expect;
@@ -85,6 +86,8 @@ pub struct Scenario {
     /// The planned faults, sorted by time.
     pub faults: Vec<FaultPlan>,
     pub expect: Expect,
+    /// Whether a standard judges, which sets no bound on the return after a pause.
+    pub is_by_standard: bool,
     /// The file's text; after `--set`, the rewritten document.
     pub text: String,
 }
@@ -153,6 +156,7 @@ impl Scenario {
             subscribers,
             faults,
             expect: root.table("expect").map_or_else(Expect::default, |expect| Expect::read(&expect)),
+            is_by_standard: false,
             text: String::new(),
         };
         scenario.fits_together(root);

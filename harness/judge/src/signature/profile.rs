@@ -112,6 +112,13 @@ impl Profile {
 }
 
 impl Definition {
+    /// The prefix of its headers' names in place of the standard's.
+    #[must_use]
+    pub fn header_prefix(&self) -> Option<&str> {
+        let prefix = self.header.strip_suffix("signature")?;
+        (self.name == Profile::NAMES[0] && prefix != STANDARD_PREFIX).then_some(prefix)
+    }
+
     /// Checks the keys. The error begins with the key that it is about.
     pub fn read<P>(written: &Written<P>) -> Result<Self, String> {
         let both = "there are both `profile` and `algorithm`; expected one of them";

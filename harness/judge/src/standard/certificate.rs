@@ -161,7 +161,9 @@ mod tests {
 
     fn grades() -> Grades {
         let standard: &Standard = "five-failures@1".parse().unwrap();
-        let seen = |id, verdict| Seen { id, verdict, told: "a <b>".to_owned(), profiles: Vec::new() };
+        let told = || "a <b>".to_owned();
+        let seen =
+            |id, verdict| Seen { id, verdict, told: told(), passes_despite: None, profiles: Vec::new() };
         standard.grade(
             Side::Sender,
             &[seen("rate.in-flight", Verdict::Pass), seen("recovery.no-storm", Verdict::Fail)],

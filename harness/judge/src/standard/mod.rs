@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::certificate::{Broken, Certificate, check};
 use crate::catalogue::Verdict;
+use crate::report::Report;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -65,6 +66,8 @@ pub struct Seen<'a> {
     pub verdict: Verdict,
     /// The run, and the finding.
     pub told: String,
+    /// The finding of a failed check or case in which the requirement was met.
+    pub passes_despite: Option<&'a str>,
     pub profiles: Vec<&'a str>,
 }
 
@@ -174,6 +177,31 @@ impl Standard {
     }
 }
 
+/// The verdicts of a sender's runs.
+#[must_use]
+pub fn seen(reports: &[Report]) -> Vec<Seen<'_>> {
+    reports.iter().flat_map(seen_in).collect()
+}
+
+/// An expected failure is one; where it did not happen, nothing was shown.
+fn seen_in(report: &Report) -> impl Iterator<Item = Seen<'_>> {
+    report.judgement.verdicts.iter().map(|one| {
+        let other = report.course.by_standards.get(&one.id);
+        let (status, sentence) = other.map_or((one.status, &one.sentence), |one| (one.status, &one.sentence));
+        Seen {
+            id: &one.id,
+            verdict: match (status, &one.known) {
+                (Verdict::Pass | Verdict::Warn, Some(_)) => Verdict::Fail,
+                (Verdict::Fail, Some(_)) => Verdict::NotApplicable,
+                (status, _) => status,
+            },
+            told: format!("{}: {sentence}", report.scenario),
+            passes_despite: (other.is_some() && status == Verdict::Pass).then_some(&*one.sentence),
+            profiles: report.course.profiles.iter().map(String::as_str).collect(),
+        }
+    })
+}
+
 impl Standard {
     /// As it was seen, or as not applicable if the run signs by another profile.
     fn by_profile<'a>(&self, seen: &Seen<'a>) -> Seen<'a> {
@@ -211,7 +239,8 @@ impl Requirement {
         }
         let passes = self.by.iter().map(|id| passes(id)).min().unwrap_or(0);
         let runs = if passes == 1 { String::new() } else { format!(" in {passes} runs") };
-        (Grade::Met, format!("{} passed{runs}", self.by.join(", ")))
+        let despite = own().filter_map(|one| Some(format!("; {}: {}", one.id, one.passes_despite?)));
+        (Grade::Met, format!("{} passed{runs}{}", self.by.join(", "), despite.collect::<String>()))
     }
 }
 
@@ -295,7 +324,8 @@ mod tests {
     }
 
     fn seen(id: &str, verdict: Verdict) -> Seen<'_> {
-        Seen { id, verdict, told: "so".to_owned(), profiles: vec!["standard-webhooks"] }
+        let (told, profiles) = ("so".to_owned(), vec!["standard-webhooks"]);
+        Seen { id, verdict, told, passes_despite: None, profiles }
     }
 
     fn grade(requirement: &str, seen: &[Seen<'_>]) -> Grade {

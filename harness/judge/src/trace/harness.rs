@@ -154,6 +154,11 @@ const fn is_zero(value: &u64) -> bool {
 #[serde(rename_all = "kebab-case")]
 pub enum Signs {
     Profile(String),
+    /// The profile under other names of its headers.
+    Prefixed {
+        profile: String,
+        header_prefix: String,
+    },
     /// A scheme of the sender's own; the fields name the parts of its requests.
     Own {
         signature: bool,
@@ -182,7 +187,7 @@ impl Declared {
     pub fn applied(&self, scenario: &Scenario) -> Scenario {
         let mut scenario = scenario.clone();
         for subscriber in &mut scenario.subscribers {
-            if let Some(Signs::Profile(name)) = &self.signs {
+            if let Some(Signs::Profile(name) | Signs::Prefixed { profile: name, .. }) = &self.signs {
                 subscriber.sign = name.parse().unwrap_or(subscriber.sign);
             }
             if self.lacks(Lack::Breaker) {

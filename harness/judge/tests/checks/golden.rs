@@ -52,6 +52,7 @@ fn a_wrong_sender_fails_the_requirement_of_each_standard() {
                 id: &one.id,
                 verdict: one.status,
                 told: one.sentence.clone(),
+                passes_despite: None,
                 profiles: vec![],
             })
             .collect();

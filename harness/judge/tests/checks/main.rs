@@ -20,6 +20,7 @@ mod faults;
 mod fuzzing;
 mod given_up;
 mod golden;
+mod grades;
 mod in_flight;
 mod live_changes;
 mod liveness;

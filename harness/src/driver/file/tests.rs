@@ -1,5 +1,6 @@
 use std::path::PathBuf;
 
+use hookproof_judge::trace::Signs;
 use hookproof_play::settings;
 
 use super::*;
@@ -88,6 +89,20 @@ fn a_setting_without_its_counterpart_is_refused_with_its_line() {
     for (lines, said) in rows {
         let problems = problems(lines);
         assert!(problems.contains(said), "{lines}: {problems:?}");
+    }
+}
+
+#[test]
+fn header_names_of_the_senders_own_are_declared_with_the_profile() {
+    let signs = |more: &str| {
+        let text = format!("{CALLS}[sign]\nprofile = \"standard-webhooks\"\n{more}");
+        DriverFile::parse(&text, "x.toml").unwrap().declared().signs
+    };
+    let profile = "standard-webhooks".to_owned();
+    let prefixed = Signs::Prefixed { profile: profile.clone(), header_prefix: "svix-".to_owned() };
+    assert_eq!(signs("header_prefix = \"Svix-\"\n"), Some(prefixed));
+    for more in ["", "header_prefix = \"Webhook-\"\n"] {
+        assert_eq!(signs(more), Some(Signs::Profile(profile.clone())));
     }
 }
 

@@ -45,13 +45,22 @@ pub(super) struct Finding {
     pub(super) is_loss: bool,
     /// Whether the user's command ended the receiver, so that no other case can be judged.
     pub(super) has_ended: bool,
+    /// Whether a forgery was refused only as if the receiver had failed.
+    pub(super) is_accident: bool,
     /// In place of the catalogue's remedy, where the finding has another cause.
     pub(super) remedy: Option<&'static str>,
 }
 
 impl Finding {
     pub(super) fn new(verdict: Verdict, came: impl Into<String>) -> Self {
-        Self { verdict, came: came.into(), is_loss: false, has_ended: false, remedy: None }
+        Self {
+            verdict,
+            came: came.into(),
+            is_loss: false,
+            has_ended: false,
+            is_accident: false,
+            remedy: None,
+        }
     }
 
     pub(super) fn pass(came: impl Into<String>) -> Self {
@@ -70,9 +79,9 @@ impl Finding {
         Self::new(Verdict::Warn, came)
     }
 
-    /// A forgery was refused as if the receiver had failed; it may fail open the next time.
+    /// The receiver may fail open the next time.
     pub(super) fn accident(came: &str) -> Self {
-        Self::warn(format!("rejected by accident: {came}"))
+        Self { is_accident: true, ..Self::warn(format!("rejected by accident: {came}")) }
     }
 
     fn ended(came: &str) -> Self {
