@@ -243,14 +243,45 @@ fn of_toml(name: &str, text: &str, error: &toml::de::Error) -> Problem {
             };
             problem(name, line, given, format!("unknown key; {hint}"))
         }
-        _ => problem(name, line, error.span().map_or("", |span| key_before(text, span.start)), message),
+        _ => {
+            let key = error.span().map_or("", |span| key_before(text, span.start));
+            problem(name, line, key, of_type(&message).unwrap_or(message))
+        }
     }
+}
+
+/// Serde's message about the type of a value, in words of this file.
+fn of_type(message: &str) -> Option<String> {
+    let mistake =
+        message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "))?;
+    let (found, wanted) = mistake.rsplit_once(", expected ")?;
+    let wanted = match wanted {
+        "u16" => "a whole number from 0 to 65535",
+        "u32" => "a whole number from 0 to 4294967295",
+        "u64" | "usize" => "a whole number from 0",
+        "a boolean" => "true or false",
+        "a string" => "a text",
+        "a sequence" => "a list",
+        other if other == "a map" || other.starts_with("struct ") => "a table",
+        other => other,
+    };
+    let found = match found.split_once(' ') {
+        Some(("string", text)) => format!("the text {text}"),
+        Some(("integer" | "boolean", value)) => value.replace('`', ""),
+        Some(("floating", value)) => value.replace("point ", "").replace('`', ""),
+        _ if found == "sequence" => "a list".to_owned(),
+        _ if found == "map" => "a table".to_owned(),
+        _ => found.to_owned(),
+    };
+    Some(format!("expected {wanted}, got {found}"))
 }
 
 /// Empty if the key stands on an earlier line than its value.
 fn key_before(text: &str, at: usize) -> &str {
     let before = text.get(..at).unwrap_or_default();
     let line = before.rsplit('\n').next().unwrap_or_default();
+    let list = line.rfind('[').filter(|at| !line[*at..].contains(']'));
+    let line = &line[..list.unwrap_or(line.len())];
     let Some(key) = line.trim_end().strip_suffix('=') else { return "" };
     key.rsplit([' ', ',', '{']).find(|word| !word.is_empty()).unwrap_or_default()
 }

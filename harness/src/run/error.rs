@@ -63,6 +63,17 @@ pub enum RunError {
         /// The driver.
         driver: String,
     },
+    /// Our sender lacks a subscriber's profile.
+    #[error(
+        "subscriber.sign: {subscriber} has {profile}, whose time is in the body, and our sender repeats a body \
+         on a retry; expected another profile, or the driver of a sender that signs so"
+    )]
+    Sign {
+        /// The subscriber.
+        subscriber: String,
+        /// The profile.
+        profile: String,
+    },
     /// The driver does not tell the sender which authority to trust.
     #[error(
         "the scenario shows wrong certificates, so its endpoints use TLS, and the driver {driver} has no start.trust; \
@@ -183,6 +194,7 @@ impl RunError {
             | Self::Faketime
             | Self::NoProcess { .. }
             | Self::Store { .. }
+            | Self::Sign { .. }
             | Self::Database(DatabaseError::Missing | DatabaseError::Given(_))
             | Self::Reach(_)
             | Self::Tls(TlsError::Given { .. }) => true,

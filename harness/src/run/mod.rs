@@ -23,11 +23,11 @@ pub use error::RunError;
 pub use folder::Home;
 use folder::raise_files;
 use heartbeat::EndpointThread;
-use hookproof_judge::scenario::{FaultAction, FaultPlan, Scenario, Store};
+use hookproof_judge::scenario::{FaultAction, FaultPlan, Scenario, Store, Subscriber};
 use hookproof_judge::signature::{Scheme, sha256_hex};
 use hookproof_judge::trace::ledger::Ledger;
 use hookproof_judge::trace::{
-    Ceiling, ClockKind, Dead, Declared, End, Ended, FORMAT, Header, Public, Record, Recorder, TraceFile,
+    Ceiling, ClockKind, Dead, Declared, End, Ended, FORMAT, Header, OURS, Public, Record, Recorder, TraceFile,
 };
 use hookproof_play::payload::Offered;
 use hookproof_play::traffic::{Chance, Schedule, Tokens};
@@ -260,7 +260,7 @@ impl Staged<'_> {
     }
 
     fn specs(&self) -> Vec<Spec> {
-        let spec = |subscriber: &hookproof_judge::scenario::Subscriber| Spec {
+        let spec = |subscriber: &Subscriber| Spec {
             name: subscriber.name.clone(),
             path: subscriber.path(),
             behaviours: subscriber.behaviours.clone(),
@@ -397,6 +397,11 @@ fn with_certificates(scenario: &Scenario, options: &Options, file: &DriverFile) 
 }
 
 fn is_fit(scenario: &Scenario, file: &DriverFile) -> Result<(), RunError> {
+    // A retry of our sender repeats the body, and so the time in it.
+    let dated = scenario.subscribers.iter().find(|one| one.sign.timestamp_field().is_some());
+    if let Some(Subscriber { name, sign, .. }) = dated.filter(|_| file.name == OURS) {
+        return Err(RunError::Sign { subscriber: name.clone(), profile: sign.to_string() });
+    }
     if scenario.sender.store == Store::Postgres && !file.names_database() {
         return Err(RunError::Store { driver: file.name.clone() });
     }
@@ -518,6 +523,23 @@ fn print_undone(processes: &mut Processes, emission: &Emission) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_profile_that_our_sender_lacks_is_refused_before_it_starts_and_left_to_others() {
+        let text = "name = \"x\"\n[[traffic]]\nshape = \"burst\"\nevents = 1\n\
+                    [[subscriber]]\nname = \"a\"\nsign = \"linear\"\n";
+        let scenario = Scenario::from_text(text, "x.toml").unwrap();
+        let ours = DriverFile::hookproof().unwrap();
+        let error = is_fit(&scenario, &ours).unwrap_err();
+        let said = error.to_string();
+        assert!(
+            error.is_askers() && said.starts_with("subscriber.sign: a has linear, whose time is"),
+            "{said}"
+        );
+        let mut theirs = ours;
+        theirs.name = "theirs".to_owned();
+        assert!(is_fit(&scenario, &theirs).is_ok());
+    }
 
     #[tokio::test]
     async fn an_interrupt_ends_a_hanging_step_and_keeps_a_finished_one() {

@@ -118,7 +118,7 @@ fn a_timestamp_may_stand_beside_a_signature_without_a_prefix() {
 #[test]
 fn a_timestamp_in_milliseconds_is_told_in_seconds() {
     let scheme = scheme(
-        "algorithm = \"hmac-sha256\"\nheader = \"S\"\nsigned = [\"{timestamp}\"]\ntimestamp = \"T\"\n\
+        "algorithm = \"hmac-sha256\"\nheader = \"S\"\nsigned = [\"{timestamp}{body}\"]\ntimestamp = \"T\"\n\
          timestamp_unit = \"ms\"\n",
     );
     let seen = verify(&scheme, &[], &[("S", "00"), ("T", "1700000000123")], "");

@@ -105,6 +105,18 @@ fn a_mistake_in_a_profile_is_told_with_its_place_and_the_expected_value() {
         ),
         ("header = \"S\"", "acme.toml: algorithm: there is neither"),
         (
+            "algorithm = \"hmac-sha256\"\nheader = \"S\"\nsigned = [\"{timestamp}\"]\ntimestamp = \"T\"",
+            "acme.toml:3: signed: it lacks {body}, so that the signature would hold for any body",
+        ),
+        (
+            "algorithm = \"hmac-sha256\"\nheader = \"S\"\nsigned = [\"{header.X-Tenant}.{body}\"]",
+            "acme.toml:3: signed: it has {header.X-Tenant}; expected X-Tenant in `headers` as well",
+        ),
+        (
+            "algorithm = \"hmac-sha256\"\nheader = \"S\"\nsigned = [\"{body}\"]\ntolerance = \"60\"",
+            "acme.toml:4: tolerance: expected a whole number from 0 to 4294967295, got the text \"60\"",
+        ),
+        (
             "algorithm = \"ed25519\"\nheader = \"S\"\nsigned = [\"{body}\"]",
             "acme.toml:1: algorithm: expected hmac-sha1, hmac-sha256 or hmac-sha512, with which the suite can sign",
         ),

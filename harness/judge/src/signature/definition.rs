@@ -262,6 +262,16 @@ impl Definition {
         self.id_header().filter(|_| !self.signs_id()).into_iter().chain(event_type).collect()
     }
 
+    /// A signed header that `headers` lacks, so that the suite could not sign it.
+    pub(super) fn unwritten_header(&self) -> Option<&str> {
+        let is_written =
+            |name: &str| self.habits.headers.iter().any(|(one, _)| one.eq_ignore_ascii_case(name));
+        self.signed.iter().find_map(|part| match part {
+            Part::Header(name) if !is_written(name) => Some(name.as_str()),
+            _ => None,
+        })
+    }
+
     /// Other lists of parts: some left out or empty, without a text in front, or joined by other separators.
     pub(super) fn other_parts(&self) -> Vec<Vec<Part>> {
         let is_value = |part: &Part| !matches!(part, Part::Text(_));
@@ -409,6 +419,12 @@ pub(super) fn own<P>(written: &Written<P>, algorithm: &str) -> Result<Definition
     }
     if signed.contains(&Part::Id) && id.is_none() {
         return Err("signed: it has {id}; expected `id` as well, its header".to_owned());
+    }
+    if algorithm.is_some() && !signed.contains(&Part::Body) {
+        return Err(
+            "signed: it lacks {body}, so that the signature would hold for any body; expected {body} in it"
+                .to_owned(),
+        );
     }
     if written.separator.as_deref() == Some("") {
         return Err(

@@ -94,6 +94,10 @@ impl Profile {
     /// A user's own; `name` stands for it in reports.
     pub fn parse(name: &str, text: &str) -> Result<Self, toml::de::Error> {
         let definition = Definition::parse(name, text)?;
+        if let Some(absent) = definition.unwritten_header() {
+            let wrong = format!("signed: it has {{header.{absent}}}; expected {absent} in `headers` as well");
+            return Err(serde::de::Error::custom(wrong));
+        }
         if definition.algorithm.is_none_or(Algorithm::is_public) {
             let wrong =
                 "algorithm: expected hmac-sha1, hmac-sha256 or hmac-sha512, with which the suite can sign";

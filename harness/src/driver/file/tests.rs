@@ -79,6 +79,15 @@ fn a_setting_without_its_counterpart_is_refused_with_its_line() {
             "[sign]\nalgorithm = \"ed25519\"\nheader = \"S\"\nsigned = [\"{body}\"]",
             "sign.public_key: missing",
         ),
+        (
+            "[sign]\nalgorithm = \"hmac-sha256\"\nheader = \"S\"\nsigned = [\"{body}\"]\ntolerance = \"60\"",
+            "x.toml:8: tolerance: expected a whole number from 0 to 4294967295, got the text \"60\"",
+        ),
+        (
+            "[declares]\nfinal = [70000]",
+            "x.toml:5: final: expected a whole number from 0 to 65535, got 70000",
+        ),
+        ("[declares]\nbreaker = 1", "x.toml:5: breaker: expected true or false, got 1"),
         ("[teardown]\nrequest = \"GET {{ base }}/{{ url }}\"", "x.toml:5: {{ url }} is unknown"),
         ("[unsubscribe]\nrequest = \"GET {{ base }}/{{ nmae }}\"", "did you mean {{ name }}?"),
         (
@@ -119,6 +128,10 @@ fn a_signature_that_is_not_described_whole_is_refused_with_what_is_missing() {
         ("algorithm = \"hmac-sha256\"\nheader = \"S\"", "sign.signed: it is missing"),
         ("algorithm = \"hmac-sha256\"\nheader = \"S\"\nsigned = [\"{id}\"]", "expected `id` as well"),
         ("algorithm = \"hmac-sha256\"\nheader = \"S\"\nsigned = [\"{bdy}\"]", "did you mean {body}?"),
+        (
+            "algorithm = \"hmac-sha256\"\nheader = \"S\"\nsigned = [\"{url}\"]",
+            "sign.signed: it lacks {body}, so that the signature would hold for any body; expected {body} in it",
+        ),
         (
             "algorithm = \"hmac-sha256\"\nheader = \"S\"\nsigned = [\"{timestamp}\"]",
             "`timestamp_prefix`, its prefix in the signature's header",
