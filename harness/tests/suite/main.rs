@@ -6,6 +6,7 @@ mod examples;
 mod load;
 mod profiles;
 mod reference;
+mod round_trip;
 
 use std::process::{Command, Output, Stdio};
 

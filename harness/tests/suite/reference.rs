@@ -57,6 +57,10 @@ impl Daemon {
         std::fs::read_to_string(self.file("log")).unwrap_or_default()
     }
 
+    pub(crate) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/hooks", self.port)
+    }
+
     fn is_alive(&self) -> bool {
         Command::new("sh").args(["-c", &self.signal("0")]).status().unwrap().success()
     }
@@ -72,7 +76,7 @@ impl Drop for Daemon {
     }
 }
 
-fn reference(profile: &str) -> (Daemon, String) {
+pub(crate) fn reference(profile: &str) -> (Daemon, String) {
     let (port, effects_port) = (free_port(), free_port());
     let command = format!(
         "HOOK_SECRET={SECRET} nohup {binary} receiver-server serve --profile {profile} --secret-env HOOK_SECRET \
@@ -108,7 +112,7 @@ fn the_reference_receiver_passes_every_case_strictly() {
     let (reference, effects) = reference("standard-webhooks");
     let folder = reference.folder.path().to_owned();
     let text = |name: &str| reference.file(name).display().to_string();
-    let url = format!("http://127.0.0.1:{}/hooks", reference.port);
+    let url = reference.url();
     let restart = reference.restart();
     let break_it = format!("touch {}; until [ -e {} ]; do sleep 0.05; done", text("broken"), text("locked"));
     let mend = format!("rm {}; while [ -e {} ]; do sleep 0.05; done", text("broken"), text("locked"));
@@ -173,7 +177,7 @@ fn the_reference_receiver_passes_every_case_strictly() {
 #[test]
 fn a_receiver_that_can_write_neither_inbox_nor_log_takes_deliveries_again_once_it_can() {
     let (reference, effects) = reference("standard-webhooks");
-    let url = format!("http://127.0.0.1:{}/hooks", reference.port);
+    let url = reference.url();
     let (break_it, mend) = (reference.file_limit("0:unlimited"), reference.file_limit("unlimited"));
     let arguments = ["receiver", &url, "--secret-env", "HOOK_SECRET", "--effects-url", &effects];
     let hooks = ["--break-command", &break_it, "--mend-command", &mend, "--only", "replay.after-failure"];
@@ -192,7 +196,7 @@ fn the_reference_receiver_passes_what_concerns_the_other_profiles() {
         more.iter().map(|profile| (profile, all)).chain(providers.iter().map(|profile| (profile, few)));
     for (profile, cases) in rows {
         let (reference, effects) = reference(profile);
-        let url = format!("http://127.0.0.1:{}/hooks", reference.port);
+        let url = reference.url();
         let arguments = [
             "receiver",
             &url,
