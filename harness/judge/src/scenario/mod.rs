@@ -128,6 +128,12 @@ impl Scenario {
         behaviours.any(|one| matches!(one.answer, Answer::WrongCertificate(_)))
     }
 
+    /// Whether some subscriber is owed events of this type.
+    #[must_use]
+    pub fn is_owed(&self, kind: &str) -> bool {
+        self.subscribers.iter().any(|one| one.is_owed(kind))
+    }
+
     /// The processes that a fault starts, by number.
     #[must_use]
     pub fn joining(&self) -> BTreeSet<usize> {

@@ -5,7 +5,7 @@ use hookproof_judge::scenario::{Pattern, Phase, Scenario, Shape, Subscriber};
 use hookproof_play::traffic::Schedule;
 
 use super::bound::{Bounds, Service, bounds};
-use super::service::{service, why_unbounded};
+use super::service::{is_crowded, service, why_unbounded};
 use crate::sim::idle_steps;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub struct Forecast {
     pub events: u64,
     /// Deliveries at most: coalesced and duplicate events are fewer.
     pub deliveries: u64,
-    /// The steps of one simulation: events, first requests, and those of long pauses.
+    /// The steps of one simulation: events with a receiver, first requests, and those of long pauses.
     pub steps: u64,
     /// The longest time without an event, and its beginning.
     pub gap_ns: (u64, u64),
@@ -65,7 +65,7 @@ impl Forecast {
         Self {
             events,
             deliveries,
-            steps: events.saturating_add(deliveries).saturating_add(idle),
+            steps: owed.received(scenario).saturating_add(deliveries).saturating_add(idle),
             gap_ns: gap(schedule),
             unreceived: owed.unreceived(scenario),
             kinds,
@@ -180,13 +180,16 @@ impl<'a> Owed<'a> {
         Self(types)
     }
 
+    fn received(&self, scenario: &Scenario) -> u64 {
+        self.0.iter().filter(|(name, _)| scenario.is_owed(name)).map(|(_, count)| count).sum()
+    }
+
     fn unreceived(&self, scenario: &Scenario) -> Vec<(String, u64)> {
         let is_recorded = |phase: &Phase| matches!(phase.shape, Shape::Recorded { .. });
         if !scenario.traffic.iter().any(is_recorded) {
             return Vec::new();
         }
-        let is_owed = |name: &str| scenario.subscribers.iter().any(|one| one.is_owed(name));
-        let unreceived = self.0.iter().filter(|(name, count)| *count > 0 && !is_owed(name));
+        let unreceived = self.0.iter().filter(|(name, count)| *count > 0 && !scenario.is_owed(name));
         let mut all: Vec<(String, u64)> =
             unreceived.map(|(name, count)| ((*name).to_owned(), *count)).collect();
         all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
@@ -212,9 +215,11 @@ pub(super) fn all_bounds(
         let moments: Vec<u64> = due.map(|due| due.at).collect();
         bounds(&moments, service)
     };
+    let owed = Owed::of(schedule);
+    let is_crowded = is_crowded(scenario, scenario.subscribers.iter().map(|one| (one, owed.deliveries(one))));
     let mut all = Vec::with_capacity(scenario.subscribers.len());
     for subscriber in &scenario.subscribers {
-        let service = service(scenario, subscriber, commit_ns);
+        let service = service(scenario, subscriber, commit_ns, is_crowded);
         let like = known.iter().find(|(events, of, _)| *events == subscriber.events && *of == service);
         let found = match like {
             Some((_, _, found)) => found.clone(),
@@ -253,6 +258,8 @@ fn short(count: u64) -> String {
 mod tests {
     use std::path::Path;
 
+    use hookproof_judge::scenario::SECOND;
+
     use super::*;
 
     fn forecast(subscribers: &str) -> Forecast {
@@ -277,6 +284,28 @@ mod tests {
         assert!(found.remedies().starts_with("296 × many get 99 % of the deliveries: narrow"));
         let told: Vec<String> = found.bounds().collect();
         assert!(told[0].starts_with("296 × many: 100 deliveries each; by arithmetic, at most 1"), "{told:?}");
+    }
+
+    #[test]
+    fn a_process_beyond_its_attempts_is_sure_of_one_for_each_lane() {
+        let bound = |count: u32| {
+            let many = format!(
+                "[[subscriber]]\nname = \"many\"\ncount = {count}\nanswers = \"1s..1s\"\n\
+                 limit = {{ rate = \"100/s\", burst = 200, in_flight = 100 }}\n"
+            );
+            forecast(&many).kinds[0].bound.unwrap()[1] / SECOND
+        };
+        // At most 100 × 100 attempts fit. One more subscriber, and its 100 deliveries may go one by one, a second each.
+        assert_eq!(
+            [bound(100), bound(101)].map(|seconds| (seconds < 10, seconds > 100)),
+            [(true, false), (false, true)]
+        );
+    }
+
+    #[test]
+    fn events_without_a_receiver_are_no_steps() {
+        let found = forecast("[[subscriber]]\nname = \"none\"\nevents = [\"b\"]\n");
+        assert_eq!((found.events, found.steps), (100, 0));
     }
 
     #[test]

@@ -335,6 +335,7 @@ fn beyond(lane: &LaneFigures, bounds: &Bounds, figures: &Figures) -> Vec<String>
 mod tests {
     use super::bound::bounds;
     use super::*;
+    use crate::sim::{Keep, simulate};
 
     const SMALL: &str = r#"
         name = "small"
@@ -355,6 +356,21 @@ mod tests {
     "#;
 
     #[test]
+    fn events_that_nobody_receives_are_counted_and_not_played() {
+        let many = SMALL.replace("\"20/s\"", "\"4000/s\"").replace("\"*\"", "\"a\"");
+        let scenario =
+            Scenario::from_text(&format!("{many}[events]\ntypes = {{ a = 1, b = 399 }}\n"), "many.toml")
+                .unwrap();
+        let [played, counted] = [Keep::Trace, Keep::Figures]
+            .map(|keep| simulate(&scenario, &Options { keep, ..Options::default() }).unwrap().figures);
+        assert_eq!((counted.offered, counted.lanes[0].owed), (20_000, played.lanes[0].owed));
+        assert_eq!(counted.lanes[0].delivered, counted.lanes[0].owed);
+        assert!(counted.commits < played.commits, "{} and {}", counted.commits, played.commits);
+        let bytes = [played.database_bytes, counted.database_bytes];
+        assert!(bytes[0].abs_diff(bytes[1]) < bytes[0] / 4, "{bytes:?}");
+    }
+
+    #[test]
     fn a_figure_beyond_its_bound_is_said_to_be_an_error_of_the_model() {
         let scenario = Scenario::from_text(SMALL, "small.toml").unwrap();
         let figures = simulated(&scenario, &Options::default()).unwrap();
@@ -363,7 +379,7 @@ mod tests {
             Schedule::compute(&scenario.traffic, &scenario.events, seed, std::path::Path::new(".")).unwrap();
         let moments: Vec<u64> = schedule.due().iter().map(|due| due.at).collect();
         let bounds =
-            bounds(&moments, &service(&scenario, &scenario.subscribers[0], Model::CLOSE.commit_ns.1))
+            bounds(&moments, &service(&scenario, &scenario.subscribers[0], Model::CLOSE.commit_ns.1, false))
                 .unwrap();
         let lane = &figures.lanes[0];
         assert!(lane.peak.rows > 0, "something waited");

@@ -5,6 +5,8 @@ use hookproof_judge::scenario::{
     Answer, Behaviour, FaultAction, FaultPlan, Limit, Millionths, RetryAfter, SECOND, Scenario, Subscriber,
 };
 
+use hookproof_sender::engine::Limits;
+
 use super::bound::{Service, merged};
 use crate::sim::Model;
 
@@ -23,9 +25,23 @@ const EASE_NS: u64 = 600 * SECOND;
 /// From a twentieth on: ten successes at each of twenty steps.
 const EASE_ATTEMPTS: u64 = 710;
 
-/// The guaranteed service of a subscriber, with this longest commit.
+/// Whether the attempts of all subscribers, of which each owes this many deliveries, may reach the bound of one process.
 #[must_use]
-pub fn service(scenario: &Scenario, subscriber: &Subscriber, commit_ns: u64) -> Service {
+pub(super) fn is_crowded<'a>(scenario: &Scenario, owed: impl Iterator<Item = (&'a Subscriber, u64)>) -> bool {
+    let at_once = |(subscriber, owed): (&Subscriber, u64)| {
+        let limits = std::iter::once(&subscriber.limit).chain(changed(scenario, subscriber));
+        limits
+            .map(|limit| limit.in_flight_told().map_or(u64::MAX, u64::from))
+            .max()
+            .map_or(owed, |most| most.min(owed))
+    };
+    owed.map(at_once).fold(0, u64::saturating_add) > Limits::default().attempts() as u64
+}
+
+/// The guaranteed service of a subscriber, with this longest commit. Where processes are crowded, a lane is sure of one
+/// attempt at a time.
+#[must_use]
+pub fn service(scenario: &Scenario, subscriber: &Subscriber, commit_ns: u64, is_crowded: bool) -> Service {
     let own_ns = OWN_NS + commit_ns.saturating_sub(Model::CLOSE.commit_ns.1).saturating_mul(COMMITS);
     if answers_late(subscriber.answers.most.0, subscriber) || redrives(scenario, subscriber) {
         return Service::default();
@@ -36,7 +52,7 @@ pub fn service(scenario: &Scenario, subscriber: &Subscriber, commit_ns: u64) -> 
     let limits = std::iter::once(&subscriber.limit).chain(changed(scenario, subscriber));
     let (mut millihertz, mut latency_ns) = (u64::MAX, 0);
     for limit in limits {
-        millihertz = millihertz.min(rate(limit, slowest.saturating_add(own_ns)));
+        millihertz = millihertz.min(rate(limit, slowest.saturating_add(own_ns), is_crowded));
         let windows = limit.windows.iter().map(|window| window.length.0).max().unwrap_or(0);
         latency_ns = latency_ns.max(windows);
     }
@@ -86,14 +102,14 @@ fn answers_late(latency_ns: u64, subscriber: &Subscriber) -> bool {
 /// The bucket is a ring of σ permits, each in flight for the latency and then in a queue served at ρ. At
 /// worst it is behind all others, so σ permits cycle within latency + σ/ρ. A window's cap holds each permit
 /// for its length and the latency.
-fn rate(limit: &Limit, latency_ns: u64) -> u64 {
+fn rate(limit: &Limit, latency_ns: u64, is_crowded: bool) -> u64 {
     let mut rate = u64::MAX;
     if let Some(bucket) = &limit.bucket {
         let round =
             u128::from(bucket.rate.per.0) * u128::from(bucket.burst) / u128::from(bucket.rate.count.max(1));
         rate = rate.min(millihertz(bucket.burst.into(), round + u128::from(latency_ns)));
     }
-    if let Some(in_flight) = limit.in_flight_told() {
+    if let Some(in_flight) = if is_crowded { Some(1) } else { limit.in_flight_told() } {
         rate = rate.min(millihertz(in_flight.into(), latency_ns.into()));
     }
     for window in &limit.windows {

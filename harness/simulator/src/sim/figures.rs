@@ -178,8 +178,8 @@ impl Figures {
         self.busiest.count(now, many, is_retry);
     }
 
-    pub(super) fn offered(&mut self, now: u64) {
-        self.steps += 1;
+    pub(super) fn offered(&mut self, now: u64, is_owed: bool) {
+        self.steps += u64::from(is_owed);
         self.offered += 1;
         self.busiest_offered.count(now, 1, false);
     }

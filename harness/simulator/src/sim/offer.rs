@@ -23,16 +23,25 @@ impl World<'_> {
         let from = self.play.next;
         let due = self.play.schedule.due();
         let count = due[from..].partition_point(|due| due.at <= self.now);
-        let places: Vec<usize> = (from..from + count).collect();
+        let places = from..from + count;
         self.play.next += count;
         let gather =
             if self.given.model.commit_ns.0 >= GATHER_NS { self.given.model.commit_ns.0 / 2 } else { 0 };
         let next = due.get(self.play.next).map(|next| next.at.saturating_sub(self.now).max(gather));
-        for place in &places {
-            self.record_offer(*place)?;
+        for place in places.clone() {
+            self.record_offer(place)?;
         }
         if let Some(after) = next {
             self.later(after, SimEvent::Emit);
+        }
+        // The store keeps no event without a delivery.
+        let is_played = |place: &usize| {
+            let kind = self.play.schedule.due()[*place].kind as usize;
+            self.given.options.keep == Keep::Trace || !self.play.owed_lanes[kind].is_empty()
+        };
+        let places: Vec<usize> = places.filter(is_played).collect();
+        if places.is_empty() {
+            return Ok(());
         }
         let takes = |slot: &WorkerSlot| slot.process.as_ref().is_some_and(|process| !process.is_stopping());
         match self.slots.iter().position(takes) {
@@ -55,8 +64,9 @@ impl World<'_> {
 
     fn record_offer(&mut self, place: usize) -> Result<(), SimError> {
         let due = self.play.schedule.due()[place];
-        self.figures.offered(self.now);
-        for lane in &self.play.owed_lanes[due.kind as usize] {
+        let lanes = &self.play.owed_lanes[due.kind as usize];
+        self.figures.offered(self.now, !lanes.is_empty());
+        for lane in lanes {
             self.figures.lanes[*lane].owed += 1;
         }
         if self.given.options.keep == Keep::Figures {

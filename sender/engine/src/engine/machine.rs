@@ -34,6 +34,11 @@ impl Limits {
         within("engine.unsettled", unsettled, 1..=BOUND_MAX)?;
         Ok(Self { attempts, unsettled })
     }
+
+    #[must_use]
+    pub const fn attempts(&self) -> usize {
+        self.attempts
+    }
 }
 
 impl Default for Limits {
