@@ -100,6 +100,7 @@ fn event(number: u64, roster: u64, lanes: &[LaneId]) -> Command {
         atomic: false,
         withheld: false,
         outbox: None,
+        notifies: None,
     })
 }
 

@@ -37,7 +37,7 @@ name = "driver-check"
 shape = "burst"
 events = 3
 [events]
-types = { "hookproof.check" = 1 }
+types = { "driver.check" = 1 }
 [[subscriber]]
 name = "hookproof-check"
 limit = { rate = "10/s", burst = 5, in_flight = 3 }

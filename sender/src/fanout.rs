@@ -56,6 +56,7 @@ pub fn fan_out(roster: &Roster, offer: &Offer<'_>, id: &PublicId, now: StoreTime
         atomic: offer.atomic,
         withheld,
         outbox: None,
+        notifies: None,
     }
 }
 

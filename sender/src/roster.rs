@@ -271,7 +271,8 @@ impl Index {
         let dots = event_type.match_indices('.');
         let below = dots.filter_map(|(at, dot)| self.below.get(&event_type[..at + dot.len()]));
         let lists = self.exactly.get(event_type).into_iter().chain(below);
-        let mut lanes = self.all.to_vec();
+        let mut lanes =
+            if event_type.starts_with(EventType::RESERVED) { Vec::new() } else { self.all.to_vec() };
         lists.for_each(|list| lanes.extend_from_slice(list));
         // Merges ordered runs.
         lanes.sort();

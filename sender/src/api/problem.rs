@@ -203,6 +203,7 @@ impl From<Refusal> for Problem {
             Refusal::StaleRoster { .. }
             | Refusal::OutboxTaken(_)
             | Refusal::OutboxNamed(_)
+            | Refusal::Notified(_)
             | Refusal::StaleTerm { .. } => Self::busy(message),
             Refusal::LogFull { .. } | Refusal::DiskFull => Self::unavailable("store", message),
             Refusal::UnknownDelivery(_) => Self::not_found("unknown_delivery", message),

@@ -14,7 +14,7 @@ use super::session::{Look, PAGE_ROWS, WriteSession, each, with_session};
 use super::signals::Signals;
 use crate::dispatch::WorkDone;
 use crate::engine::{LaneId, Nanos, StoreTime};
-use crate::operate::flow_log::log_flow;
+use crate::operate::flow_watch::watch_flow;
 use crate::operate::shed::{Plan, STEP_ROWS};
 use crate::runtime::Sender;
 use crate::store::command::Shed as Step;
@@ -101,7 +101,7 @@ async fn work(sender: &Sender, begun: StoreTime, span: Nanos, others: &Arc<Other
     let mut signals = Signals::new()?;
     Ok(tokio::select! {
         idle = timeout(left, idle(sender, until, others)) => idle.ok().transpose()?.is_some(),
-        never = log_flow(sender) => match never {},
+        never = watch_flow(sender) => match never {},
         // A signal ends it early.
         () = signals.next() => false,
     })

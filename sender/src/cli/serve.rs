@@ -19,7 +19,7 @@ use super::print::wants_colour;
 use super::session::runtime;
 use super::signals::Signals;
 use crate::api::{self, Caller, Config, Scope, Token, Tokens, bind};
-use crate::operate::flow_log::log_flow;
+use crate::operate::flow_watch::watch_flow;
 use crate::runtime::{OpenError, Options, Sender};
 use crate::transport::Settings;
 
@@ -147,7 +147,7 @@ async fn serve(options: Options, door: ListenArgs, stop_within: Duration) -> Res
     let answering = tokio::spawn(api::serve(listener, router, stopped, stop_within));
     tokio::select! {
         () = signals.next() => {}
-        never = log_flow(&sender) => match never {},
+        never = watch_flow(&sender) => match never {},
         // A supervisor must restart it.
         what = sender.breakdown() => return Err(Failure::ours(format_args!("{what}; this process ends: restart it"))),
     }

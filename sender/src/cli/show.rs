@@ -59,6 +59,7 @@ impl Show {
             ("id".to_owned(), subscriber.id.to_string()),
             ("url".to_owned(), subscriber.url.to_string()),
             ("events".to_owned(), flat(&value(&subscriber.patterns)?)),
+            ("health".to_owned(), flow.as_ref().map_or("", |flow| flow.health.word()).to_owned()),
             ("state".to_owned(), flow.map_or_else(String::new, |flow| flow.to_string())),
             ("created".to_owned(), moment(subscriber.created)),
         ];
@@ -164,8 +165,17 @@ impl List {
                 break;
             }
         }
-        let mut table =
-            Table::new(&["NAME", "ID", "STATE", ">WAITING", ">DELIVERED", ">DEAD", "NEXT DUE", "ENDPOINT"]);
+        let mut table = Table::new(&[
+            "NAME",
+            "ID",
+            "HEALTH",
+            "STATE",
+            ">WAITING",
+            ">DELIVERED",
+            ">DEAD",
+            "NEXT DUE",
+            "ENDPOINT",
+        ]);
         each(
             |from| look.reader.subscribers(from, PAGE_ROWS),
             |subscriber| {
@@ -182,6 +192,7 @@ impl List {
                 table.row([
                     subscriber.name.to_string(),
                     subscriber.id.to_string(),
+                    flow.health.word().to_owned(),
                     word(flow, &lane.pause),
                     counts.waiting.to_string(),
                     counts.delivered.to_string(),

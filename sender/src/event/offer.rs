@@ -55,7 +55,7 @@ impl<'a> Offer<'a> {
         let event_type = event_type.ok_or(Refusal::MissingField { field: "type" })?;
         Ok(Self {
             id: id.map(|id| text("id", id)?.parse().map_err(Refusal::from)).transpose()?,
-            event_type: text("type", event_type)?.parse()?,
+            event_type: offered(&text("type", event_type)?)?,
             key: optional("key", key)?.map(|key| key.parse()).transpose()?,
             data: data.ok_or(Refusal::MissingField { field: "data" })?,
             atomic: truth("atomic", atomic)?,
@@ -72,12 +72,17 @@ impl<'a> Offer<'a> {
         check_length(data, limits)?;
         Ok(Self {
             id: id.map(str::parse).transpose()?,
-            event_type: event_type.parse()?,
+            event_type: offered(event_type)?,
             key: key.map(str::parse).transpose()?,
             data: whole("data", Json::parse(data, limits.depth_max)?)?,
             atomic: false,
         })
     }
+}
+
+fn offered(event_type: &str) -> Result<EventType, Refusal> {
+    let event_type: EventType = event_type.parse()?;
+    if event_type.is_reserved() { Err(Refusal::Reserved(event_type)) } else { Ok(event_type) }
 }
 
 fn check_length(bytes: &[u8], limits: &Limits) -> Result<(), Refusal> {

@@ -1,4 +1,4 @@
-use super::event_type::EventTypeError;
+use super::event_type::{EventType, EventTypeError};
 use super::json::{JsonError, JsonKind};
 use super::key::EventKeyError;
 use super::public_id::PublicIdError;
@@ -82,6 +82,11 @@ pub enum Refusal {
     /// An invalid type.
     #[error("{0}")]
     Type(#[from] EventTypeError),
+    #[error(
+        "the event type {0} is reserved: the sender itself emits types that begin with {reserved}; use another",
+        reserved = EventType::RESERVED
+    )]
+    Reserved(EventType),
     /// An invalid key.
     #[error("{0}")]
     Key(#[from] EventKeyError),
@@ -111,6 +116,7 @@ impl Refusal {
             Self::Type(EventTypeError::Empty) => "type_empty",
             Self::Type(EventTypeError::TooLong { .. }) => "type_too_long",
             Self::Type(EventTypeError::Character { .. }) => "type_character",
+            Self::Reserved(_) => "type_reserved",
             Self::Key(EventKeyError::Empty) => "key_empty",
             Self::Key(EventKeyError::TooLong { .. }) => "key_too_long",
             Self::Key(EventKeyError::Character { .. }) => "key_character",
@@ -136,7 +142,7 @@ impl Refusal {
             | Self::NotText { field, .. }
             | Self::LoneSurrogate { field, .. }
             | Self::NotTruth { field, .. } => Some(field),
-            Self::Type(_) => Some("type"),
+            Self::Type(_) | Self::Reserved(_) => Some("type"),
             Self::Key(_) => Some("key"),
             Self::Id(_) => Some("id"),
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::backlog::Clearing;
+use super::health::Health;
 use super::json_forms::moment;
 use super::pause::in_words;
 use crate::dispatch::handover;
@@ -74,6 +75,7 @@ impl Display for State {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Flow {
     pub(crate) state: State,
+    pub(crate) health: Health,
     /// When the state began, where it is known.
     since: Option<StoreTime>,
     /// When the lane may send again by itself, where it is known.
@@ -85,13 +87,22 @@ pub(crate) struct Flow {
 
 impl Flow {
     fn new(state: State, reason: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { state, since: None, until: None, reason: reason.into(), remedy: remedy.into() }
+        // [`LaneFacts::flow`] sets the health.
+        Self {
+            state,
+            health: Health::Healthy,
+            since: None,
+            until: None,
+            reason: reason.into(),
+            remedy: remedy.into(),
+        }
     }
 
     pub(crate) fn to_json(&self) -> Value {
         let text = |text: &str| if text.is_empty() { Value::Null } else { text.into() };
         json!({
             "state": self.state.word(),
+            "health": self.health.word(),
             "since": self.since.map(moment),
             "until": self.until.map(moment),
             "reason": text(&self.reason),
@@ -137,6 +148,7 @@ impl Display for HeldUp {
 }
 
 /// A running sender's knowledge at one moment.
+#[derive(Clone)]
 pub(crate) struct Present {
     pub(crate) roster: Arc<Roster>,
     pub(crate) views: Vec<LaneView>,
@@ -184,6 +196,16 @@ impl Flows {
         Ok(Self { views, roster, living, now })
     }
 
+    /// This process owns the lane.
+    pub(crate) fn is_here(&self, lane: &LaneStatus) -> bool {
+        self.views.contains_key(&lane.lane)
+    }
+
+    /// Another living process owns the lane.
+    pub(crate) fn is_elsewhere(&self, lane: &LaneStatus) -> bool {
+        !self.is_here(lane) && lane.owner.is_some_and(|(owner, _)| self.living.contains(&owner))
+    }
+
     pub(crate) const fn now(&self) -> StoreTime {
         self.now
     }
@@ -207,7 +229,7 @@ impl Flows {
             let flows = self.of(reader, &page.items)?;
             let held_up = page.items.into_iter().zip(flows).filter(|(_, flow)| flow.state != State::Active);
             found.extend(held_up.map(|(lane, flow)| {
-                let here = self.views.contains_key(&lane.lane);
+                let here = self.is_here(&lane);
                 HeldUp { id: lane.id, name: lane.name, here, flow }
             }));
             from = page.next;
@@ -257,14 +279,16 @@ struct LaneFacts<'a> {
 
 impl LaneFacts<'_> {
     fn flow(&self) -> Flow {
-        self.by_state()
+        let flow = self
+            .by_state()
             .or_else(|| self.by_breaker())
             .or_else(|| self.by_pause())
             .or_else(|| self.by_doubt())
             .or_else(|| self.by_owner())
             .or_else(|| self.by_throttle())
             .or_else(|| self.by_contract())
-            .unwrap_or_else(|| Flow::new(State::Active, "", ""))
+            .unwrap_or_else(|| Flow::new(State::Active, "", ""));
+        Flow { health: Health::of(self.state, self.holds.map(|holds| holds.breaker)), ..flow }
     }
 
     fn by_state(&self) -> Option<Flow> {

@@ -68,7 +68,14 @@ impl Trial<'_> {
                 .ready()
                 .map_err(|fault| TrialError::Subscriber(format!("{name} cannot be delivered to: {fault}")))?;
             let kind = self.event_type.map_or_else(|| wanted(ready), |kind| kind.as_str().to_owned());
-            let offer = Offer::from_parts(None, &kind, None, self.data.as_bytes(), &limits)?;
+            let data = self.data.as_bytes();
+            let offer = match (kind.parse::<EventType>(), self.data) {
+                // Such data tells no receiver of an event that the sender did not emit.
+                (Ok(event_type), DATA) if event_type.is_reserved() => {
+                    Offer { event_type, ..Offer::from_parts(None, "test", None, data, &limits)? }
+                }
+                _ => Offer::from_parts(None, &kind, None, data, &limits)?,
+            };
             let emit = fan_out(&roster, &offer, &id, sender.clock().now(), wall());
             if left_out(&roster, &offer, &emit).contains(&self.lane) {
                 let problem = format!("the data is too long after shaping for {name}; expected shorter data");
@@ -134,7 +141,7 @@ fn only_for(lane: LaneId, emit: Emit) -> Option<Emit> {
 
 fn wanted(ready: &Ready) -> String {
     match ready.patterns().as_slice().first() {
-        None | Some(Pattern::All) => "hookproof.test".to_owned(),
+        None | Some(Pattern::All) => "test".to_owned(),
         Some(Pattern::Exactly(kind)) => kind.as_str().to_owned(),
         Some(Pattern::Below(prefix)) => format!("{prefix}test"),
     }

@@ -448,6 +448,7 @@ mod tests {
             atomic: false,
             withheld: false,
             outbox: None,
+            notifies: None,
         };
         Prepared { emit, left_out: Vec::new() }
     }

@@ -215,6 +215,7 @@ mod tests {
                 atomic: false,
                 withheld: false,
                 outbox: None,
+                notifies: None,
             })
         };
         store.commit(NOW, &(0..LETTERS).map(emit).collect::<Vec<_>>()).unwrap();

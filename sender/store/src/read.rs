@@ -6,7 +6,7 @@ use std::time::Duration;
 pub use hookproof_words::states::Place;
 
 use super::clock::{Beginning, Start};
-use super::command::{Attempt, Body, OutboxId, Reason};
+use super::command::{Attempt, Body, Condition, OutboxId, Reason};
 use super::error::StoreError;
 use super::lane::{Bounds, Counts, LaneState, OwnerId, Pause, Retried, Secret};
 pub use super::latency::{AttemptTimes, Histogram, LastHour, Measured, Over, TimesPage};
@@ -127,6 +127,9 @@ pub trait Reader: Notices + Send {
 
     /// The time from which a process that starts now would count. Writes nothing.
     fn read_clock(&self, beginning: Beginning<'_>) -> Result<Start, StoreError>;
+
+    /// The conditions that operators were notified of, in order.
+    fn notified(&self) -> Result<Vec<(LaneId, Condition)>, StoreError>;
 
     /// All owners of lanes, including recent ones.
     fn owners(&self) -> Result<Vec<Owner>, StoreError>;

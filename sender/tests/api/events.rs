@@ -90,6 +90,7 @@ async fn an_invalid_event_is_refused_with_its_field() {
         (r#"{"type":"x"}"#, 422, "missing_field", Some("data")),
         (r#"{"type":1,"data":1}"#, 422, "not_text", Some("type")),
         (r#"{"type":"a b","data":1}"#, 422, "type_character", Some("type")),
+        (r#"{"type":"hookproof.a","data":1}"#, 422, "type_reserved", Some("type")),
         (r#"{"type":"x","data":1,"date":1}"#, 422, "unknown_field", Some("date")),
         (&long, 413, "body_too_large", None),
         (&deep, 422, "too_deep", None),

@@ -6,6 +6,7 @@ mod flow;
 mod latencies;
 mod live_change;
 mod nodes;
+mod notices;
 #[path = "../postgres_server/mod.rs"]
 mod postgres_server;
 mod refusals;

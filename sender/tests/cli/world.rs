@@ -67,6 +67,13 @@ impl World {
         query.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
     }
 
+    /// A server skips what is due before the head of a queue.
+    pub(crate) fn move_heads_back(&self) {
+        if self.server.is_some() {
+            self.sql("UPDATE lanes SET head = 0");
+        }
+    }
+
     pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
         self.command(arguments).output().unwrap().into()
     }
@@ -172,6 +179,11 @@ impl Endpoint {
 
     /// Each header has its line's end.
     pub(crate) fn answering_with(status: u16, headers: &'static str) -> Self {
+        Self::refusing("", status, headers)
+    }
+
+    /// Answers 500 to a body that contains `refused`, unless that is empty.
+    pub(crate) fn refusing(refused: &'static str, status: u16, headers: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/hook", listener.local_addr().unwrap());
         let (sender, bodies) = channel();
@@ -183,8 +195,9 @@ impl Endpoint {
                 std::thread::spawn(move || {
                     let mut stream = BufReader::new(stream.unwrap());
                     while let Some(body) = request(&mut stream) {
+                        let is_refused = !refused.is_empty() && body.contains(refused);
                         let _ = sender.send(body);
-                        let status = present.load(Ordering::SeqCst);
+                        let status = if is_refused { 500 } else { present.load(Ordering::SeqCst) };
                         let answer = format!("HTTP/1.1 {status} x\r\n{headers}content-length: 0\r\n\r\n");
                         stream.get_mut().write_all(answer.as_bytes()).unwrap();
                     }

@@ -180,6 +180,7 @@ impl World {
             atomic: false,
             withheld: false,
             outbox: None,
+            notifies: None,
         }));
     }
 

@@ -245,6 +245,7 @@ impl Run<'_> {
             atomic: known.atomic,
             withheld: false,
             outbox: None,
+            notifies: None,
         }
     }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Program, Stdio};
 
 use hookproof_sender::engine::Nanos;
-use hookproof_sender::store::command::{Change, Fate, LaneSelection, Purge, Reason};
+use hookproof_sender::store::command::{Change, Condition, Fate, LaneSelection, Purge, Reason, Transition};
 use hookproof_sender::store::postgres::PostgresReader;
 use hookproof_sender::store::read::{Filter, Place};
 use hookproof_sender::store::reply::Handover;
@@ -19,8 +19,9 @@ use crate::postgres_server::{execute, hold, new_schema, query};
 use crate::sqlite::File;
 use crate::world::{Backend, ME, WIDE, World, YOU, body, later};
 
-const CONTENTS: [&str; 14] = [
+const CONTENTS: [&str; 15] = [
     "SELECT * FROM subscribers ORDER BY lane",
+    "SELECT * FROM notified ORDER BY lane, condition",
     "SELECT * FROM secrets ORDER BY id",
     "SELECT owner, evicted, taken FROM owners ORDER BY owner",
     "SELECT * FROM lanes ORDER BY lane",
@@ -87,6 +88,7 @@ fn filled() -> World<File> {
     let mut event = world.event(&[first, second]);
     event.bodies.push(body(b"another body"));
     event.targets[1].body = 1;
+    event.notifies = Some(Transition { lane: first, ends: None, begins: Some(Condition::Behind) });
     world.try_emit(event).unwrap();
     let claimed = world.claim(first, term);
     for (place, delivery) in claimed.iter().enumerate() {
@@ -214,6 +216,7 @@ fn a_server_with_a_row_in_any_table_is_refused() {
     for (table, values) in [
         ("subscribers", "1, 'a', 'a', 'a', '[]', '{}', 1, 1, NULL, 0, 0"),
         ("lanes", "1, 3, 1, 1, 0, false"),
+        ("notified", "1, 1"),
         ("secrets", "DEFAULT, 1, 'a', 1"),
         ("events", "1, 'a', 'a', NULL, 1, false, '{}', '{}'"),
         ("bodies", "1, ''"),

@@ -184,6 +184,7 @@ impl<B: Backend> World<B> {
             atomic: false,
             withheld: false,
             outbox: None,
+            notifies: None,
         }
     }
 

@@ -15,10 +15,17 @@ pub struct EventType(Box<str>);
 
 impl EventType {
     pub const BYTES_MAX: usize = 128;
+    /// Types below this are the sender's own: no emitter may use them.
+    pub const RESERVED: &str = "hookproof.";
 
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    #[must_use]
+    pub fn is_reserved(&self) -> bool {
+        self.0.starts_with(Self::RESERVED)
     }
 }
 
@@ -73,7 +80,7 @@ text_form!(Pattern, "an event pattern, such as \"*\", \"video.trending\" or \"vi
 /// A set of event types.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Pattern {
-    /// All types: `*`.
+    /// All types but reserved ones: `*`.
     All,
     Exactly(EventType),
     /// `video.*` matches `video.trending` and `video.rank.updated`, but neither `video` nor `videos.new`.
@@ -85,9 +92,19 @@ impl Pattern {
     #[must_use]
     pub fn matches(&self, event_type: &EventType) -> bool {
         match self {
-            Self::All => true,
+            Self::All => !event_type.is_reserved(),
             Self::Exactly(wanted) => wanted == event_type,
             Self::Below(prefix) => event_type.as_str().starts_with(&**prefix),
+        }
+    }
+
+    /// Whether every type that it matches is reserved.
+    #[must_use]
+    pub fn is_reserved(&self) -> bool {
+        match self {
+            Self::All => false,
+            Self::Exactly(event_type) => event_type.is_reserved(),
+            Self::Below(prefix) => prefix.starts_with(EventType::RESERVED),
         }
     }
 }
@@ -133,7 +150,7 @@ impl EventPatterns {
     /// The most patterns of a subscriber.
     pub const COUNT_MAX: usize = 64;
 
-    /// Every type.
+    /// Every type but reserved ones.
     #[must_use]
     pub fn all() -> Self {
         Self(Box::new([Pattern::All]))
@@ -204,7 +221,8 @@ mod tests {
 
     #[test]
     fn patterns_match_the_types_that_a_person_would_expect() {
-        check("*", &["video.trending", "x"], &[]);
+        check("*", &["video.trending", "x", "hookproof"], &["hookproof.endpoint.failing"]);
+        check("hookproof.*", &["hookproof.endpoint.failing"], &["hookproof", "video.trending"]);
         check("video.trending", &["video.trending"], &["video.trending.now", "video", "Video.trending"]);
         check("video.*", &["video.trending", "video.rank.updated"], &["video", "videos.new", "a.video.b"]);
         check("video.rank.*", &["video.rank.updated"], &["video.rank", "video.ranked", "video.trending"]);

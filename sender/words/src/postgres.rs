@@ -9,7 +9,7 @@ use postgres_types::private::BytesMut;
 use postgres_types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
 use crate::ids::{DeliveryId, LaneId, OutboxId, OwnerId, Term, int};
-use crate::states::{AttemptOutcome, LaneState, Measure, Place, Reason, WhenFull};
+use crate::states::{AttemptOutcome, Condition, LaneState, Measure, Place, Reason, WhenFull};
 use crate::time::{Nanos, StoreTime};
 
 type Fault = Box<dyn Error + Sync + Send>;
@@ -64,4 +64,4 @@ macro_rules! coded {
         };
     )* } };
 }
-coded!(LaneState, WhenFull, Place, Reason, AttemptOutcome, Measure);
+coded!(LaneState, WhenFull, Place, Reason, AttemptOutcome, Condition, Measure);

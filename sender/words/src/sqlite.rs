@@ -8,7 +8,7 @@ use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSqlOutput, ValueRe
 
 use crate::ids::{DeliveryId, LaneId, OutboxId, OwnerId, Term};
 pub use crate::ids::{int, size};
-use crate::states::{AttemptOutcome, LaneState, Measure, Place, Reason, WhenFull};
+use crate::states::{AttemptOutcome, Condition, LaneState, Measure, Place, Reason, WhenFull};
 use crate::time::{Nanos, StoreTime};
 
 macro_rules! numbers {
@@ -82,4 +82,4 @@ macro_rules! coded {
         }
     )* };
 }
-coded!(LaneState, WhenFull, Place, Reason, AttemptOutcome, Measure);
+coded!(LaneState, WhenFull, Place, Reason, AttemptOutcome, Condition, Measure);

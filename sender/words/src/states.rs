@@ -85,6 +85,18 @@ pub enum AttemptOutcome {
     Silent,
 }
 
+/// A lasting condition of a subscriber that operators are notified of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Condition {
+    /// Its circuit breaker is open.
+    Failing,
+    Disabled,
+    /// A delivery is overdue although the endpoint is healthy.
+    Behind,
+    /// New dead letters keep coming.
+    DeadLetters,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Measure {
     /// The duration of an attempt that sent at least a byte.
@@ -120,5 +132,6 @@ codes! {
     Place { 0 = Waiting, 1 = Delivered, 2 = Dead, 3 = Coalesced }
     Reason { 0 = Exhausted, 1 = Expired, 2 = Overflow, 3 = Gone, 4 = Unreadable }
     AttemptOutcome { 0 = Delivered, 1 = Rejected, 2 = Unsent, 3 = Silent }
+    Condition { 0 = Failing, 1 = Disabled, 2 = Behind, 3 = DeadLetters }
     Measure { 0 = Answer, 1 = FirstAttempt, 2 = Delivery }
 }

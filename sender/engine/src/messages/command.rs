@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 pub use hookproof_words::ids::OutboxId;
-pub use hookproof_words::states::{AttemptOutcome, Fate, Reason};
+pub use hookproof_words::states::{AttemptOutcome, Condition, Fate, Reason};
 use sha2::{Digest as _, Sha256};
 
 use super::lane::{Bounds, LaneState, OwnerId, Pause, Secret};
@@ -77,6 +77,18 @@ pub struct Emit {
     /// The transaction for the last of its lanes deletes the row; until then the row stays with the event's id. If
     /// the row is missing or has another id, the event is refused.
     pub outbox: Option<OutboxId>,
+    /// The event notifies operators of this change. The transaction that records the event records the change, too, so
+    /// that of many processes one emits it, once.
+    pub notifies: Option<Transition>,
+}
+
+/// A change of a subscriber's conditions that operators are notified of. The store refuses it unless `ends` was
+/// notified, and `begins` was not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transition {
+    pub lane: LaneId,
+    pub ends: Option<Condition>,
+    pub begins: Option<Condition>,
 }
 
 #[derive(Clone, Debug)]

@@ -93,6 +93,8 @@ pub enum Refusal {
     OutboxNamed(OutboxId),
     #[error("lane {} is unknown or removed", .0.0)]
     UnknownLane(LaneId),
+    #[error("operators were notified of this change of lane {} already", .0.0)]
+    Notified(LaneId),
     /// The node does not exist: it has retired, or it is dead.
     #[error("node {:x} is unknown, or gone", .0.0)]
     UnknownNode(OwnerId),

@@ -57,6 +57,7 @@ fn each_refusal_has_its_code_and_its_field() {
     check_refused(r#"{"type":"","data":1}"#, "type_empty", Some("type"));
     check_refused(r#"{"type":"a b","data":1}"#, "type_character", Some("type"));
     check_refused(r#"{"type":"a\r\nb","data":1}"#, "type_character", Some("type"));
+    check_refused(r#"{"type":"hookproof.a","data":1}"#, "type_reserved", Some("type"));
     check_refused(&format!(r#"{{"type":"{}","data":1}}"#, long(129)), "type_too_long", Some("type"));
     check_refused(r#"{"type":"a","data":1,"key":""}"#, "key_empty", Some("key"));
     check_refused(&format!(r#"{{"type":"a","data":1,"key":"{}"}}"#, long(257)), "key_too_long", Some("key"));
@@ -100,6 +101,8 @@ fn the_longest_words_are_accepted_and_the_event_is_bounded_as_a_whole() {
 fn an_event_from_its_parts_is_the_same_event() {
     let whole = parse(r#"{"id":"e","type":"a","key":"k","data":[1]}"#).unwrap();
     assert_eq!(Offer::from_parts(Some("e"), "a", Some("k"), b" [1] ", &LIMITS), Ok(whole));
+    let forged = Offer::from_parts(None, "hookproof.a", None, b"1", &LIMITS);
+    assert_eq!(forged.map_err(|refusal| refusal.code()), Err("type_reserved"));
     let code = |data: &[u8]| Offer::from_parts(None, "a", None, data, &LIMITS).unwrap_err().code();
     assert_eq!(code(b"[1"), "not_json");
     assert_eq!(code(&[b' '; 401]), "event_too_large");

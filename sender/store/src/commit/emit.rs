@@ -13,8 +13,9 @@ use hookproof_words::ids::size;
 
 use super::room::{Before, Replaced, RoomRows, Route};
 use super::subscribe::SubscriberRows;
-use crate::command::{Emit, OutboxId, RejectOutbox, Target};
+use crate::command::{Condition, Emit, OutboxId, RejectOutbox, Target, Transition};
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
+use crate::lane::LaneState;
 use crate::reply::{Emitted, Placed, Refusal, Reply};
 
 pub(crate) const REJECTED_MAX: u64 = 10_000;
@@ -68,6 +69,10 @@ pub(crate) trait EventRows: RoomRows + SubscriberRows {
 
     fn end_event(&mut self, event: Self::Event, emit: &Emit) -> Result<(), Self::Error>;
 
+    fn is_notified(&mut self, lane: LaneId, condition: Condition) -> Result<bool, Self::Error>;
+
+    fn set_notified(&mut self, lane: LaneId, condition: Condition, is: bool) -> Result<(), Self::Error>;
+
     fn set_coalesced(&mut self, lane: LaneId, delivery: DeliveryId) -> Result<(), Self::Error>;
 
     fn emit(&mut self, emit: &Emit) -> Result<Reply, Self::Error> {
@@ -92,6 +97,9 @@ pub(crate) trait EventRows: RoomRows + SubscriberRows {
         if let Some(outbox) = emit.outbox {
             self.leave_outbox(emit, outbox, is_whole, has_it)?;
         }
+        if let Some(transition) = &emit.notifies {
+            self.record_transition(transition)?;
+        }
         let mut emitted = Emitted { targets: Vec::with_capacity(routes.len()), shed: 0 };
         if !any {
             emitted.targets.extend(routes.iter().map(Route::placed_nowhere));
@@ -113,6 +121,31 @@ pub(crate) trait EventRows: RoomRows + SubscriberRows {
         Ok(Reply::Emitted(emitted))
     }
 
+    fn transition_refusal(&mut self, transition: &Transition) -> Result<Option<Refusal>, Self::Error> {
+        let Transition { lane, ends, begins } = *transition;
+        self.lock([lane])?;
+        if self.lane(lane)?.is_none_or(|lane| lane.state == LaneState::Removed) {
+            return Ok(Some(Refusal::UnknownLane(lane)));
+        }
+        for (condition, expected) in [(ends, true), (begins, false)] {
+            if let Some(condition) = condition
+                && self.is_notified(lane, condition)? != expected
+            {
+                return Ok(Some(Refusal::Notified(lane)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn record_transition(&mut self, transition: &Transition) -> Result<(), Self::Error> {
+        for (condition, is) in [(transition.ends, false), (transition.begins, true)] {
+            if let Some(condition) = condition {
+                self.set_notified(transition.lane, condition, is)?;
+            }
+        }
+        Ok(())
+    }
+
     fn emit_refusal(&mut self, emit: &Emit) -> Result<Option<Refusal>, Self::Error> {
         if let Some(refusal) = self.refuses_events() {
             return Ok(Some(refusal));
@@ -122,6 +155,11 @@ pub(crate) trait EventRows: RoomRows + SubscriberRows {
         }
         if emit.targets.iter().any(|target| target.body >= emit.bodies.len()) {
             return Ok(Some(Refusal::Nonsense("a target names a body that the event does not have")));
+        }
+        if let Some(transition) = &emit.notifies
+            && let Some(refusal) = self.transition_refusal(transition)?
+        {
+            return Ok(Some(refusal));
         }
         let Some(outbox) = emit.outbox else { return Ok(None) };
         Ok(match self.outbox_is_free(outbox, &emit.id)? {

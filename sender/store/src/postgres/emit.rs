@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::rows::{Known, NewDelivery, NewEvent};
 use super::values::{Count, int, size, storable};
 use super::{Result, Work};
-use crate::command::{Emit, OutboxId, Reason, RejectOutbox};
+use crate::command::{Condition, Emit, OutboxId, Reason, RejectOutbox};
 use crate::commit::Rows;
 use crate::commit::emit::{EventRows, New, Newer, REJECTED_MAX};
 use crate::commit::room::{Before, Replaced, Route};
@@ -184,6 +184,21 @@ impl EventRows for Work<'_> {
             deliveries: event.deliveries,
         });
         self.rows.add_known(&emit.id, event.known);
+        Ok(())
+    }
+
+    fn is_notified(&mut self, lane: LaneId, condition: Condition) -> Result<bool> {
+        let query = "SELECT 1 FROM notified WHERE lane = $1 AND condition = $2";
+        Ok(self.sql.exists(query, &[&lane, &condition])?)
+    }
+
+    fn set_notified(&mut self, lane: LaneId, condition: Condition, is: bool) -> Result<()> {
+        let change = if is {
+            "INSERT INTO notified VALUES ($1, $2)"
+        } else {
+            "DELETE FROM notified WHERE lane = $1 AND condition = $2"
+        };
+        self.sql.execute(change, &[&lane, &condition])?;
         Ok(())
     }
 

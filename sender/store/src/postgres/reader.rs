@@ -12,7 +12,7 @@ use super::link::{Link, Purpose};
 use super::{clock, latencies, lease, open};
 use crate::StoreError;
 use crate::clock::{Beginning, Start};
-use crate::command::{Body, OutboxId};
+use crate::command::{Body, Condition, OutboxId};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::paging::{Cursor, Page};
 use crate::read::{
@@ -249,6 +249,10 @@ impl Reader for PostgresReader {
 
     fn read_clock(&self, beginning: Beginning<'_>) -> Result<Start, StoreError> {
         self.query("read the database's clock", |sql| clock::read_clock(sql, beginning))
+    }
+
+    fn notified(&self) -> Result<Vec<(LaneId, Condition)>, StoreError> {
+        self.query("list notified conditions", outside::notified)
     }
 
     fn owners(&self) -> Result<Vec<Owner>, StoreError> {

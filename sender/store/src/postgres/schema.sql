@@ -84,6 +84,13 @@ CREATE TABLE secrets (
 );
 CREATE INDEX secrets_lane ON secrets (lane);
 
+-- The conditions of subscribers that operators were notified of, until they are notified of the end.
+CREATE TABLE notified (
+    lane int8,
+    condition int2,
+    PRIMARY KEY (lane, condition)
+);
+
 -- The frequently changing part of a subscriber, written once per commit. A lane without an owner was handed back in
 -- order, or never had one. `arrivals`, `earliest`, `disturbed` and `head` describe changes to its queue (queues.rs).
 -- The key grows with every 64th change (see `newest_totals`); the other changes touch no index and cost less.

@@ -109,6 +109,7 @@ impl SubscriberRows for Work<'_> {
 
     fn set_removed(&mut self, lane: LaneId) -> Result<()> {
         self.sql.execute("UPDATE subscribers SET removed = $2 WHERE lane = $1", &[&lane, &self.now])?;
+        self.sql.execute("DELETE FROM notified WHERE lane = $1", &[&lane])?;
         self.sql.execute("DELETE FROM secrets WHERE lane = $1", &[&lane])?;
         Ok(())
     }

@@ -6,7 +6,7 @@ use rusqlite::{OptionalExtension, Result, params};
 use super::event_id::EventId;
 use super::values::int;
 use super::{Work, at_hand};
-use crate::command::{Body, Emit, OutboxId, Reason, RejectOutbox};
+use crate::command::{Body, Condition, Emit, OutboxId, Reason, RejectOutbox};
 use crate::commit::emit::{EventRows, New, Newer, REJECTED_MAX};
 use crate::commit::room::{Before, Replaced, Route};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
@@ -219,6 +219,21 @@ impl EventRows for Work<'_> {
 
     fn end_event(&mut self, _: Numbers, _: &Emit) -> Result<()> {
         Ok(())
+    }
+
+    fn is_notified(&mut self, lane: LaneId, condition: Condition) -> Result<bool> {
+        self.sql
+            .prepare_cached("SELECT 1 FROM notified WHERE lane = ?1 AND condition = ?2")?
+            .exists(params![lane, condition])
+    }
+
+    fn set_notified(&mut self, lane: LaneId, condition: Condition, is: bool) -> Result<()> {
+        let change = if is {
+            "INSERT INTO notified VALUES (?1, ?2)"
+        } else {
+            "DELETE FROM notified WHERE lane = ?1 AND condition = ?2"
+        };
+        self.sql.prepare_cached(change)?.execute(params![lane, condition]).map(drop)
     }
 
     fn set_coalesced(&mut self, _: LaneId, delivery: DeliveryId) -> Result<()> {

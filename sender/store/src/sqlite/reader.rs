@@ -13,7 +13,7 @@ use super::failure::Doing;
 use super::{clock, latencies, lease, ledger, open};
 use crate::StoreError;
 use crate::clock::{Beginning, FileClock, Start};
-use crate::command::{Body, OutboxId};
+use crate::command::{Body, Condition, OutboxId};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::paging::{Cursor, Page};
 use crate::read::{
@@ -275,6 +275,10 @@ impl Reader for SqliteReader {
 
     fn read_clock(&self, beginning: Beginning<'_>) -> Result<Start, StoreError> {
         Ok(self.clock()?.start(beginning))
+    }
+
+    fn notified(&self) -> Result<Vec<(LaneId, Condition)>, StoreError> {
+        self.moment("list notified conditions", |sql| outside::notified(sql))
     }
 
     fn owners(&self) -> Result<Vec<Owner>, StoreError> {

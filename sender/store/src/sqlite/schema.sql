@@ -77,6 +77,13 @@ CREATE TABLE secrets (
 ) STRICT;
 CREATE INDEX secrets_lane ON secrets (lane);
 
+-- The conditions of subscribers that operators were notified of, until they are notified of the end.
+CREATE TABLE notified (
+    lane INTEGER NOT NULL,
+    condition INTEGER NOT NULL,
+    PRIMARY KEY (lane, condition)
+) STRICT, WITHOUT ROWID;
+
 -- The frequently changing part of a subscriber, written once per commit. `record` comes last, so that reads of the
 -- other columns skip it. A lane without an owner was handed back in order, or never had one.
 CREATE TABLE lanes (

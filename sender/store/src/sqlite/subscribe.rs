@@ -120,6 +120,7 @@ impl SubscriberRows for Work<'_> {
         self.sql
             .prepare_cached("UPDATE subscribers SET removed = ?2 WHERE lane = ?1")?
             .execute(params![lane, self.now])?;
+        self.sql.prepare_cached("DELETE FROM notified WHERE lane = ?1")?.execute([lane])?;
         self.sql.prepare_cached("DELETE FROM secrets WHERE lane = ?1")?.execute([lane]).map(drop)
     }
 }

@@ -392,6 +392,7 @@ fn emit_body(number: u64, body: Body) -> Command {
         atomic: false,
         withheld: false,
         outbox: None,
+        notifies: None,
     })
 }
 

@@ -165,6 +165,7 @@ fn emit() -> Command {
         atomic: false,
         withheld: false,
         outbox: None,
+        notifies: None,
     })
 }
 

@@ -119,11 +119,12 @@ macro_rules! of_lane {
 }
 
 /// Owners before lanes, lanes before their rows.
-const TABLES: [Table; 13] = [
+const TABLES: [Table; 14] = [
     same!(
         "subscribers",
         "lane, id, name, url, patterns, settings, created, version, removed, retried, insisted, pause_reason, pause_until"
     ),
+    same!("notified", "lane, condition"),
     same!("secrets", "id, lane, secret, created, retires"),
     Table {
         name: "owners",

@@ -1,6 +1,8 @@
 use hookproof_sender::engine::{LaneId, Nanos};
-use hookproof_sender::store::command::{Change, Emit, Fate, LaneSelection, Purge, RejectOutbox};
-use hookproof_sender::store::lane::{Bounds, LaneState};
+use hookproof_sender::store::command::{
+    Change, Condition, Emit, Fate, LaneSelection, Purge, RejectOutbox, Transition,
+};
+use hookproof_sender::store::lane::{Bounds, LaneState, WhenFull};
 use hookproof_sender::store::reply::{Placed, SettleResult};
 use hookproof_sender::store::{Command, Refusal, Reply};
 
@@ -352,4 +354,44 @@ pub(super) fn a_commit_of_another_process_holds_in_our_next_one<B: Backend>() {
     other.commit(world.now, &[Command::Remove(lane)]).unwrap();
     let event = world.event(&[lane]);
     assert_eq!(world.try_emit(event).unwrap().targets, [Placed::Absent], "and now nobody's");
+}
+
+pub(super) fn a_change_of_conditions_is_notified_once<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, operators) = (world.new_lane(WIDE), world.new_lane(WIDE));
+    let event = |world: &mut World<B>, ends, begins| Emit {
+        notifies: Some(Transition { lane, ends, begins }),
+        ..world.event(&[operators])
+    };
+    let (failing, disabled) = (Some(Condition::Failing), Some(Condition::Disabled));
+    let first = event(&mut world, None, failing);
+    let second = event(&mut world, None, failing);
+    let replies = world.all(&[Command::Emit(first), Command::Emit(second)]);
+    assert!(matches!(&replies[0], Reply::Emitted(emitted) if emitted.targets.len() == 1), "{replies:?}");
+    assert_eq!(replies[1], Reply::Refused(Refusal::Notified(lane)));
+    world.crash();
+    let again = event(&mut world, None, failing);
+    assert_eq!(world.try_emit(again), Err(Refusal::Notified(lane)));
+    assert_eq!(world.reader.notified().unwrap(), [(lane, Condition::Failing)]);
+    let next = event(&mut world, failing, disabled);
+    world.try_emit(next.clone()).unwrap();
+    assert_eq!(world.try_emit(next), Err(Refusal::Notified(lane)));
+    assert_eq!(world.reader.notified().unwrap(), [(lane, Condition::Disabled)]);
+    let end = Emit { targets: Vec::new(), ..event(&mut world, disabled, None) };
+    world.try_emit(end).unwrap();
+    assert_eq!(world.reader.notified().unwrap(), []);
+    assert_eq!(world.counts(operators).accepted, 2);
+    // An event that is refused changes nothing, and a removed subscriber has no conditions.
+    world.change(Change {
+        bounds: Some(Bounds { rows_max: 2, when_full: WhenFull::Refuse, ..WIDE }),
+        ..Change::of(operators)
+    });
+    let full = event(&mut world, None, failing);
+    assert!(matches!(world.try_emit(full), Err(Refusal::Full(_))));
+    assert_eq!(world.reader.notified().unwrap(), []);
+    let behind = Emit { targets: Vec::new(), ..event(&mut world, None, Some(Condition::Behind)) };
+    world.try_emit(behind.clone()).unwrap();
+    world.one(Command::Remove(lane));
+    assert_eq!(world.reader.notified().unwrap(), []);
+    assert_eq!(world.try_emit(Emit { roster: behind.roster + 1, ..behind }), Err(Refusal::UnknownLane(lane)));
 }

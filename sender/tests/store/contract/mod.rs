@@ -62,6 +62,7 @@ contract! {
         rejected_outbox_rows_are_listed_from_the_highest_number_to_the_lowest
         an_outbox_row_that_cannot_be_an_event_is_set_aside
         a_target_without_a_body_is_nonsense
+        a_change_of_conditions_is_notified_once
         a_commit_of_another_process_holds_in_our_next_one
     }
     matching {

@@ -390,6 +390,7 @@ fn emit(
         atomic: false,
         withheld: false,
         outbox: None,
+        notifies: None,
     }
 }
 

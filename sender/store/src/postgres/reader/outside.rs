@@ -7,7 +7,7 @@ use tokio_postgres::Row;
 
 use super::Read;
 use super::arrivals::Arrivals;
-use crate::command::OutboxId;
+use crate::command::{Condition, OutboxId};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::paging::{last_if_full, outbox_id_at, place_before};
 use crate::postgres::clock::server_clock;
@@ -152,6 +152,11 @@ fn outbox_row(row: &Row) -> Read<OutboxRow> {
         event: row.try_get::<_, Option<&str>>(4)?.map(Into::into),
         unreadable: OutboxRow::refusal(id, bytes),
     })
+}
+
+pub(super) fn notified(sql: &Link) -> Read<Vec<(LaneId, Condition)>> {
+    let rows = sql.query("SELECT lane, condition FROM notified ORDER BY lane, condition", &[])?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }
 
 pub(super) fn owners(sql: &Link) -> Read<Vec<Owner>> {

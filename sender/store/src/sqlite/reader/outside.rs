@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
 use super::super::claim::QUEUE;
 use super::super::ledger::totals;
-use crate::command::OutboxId;
+use crate::command::{Condition, OutboxId};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::paging::{last_if_full, outbox_id_at, place_before};
 use crate::read::{Glance, OutboxRow, Owner, Place, RejectedRow, Work};
@@ -119,6 +119,12 @@ fn outbox_row(row: &Row<'_>) -> Result<OutboxRow> {
     let (kind, key) = (text(1, "type")?.unwrap_or_default(), text(2, "key")?);
     let (data, event) = (text(3, "data")?.unwrap_or_default(), text(4, "event")?);
     Ok(OutboxRow { id, kind, key, data, event, unreadable })
+}
+
+pub(super) fn notified(sql: &Connection) -> Result<Vec<(LaneId, Condition)>> {
+    sql.prepare_cached("SELECT lane, condition FROM notified ORDER BY lane, condition")?
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect()
 }
 
 pub(super) fn owners(sql: &Connection) -> Result<Vec<Owner>> {

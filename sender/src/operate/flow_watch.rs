@@ -1,4 +1,5 @@
-//! Logs lasting changes of flow. The runtime logs an open breaker, a pause, a 410 and a throttle as they happen.
+//! Watches how lanes flow: logs lasting changes, and notifies operators. The runtime logs an open breaker, a pause, a 410
+//! and a throttle as they happen.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -9,6 +10,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use tracing::{info, warn};
 
 use super::flow::{Flow, Present, State};
+use super::notifier::Notifier;
 use crate::engine::{LaneId, LaneView, Nanos};
 use crate::runtime::Sender;
 use crate::store::StoreError;
@@ -19,15 +21,29 @@ const LANES_MAX: usize = 100;
 /// The lines of a round. The next round has the others, if their state lasts.
 const LINES_MAX: usize = 20;
 
-/// Reads the store only while a lane has work, for [`LANES_MAX`] lanes in each round.
-pub(crate) async fn log_flow(sender: &Sender) -> Infallible {
-    let (mut waiting, mut before) = (BTreeMap::new(), BTreeMap::new());
-    let mut last = None;
+pub(crate) async fn watch_flow(sender: &Sender) -> Infallible {
+    let (mut log, mut notifier) = (FlowLog::default(), Notifier::default());
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         let present = Present::of(sender).await;
+        log.round(sender, present.clone()).await;
+        notifier.round(sender, present).await;
+    }
+}
+
+#[derive(Debug, Default)]
+struct FlowLog {
+    waiting: BTreeMap<LaneId, State>,
+    before: BTreeMap<LaneId, State>,
+    last: Option<LaneId>,
+}
+
+impl FlowLog {
+    /// Reads the store only while a lane has work, for [`LANES_MAX`] lanes in each round.
+    async fn round(&mut self, sender: &Sender, present: Present) {
+        let Self { waiting, before, last } = self;
         let roster = Arc::clone(&present.roster);
         let ours: BTreeSet<LaneId> = present.views.iter().map(|view| view.lane).collect();
         waiting.retain(|lane, _| ours.contains(lane));
@@ -36,19 +52,19 @@ pub(crate) async fn log_flow(sender: &Sender) -> Infallible {
         };
         let mut lanes: Vec<LaneId> = present.views.iter().filter(may_wait).map(|view| view.lane).collect();
         if lanes.is_empty() {
-            continue;
+            return;
         }
         lanes.sort_unstable();
-        let start = lanes.partition_point(|lane| Some(*lane) <= last);
+        let start = lanes.partition_point(|lane| Some(*lane) <= *last);
         lanes.rotate_left(start);
         lanes.truncate(LANES_MAX);
-        last = lanes.last().copied();
+        *last = lanes.last().copied();
         // A store that cannot be read is logged elsewhere.
         let found = sender.read(move |reader| present.flows(reader, &lanes)).await;
-        let Ok(Ok::<_, StoreError>(flows)) = found else { continue };
+        let Ok(Ok::<_, StoreError>(flows)) = found else { return };
         let lasting =
             flows.iter().filter(|(lane, flow)| before.insert(**lane, flow.state) == Some(flow.state));
-        let news = lasting.filter(|(lane, flow)| is_news(&mut waiting, **lane, flow.state));
+        let news = lasting.filter(|(lane, flow)| is_news(waiting, **lane, flow.state));
         for (lane, flow) in news.take(LINES_MAX) {
             let name = roster.get(*lane).map_or("a removed subscriber", |known| &**known.name());
             log_one(name, flow);
