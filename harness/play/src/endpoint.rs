@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use hookproof_judge::scenario::quantity::{Day, MONTHS};
 use hookproof_judge::scenario::{
     Answer, Behaviour, Certificate, Duration, Millionths, Range, Rate, Reply, RetryAfter, SECOND,
 };
@@ -30,28 +31,12 @@ pub fn http_date(unix_seconds: u64) -> String {
 
 fn written(unix_seconds: u64) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-    const MONTHS: [&str; 12] =
-        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let (days, seconds) = (unix_seconds / 86_400, unix_seconds % 86_400);
-    let (year, month, day) = civil(days);
+    let (year, month, day) = Day(days).civil();
     let weekday = usize::try_from(days % 7).unwrap_or_default();
     let month = usize::try_from(month - 1).unwrap_or_default();
     let (hour, minute, second) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
     format!("{}, {day:02} {} {year:04} {hour:02}:{minute:02}:{second:02} GMT", DAYS[weekday], MONTHS[month])
-}
-
-/// Days count from 1970. The year begins on 1 March, so that leap days come last.
-pub const fn civil(days: u64) -> (u64, u64, u64) {
-    const ERA_DAYS: u64 = 146_097;
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / ERA_DAYS, days % ERA_DAYS);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = year_of_era + era * 400 + if month <= 2 { 1 } else { 0 };
-    (year, month, day)
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,7 +15,6 @@ use super::out::{HARNESS, INTERRUPTED, UNREACHABLE, USAGE, code, print_stderr};
 use super::receiver::{ReceiverTarget, Unusable, length, secret};
 use crate::load::{self, Bracket, Found, Limits, Load, Search, Slo, Trial};
 use crate::suite;
-use crate::wire::clock::unix_seconds;
 
 const CUT_SHORT: &str = "interrupted: these are the figures until then";
 
@@ -242,7 +241,7 @@ fn save_report(
     search: Option<&Search>,
     told: (Verdict, String),
 ) -> Result<(), Ended> {
-    let page = trial.page(target, &suite::date(unix_seconds() / 86_400), search, told);
+    let page = trial.page(target, &suite::today(), search, told);
     let failed = |error: std::io::Error| Ended::Ours(format!("cannot write to {}: {error}", dir.display()));
     std::fs::create_dir_all(dir).map_err(failed)?;
     std::fs::write(dir.join("load.hdr"), trial.hdr_log().map_err(failed)?).map_err(failed)?;

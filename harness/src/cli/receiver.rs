@@ -18,7 +18,6 @@ use super::out::{HARNESS, UNREACHABLE, USAGE, print_stderr, refuse, worse};
 use super::standard::{Standards, Subject, seen_of_receiver};
 use crate::driver::DriverFile;
 use crate::suite::{self, Hooks, Known, Need, Report, SERVER, Selection, Settings, Step, Stopped, quoted};
-use crate::wire::clock::unix_seconds;
 use crate::wire::request::Target;
 
 #[derive(Debug, Args)]
@@ -341,7 +340,7 @@ fn profile(text: &str) -> Result<Profile, String> {
 fn known(path: &Path) -> Result<Known, Unusable> {
     let failed = |error: &dyn std::fmt::Display| Unusable(format!("cannot read {}: {error}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| failed(&error))?;
-    Known::parse(&text, &suite::date(unix_seconds() / 86_400)).map_err(|error| failed(&error))
+    Known::parse(&text, &suite::today()).map_err(|error| failed(&error))
 }
 
 pub(super) fn length(text: &str) -> Result<Duration, String> {

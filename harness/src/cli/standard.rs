@@ -14,7 +14,6 @@ use hookproof_judge::trace::Ended;
 use super::forms;
 use super::out::{self, FAILED, HARNESS, USAGE, print_stderr};
 use crate::suite;
-use crate::wire::clock::unix_seconds;
 
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Standards")]
@@ -124,7 +123,7 @@ fn write(folder: &Path, subject: &Subject<'_>, grades: &Grades) -> io::Result<()
     let certificate = Certificate {
         subject: subject.name,
         hookproof: env!("CARGO_PKG_VERSION"),
-        date: &suite::date(unix_seconds() / 86_400),
+        date: &suite::today(),
         runs: subject.runs,
         summary: grades.summary(),
         grades,

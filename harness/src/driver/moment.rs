@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use hookproof_judge::check::exact::RequestedPause;
 use hookproof_judge::scenario::SECOND;
+use hookproof_judge::scenario::quantity::Day;
 use hookproof_judge::trace::Offset;
 
 /// The latest moment that a value can mean, in Unix nanoseconds: 20:47:03 may be 20:47:03.999999999.
@@ -56,13 +57,13 @@ fn of_date(text: &str) -> Option<u64> {
         <[u64; 3]>::try_from(parts).ok()
     };
     let ([year, month, day], [hour, minute, second]) = (three(date, '-')?, three(clock, ':')?);
-    if !(1..=12).contains(&month) || !(1..=31).contains(&day) || hour > 23 || minute > 59 || second > 60 {
+    if hour > 23 || minute > 59 || second > 60 {
         return None;
     }
     if !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    let seconds = days(year, month, day)?.checked_mul(86_400)?;
+    let seconds = Day::of(year, month, day)?.0.checked_mul(86_400)?;
     let seconds =
         seconds.checked_add(hour * 3_600 + minute * 60 + second)?.checked_sub_signed(ahead(zone)?)?;
     seconds.checked_mul(SECOND)?.checked_add(latest_part(fraction, SECOND)?)
@@ -77,21 +78,6 @@ fn ahead(zone: &str) -> Option<i64> {
     let (hours, minutes): (i64, i64) = (hours.parse().ok()?, minutes.parse().ok()?);
     let seconds = hours.checked_mul(3_600)?.checked_add(minutes.checked_mul(60)?)?;
     Some(if zone.starts_with('-') { -seconds } else { seconds })
-}
-
-/// Days since 1970: the inverse of [`hookproof_play::endpoint::civil`].
-fn days(year: u64, month: u64, day: u64) -> Option<u64> {
-    let guess = year.checked_sub(1970)?.checked_mul(366)?.checked_add(366)?;
-    let (mut low, mut high) = (0, guess);
-    while low < high {
-        let middle = low.midpoint(high);
-        if hookproof_play::endpoint::civil(middle) < (year, month, day) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    (hookproof_play::endpoint::civil(low) == (year, month, day)).then_some(low)
 }
 
 /// The sender wrote a `Date` of second `d` while its clock stood in `[d, d + 1 s)`, and between the beginning of the

@@ -4,6 +4,8 @@
 use std::borrow::Cow;
 use std::sync::{PoisonError, RwLock};
 
+use hookproof_judge::scenario::SECOND;
+use hookproof_judge::scenario::quantity::rfc3339;
 use hookproof_play::settings::EVENT_NAMES;
 pub use hookproof_play::settings::Variables;
 
@@ -309,7 +311,7 @@ impl Event {
         let own = match name {
             "data" => &self.data,
             "key" => &self.key,
-            "now" => return Some(rfc3339(self.unix_ns / hookproof_judge::scenario::SECOND).into()),
+            "now" => return Some(rfc3339(self.unix_ns / SECOND).into()),
             "token" => &self.text,
             "type" => &self.kind,
             "uuid" => &self.uuid,
@@ -331,13 +333,6 @@ impl Lookup for Words<'_> {
         names.dedup();
         names
     }
-}
-
-fn rfc3339(unix_seconds: u64) -> String {
-    let (year, month, day) = hookproof_play::endpoint::civil(unix_seconds / 86_400);
-    let second = unix_seconds % 86_400;
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
 /// Shorter values occur by chance.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use hookproof_judge::scenario::quantity::Day;
 use hookproof_judge::scenario::{Certificate, SECOND};
-use hookproof_play::endpoint::civil;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
     KeyUsagePurpose,
@@ -144,7 +144,7 @@ type Issuer = CertifiedIssuer<'static, KeyPair>;
 
 /// Also returns the authority's certificate.
 fn make(hosts: Vec<String>, today: u64) -> Result<(Configs, String), String> {
-    let name = format!("Hookproof, for one run, {}", date(today));
+    let name = format!("Hookproof, for one run, {}", Day(today));
     let (root, unknown) = (authority(&name, today)?, authority(UNKNOWN, today)?);
     // From yesterday, since clocks differ.
     let now = (today.saturating_sub(1), today.saturating_add(GOOD_FOR_DAYS));
@@ -195,13 +195,8 @@ type Days = (u64, u64);
 fn bound(params: &mut CertificateParams, (first, end): Days) {
     // `civil` returns valid months and days.
     let moment = |day: u64| {
-        let ((year, month, day), small) = (civil(day), |number: u64| u8::try_from(number).unwrap_or(1));
+        let ((year, month, day), small) = (Day(day).civil(), |number: u64| u8::try_from(number).unwrap_or(1));
         rcgen::date_time_ymd(i32::try_from(year).unwrap_or(i32::MAX), small(month), small(day))
     };
     (params.not_before, params.not_after) = (moment(first), moment(end));
-}
-
-fn date(day: u64) -> String {
-    let (year, month, day) = civil(day);
-    format!("{year:04}-{month:02}-{day:02}")
 }

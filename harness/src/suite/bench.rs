@@ -4,9 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use hookproof_judge::scenario::quantity::rfc3339;
 use hookproof_judge::signature::{ForeignHash, Received, Secret, Signing, base64, hex, sha256_hex};
 
-use super::moment;
 use super::record::{Recorded, Repeat};
 use super::settings::Settings;
 use super::want::Want;
@@ -87,7 +87,7 @@ impl Delivery {
             self.id,
             self.event_type,
             self.member(),
-            moment(happened)
+            rfc3339(u64::try_from(happened).unwrap_or_default())
         );
         Self { body: body.into_bytes(), ..self }
     }

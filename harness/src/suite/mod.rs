@@ -19,7 +19,7 @@ use std::time::Duration;
 use bench::Bench;
 use cases::Case;
 use hookproof_judge::catalogue::{self, Entry};
-pub use hookproof_judge::report::date;
+use hookproof_judge::scenario::quantity::Day;
 pub use hooks::Hooks;
 pub use record::Recorded;
 pub(crate) use record::quoted;
@@ -28,7 +28,7 @@ use schedule::Schedule;
 pub use settings::{Known, KnownError, Need, SERVER, Settings};
 use want::{Want, plain, words};
 
-use crate::wire::clock::{Watch, pass};
+use crate::wire::clock::{Watch, pass, unix_seconds};
 use crate::wire::exchange::Outcome;
 pub use hookproof_judge::catalogue::{SelectError, Selection};
 
@@ -104,27 +104,8 @@ async fn first(bench: &Bench<'_>, step: &mut impl FnMut(Step<'_>)) -> Result<Res
     Ok(Ok(()))
 }
 
-/// A moment in the form `2026-01-31T12:00:00Z`.
-fn moment(unix_seconds: i64) -> String {
-    let (days, second) = (unix_seconds.div_euclid(86_400), unix_seconds.rem_euclid(86_400));
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{}T{hour:02}:{minute:02}:{second:02}Z", date(days))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn moments_are_those_of_the_calendar() {
-        let rows = [
-            (0, "1970-01-01T00:00:00Z"),
-            (951_782_400, "2000-02-29T00:00:00Z"),
-            (1_674_087_231, "2023-01-19T00:13:51Z"),
-            (4_107_542_400, "2100-03-01T00:00:00Z"),
-        ];
-        for (seconds, expected) in rows {
-            assert_eq!(moment(seconds), expected);
-        }
-    }
+/// Today, such as 2026-01-31.
+#[must_use]
+pub fn today() -> String {
+    Day(u64::try_from(unix_seconds() / 86_400).unwrap_or_default()).to_string()
 }

@@ -14,7 +14,6 @@ use serde::Serialize;
 
 use super::record::Recorded;
 use super::settings::{Need, Settings};
-use crate::wire::clock::unix_seconds;
 
 /// The result of a run.
 #[derive(Clone, Debug, Serialize)]
@@ -126,7 +125,7 @@ impl Report {
             profile: settings.profile.to_string(),
             strict: settings.strict,
             interrupted: false,
-            date: super::date(unix_seconds() / 86_400),
+            date: super::today(),
             rows: Vec::new(),
             stale: Vec::new(),
             skipped,

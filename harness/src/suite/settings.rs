@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hookproof_judge::catalogue::{self, Selection};
+use hookproof_judge::scenario::quantity::Day;
 use hookproof_judge::signature::{Profile, Secret};
 use serde::Deserialize;
 
-use super::date;
 use super::hooks::Hooks;
 use crate::wire::request::Target;
 
@@ -132,7 +132,7 @@ impl Known {
             if expected.why.trim().is_empty() {
                 return Err(KnownError::NoReason(id.clone()));
             }
-            if expected.until.as_deref().is_some_and(|until| !is_date(until)) {
+            if expected.until.as_deref().is_some_and(|until| until.parse::<Day>().is_err()) {
                 return Err(KnownError::Until(id.clone()));
             }
         }
@@ -145,26 +145,6 @@ impl Known {
     pub fn skip_reason(&self, id: &str) -> Option<&str> {
         self.failures.get(id).map(|expected| expected.why.as_str())
     }
-}
-
-fn is_date(text: &str) -> bool {
-    let number = |from: usize, to: usize| text.get(from..to)?.parse::<i64>().ok();
-    let (true, Some(year), Some(month), Some(day)) =
-        (is_of_form(text), number(0, 4), number(5, 7), number(8, 10))
-    else {
-        return false;
-    };
-    // Leap years shift the estimate by less than a month for centuries.
-    let near = (year - 1970) * 365 + (year - 1969).div_euclid(4) + (month - 1) * 30 + day;
-    (near - 30..near + 30).any(|days| date(days) == text)
-}
-
-fn is_of_form(text: &str) -> bool {
-    let form = text.bytes().enumerate().all(|(at, byte)| match at {
-        4 | 7 => byte == b'-',
-        _ => byte.is_ascii_digit(),
-    });
-    form && text.len() == 10
 }
 
 /// An invalid file of expected failures.

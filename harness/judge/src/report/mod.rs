@@ -21,7 +21,7 @@ pub use markdown::{bars, markdown};
 pub use page::{page, picture, unjudged};
 pub use run::{Course, FaultReport, Lag, Report, SubscriberReport, schema};
 pub use run_page::{html, html_awaited, html_live, html_unjudged};
-pub use table::{Colours, columns, date, in_one_line, paint, terminal, visible};
+pub use table::{Colours, columns, in_one_line, paint, terminal, visible};
 
 use crate::catalogue::{self, Verdict as Status};
 use crate::check::Witness;

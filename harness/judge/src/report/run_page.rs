@@ -8,12 +8,13 @@ use super::drawing::{closeup, course, lag, lane};
 use super::drawn::LANES_MAX;
 use super::junit::Unjudged;
 use super::run::{Report, SubscriberReport};
-use super::{Cell, Document, Headline, Part, Table, date, explained, remedy, witnessed};
+use super::{Cell, Document, Headline, Part, Table, explained, remedy, witnessed};
 use crate::check::judge::DRIVER;
 use crate::check::verdict::{WITNESS_ARRIVALS_MAX, moment, show};
 use crate::check::witness_context::Silence;
 use crate::check::{Status, Verdict, Witness};
 use crate::scenario::SECOND;
+use crate::scenario::quantity::Day;
 
 const ARRIVALS_MAX: usize = 8;
 /// The charts of more subscribers are folded.
@@ -114,7 +115,7 @@ fn facts(report: &Report) -> Vec<String> {
     const DAY: u64 = 86_400 * SECOND;
     let date = match report.course.began_unix_ns {
         0 => "virtual time".to_owned(),
-        began => date(i64::try_from(began / DAY).unwrap_or(i64::MAX)),
+        began => Day(began / DAY).to_string(),
     };
     vec![format!("sender {}", report.driver), date, show(report.course.lasted)]
 }

@@ -149,20 +149,6 @@ pub fn paint(status: Status, text: &str, colours: Colours) -> String {
     format!("\u{1b}[{code}m{text}\u{1b}[0m")
 }
 
-/// Days count from 1970. The computation starts the year in March, so that a leap day is its last.
-#[must_use]
-pub fn date(days: i64) -> String {
-    let days = days + 719_468;
-    let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}")
-}
-
 /// Aligns columns: the first to the left, the others to the right.
 pub fn columns(rows: &[Vec<String>]) -> String {
     let mut widths: Vec<usize> = Vec::new();

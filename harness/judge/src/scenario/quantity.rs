@@ -252,36 +252,66 @@ impl fmt::Display for Millionths {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Day(pub u64);
 
+pub const MONTHS: [&str; 12] =
+    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+impl Day {
+    /// None outside of the calendar, and of the years 1970 to 9999.
+    #[must_use]
+    pub fn of(year: u64, month: u64, day: u64) -> Option<Self> {
+        if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+            return None;
+        }
+        // Years begin in March, so that the leap day comes last.
+        let (since, shifted) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+        let days = since * 365 + since / 4 - since / 100 + since / 400 + (153 * shifted + 2) / 5 + day - 1;
+        let found = Self(days - 719_468);
+        // The day after the last one of a month is one of the next.
+        (found.civil() == (year, month, day)).then_some(found)
+    }
+
+    /// Year, month and day.
+    #[must_use]
+    pub const fn civil(self) -> (u64, u64, u64) {
+        const ERA_DAYS: u64 = 146_097;
+        let days = self.0 + 719_468;
+        let (era, day_of_era) = (days / ERA_DAYS, days % ERA_DAYS);
+        let year_of_era =
+            (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let shifted = (5 * day_of_year + 2) / 153;
+        let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+        let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+        let year = year_of_era + era * 400 + if month <= 2 { 1 } else { 0 };
+        (year, month, day)
+    }
+}
+
 impl FromStr for Day {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || "expected a day such as \"2027-01-01\"".to_owned();
-        let parts: Vec<u64> = text.split('-').map(whole).collect::<Result<_, _>>().map_err(|_| wrong())?;
-        let [year, month, day] = parts[..] else { return Err(wrong()) };
-        if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) {
-            return Err(wrong());
-        }
-        if !(1..=days_in(year, month)).contains(&day) {
-            return Err(wrong());
-        }
-        let years = (1970..year).map(|year| if leaps(year) { 366 } else { 365 }).sum::<u64>();
-        let months = (1..month).map(|month| days_in(year, month)).sum::<u64>();
-        Ok(Self(years + months + day - 1))
+        let parts: Result<Vec<u64>, _> = text.split('-').map(whole).collect();
+        let found = match parts.as_deref() {
+            Ok([year, month, day]) if text.len() == 10 => Self::of(*year, *month, *day),
+            _ => None,
+        };
+        found.ok_or_else(|| "expected a day such as \"2027-01-01\"".to_owned())
     }
 }
 
-const fn leaps(year: u64) -> bool {
-    year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+impl fmt::Display for Day {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (year, month, day) = self.civil();
+        write!(f, "{year:04}-{month:02}-{day:02}")
+    }
 }
 
-const fn days_in(year: u64, month: u64) -> u64 {
-    match month {
-        2 if leaps(year) => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
+/// A moment as `2026-01-31T12:00:00Z`.
+#[must_use]
+pub fn rfc3339(unix_seconds: u64) -> String {
+    let (day, second) = (Day(unix_seconds / 86_400), unix_seconds % 86_400);
+    format!("{day}T{:02}:{:02}:{:02}Z", second / 3_600, second / 60 % 60, second % 60)
 }
 
 fn measure(text: &str, units: &[(&str, u64)]) -> Result<u64, String> {
@@ -378,9 +408,24 @@ mod tests {
         check("1", Some(Millionths::ONE));
         check::<Millionths>("0.1234567", None);
         check::<Millionths>("-1", None);
-        assert_eq!("1970-01-01".parse(), Ok(Day(0)));
-        assert_eq!("2000-03-01".parse(), Ok(Day(11_017)));
-        assert_eq!("2027-01-01".parse(), Ok(Day(20_819)));
-        assert!("2027-02-29".parse::<Day>().is_err() && "2027-1".parse::<Day>().is_err());
+        for (text, day) in
+            [("1970-01-01", 0), ("2000-02-29", 11_016), ("2000-03-01", 11_017), ("2027-01-01", 20_819)]
+        {
+            check(text, Some(Day(day)));
+        }
+        for wrong in [
+            "2027-02-29",
+            "2100-02-29",
+            "2027-04-31",
+            "2027-00-01",
+            "2027-01-00",
+            "2027-1-01",
+            "2027-1",
+            "1969-12-31",
+        ] {
+            check::<Day>(wrong, None);
+        }
+        assert_eq!(rfc3339(1_674_087_231), "2023-01-19T00:13:51Z");
+        assert_eq!(rfc3339(4_107_542_400), "2100-03-01T00:00:00Z");
     }
 }

@@ -1,9 +1,8 @@
 //! Moments of a recording: seconds since any beginning, times since 1970 in several units, ISO 8601, and the time of an
 //! access log. Pure.
 
-const SECOND: u64 = 1_000_000_000;
-const MONTHS: [&str; 12] =
-    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+use hookproof_judge::scenario::SECOND;
+use hookproof_judge::scenario::quantity::{Day, MONTHS};
 
 /// The units of a number, by its least whole part: the numbers of all moments from 1973 to 5138 are apart.
 const UNITS: [(u64, u64); 3] =
@@ -31,13 +30,13 @@ fn number(text: &str) -> Option<u64> {
 fn iso(text: &str) -> Option<u64> {
     let (date, time) = text.split_once(['T', 't', ' '])?;
     let mut parts = date.splitn(3, '-').map(|part| digits(part, 4));
-    let days = days(parts.next()??, parts.next()??, parts.next()??)?;
+    let day = Day::of(parts.next()??, parts.next()??, parts.next()??)?;
     let time = time.trim_end();
     let (time, zone) = match time.find(['Z', 'z', '+', '-']) {
         Some(at) => time.split_at(at),
         None => (time, "Z"),
     };
-    at(days, time.trim_end(), zone)
+    at(day, time.trim_end(), zone)
 }
 
 /// `27/Nov/2026:20:00:00 +0000`.
@@ -47,11 +46,11 @@ fn access(text: &str) -> Option<u64> {
     let (day, month, year) = (parts.next()?, parts.next()?, parts.next()?);
     let month = MONTHS.iter().zip(1..).find(|(name, _)| **name == month)?.1;
     let (time, zone) = time.split_once(' ')?;
-    at(days(digits(year, 4)?, month, digits(day, 2)?)?, time, zone)
+    at(Day::of(digits(year, 4)?, month, digits(day, 2)?)?, time, zone)
 }
 
-/// The moment of a day (since 1970) at `20:00:00.5` in a zone: `Z`, `+01:00`, `-0700` or `+01`.
-fn at(days: u64, time: &str, zone: &str) -> Option<u64> {
+/// The moment of a day at `20:00:00.5` in a zone: `Z`, `+01:00`, `-0700` or `+01`.
+fn at(day: Day, time: &str, zone: &str) -> Option<u64> {
     let mut parts = time.splitn(3, ':');
     let (hours, minutes) = (digits(parts.next()?, 2)?, digits(parts.next()?, 2)?);
     let seconds = parts.next().unwrap_or("0");
@@ -60,7 +59,7 @@ fn at(days: u64, time: &str, zone: &str) -> Option<u64> {
     if hours > 23 || minutes > 59 || seconds > 60 {
         return None;
     }
-    let local = days.checked_mul(86_400)?.checked_add(hours * 3_600 + minutes * 60 + seconds)?;
+    let local = day.0.checked_mul(86_400)?.checked_add(hours * 3_600 + minutes * 60 + seconds)?;
     let seconds = if zone.eq_ignore_ascii_case("z") {
         local
     } else {
@@ -79,24 +78,6 @@ fn at(days: u64, time: &str, zone: &str) -> Option<u64> {
         }
     };
     seconds.checked_mul(SECOND)?.checked_add(fraction(decimals, SECOND)?)
-}
-
-/// The days from 1970 to a day of the Gregorian calendar.
-fn days(year: u64, month: u64, day: u64) -> Option<u64> {
-    let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    let last = match month {
-        2 => 28 + u64::from(is_leap),
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    };
-    if !(1970..=2500).contains(&year) || !(1..=12).contains(&month) || !(1..=last).contains(&day) {
-        return None;
-    }
-    // Years begin in March, so that the leap day comes last.
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let of_year = (153 * month + 2) / 5 + day - 1;
-    let all = year * 365 + year / 4 - year / 100 + year / 400 + of_year;
-    all.checked_sub(719_468)
 }
 
 /// Decimals of a unit, in whole nanoseconds.

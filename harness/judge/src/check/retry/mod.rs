@@ -12,6 +12,7 @@ pub(super) mod hidden;
 pub(super) mod status;
 
 use crate::check::evidence::{Delivery, Evidence, Exchange, Lane};
+use crate::scenario::quantity::{Day, MONTHS};
 use crate::scenario::{Answer, Behaviour, RetryAfter, SECOND};
 
 // `Retry-After` as RFC 9110, section 10.2.3, defines it: digits, or a date. All other values are nonsense.
@@ -87,13 +88,11 @@ pub(in crate::check) fn pause_until(evidence: &Evidence<'_>, lane: &Lane<'_>, be
 
 /// An IMF-fixdate (`Sun, 06 Nov 1994 08:49:37 GMT`), in Unix seconds.
 fn date(text: &str) -> Option<u64> {
-    const MONTHS: [&str; 12] =
-        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let (_, rest) = text.split_once(", ")?;
     let parts: Vec<&str> = rest.split(' ').collect();
     let [day, month, year, time, "GMT"] = parts[..] else { return None };
     let month = MONTHS.iter().position(|name| *name == month)? + 1;
-    let days = format!("{year}-{month:02}-{day}").parse::<crate::scenario::quantity::Day>().ok()?.0;
+    let days = format!("{year}-{month:02}-{day:0>2}").parse::<Day>().ok()?.0;
     let clock: Vec<u64> = time.split(':').map(str::parse).collect::<Result<_, _>>().ok()?;
     let [hours, minutes, seconds] = clock[..] else { return None };
     (hours < 24 && minutes < 60 && seconds <= 60)
