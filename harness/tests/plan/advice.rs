@@ -1,4 +1,4 @@
-use hookproof_judge::scenario::Scenario;
+use hookproof_judge::scenario::{Rate, Scenario};
 use hookproof_simulator::plan::advice::Why;
 use hookproof_simulator::plan::judge::breaches;
 use hookproof_simulator::plan::scale::scaled;
@@ -38,9 +38,10 @@ fn a_raise_is_told_by_what_it_asks_and_by_its_own_figures() {
     let rate = headroom.advice.changes.iter().find(|change| change.raises[0].knob == "rate").unwrap();
     let raise = &rate.raises[0];
     assert_eq!(rate.cost, format!("partner-c must accept {} instead of {}", raise.to, raise.from));
-    let count = |rate: &str| rate.split_once('/').unwrap().0.parse::<u64>().unwrap();
-    assert_eq!(raise.factor, count(&raise.to) * 1_000 / count(&raise.from));
-    assert!(raise.factor >= 1_200, "5/s to 6/s is 1.2 times as much: {raise:?}");
+    let rate = |told: &str| told.split(' ').next().unwrap().parse::<Rate>().unwrap();
+    let (to, from) = (rate(&raise.to), rate(&raise.from));
+    assert_eq!(raise.factor, to.count * 1_000 * from.per.0 / (from.count * to.per.0), "{raise:?}");
+    assert!(raise.factor > 1_000, "{raise:?}");
 }
 
 const TWO: &str = "name = \"two\"\nseed = 3\ndrain = \"60s\"\n[[traffic]]\nshape = \"burst\"\nevents = 60\n\

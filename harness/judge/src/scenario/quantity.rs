@@ -85,6 +85,14 @@ impl FromStr for Rate {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (count, per) = text.split_once('/').ok_or_else(|| no_unit(text, "\"20/s\""))?;
+        if let Some((number, tenths)) = count.split_once('.')
+            && let (Ok(number), Ok(tenth @ 0..=9)) = (whole(number), whole(tenths))
+            && tenths.len() == 1
+            && scale(per, &LENGTHS).is_ok()
+        {
+            let count = number.saturating_mul(10).saturating_add(tenth);
+            return Err(format!("its count is a whole number; write {count}/10{per}"));
+        }
         let count = whole(count)?;
         let per = if per.starts_with(|first: char| first.is_ascii_digit()) {
             measure(per, &LENGTHS)?
@@ -388,6 +396,9 @@ mod tests {
             check::<Rate>(wrong, None);
         }
         check::<Window>("0 per 1s", None);
+        let refused = |text: &str| text.parse::<Rate>().unwrap_err();
+        assert_eq!(refused("5.2/s"), "its count is a whole number; write 52/10s");
+        assert_eq!(refused("5.02/s"), "\"5.02\" is not a whole number");
         check::<Size>("64", None);
     }
 

@@ -250,14 +250,14 @@ fn least(
     Ok(Some(raised))
 }
 
-/// The least value that holds, to a twentieth, between one that fails and one that holds.
+/// The least value that holds, to a fiftieth, between one that fails and one that holds.
 fn closest(
     low: u64,
     high: u64,
     mut holds: impl FnMut(u64) -> Result<bool, SimError>,
 ) -> Result<u64, SimError> {
     let (mut low, mut high) = (low, high);
-    while (high - low) * 20 > low {
+    while (high - low) * 50 > low {
         let middle = if high > low * 2 { low * 2 } else { low + (high - low) / 2 };
         if holds(middle)? { high = middle } else { low = middle }
     }

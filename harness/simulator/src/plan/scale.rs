@@ -1,6 +1,6 @@
 //! Variants of a scenario: scaled traffic, a raised limit, one subscriber alone. Pure.
 
-use hookproof_judge::scenario::{Rate, SECOND, Scenario, Shape, Size, Subscriber};
+use hookproof_judge::scenario::{Duration, Rate, SECOND, Scenario, Shape, Size, Subscriber};
 
 /// The present traffic, in thousandths.
 pub const AS_IT_STANDS: u64 = 1_000;
@@ -52,7 +52,7 @@ fn multiplied(rate: Rate, thousandths: u64) -> Rate {
     if count % AS_IT_STANDS == 0 {
         (count, per) = (count / AS_IT_STANDS, rate.per.0);
     }
-    Rate { count, per: hookproof_judge::scenario::Duration(per) }
+    Rate { count, per: Duration(per) }
 }
 
 /// The scenario with one of its subscribers. Lanes share only the machine, which is not modelled.
@@ -79,14 +79,22 @@ impl Knob {
     /// All of them.
     pub const ALL: [Self; 5] = [Self::Rate, Self::Burst, Self::Windows, Self::InFlight, Self::Queue];
 
-    /// Raises it to this many thousandths, rounded up; false if the subscriber has no such limit.
+    /// Raises it to this many thousandths, rounded up, a low rate to a tenth; false if the subscriber has no such limit.
     pub fn raise(self, subscriber: &mut Subscriber, thousandths: u64) -> bool {
         let mut is_there = false;
+        let rate = subscriber.limit.bucket.map(|bucket| bucket.rate);
         self.each(subscriber, |count, most| {
             is_there = true;
             // A value beyond the sender's maximum stays, and the sender refuses it.
             count.saturating_mul(thousandths).div_ceil(AS_IT_STANDS).min(most.max(count))
         });
+        if let (Self::Rate, Some(rate), Some(bucket)) = (self, rate, &mut subscriber.limit.bucket) {
+            let tenths = rate.count.saturating_mul(thousandths).div_ceil(AS_IT_STANDS / 10);
+            if tenths < TENTHS_BELOW * 10 && !tenths.is_multiple_of(10) {
+                // `51/10s` is the notation of 5.1/s.
+                bucket.rate = Rate { count: tenths, per: Duration(rate.per.0.saturating_mul(10)) };
+            }
+        }
         is_there
     }
 
@@ -171,9 +179,14 @@ impl Knob {
     /// The largest raise between two versions of a subscriber, in thousandths.
     #[must_use]
     pub fn factor(self, before: &Subscriber, after: &Subscriber) -> u64 {
-        let counts = self.counts(before).into_iter().zip(self.counts(after));
-        let raised = counts.map(|(before, after)| after.saturating_mul(AS_IT_STANDS) / before.max(1));
-        raised.max().unwrap_or(AS_IT_STANDS)
+        let times = |(before, after): (u64, u64)| after.saturating_mul(AS_IT_STANDS) / before.max(1);
+        let mut raised: Vec<u64> =
+            self.counts(before).into_iter().zip(self.counts(after)).map(times).collect();
+        if let (Self::Rate, Some(first)) = (self, raised.first_mut()) {
+            let per = |one: &Subscriber| one.limit.bucket.map_or(1, |bucket| bucket.rate.per.0);
+            *first /= per(after) / per(before).max(1);
+        }
+        raised.into_iter().max().unwrap_or(AS_IT_STANDS)
     }
 
     #[must_use]
@@ -201,6 +214,8 @@ impl Knob {
     }
 }
 
+/// Below this count a raised rate has a tenth.
+const TENTHS_BELOW: u64 = 20;
 /// The sender's maxima.
 const RATE_MAX: u64 = 1_000_000;
 const BURST_MAX: u64 = 1_000_000;
@@ -245,15 +260,20 @@ mod tests {
         let before = scenario().subscribers.remove(0);
         let mut after = before.clone();
         assert!(Knob::Rate.raise(&mut after, 1_030));
-        // Six instead of five is a fifth more; eight instead of seven is less.
+        // Eight instead of seven is more than 5.2 instead of 5.
         assert_eq!(
             (Knob::Rate.of(&after), Knob::Rate.factor(&before, &after)),
-            ("6/s (8 per 1s)".to_owned(), 1_200)
+            ("52/10s (8 per 1s)".to_owned(), 1_142)
         );
-        assert_eq!(Knob::Windows.factor(&before, &after), 1_142);
         assert_eq!(
             Knob::Rate.cost(&before, &after),
-            "a must accept 6/s (8 per 1s) instead of 5/s (7 per 1s)"
+            "a must accept 52/10s (8 per 1s) instead of 5/s (7 per 1s)"
+        );
+        let mut after = before.clone();
+        assert!(Knob::Rate.raise(&mut after, 1_190));
+        assert_eq!(
+            (Knob::Rate.of(&after), Knob::Rate.factor(&before, &after)),
+            ("6/s (9 per 1s)".to_owned(), 1_285)
         );
         assert!(Knob::Rate.takes_along(&before) && !Knob::Windows.takes_along(&before));
     }
@@ -262,9 +282,9 @@ mod tests {
     fn a_knob_raises_what_it_says_and_nothing_else() {
         let mut one = scenario().subscribers.remove(0);
         assert!(Knob::Rate.raise(&mut one, 2_500));
-        assert_eq!(Knob::Rate.of(&one), "13/s (18 per 1s)");
+        assert_eq!(Knob::Rate.of(&one), "125/10s (18 per 1s)");
         assert!(Knob::Windows.raise(&mut one, 2_000));
-        assert_eq!([Knob::Rate.of(&one), Knob::Windows.of(&one)], ["13/s (36 per 1s)", "36 per 1s"]);
+        assert_eq!([Knob::Rate.of(&one), Knob::Windows.of(&one)], ["125/10s (36 per 1s)", "36 per 1s"]);
         assert_eq!(Knob::Burst.of(&one), "10");
         assert!(!Knob::Queue.raise(&mut one, 2_000), "nothing bounds its queue");
         one.queue.bytes = Some(Size(1_500));
