@@ -78,7 +78,7 @@ pub(super) struct Asks {
     /// The folder of the page and the JSON
     #[arg(long, value_name = "DIR", default_value = "reports/plan")]
     out: PathBuf,
-    /// Write sheets for at most this many partners, the first of the scenario
+    /// Write sheets for at most this many partners, the worst first
     #[arg(long, value_name = "N", default_value_t = 200)]
     sheets: usize,
     /// The plan as JSON on stdout, in place of the table

@@ -348,7 +348,7 @@ impl Report {
     /// Folds each section in one line.
     fn sections(&self) -> Vec<Part> {
         let sections = self.rows.chunk_by(|one, next| one.section == next.section);
-        let head = ["verdict", "case", "expected", "came"];
+        let head = ["verdict", "case", "requirement", "result"];
         sections
             .map(|rows| {
                 let passed = rows.iter().filter(|row| row.verdict == Verdict::Pass).count();
@@ -388,7 +388,16 @@ fn cells(row: &Row) -> Vec<Cell> {
 const FAILURES: [Verdict; 2] = [Verdict::Fail, Verdict::HarnessError];
 
 fn story(row: &Row) -> String {
-    format!("expected {}, got {}", row.expected, row.came)
+    let told = |one: &&Recorded| !one.met && row.came.contains(&format!("{}: {}", one.label, one.came));
+    let mut unmet = row.exchanges.iter().filter(told);
+    let Some(Recorded { label, wanted, came, .. }) = unmet.next() else {
+        return format!("{}; found: {}", row.expected, row.came);
+    };
+    let more = match unmet.count() {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    format!("{label}: expected {wanted}, got {came}{more}")
 }
 
 fn is_failure(row: &Row) -> bool {

@@ -100,12 +100,12 @@ pub(crate) fn thousand() -> String {
 }
 
 fn receiver() -> String {
-    let row = |id: &str, verdict: Verdict, came: &str, exchanges: Vec<Recorded>| Row {
+    let row = |id: &str, verdict: Verdict, expected: &str, came: &str, exchanges: Vec<Recorded>| Row {
         id: id.to_owned(),
         section: id.split('.').next().unwrap_or_default().to_owned(),
         severity: Severity::Must,
         verdict,
-        expected: "2xx".to_owned(),
+        expected: expected.to_owned(),
         came: came.to_owned(),
         is_accident: false,
         remedy: "compare all of it".to_owned(),
@@ -132,9 +132,28 @@ fn receiver() -> String {
         interrupted: false,
         date: "2026-01-31".to_owned(),
         rows: vec![
-            row("sig.valid", Verdict::Pass, "204", Vec::new()),
-            row("sig.truncated", Verdict::Fail, "200", vec![exchange]),
-            row("ack.fast", Verdict::Inconclusive, "nothing; needs --effects-url", Vec::new()),
+            row("sig.valid", Verdict::Pass, "a correct delivery is accepted", "204", Vec::new()),
+            row(
+                "sig.truncated",
+                Verdict::Fail,
+                "a signature that is cut short is rejected",
+                "a body <of another>: 200",
+                vec![exchange],
+            ),
+            row(
+                "replay.twice",
+                Verdict::Fail,
+                "a repeated delivery has no second effect",
+                "2 effects",
+                Vec::new(),
+            ),
+            row(
+                "ack.fast",
+                Verdict::Inconclusive,
+                "it is acknowledged within 1 s",
+                "nothing; needs --effects-url",
+                Vec::new(),
+            ),
         ],
         stale: vec!["sig.old".to_owned()],
         skipped: vec!["limit.slow".to_owned(), "timing.remote".to_owned()],
@@ -168,13 +187,14 @@ fn load() -> String {
 }
 
 fn small_plan() -> String {
-    let text = "name = \"small\"\n[[traffic]]\nshape = \"burst\"\nevents = 40\n[[subscriber]]\nname = \"partner\"\n\
-                limit = { rate = \"10/s\", burst = 5 }\n";
+    let text = "name = \"small\"\n[[traffic]]\nshape = \"burst\"\nevents = 40\n[[subscriber]]\nname = \"partner\"\ncount = 3\n\
+                limit = { rate = \"10/s\", burst = 5 }\n[[subscriber]]\nname = \"slow\"\n\
+                limit = { rate = \"4/s\", burst = 2 }\n";
     let scenario = Scenario::from_text(text, "small.toml").expect("valid");
     let asked = PlanRequest {
-        slos: Vec::new(),
+        slos: vec!["p95<5s".parse().expect("an objective")],
         carry: None,
-        headroom: false,
+        headroom: true,
         seeds: 1,
         machine: Machine {
             ceiling_per_second: Some(10_000),

@@ -15,6 +15,9 @@ const PROBE: &str = r#"<script>
 const seen = list => [...list].filter(one => { const box = one.getBoundingClientRect(); return box.width > 0 && box.height > 0; });
 const inside = one => { const box = one.getBoundingClientRect(), svg = one.closest('svg').getBoundingClientRect();
   return box.left >= svg.left - 1 && box.right <= svg.right + 1 && box.top >= svg.top - 1 && box.bottom <= svg.bottom + 1; };
+const covers = (one, other) => { const [a, b] = [one, other].map(text => text.getBoundingClientRect());
+  const over = (from, until) => Math.min(a[until], b[until]) - Math.max(a[from], b[from]);
+  return over('left', 'right') > 1 && over('top', 'bottom') > 3; };
 const found = document.createElement('pre');
 found.id = 'probe';
 found.textContent = JSON.stringify({
@@ -22,6 +25,9 @@ found.textContent = JSON.stringify({
   bare: seen(document.querySelectorAll('svg.plot')).filter(svg => seen(svg.querySelectorAll('path, polyline, rect')).length === 0).length,
   taken: seen(document.querySelectorAll('svg path.taken')).length,
   outside: [...document.querySelectorAll('svg rect, svg line, svg path, svg text')].filter(one => !inside(one)).length,
+  collide: [...document.querySelectorAll('svg.chart')].flatMap(chart => { const boxes = seen(chart.querySelectorAll('text'));
+    return boxes.flatMap((one, at) => boxes.slice(at + 1).filter(other => covers(one, other)).map(other => one.textContent + ' | ' + other.textContent)); }),
+  tall: document.documentElement.scrollHeight,
   witnesses: seen(document.querySelectorAll('svg rect.witness')).length,
   faults: seen(document.querySelectorAll('svg rect.fault')).length,
   wide: window.innerWidth,
@@ -234,6 +240,8 @@ fn a_thousand_subscribers_fit_and_each_can_be_found() {
     assert!(number(&found, "charts") < 40, "{}", found["charts"]);
 }
 
+const SCREENS_MAX: i64 = 10;
+
 /// The width of a small phone.
 #[test]
 fn every_page_fits_a_narrow_screen() {
@@ -242,6 +250,8 @@ fn every_page_fits_a_narrow_screen() {
         let found = page.probe_framed(360);
         assert_eq!((number(&found, "wide"), number(&found, "wider")), (360, 0), "{name}");
         assert_eq!((number(&found, "outside"), &found["loaded"]), (0, &Value::Array(Vec::new())), "{name}");
+        assert_eq!(found["collide"], Value::Array(Vec::new()), "{name}");
+        assert!(number(&found, "tall") <= SCREENS_MAX * 900, "{name}: {}", found["tall"]);
     }
 }
 

@@ -438,7 +438,9 @@ fn sheets_are_those_of_this_plan_and_no_older_ones() {
     let path = folder.path().join("many.toml");
     let planned = |count: u64, more: &[&str]| {
         let text = format!(
-            "name = \"many\"\n[[traffic]]\nshape = \"burst\"\nevents = 1\n[[subscriber]]\nname = \"p\"\ncount = {count}\n"
+            "name = \"many\"\n[[traffic]]\nshape = \"burst\"\nevents = 3\n[[subscriber]]\nname = \"p\"\ncount = {}\n\
+             [[subscriber]]\nname = \"worst\"\nlimit = {{ rate = \"1/s\", burst = 1 }}\n",
+            count - 1
         );
         std::fs::write(&path, text).unwrap();
         let all =
@@ -448,15 +450,15 @@ fn sheets_are_those_of_this_plan_and_no_older_ones() {
     let partners = folder.path().join("plans/many/partners");
     let count = || partners.read_dir().unwrap().count();
     let told = planned(202, &[]);
-    assert_eq!(count(), 200);
+    assert_eq!((count(), partners.join("worst.md").exists()), (200, true));
     assert!(told.contains("sheets for 200 of 202 partners; use --sheets 202 for all: "), "{told}");
     let told = planned(202, &["--sheets", "202"]);
     assert_eq!((count(), told.contains("a sheet for each partner: ")), (202, true), "{told}");
     // Files of other authors stay.
     std::fs::write(partners.join("notes.md"), "# many: what to tell them\n").unwrap();
-    planned(2, &[]);
+    planned(3, &[]);
     let mut names: Vec<String> =
         partners.read_dir().unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
-    assert_eq!(names, ["notes.md", "p-1.md", "p-2.md"]);
+    assert_eq!(names, ["notes.md", "p-1.md", "p-2.md", "worst.md"]);
 }

@@ -7,10 +7,9 @@ fn a_sheet_says_what_the_partner_will_see_and_nothing_of_others() {
     let scenario = launch();
     let plan = plan(&scenario, &plan_request(&[])).unwrap();
     let sheets: Vec<_> = sheets(&scenario, &plan).collect();
-    let names: Vec<&str> = sheets.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(names, ["partner-a.md", "partner-b.md", "partner-c.md"]);
+    assert_eq!(sheets.len(), 3);
     let lane = &plan.figures.as_ref().unwrap().lanes[1];
-    let text = &sheets[1].1;
+    let (_, text) = sheets.iter().find(|(name, _)| name == "partner-b.md").unwrap();
     assert!(lane.busiest.count > 10 && lane.busiest.count <= 30 + 20, "{:?}", lane.busiest);
     for part in [
         "# capacity-launch: requests to partner-b (forecast)".to_owned(),

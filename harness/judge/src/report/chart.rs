@@ -13,13 +13,17 @@ const WIDTH: u64 = 720;
 const FINE: u64 = 7_200;
 const HEIGHT: u64 = 150;
 const ROW: u64 = 24;
+/// Below the plot.
+const FOOT: u64 = 20;
 const TICKS: u64 = 12;
 /// Above the plot.
 const HEAD: u64 = 22;
 /// Above the highest value.
-const ROOM: u64 = 16;
+const ROOM: u64 = 18;
 const GAP: u64 = 4;
+/// The size of a letter on a narrow screen.
 const LETTER: u64 = 12;
+const LETTER_TALL: u64 = 18;
 pub(super) const BANDS_MAX: usize = 18;
 /// A bound this many times as high as the data would flatten it; then only its figure is shown.
 const BOUND_FAR: u64 = 4;
@@ -65,6 +69,34 @@ pub struct Band {
     pub what: String,
 }
 
+/// A text of the drawing.
+struct Label {
+    class: String,
+    x: u64,
+    y: u64,
+    anchor: &'static str,
+    /// Its place, for the script.
+    at: Option<u64>,
+    text: String,
+}
+
+impl Label {
+    /// On a narrow screen, where letters are largest.
+    fn covers(&self, other: &Self) -> bool {
+        let ends = |one: &Self| {
+            let wide = width(&one.text);
+            let from = match one.anchor {
+                "start" => one.x,
+                "end" => one.x.saturating_sub(wide),
+                _ => one.x.saturating_sub(wide / 2),
+            };
+            (from, from + wide)
+        };
+        let ((from, until), (begin, end)) = (ends(self), ends(other));
+        self.y.abs_diff(other.y) < LETTER_TALL && from < end && begin < until
+    }
+}
+
 impl Chart {
     pub fn over(title: impl Into<String>, span: (u64, u64), show: fn(u64) -> String) -> Self {
         Self {
@@ -89,7 +121,7 @@ impl Chart {
     }
 
     pub(super) fn tall(&self) -> usize {
-        usize::try_from(self.below() + 16).unwrap_or(0)
+        usize::try_from(self.below() + FOOT).unwrap_or(0)
     }
 
     fn below(&self) -> u64 {
@@ -119,7 +151,7 @@ impl Chart {
         let bound = self.bound.as_ref().filter(|(bound, _)| *bound <= heights.top);
         let zoomed = self.places.is_empty().then_some(self.span);
         html! {
-            svg.chart viewBox={ "0 0 " (WIDTH) " " (below + 16) } role="img" aria-label=(self.title)
+            svg.chart viewBox={ "0 0 " (WIDTH) " " (below + FOOT) } role="img" aria-label=(self.title)
                 data-from=[zoomed.map(|span| span.0)] data-until=[zoomed.map(|span| span.1)] {
                 svg.plot x="0" y=(head) width=(WIDTH) height=(below - head) preserveAspectRatio="none"
                     viewBox={ "0 0 " (FINE) " " (below - head) } {
@@ -135,9 +167,6 @@ impl Chart {
                     line.axis x1="0" x2=(FINE) y1=(height) y2=(height) {}
                 }
                 (self.lettered(&heights, below))
-                @if let Some((bound, name)) = bound {
-                    text.bound x=(WIDTH) y=(head + self.level(*bound, &heights) - 3) text-anchor="end" { (name) }
-                }
             }
         }
     }
@@ -264,30 +293,54 @@ impl Chart {
     }
 
     fn lettered(&self, heights: &Heights, below: u64) -> Markup {
-        let marks = if self.places.is_empty() { moments(self.span) } else { self.places.clone() };
-        let place = |t: u64| self.x(t) * WIDTH / FINE;
         html! {
-            @for (letter, band, x) in self.letters() {
-                text.letter.(band.class) x=(x) y=(HEAD - GAP) data-at=(band.from) { (letter) }
-            }
-            @for (t, name) in marks {
-                @let x = place(t);
-                text x=(x) y=(below + 13) text-anchor=(anchor(x, 30)) data-at=(t) { (name) }
-            }
-            @for shape in &self.shapes {
-                @if let Shape::Span { from, until, row, what, .. } = shape {
-                    @let (x, anchor, t) = beside((place(*from), *from), (place(*until), *until));
-                    text x=(x) y=(HEAD + row * ROW + 17) text-anchor=(anchor) data-at=(t) { (what) }
-                }
-            }
-            @for (y, name) in self.values(heights) { text.value x="0" y=(HEAD + y - 3) { (name) } }
-            @if let Some((at, value)) = self.worst() {
-                @let x = place(at);
-                text.worst x=(x) y=(HEAD + self.level(value, heights) - 4) text-anchor=(anchor(x, 150)) data-at=(at) {
-                    ((self.show)(value)) @if self.places.is_empty() { " at " (moment(at)) }
-                }
+            @for Label { class, x, y, anchor, at, text } in self.labels(heights, below) {
+                text class=[Some(class).filter(|class| !class.is_empty())] x=(x) y=(y) text-anchor=(anchor)
+                    data-at=[at] { (text) }
             }
         }
+    }
+
+    /// The most important first; a text that would cover one of them is left out.
+    fn labels(&self, heights: &Heights, below: u64) -> Vec<Label> {
+        let place = |t: u64| self.x(t) * WIDTH / FINE;
+        let mut labels: Vec<Label> = Vec::new();
+        let mut fits = |class: &str, (x, y): (u64, u64), anchor, at, text: String| {
+            let label = Label { class: class.to_owned(), x, y, anchor, at, text };
+            let is_free = labels.iter().all(|one| !one.covers(&label));
+            labels.extend(Some(label).filter(|_| is_free));
+            is_free
+        };
+        if let Some((at, value)) = self.worst() {
+            let (x, y) = (place(at), HEAD + self.level(value, heights) - GAP);
+            let when = if self.places.is_empty() { format!(" at {}", moment(at)) } else { String::new() };
+            let text = format!("{}{when}", (self.show)(value));
+            fits("worst", (x, y), anchor(x, &text), Some(at), text);
+        }
+        if let Some((bound, name)) = self.bound.as_ref().filter(|(bound, _)| *bound <= heights.top) {
+            let y = HEAD + self.level(*bound, heights) - 3;
+            let mut sides = [(WIDTH, "end"), (0, "start")].into_iter();
+            sides.any(|(x, anchor)| fits("bound", (x, y), anchor, None, name.clone()));
+        }
+        for (letter, band, x) in self.letters() {
+            let class = format!("letter {}", band.class);
+            fits(&class, (x, HEAD - GAP), "start", Some(band.from), letter.to_string());
+        }
+        for shape in &self.shapes {
+            if let Shape::Span { from, until, row, what, .. } = shape {
+                let (x, anchor, t) = beside((place(*from), *from), (place(*until), *until));
+                fits("", (x, HEAD + row * ROW + 17), anchor, Some(t), what.clone());
+            }
+        }
+        let marks = if self.places.is_empty() { moments(self.span) } else { self.places.clone() };
+        for (t, name) in marks {
+            let x = place(t);
+            fits("", (x, below + FOOT - 5), anchor(x, &name), Some(t), name);
+        }
+        for (y, name) in self.values(heights) {
+            fits("value", (0, HEAD + y - 3), "start", None, name);
+        }
+        labels
     }
 
     /// A bound that would flatten the line.
@@ -321,7 +374,12 @@ impl Chart {
             }
             placed.push((letter, band, x));
         }
-        placed.iter_mut().filter(|(.., x)| *x > WIDTH - LETTER).for_each(|(.., x)| *x = WIDTH - LETTER);
+        placed.sort_by_key(|(.., x)| *x);
+        let mut most = WIDTH - LETTER;
+        for (.., x) in placed.iter_mut().rev() {
+            *x = most.min(*x);
+            most = x.saturating_sub(LETTER);
+        }
         placed
     }
 
@@ -375,13 +433,18 @@ impl Chart {
     }
 }
 
-/// Keeps a text of twice this width inside.
-fn anchor(x: u64, half: u64) -> &'static str {
+/// Keeps a text inside.
+fn anchor(x: u64, text: &str) -> &'static str {
+    let half = width(text) / 2;
     match x {
         x if x < half => "start",
-        x if x > WIDTH - half => "end",
+        x if x > WIDTH.saturating_sub(half) => "end",
         _ => "middle",
     }
+}
+
+fn width(text: &str) -> u64 {
+    LETTER * text.chars().count() as u64
 }
 
 /// Zero and a few round places up to the most, with their names.
@@ -521,6 +584,44 @@ mod tests {
         assert_eq!(marks(&chart), (true, true));
         chart.bound = Some((8, "allowed: 8".to_owned()));
         assert_eq!(marks(&chart), (false, false));
+    }
+
+    #[test]
+    fn no_text_covers_another() {
+        let texts = |chart: &Chart| {
+            let svg = chart.svg().into_string();
+            svg.split("</text>")
+                .filter_map(|piece| Some(piece.rsplit_once('>')?.1.to_owned()))
+                .collect::<Vec<_>>()
+        };
+        let mut chart = Chart::over("level", (0, 100), |count| count.to_string());
+        let points = vec![(0, 2), (98, 50), (100, 2)];
+        chart.shapes = vec![Shape::Line { class: "level", name: String::new(), points, holds: false }];
+        (chart.bound, chart.violated) = (Some((49, "allowed: 49".to_owned())), true);
+        let shown = texts(&chart);
+        assert!(
+            shown.contains(&"50 at 98 ns".to_owned()) && shown.contains(&"allowed: 49".to_owned()),
+            "{shown:?}"
+        );
+        assert!(
+            chart.svg().into_string().contains("<text class=\"bound\" x=\"0\""),
+            "beside the worst moment"
+        );
+        // Each label of a place needs 84 units, and a place has 36.
+        chart.places = (0..20).map(|at| (at * 5, format!("{at:02}: 100"))).collect();
+        let shown = texts(&chart);
+        assert_eq!(shown.iter().filter(|text| text.contains(": 100")).count(), 6, "{shown:?}");
+    }
+
+    #[test]
+    fn each_band_has_its_letter_at_the_end_too() {
+        let mut chart = Chart::over("end", (0, 100), |rows| rows.to_string());
+        let band = |what: &str| Band { class: "fault", from: 100, until: 100, what: what.to_owned() };
+        chart.bands = vec![band("first"), band("second"), band("third")];
+        let letters: Vec<(char, u64)> =
+            chart.letters().into_iter().map(|(letter, _, x)| (letter, x)).collect();
+        assert_eq!(letters, [('A', 684), ('B', 696), ('C', 708)]);
+        assert_eq!(chart.svg().into_string().matches("<text class=\"letter fault\"").count(), 3);
     }
 
     #[test]

@@ -19,9 +19,14 @@ fn titled(title: &str, charts: Vec<Chart>) -> Vec<Part> {
     std::iter::once(title).chain(charts.into_iter().map(|chart| Part::Chart(Box::new(chart)))).collect()
 }
 
+/// Rounded up, so that no level beyond a limit looks like the limit.
 fn decimal(thousandths: u64) -> String {
-    let (whole, part) = (thousandths / 1_000, thousandths % 1_000 / 100);
-    if part == 0 { whole.to_string() } else { format!("{whole}.{part}") }
+    let tenths = thousandths.div_ceil(100);
+    if tenths.is_multiple_of(10) {
+        (tenths / 10).to_string()
+    } else {
+        format!("{}.{}", tenths / 10, tenths % 10)
+    }
 }
 
 /// Formats thousandths per second with all digits: a long run's rate may be far below one.
@@ -271,12 +276,8 @@ pub(super) fn closeup(report: &Report, drawn: &Closeup, status: Status, witness:
     let causes = faults(report).into_iter().chain(own);
     chart.bands = causes.filter(|band| band.until >= drawn.from && band.from <= drawn.until).collect();
     let class_of = if status == Status::Fail { "witness" } else { "warned" };
-    // The moment of the violation, not the whole window.
-    let over = drawn.level.iter().find(|(t, level)| {
-        (witness.from..=witness.until).contains(t) && drawn.bound.is_some_and(|bound| *level > bound)
-    });
-    let from = over.map_or(witness.from, |(t, _)| *t);
-    chart.bands.push(Band { class: class_of, from, until: witness.until, what: witness.what.clone() });
+    let Witness { from, until, ref what, .. } = *witness;
+    chart.bands.push(Band { class: class_of, from, until, what: what.clone() });
     chart.ticks = drawn.requests.iter().map(|(t, came)| (*t, class(*came))).collect();
     let seen = |came: Came| drawn.requests.iter().any(|(_, one)| *one == came);
     let kinds = [

@@ -50,7 +50,7 @@ fn framed(document: &Document, kept: Option<&str>) -> String {
 }
 
 /// The most failures that the head names.
-const NAMED_MAX: usize = 3;
+pub(super) const NAMED_MAX: usize = 3;
 
 fn head(document: &Document, kept: Option<&str>) -> Markup {
     let Document { title, about, facts, verdict, .. } = document;

@@ -7,6 +7,7 @@ use super::compare::{compared, runs_of};
 use super::drawing::{closeup, course, lag, lane};
 use super::drawn::LANES_MAX;
 use super::junit::Unjudged;
+use super::page::NAMED_MAX;
 use super::run::{Report, SubscriberReport};
 use super::{Cell, Document, Headline, Part, Table, explained, remedy, witnessed};
 use crate::check::judge::DRIVER;
@@ -141,11 +142,13 @@ fn unproven(report: &Report) -> Vec<String> {
     let lacking: Vec<&str> =
         silent.filter(|one| one.sentence.starts_with(DRIVER)).map(|one| one.id.as_str()).collect();
     let cut_short = report.cut_short().map(|why| format!("The run is incomplete: {why}."));
+    let unclear = named(report, Status::Inconclusive).into_iter();
+    let unclear = unclear.map(|(id, why)| format!("Inconclusive: {id}: {why}")).take(NAMED_MAX);
     let lacking = (!lacking.is_empty()).then(|| {
         let ids = lacking.join(", ");
         format!("Not proven, because the sender or its driver file lacks the feature: {ids}.")
     });
-    cut_short.into_iter().chain(lacking).collect()
+    cut_short.into_iter().chain(unclear).chain(lacking).collect()
 }
 
 fn stories(report: &Report, title: &str, status: Status) -> Vec<Part> {

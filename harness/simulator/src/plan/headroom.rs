@@ -1,6 +1,6 @@
 //! The highest multiple of this traffic that meets the objectives, by several seeds, and the first breach.
 
-use hookproof_judge::scenario::Scenario;
+use hookproof_judge::scenario::{Scenario, Subscriber};
 use hookproof_play::traffic::ScheduleError;
 use serde::Serialize;
 
@@ -10,8 +10,7 @@ use super::interval::Interval;
 use super::judge::{Judge, in_parallel};
 use super::scale::{AS_IT_STANDS, is_coarse, scaled};
 use super::search::{DOUBLE, Edge, NEAR, edge};
-use super::service::never_recovers;
-use super::slo::{Breach, Measure, NEVER};
+use super::slo::{Breach, Measure, NEVER, Slo};
 use crate::sim::SimError;
 use crate::sim::figures::Figures;
 
@@ -52,7 +51,7 @@ impl Headroom {
     }
 }
 
-/// The times of the slowest subscriber whose endpoint recovers, at one load.
+/// The times of the slowest subscriber under an objective for them, or under any, at one load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Point {
     /// The load, in thousandths of this traffic.
@@ -67,11 +66,15 @@ pub struct Point {
 }
 
 impl Point {
-    fn of(load: u64, scenario: &Scenario, figures: &Figures, holds: bool) -> Self {
+    fn of(load: u64, scenario: &Scenario, figures: &Figures, slos: &[Slo], holds: bool) -> Self {
         let slowest = |measure: Measure| {
+            let own = |slo: &&Slo| slo.measure.is_like(measure);
+            let is_any = !slos.iter().any(|slo| own(&slo));
+            let concerned = |subscriber: &Subscriber| {
+                slos.iter().filter(|slo| is_any || own(slo)).any(|slo| slo.concerns(subscriber))
+            };
             let lanes = scenario.subscribers.iter().zip(&figures.lanes);
-            let well = lanes.filter(|(subscriber, _)| !never_recovers(subscriber));
-            let all = well.map(|(_, lane)| measure.of(lane, figures));
+            let all = lanes.filter(|(one, _)| concerned(one)).map(|(_, lane)| measure.of(lane, figures));
             all.max().filter(|length| *length != NEVER)
         };
         let (p95_ns, drain_ns) = (slowest(Measure::Latency(950)), slowest(Measure::Drain));
@@ -132,7 +135,7 @@ pub(super) fn search(
 
 fn judged(scenario: &Scenario, load: u64, figures: &Figures, judge: &Judge<'_>) -> (Vec<Breach>, Point) {
     let broken = judge.breaches(scenario, figures);
-    let point = Point::of(load, scenario, figures, broken.is_empty());
+    let point = Point::of(load, scenario, figures, judge.slos, broken.is_empty());
     (broken, point)
 }
 
@@ -226,6 +229,7 @@ impl Stretch {
 mod tests {
     use super::*;
     use crate::plan::machine::Machine;
+    use crate::plan::simulated;
     use crate::sim::Options;
 
     #[test]
@@ -243,5 +247,20 @@ mod tests {
         let seen = stretch(&scenario, &judge, &present, scenario.seed + 1, Some(980)).unwrap();
         assert_eq!((seen.edge.holds, seen.edge.fails), (Some(999), Some(1_000)), "1,000 was stepped over");
         assert!(seen.curve.iter().all(|point| point.load != 1_000 || !point.holds));
+    }
+
+    #[test]
+    fn the_slowest_is_one_under_an_objective() {
+        let text = "name = \"two\"\n[[traffic]]\nshape = \"burst\"\nevents = 9\n[[subscriber]]\nname = \"a\"\n\
+                    [[subscriber]]\nname = \"b\"\nlimit = { rate = \"1/s\", burst = 1 }\n";
+        let scenario = Scenario::from_text(text, "two.toml").unwrap();
+        let figures = simulated(&scenario, &Options::default()).unwrap();
+        let p95 = |slos: &[&str]| {
+            let slos: Vec<Slo> = slos.iter().map(|slo| slo.parse().unwrap()).collect();
+            Point::of(1_000, &scenario, &figures, &slos, true).p95_ns.unwrap() / 1_000_000_000
+        };
+        let (all, one) = (p95(&["p95<1min"]), p95(&["a.p95<1min", "b.shed=0"]));
+        assert!(all >= 7 && one == 0, "{all} s and {one} s");
+        assert_eq!(p95(&["shed=0"]), all, "without an objective for times");
     }
 }

@@ -142,7 +142,7 @@ pub struct Plan {
     /// The scenario's name.
     pub scenario: String,
     pub conditions: Vec<Condition>,
-    pub objectives: Vec<String>,
+    pub objectives: Vec<Slo>,
     /// The objectives that the present traffic breaches, the worst first.
     pub breaches: Vec<Breach>,
     /// Events that the sender refused, because of a full queue or no running process.
@@ -222,7 +222,7 @@ pub fn plan(scenario: &Scenario, asked: &PlanRequest) -> Result<Plan, SimError> 
     Ok(Plan {
         scenario: scenario.name.clone(),
         conditions: asked.conditions.clone(),
-        objectives: slos.iter().map(ToString::to_string).collect(),
+        objectives: slos.clone(),
         breaches: judge.breaches(scenario, &figures),
         refused: figures.refused,
         down: Down::of(scenario, &lanes),

@@ -4,16 +4,16 @@ use hookproof_judge::catalogue::Verdict;
 use hookproof_judge::report::{Band, Cell, Chart, Document, Headline, Part, Shape, Table, places};
 
 use super::headroom::{Headroom, Point};
-use super::rows::rows;
+use super::rows::{Row, rows};
 use super::scale::times;
-use super::slo::NEVER;
+use super::slo::{Breach, Measure, Slo};
 use super::table::{
-    HEAD, LIKE, advised, answer, machine_rows, never_recover, raises, row, show_short, tried, within,
+    HEAD, LIKE, advised, answer, machine_rows, never_recover, raises, row, show_short, show_up, tried, within,
 };
 use super::{LanePlan, Plan};
-use crate::sim::figures::LaneFigures;
+use crate::sim::figures::Figures;
 
-/// The most subscribers with charts; those with the longest backlog come first.
+/// The most rows with charts.
 const CHARTS_MAX: usize = 24;
 
 /// The page.
@@ -24,15 +24,18 @@ pub fn page(plan: &Plan) -> String {
     let down = plan.down.iter().map(|down| format!("{}.", never_recover(down)));
     let sampled = plan.sampled.iter().map(|sampled| format!("{}.", sampled.told()));
     let retries = plan.retries.iter().map(|retries| format!("{}.", retries.told()));
-    let mut parts = changes(plan);
+    let objectives: Vec<String> = plan.objectives.iter().map(ToString::to_string).collect();
+    let rows = rows(&plan.lanes);
+    let [mut parts, charts] = charts(plan, &rows);
+    parts.extend(changes(plan));
     parts.extend(curve(plan));
-    parts.extend(subscribers(plan));
-    parts.extend(charts(plan));
+    parts.extend(subscribers(plan, &rows));
+    parts.extend(charts);
     parts.extend([title("The machine"), Part::Table(Table::pairs(machine_rows(&plan.machine)))]);
     let lasts = plan.figures.as_ref().map(|figures| format!("{} of virtual time", show_short(figures.end)));
     hookproof_judge::report::page(&Document {
         title: plan.scenario.clone(),
-        about: format!("Objectives: {}", plan.objectives.join(", ")),
+        about: format!("Objectives: {}", objectives.join(", ")),
         facts: std::iter::once("plan".to_owned()).chain(lasts).collect(),
         verdict: Headline {
             status: Some(if plan.holds() { Verdict::Pass } else { Verdict::Fail }),
@@ -84,22 +87,24 @@ fn curve(plan: &Plan) -> Vec<Part> {
     let spread = headroom.interval.map_or(0, |one| one.high.min(edge.saturating_mul(2)));
     let beyond = edge.max(spread);
     let most = points.last().map_or(1, |point| point.load).max(beyond.saturating_add(beyond / 10));
-    let drawn = |what: &str, of: fn(&Point) -> Option<u64>| {
+    let drawn = |what: &str, measure, of: fn(&Point) -> Option<u64>| {
         let mut chart = Chart::over(what, (0, most), show_short);
         chart.places = places(most, times);
         let points = points.iter().filter_map(|point| Some((point.load, of(point)?))).collect();
         chart.shapes = vec![Shape::Line { class: "waiting", name: String::new(), points, holds: false }];
+        let missed = missed(plan, measure, None);
+        (chart.bound, chart.violated) = (missed.map(|slo| (slo.most, slo.to_string())), true);
         chart.bands = broken(headroom, most);
         Part::Chart(Box::new(chart))
     };
     vec![
         title("Load against time"),
         Part::Text(
-            "The slowest subscriber, with the scenario's own seed. Backlogs that never end are not drawn."
+            "The slowest subscriber under an objective, with the scenario's own seed. Backlogs that never end are not drawn."
                 .to_owned(),
         ),
-        drawn("95th percentile of the time to delivery", |point| point.p95_ns),
-        drawn("Time to drain the backlog, after the traffic", |point| point.drain_ns),
+        drawn("95th percentile of the time to delivery", Measure::Latency(950), |point| point.p95_ns),
+        drawn("Time to drain the backlog, after the traffic", Measure::Drain, |point| point.drain_ns),
     ]
 }
 
@@ -119,40 +124,85 @@ fn broken(headroom: &Headroom, most: u64) -> Vec<Band> {
     from.into_iter().chain(spread).filter(|band| band.from < most).collect()
 }
 
-fn subscribers(plan: &Plan) -> Vec<Part> {
+fn subscribers(plan: &Plan, rows: &[Row<'_>]) -> Vec<Part> {
     let cell = |(place, text)| if place == 0 { Cell::Text(text) } else { Cell::Number(text) };
-    let cells = |lane: &LanePlan| row(lane).into_iter().enumerate().map(cell).collect();
-    let lanes = rows(&plan.lanes);
-    let rows: Vec<Vec<Cell>> = lanes.iter().map(cells).collect();
-    let searched = rows.len() > CHARTS_MAX;
-    let table = Table { head: HEAD.map(str::to_owned).to_vec(), rows, searched };
-    let like = (lanes.len() < plan.lanes.len()).then(|| Part::Text(LIKE.to_owned()));
-    [title("Subscribers")].into_iter().chain(like).chain([Part::Table(table)]).collect()
+    let cells = |one: &Row<'_>| row(&one.shown).into_iter().enumerate().map(cell).collect();
+    let (head, searched) = (HEAD.map(str::to_owned).to_vec(), rows.len() > CHARTS_MAX);
+    let mut table = Part::Table(Table { head, rows: rows.iter().map(cells).collect(), searched });
+    if searched {
+        let summary = format!("All {} rows", rows.len());
+        table = Part::Fold { status: None, summary, open: false, parts: vec![table] };
+    }
+    let like = (rows.len() < plan.lanes.len()).then(|| Part::Text(LIKE.to_owned()));
+    [title("Subscribers")].into_iter().chain(like).chain([table]).collect()
 }
 
-fn charts(plan: &Plan) -> Vec<Part> {
-    let Some(figures) = &plan.figures else { return Vec::new() };
-    let told = "The backlog, and the greatest time to delivery by the moment of delivery. The dashed line is the arithmetic upper bound; if it is far above, only its figure is given.";
-    let mut parts = vec![title("Over time"), Part::Text(told.to_owned())];
-    let mut lanes: Vec<(&LanePlan, &LaneFigures)> = plan.lanes.iter().zip(&figures.lanes).collect();
-    lanes.sort_by_key(|(lane, _)| std::cmp::Reverse((lane.drain_ns.unwrap_or(NEVER), lane.peak_rows)));
-    for (lane, of) in lanes.iter().take(CHARTS_MAX) {
-        let bound = lane.bound.ok();
-        let (rows, delay) = (bound.map(|bound| bound.backlog), bound.map(|bound| bound.delay_ns));
-        let backlog = (&of.waiting, true, rows, (|rows| format!("{rows} rows")) as fn(u64) -> String);
-        let latency = (&of.slowest, false, delay, show_short as fn(u64) -> String);
-        let both =
-            [("Backlog", backlog), ("Latency", latency)].map(|(what, (points, holds, bound, show))| {
-                let mut chart = Chart::over(format!("{what} of {}", lane.name), (0, figures.end), show);
-                let (class, points) = ("waiting", points.clone());
-                chart.shapes = vec![Shape::Line { class, name: String::new(), points, holds }];
-                chart.bound = bound.map(|bound| (bound, format!("bound {}", show(bound))));
-                Part::Chart(Box::new(chart))
-            });
-        parts.push(Part::Card { status: None, name: lane.name.clone(), parts: both.to_vec() });
+/// The subscriber that breaks first, against its objective, then the other rows.
+fn charts(plan: &Plan, rows: &[Row<'_>]) -> [Vec<Part>; 2] {
+    let Some(figures) = &plan.figures else { return [Vec::new(), Vec::new()] };
+    let lane = |breach: &Breach| plan.lanes.iter().find(|lane| lane.name == breach.subscriber);
+    let first = breaches(plan).iter().find_map(lane);
+    let told = "The backlog, and the greatest time to delivery by the moment of delivery. The dashed line is a missed objective, or \
+                the arithmetic upper bound; if it is far above, only its figure is given.";
+    let is_first = |lane: &&LanePlan| first.is_some_and(|first| first.name == lane.name);
+    let others: Vec<_> = rows.iter().filter(|row| !row.lanes.iter().any(is_first)).collect();
+    let folds = others.iter().take(CHARTS_MAX).filter_map(|row| {
+        let parts = against(plan, figures, row.lanes.last()?);
+        Some(Part::Fold { status: None, summary: row.shown.name.clone(), open: false, parts })
+    });
+    let more = others.len().saturating_sub(CHARTS_MAX);
+    let more = (more > 0).then(|| Part::Text(format!("More rows: {more}.")));
+    let named = |name: &str, parts: Vec<Part>| {
+        let title = (!parts.is_empty()).then(|| title(name));
+        title.into_iter().chain(parts).collect()
+    };
+    let first = first.map_or(Vec::new(), |lane| against(plan, figures, lane));
+    let mut over_time: Vec<Part> = named("Over time", folds.chain(more).collect());
+    if !over_time.is_empty() {
+        over_time.insert(1, Part::Text(told.to_owned()));
     }
-    if lanes.len() > CHARTS_MAX {
-        parts.push(Part::Text(format!("More subscribers: {}.", lanes.len() - CHARTS_MAX)));
-    }
-    parts
+    [named("What breaks first", first), over_time]
+}
+
+/// Those of the present traffic, or of the lowest load that fails.
+fn breaches(plan: &Plan) -> &[Breach] {
+    let beyond = || plan.headroom.as_ref().map_or(&[][..], |headroom| &headroom.breaks);
+    if plan.breaches.is_empty() { beyond() } else { &plan.breaches }
+}
+
+/// The worst missed objective of this kind, of this subscriber or of any.
+fn missed<'p>(plan: &'p Plan, measure: Measure, whose: Option<&LanePlan>) -> Option<&'p Slo> {
+    let own = |breach: &&Breach| whose.is_none_or(|lane| lane.name == breach.subscriber);
+    breaches(plan).iter().filter(own).find_map(|breach| {
+        let slo = plan.objectives.iter().find(|slo| slo.to_string() == breach.objective)?;
+        slo.measure.is_like(measure).then_some(slo)
+    })
+}
+
+fn against(plan: &Plan, figures: &Figures, lane: &LanePlan) -> Vec<Part> {
+    let Some(of) = figures.lanes.iter().find(|of| of.name == lane.name) else { return Vec::new() };
+    let bound = lane.bound.as_ref().ok();
+    let drawn = |what: &str, measure, line: (&[(u64, u64)], bool), bound: Option<(u64, String)>, show| {
+        let mut chart = Chart::over(format!("{what} of {}", lane.name), (0, figures.end), show);
+        let (points, holds) = (line.0.to_vec(), line.1);
+        chart.shapes = vec![Shape::Line { class: "waiting", name: String::new(), points, holds }];
+        let missed = missed(plan, measure, Some(lane));
+        chart.violated = missed.is_some();
+        chart.bound = missed.map(|slo| (slo.most, slo.to_string())).or(bound);
+        chart
+    };
+    let rows: fn(u64) -> String = |rows| format!("{rows} rows");
+    let most = bound.map(|bound| (bound.backlog, format!("bound {}", rows(bound.backlog))));
+    let mut backlog = drawn("Backlog", Measure::Backlog, (&of.waiting, true), most, rows);
+    backlog.bands.extend(missed(plan, Measure::Drain, Some(lane)).map(|slo| Band {
+        class: "witness",
+        from: figures.traffic_end.saturating_add(slo.most).min(figures.end),
+        until: figures.end,
+        what: format!("too late for {slo}"),
+    }));
+    let most = bound.map(|bound| (bound.delay_ns, format!("bound {}", show_up(bound.delay_ns))));
+    let latency = drawn("Latency", Measure::Latency(950), (&of.slowest, false), most, show_short);
+    let mut both = [backlog, latency];
+    both.sort_by_key(|chart| !chart.violated && chart.bands.is_empty());
+    both.map(|chart| Part::Chart(Box::new(chart))).to_vec()
 }

@@ -11,25 +11,34 @@ const ALIKE: u64 = 4;
 const ALIKE_ROWS: u64 = 10;
 const ALIKE_NS: u64 = 1_000_000_000;
 
-/// One row for each subscriber, or for several of one name in the file with like figures. Such a row has the greatest
-/// of their figures. Subscribers that differ from most of their name come first, then the worst.
-pub(super) fn rows(lanes: &[LanePlan]) -> Vec<LanePlan> {
+/// A subscriber, or several of one name in the file with like figures.
+pub(super) struct Row<'a> {
+    /// The greatest of their figures.
+    pub(super) shown: LanePlan,
+    /// The worst last.
+    pub(super) lanes: Vec<&'a LanePlan>,
+}
+
+/// Subscribers that differ from most of their name come first, then the worst.
+pub(super) fn rows(lanes: &[LanePlan]) -> Vec<Row<'_>> {
     let mut groups: BTreeMap<&str, Vec<&LanePlan>> = BTreeMap::new();
     lanes.iter().for_each(|lane| groups.entry(&lane.group).or_default().push(lane));
-    let mut rows: Vec<(bool, LanePlan)> = Vec::new();
+    let mut rows: Vec<(bool, Row<'_>)> = Vec::new();
     for mut group in groups.into_values() {
         group.sort_by_key(|lane| worst(lane));
         let middle = group[group.len() / 2];
         let (like, others): (Vec<&LanePlan>, Vec<&LanePlan>) =
             group.iter().copied().partition(|lane| is_like(lane, middle));
-        rows.extend(others.into_iter().map(|lane| (true, lane.clone())));
-        rows.extend(like.split_first().map(|(first, rest)| (false, greatest(first, rest))));
+        rows.extend(others.into_iter().map(|lane| (true, Row { shown: lane.clone(), lanes: vec![lane] })));
+        if let Some((first, rest)) = like.split_first() {
+            rows.push((false, Row { shown: greatest(first, rest), lanes: like }));
+        }
     }
-    rows.sort_by_key(|(differs, lane)| Reverse((*differs, worst(lane))));
-    rows.into_iter().map(|(_, lane)| lane).collect()
+    rows.sort_by_key(|(differs, row)| Reverse((*differs, worst(&row.shown))));
+    rows.into_iter().map(|(_, row)| row).collect()
 }
 
-fn worst(lane: &LanePlan) -> (u64, u64, u64, u64) {
+pub(super) fn worst(lane: &LanePlan) -> (u64, u64, u64, u64) {
     let [_, p95, _] = lane.latency_ns.map(|latency| latency.unwrap_or(NEVER));
     (lane.shed + lane.expired, lane.drain_ns.unwrap_or(NEVER), p95, lane.peak_rows)
 }
@@ -101,7 +110,7 @@ mod tests {
     }
 
     fn names(lanes: &[LanePlan]) -> Vec<String> {
-        rows(lanes).into_iter().map(|lane| lane.name).collect()
+        rows(lanes).into_iter().map(|row| row.shown.name).collect()
     }
 
     #[test]
@@ -112,7 +121,9 @@ mod tests {
         lanes.push(LanePlan { shed: 4, ..lane("partner-shed", "partner", 60_000) });
         lanes.push(lane("ingest", "ingest", 90_000));
         assert_eq!(names(&lanes), ["partner-shed", "partner-slow", "ingest", "292 × partner"]);
-        assert_eq!(rows(&lanes)[3].latency_ns[1], Some(60_291_000_000));
+        let like = &rows(&lanes)[3];
+        assert_eq!(like.shown.latency_ns[1], Some(60_291_000_000));
+        assert_eq!((like.lanes.len(), like.lanes[291].name.as_str()), (292, "partner-291"));
     }
 
     #[test]

@@ -1,19 +1,24 @@
 //! A partner's view of a launch, as a Markdown page to hand over; it reveals nothing of the sender's own concerns.
 
+use std::cmp::Reverse;
 use std::fmt::Write;
 
 use hookproof_judge::scenario::{Pattern, Scenario, Subscriber};
 
+use super::rows::worst;
 use super::slo::Measure;
 use super::table::show_short;
 use super::{Plan, slo};
 use crate::sim::figures::{Figures, LaneFigures};
 
-/// The file name and the text of each partner's sheet.
+/// The file name and the text of each partner's sheet, the worst first.
 pub fn sheets<'a>(scenario: &'a Scenario, plan: &'a Plan) -> impl Iterator<Item = (String, String)> + 'a {
     plan.figures.iter().flat_map(move |figures| {
-        let both = scenario.subscribers.iter().zip(&figures.lanes);
-        both.map(move |(one, lane)| (format!("{}.md", one.name), sheet(scenario, one, lane, figures, plan)))
+        let mut all: Vec<_> = scenario.subscribers.iter().zip(&figures.lanes).zip(&plan.lanes).collect();
+        all.sort_by_key(|(_, lane)| Reverse(worst(lane)));
+        all.into_iter().map(move |((one, lane), _)| {
+            (format!("{}.md", one.name), sheet(scenario, one, lane, figures, plan))
+        })
     })
 }
 

@@ -67,6 +67,11 @@ impl Measure {
         matches!(self, Self::Latency(_) | Self::Drain)
     }
 
+    /// Percentiles are of one kind.
+    pub(super) fn is_like(self, other: Self) -> bool {
+        std::mem::discriminant(&self) == std::mem::discriminant(&other)
+    }
+
     #[must_use]
     pub fn of(self, lane: &LaneFigures, figures: &Figures) -> u64 {
         match self {
@@ -156,6 +161,12 @@ fn length(text: &str) -> Result<u64, String> {
     let minutes = text.strip_suffix('m').filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
     let text = minutes.map_or_else(|| text.to_owned(), |digits| format!("{digits}min"));
     text.parse::<Duration>().map(|length| length.0).map_err(|_| "a duration".to_owned())
+}
+
+impl Serialize for Slo {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.text)
+    }
 }
 
 impl fmt::Display for Slo {

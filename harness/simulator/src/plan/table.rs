@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use hookproof_judge::check::verdict::show;
 use hookproof_judge::report::columns;
+use hookproof_judge::scenario::SECOND;
 
 use super::advice::{Advice, Change, Raise, Trial, Why};
 use super::headroom::Headroom;
@@ -151,7 +152,7 @@ fn present(plan: &Plan) -> String {
 pub fn table(plan: &Plan) -> String {
     let lanes = rows(&plan.lanes);
     let mut cells = vec![HEAD.map(str::to_owned).to_vec()];
-    cells.extend(lanes.iter().take(LISTED_MAX).map(row));
+    cells.extend(lanes.iter().take(LISTED_MAX).map(|one| row(&one.shown)));
     let mut text = columns(&cells);
     if lanes.len() < plan.lanes.len() {
         let _ = writeln!(text, "{LIKE}");
@@ -160,8 +161,8 @@ pub fn table(plan: &Plan) -> String {
         let _ = writeln!(text, "More rows, in the page: {}.", lanes.len() - LISTED_MAX);
     }
     for lane in lanes.iter().take(LISTED_MAX) {
-        if let Err(why) = lane.bound {
-            let _ = writeln!(text, "no bound for {}: {why}", lane.name);
+        if let Err(why) = lane.shown.bound {
+            let _ = writeln!(text, "no bound for {}: {why}", lane.shown.name);
         }
     }
     for sampled in &plan.sampled {
@@ -228,13 +229,28 @@ pub(super) fn row(lane: &LanePlan) -> Vec<String> {
         format!("{} KiB", lane.peak_bytes >> 10),
         show_short(lane.peak_at_ns),
         drained,
-        bound.map_or_else(|_| "none".to_owned(), |bound| show_short(bound.drain_ns)),
+        bound.map_or_else(|_| "none".to_owned(), |bound| show_up(bound.drain_ns)),
         show_or_never(lane.latency_ns[0]),
         show_or_never(lane.latency_ns[1]),
         show_or_never(lane.latency_ns[2]),
         lane.shed.to_string(),
         lane.expired.to_string(),
     ]
+}
+
+/// An upper bound, never below its value.
+pub(super) fn show_up(nanos: u64) -> String {
+    let up = |nanos: u64| {
+        let digit = match nanos {
+            0..SECOND => SECOND / 1_000,
+            SECOND..100_000_000_000 => SECOND / 10,
+            100_000_000_000..10_000_000_000_000 => SECOND,
+            _ => 360 * SECOND,
+        };
+        nanos.div_ceil(digit).saturating_mul(digit)
+    };
+    // The first step may reach the next unit.
+    show_short(up(up(nanos)))
 }
 
 /// A duration in about three digits.
@@ -294,7 +310,7 @@ fn curve(headroom: &Headroom) -> String {
         rows.push(vec![times(point.load), p95, drained, mark.to_owned()]);
     }
     format!(
-        "\ntime by load, of the slowest subscriber that recovers, with the scenario's own seed; never: not in the simulated time:\n{}\n",
+        "\ntime by load, of the slowest subscriber under an objective, with the scenario's own seed; never: not in the simulated time:\n{}\n",
         columns(&rows)
     )
 }
@@ -364,5 +380,17 @@ mod tests {
         assert_eq!([1_000, 3_437, 500, 1_090].map(times), ["1×", "3.43×", "0.5×", "1.09×"]);
         let lengths = [0, 12_000_000, 3_450_000_000, 101_000_000_000, 600_000_000_000, 86_400_000_000_000];
         assert_eq!(lengths.map(show_short), ["0", "12 ms", "3.4 s", "1 min 41 s", "10 min 0 s", "24.0 h"]);
+        let lengths = [
+            0,
+            1,
+            12_000_001,
+            3_410_000_000,
+            99_990_000_000,
+            101_000_000_001,
+            9_999_999_999_999,
+            86_400_000_000_001,
+        ];
+        let bounds = ["0", "1 ms", "13 ms", "3.5 s", "1 min 40 s", "1 min 42 s", "2.8 h", "24.1 h"];
+        assert_eq!(lengths.map(show_up), bounds);
     }
 }
