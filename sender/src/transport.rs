@@ -81,6 +81,8 @@ pub struct Settings {
     pub resolver: Arc<dyn Resolve>,
     /// Default: the share that the limit on open files leaves.
     pub connections_max: Option<NonZeroU32>,
+    /// Whether the details of an attempt include its answer.
+    pub keep_answers: bool,
     /// The clock that judges deadlines and leases.
     pub clock: BootClock,
 }
@@ -92,6 +94,7 @@ impl Default for Settings {
             roots: Roots::default(),
             resolver: Arc::new(DnsResolver::system()),
             connections_max: None,
+            keep_answers: true,
             clock: BootClock::default(),
         }
     }
@@ -104,18 +107,19 @@ impl Transport {
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn new(settings: Settings, guard: Guard) -> io::Result<Self> {
-        let Settings { idle_max, roots, resolver, connections_max, clock } = settings;
+        let Settings { idle_max, roots, resolver, connections_max, keep_answers, clock } = settings;
         let sockets = Sockets::new(connections_max.map_or_else(max_by_limit, NonZeroU32::get));
         let asker = Asker::new(resolver, max_by_limit());
         let connector =
             Connector { guard, asker, tls: tls::connector(roots)?, sockets: Arc::clone(&sockets) };
         let lanes = Lanes::new(Arc::clone(&sockets));
-        let shared = Arc::new(Shared { lanes, connector, idle_max, sockets, clock });
+        let shared = Arc::new(Shared { lanes, connector, idle_max, sockets, keep_answers, clock });
         let tending = tokio::spawn(tend(Arc::downgrade(&shared), idle_max));
         Ok(Self { shared, tending })
     }
 
-    /// A caller that drops the future must count the attempt as silent. `details` receives the times of its parts.
+    /// A caller that drops the future must count the attempt as silent. `details` receives the times of its parts and the
+    /// beginning of a failure's answer.
     pub async fn attempt(&self, request: &Request<'_>, details: &mut Details) -> AttemptResult {
         let lane = self.shared.lanes.lane(request.lane);
         match lane.route(&request.target.url) {

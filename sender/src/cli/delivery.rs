@@ -10,6 +10,7 @@ use super::retry::{Resend, RetryDelivery};
 use super::session::{Look, PAGE_ROWS, each};
 use crate::engine::{LaneId, Nanos};
 use crate::event::PublicId;
+use crate::excerpt::is_hidden;
 use crate::operate::deliveries::{self, Tracked, ending, outcome};
 use crate::operate::json_forms::{place, reason};
 use crate::store::paging::{Cursor, Page};
@@ -211,8 +212,26 @@ impl Show {
             ]);
         }
         printer.line("")?;
-        printer.table(&table, "no attempts, or they are no longer kept")
+        printer.table(&table, "no attempts, or they are no longer kept")?;
+        for attempted in found.attempts.iter().rev() {
+            let Some(answer) = &attempted.attempt.details.answer else { continue };
+            let head = answer.headers().map(|(name, value)| format!("{name}: {value}"));
+            let end = if answer.cut { " … (its rest was not kept)" } else { "" };
+            printer.line("")?;
+            printer.pairs(&[
+                (format!("answer to attempt {}", attempted.number), head.collect::<Vec<_>>().join("; ")),
+                ("its body".to_owned(), escaped(&answer.text()) + end),
+            ])?;
+        }
+        Ok(())
     }
+}
+
+fn escaped(text: &str) -> String {
+    let each = |letter: char| {
+        if is_hidden(letter) { letter.escape_default().to_string() } else { letter.to_string() }
+    };
+    text.chars().map(each).collect()
 }
 
 fn pairs(found: &Tracked, id: &PublicId, name: String, look: &Look) -> Vec<(String, String)> {

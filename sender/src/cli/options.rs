@@ -134,12 +134,20 @@ pub(super) struct Requests {
     /// A PEM file with root certificates to trust beside those of browsers, such as your company's own
     #[arg(long, value_name = "FILE")]
     extra_roots: Option<PathBuf>,
+    /// Keep nothing of the answers to failed attempts. By default, 2 KiB of the body and some headers are kept as long as
+    /// attempts, of the newest 64 of a subscriber
+    #[arg(long)]
+    forget_answers: bool,
 }
 
 impl Requests {
     pub(super) fn settings(&self) -> Result<Settings, Failure> {
         let resolver = self.resolver.map_or_else(DnsResolver::system, DnsResolver::asking);
-        let mut settings = Settings { resolver: Arc::new(resolver), ..Settings::default() };
+        let mut settings = Settings {
+            resolver: Arc::new(resolver),
+            keep_answers: !self.forget_answers,
+            ..Settings::default()
+        };
         if let Some(path) = &self.extra_roots {
             let unusable = |problem: &dyn std::fmt::Display| {
                 Failure::usage(format_args!("--extra-roots {} cannot be used: {problem}", path.display()))

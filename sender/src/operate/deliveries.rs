@@ -1,5 +1,7 @@
 //! One delivery, and the reason why it waits.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::flow::{Flow, Flows, State};
@@ -95,6 +97,11 @@ impl Tracked {
             "status": attempt.status,
             "error": attempt.error.as_deref(),
             "retried_by": self.retried_by(place),
+            "answer": attempt.details.answer.as_ref().map(|answer| json!({
+                "headers": answer.headers().collect::<BTreeMap<_, _>>(),
+                "body": answer.text(),
+                "cut": answer.cut,
+            })),
             "body_hash": format!("{:016x}", attempt.body_hash),
         })
     }

@@ -1,4 +1,5 @@
-//! Incremental parser for one HTTP/1 answer (RFC 9112). Reads the body only to find the next answer.
+//! Incremental parser for one HTTP/1 answer (RFC 9112). Reads the body to find the next answer, and keeps the beginning
+//! of a failure's.
 
 use std::mem::MaybeUninit;
 
@@ -164,16 +165,20 @@ impl AnswerReader {
             Length::Left(left) => {
                 let used = usize::try_from(*left).map_or(bytes.len(), |left| left.min(bytes.len()));
                 *left -= used as u64;
+                answered.add_body(&bytes[..used]);
                 self.body += used;
                 (used, *left == 0)
             }
             Length::Chunked(chunks) => {
-                let (used, data) = chunks.take(bytes).map_err(|wrong| Failure::Half(wrong.into()))?;
+                let (used, data) = chunks
+                    .take(bytes, |data| answered.add_body(data))
+                    .map_err(|wrong| Failure::Half(wrong.into()))?;
                 self.body += data;
                 self.framing += used - data;
                 (used, chunks.are_over())
             }
             Length::UntilClose => {
+                answered.add_body(bytes);
                 self.body += bytes.len();
                 (bytes.len(), false)
             }
@@ -182,12 +187,14 @@ impl AnswerReader {
         if !is_over && !answered.cut {
             return Ok(None);
         }
+        if let Some(kept) = &mut answered.kept {
+            kept.cut |= answered.cut;
+        }
         // Later bytes must not pass for the next answer.
         let has_surplus = used < bytes.len();
         let persists = self.persists && is_over && !answered.cut && !has_surplus;
-        let read = Read { answered: answered.clone(), persists, has_surplus };
-        self.part = Part::Whole;
-        Ok(Some(read))
+        let Part::Body(answered, _) = std::mem::replace(&mut self.part, Part::Whole) else { return Ok(None) };
+        Ok(Some(Read { answered, persists, has_surplus }))
     }
 }
 
@@ -252,7 +259,9 @@ fn has_token(value: &[u8], token: &str) -> bool {
 
 fn answered(status: u16, headers: &[Header<'_>]) -> Answered {
     let first = |name| values(headers, name).next().map(<[u8]>::trim_ascii);
-    Answered::of(status, first("retry-after"), first("date"))
+    let mut answered = Answered::of(status, first("retry-after"), first("date"));
+    answered.keep(|name| values(headers, name).next());
+    answered
 }
 
 // RFC 9112, section 7.1.
@@ -289,13 +298,18 @@ impl Chunks {
         self.at == At::Over
     }
 
-    /// Bytes of the body, and how many of these are data.
-    pub(super) fn take(&mut self, bytes: &[u8]) -> Result<(usize, usize), &'static str> {
+    /// Bytes of the body, and how many of these are data. `each` takes the data.
+    pub(super) fn take(
+        &mut self,
+        bytes: &[u8],
+        mut each: impl FnMut(&[u8]),
+    ) -> Result<(usize, usize), &'static str> {
         let (mut used, mut data) = (0, 0);
         while let Some(byte) = bytes.get(used).copied().filter(|_| !self.are_over()) {
             if let At::Data(left) = self.at {
                 let rest = bytes.len() - used;
                 let here = usize::try_from(left).map_or(rest, |left| left.min(rest));
+                each(&bytes[used..used + here]);
                 used += here;
                 data += here;
                 let left = left - here as u64;
@@ -346,6 +360,7 @@ impl At {
 mod tests {
     use super::*;
     use crate::fuzzing::{Random, Target};
+    use crate::store::command::KeptAnswer;
 
     fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Read, Failure> {
         let mut reader = AnswerReader::new();
@@ -361,7 +376,7 @@ mod tests {
     fn check(answer: &str, status: u16, persists: bool) {
         let read = read([answer.as_bytes()]).unwrap();
         assert_eq!(
-            (read.answered, read.persists),
+            (Answered { kept: None, ..read.answered }, read.persists),
             (Answered::of(status, None, None), persists),
             "{answer:?}"
         );
@@ -447,6 +462,33 @@ mod tests {
         assert!(read.answered.cut && !read.persists);
     }
 
+    #[test]
+    fn a_failures_answer_is_kept_without_its_framing_up_to_the_bound() {
+        let long = "x".repeat(KeptAnswer::BODY_BYTES_MAX);
+        let long = long.as_str();
+        let head = "HTTP/1.1 500 Oh\r\nServer: a\r\nServer: b\r\nx: y\r\n";
+        let chunked = |chunks: &str| format!("{head}transfer-encoding: chunked\r\n\r\n{chunks}0\r\n\r\n");
+        let rows = [
+            (format!("{head}content-length: 2\r\n\r\nno"), "no", false),
+            (chunked("2\r\nno\r\n1;x\r\n!\r\n"), "no!", false),
+            (format!("{head}\r\n{long}"), long, false),
+            (format!("{head}\r\n{long}x"), long, true),
+            (chunked(&format!("800\r\n{long}\r\n1\r\nx\r\n")), long, true),
+        ];
+        for (answer, body, cut) in rows {
+            for read in [read([answer.as_bytes()]), read(answer.as_bytes().chunks(1))] {
+                let kept = read.unwrap().answered.kept.unwrap();
+                assert_eq!(
+                    (kept.head.as_str(), &*kept.text(), kept.cut),
+                    ("server: a\n", body, cut),
+                    "{answer}"
+                );
+            }
+        }
+        let success = read([&b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"[..]]).unwrap();
+        assert_eq!(success.answered.kept, None);
+    }
+
     fn outcome(answer: &[u8], random: &mut Random) -> String {
         let whole = read([answer]);
         for other in [read(random.pieces(answer)), read(answer.chunks(1))] {
@@ -511,7 +553,9 @@ mod chunks_tests {
     fn take(pieces: &[&[u8]]) -> TakeResult {
         let (mut chunks, mut used, mut data) = (Chunks::new(), 0, 0);
         for piece in pieces {
-            let (more, of_data) = chunks.take(piece)?;
+            let mut given = 0;
+            let (more, of_data) = chunks.take(piece, |data| given += data.len())?;
+            assert_eq!(given, of_data);
             assert!(of_data <= more && more <= piece.len());
             assert!(more == piece.len() || chunks.are_over());
             (used, data) = (used + more, data + of_data);

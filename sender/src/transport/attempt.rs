@@ -33,6 +33,7 @@ pub(super) struct Shared {
     pub(super) connector: Connector,
     pub(super) idle_max: Duration,
     pub(super) sockets: Arc<Sockets>,
+    pub(super) keep_answers: bool,
     pub(super) clock: BootClock,
 }
 
@@ -110,7 +111,9 @@ impl Attempt<'_> {
         details.connect = connect;
         details.first_byte = first_byte.map(|at: Instant| nanos(at - self.began));
         match result.map_err(|failure| self.cause(failure)) {
-            Ok(answered) => {
+            Ok(mut answered) => {
+                let kept = answered.kept.take().filter(|kept| self.shared.keep_answers && !kept.is_empty());
+                details.answer = kept.map(|kept| Arc::new(*kept));
                 self.lane.limit.account.earn(ANSWER_BYTES);
                 Ended::Over(AttemptResult::Answered(answered))
             }

@@ -1,5 +1,7 @@
 use super::failure::Failure;
+use crate::engine::retry::Meaning;
 use crate::engine::{Answer, Outcome, StoreTime};
+use crate::store::command::KeptAnswer;
 
 /// The longest answer body that is read, in bytes. Of a longer one only the status counts.
 pub const ANSWER_BYTES_MAX: usize = 64 * 1024;
@@ -50,6 +52,8 @@ pub struct Answered {
     pub date: Option<Box<[u8]>>,
     /// The body exceeded the limit.
     pub cut: bool,
+    /// The beginning of a failure's answer.
+    pub(super) kept: Option<Box<KeptAnswer>>,
 }
 
 impl Answered {
@@ -58,6 +62,19 @@ impl Answered {
 
     pub(super) fn of(status: u16, retry_after: Option<&[u8]>, date: Option<&[u8]>) -> Self {
         let kept = |value: &[u8]| (value.len() <= Self::VALUE_BYTES_MAX).then(|| value.into());
-        Self { status, retry_after: retry_after.and_then(kept), date: date.and_then(kept), cut: false }
+        let (retry_after, date) = (retry_after.and_then(kept), date.and_then(kept));
+        Self { status, retry_after, date, cut: false, kept: None }
+    }
+
+    pub(super) fn keep<'h>(&mut self, header: impl Fn(&'static str) -> Option<&'h [u8]>) {
+        if Meaning::of(self.status) != Meaning::Success {
+            self.kept = Some(Box::new(KeptAnswer::with_headers(header)));
+        }
+    }
+
+    pub(super) fn add_body(&mut self, bytes: &[u8]) {
+        if let Some(kept) = &mut self.kept {
+            kept.add_body(bytes);
+        }
     }
 }

@@ -238,7 +238,8 @@ impl Place {
         *first_byte = Some(now());
         let value = |name| head.headers.get(name).map(HeaderValue::as_bytes);
         let mut answered = Answered::of(head.status.as_u16(), value(RETRY_AFTER), value(DATE));
-        answered.cut = self.is_longer_than_is_read(body).await?;
+        answered.keep(|name| head.headers.get(name).map(HeaderValue::as_bytes));
+        answered.cut = self.is_longer_than_is_read(body, &mut answered).await?;
         self.answered = true;
         self.connection.socket.stream_answered(id);
         Ok(answered)
@@ -262,10 +263,16 @@ impl Place {
         .await
     }
 
-    async fn is_longer_than_is_read(&mut self, mut body: RecvStream) -> Result<bool, Failure> {
+    async fn is_longer_than_is_read(
+        &mut self,
+        mut body: RecvStream,
+        answered: &mut Answered,
+    ) -> Result<bool, Failure> {
         let mut read = 0;
         while let Some(data) = body.data().await {
-            let bytes = data.map_err(|error| self.half(&error))?.len();
+            let data = data.map_err(|error| self.half(&error))?;
+            answered.add_body(&data);
+            let bytes = data.len();
             read += bytes;
             self.limit.account.earn_body(bytes);
             if read > ANSWER_BYTES_MAX {

@@ -6,7 +6,7 @@ use std::time::Duration;
 pub use hookproof_words::states::Place;
 
 use super::clock::{Beginning, Start};
-use super::command::{Attempt, Body, Condition, OutboxId, Reason};
+use super::command::{Attempt, Body, Condition, KeptAnswer, OutboxId, Reason};
 use super::error::StoreError;
 use super::lane::{Bounds, Counts, LaneState, OwnerId, Pause, Retried, Secret};
 pub use super::latency::{AttemptTimes, Histogram, LastHour, Measured, Over, TimesPage};
@@ -327,6 +327,18 @@ pub struct Attempted {
     pub number: u32,
     /// The attempt.
     pub attempt: Attempt,
+}
+
+impl Attempted {
+    /// Adds the answers of attempts of one delivery, each with its attempt's time.
+    pub(crate) fn with_answers(mut attempts: Vec<Self>, answers: Vec<(StoreTime, KeptAnswer)>) -> Vec<Self> {
+        for (at, answer) in answers {
+            if let Some(its) = attempts.iter_mut().find(|attempted| attempted.attempt.at == at) {
+                its.attempt.details.answer = Some(Arc::new(answer));
+            }
+        }
+        attempts
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,9 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
+use hookproof_sender::store::command::KeptAnswer;
+use serde_json::json;
+
 use crate::world::{Endpoint, World};
 
 #[test]
@@ -172,8 +175,10 @@ fn deliveries_are_listed_and_one_is_shown_with_its_attempts_and_why_it_waits() {
     }
 }
 
-fn check_an_attempt_is_shown_in_parts(world: &World) {
-    let busy = Endpoint::answering_with(503, "retry-after: 3600\r\n");
+fn check_an_attempt_is_shown(world: &World) {
+    let body = [b"<b>\x1b[2J\n\xff".to_vec(), vec![b'x'; KeptAnswer::BODY_BYTES_MAX]].concat();
+    let busy =
+        Endpoint::answering_in_full(503, "Retry-After: 3600\r\nServer: shop/1\r\nx-a: b\r\n", body.clone());
     world.ok(&["subscriber", "add", "shop", &busy.url, "--allow-private-targets"]);
     world.ok(&["emit", "--type", "order.paid", "--data", "1"]);
     let serving = world.serve();
@@ -194,12 +199,33 @@ fn check_an_attempt_is_shown_in_parts(world: &World) {
     assert!(waits_for.contains(", as its answer asked by Retry-After (`delivery retry`"), "{waits_for}");
     let text = world.ok(&["delivery", "show", &id]);
     assert!(text.contains("answered 503; it asked by Retry-After to wait\n"), "{text}");
+    let rest = "x".repeat(KeptAnswer::BODY_BYTES_MAX - 9);
+    let answer = &attempt["answer"];
+    assert_eq!(answer["headers"], json!({ "retry-after": "3600", "server": "shop/1" }));
+    assert_eq!(
+        (&answer["body"], &answer["cut"]),
+        (&json!(format!("<b>\x1b[2J\n\u{fffd}{rest}")), &json!(true))
+    );
+    assert!(text.contains("answer to attempt 1  retry-after: 3600; server: shop/1\n"), "{text}");
+    let gap = " ".repeat(13);
+    let shown_body =
+        format!("its body{gap}<b>\\u{{1b}}[2J\\n{}{rest} … (its rest was not kept)\n", '\u{fffd}');
+    assert!(text.contains(&shown_body), "{text}");
+
+    let ill = Endpoint::answering_in_full(500, "", body);
+    world.ok(&["subscriber", "add", "ill", &ill.url, "--allow-private-targets"]);
+    let serving = world.serve_with(&["--forget-answers"]);
+    let tested = world.run(&["subscriber", "test", "ill", "--wait", "5min", "--json"]);
+    let tested: serde_json::Value = serde_json::from_str(&tested.stdout).unwrap();
+    assert_eq!(serving.terminate().0, 0);
+    let shown = world.json(&["delivery", "show", tested["id"].as_str().unwrap()]);
+    assert_eq!((&shown["tried"][0]["status"], &shown["tried"][0]["answer"]), (&json!(500), &json!(null)));
 }
 
 #[test]
-fn an_attempt_is_shown_in_parts_with_the_cause_of_its_retry() {
-    check_an_attempt_is_shown_in_parts(&World::new());
-    if let Some(world) = World::on_postgres("an_attempt_is_shown_in_parts") {
-        check_an_attempt_is_shown_in_parts(&world);
+fn an_attempt_is_shown_in_parts_with_its_answer_and_the_cause_of_its_retry() {
+    check_an_attempt_is_shown(&World::new());
+    if let Some(world) = World::on_postgres("an_attempt_is_shown_in_parts_with_its_answer") {
+        check_an_attempt_is_shown(&world);
     }
 }

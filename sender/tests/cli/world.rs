@@ -179,11 +179,19 @@ impl Endpoint {
 
     /// Each header has its line's end.
     pub(crate) fn answering_with(status: u16, headers: &'static str) -> Self {
-        Self::refusing("", status, headers)
+        Self::scripted("", status, headers, Vec::new())
     }
 
-    /// Answers 500 to a body that contains `refused`, unless that is empty.
+    /// Answers 500 to a body that contains `refused`.
     pub(crate) fn refusing(refused: &'static str, status: u16, headers: &'static str) -> Self {
+        Self::scripted(refused, status, headers, Vec::new())
+    }
+
+    pub(crate) fn answering_in_full(status: u16, headers: &'static str, body: Vec<u8>) -> Self {
+        Self::scripted("", status, headers, body)
+    }
+
+    fn scripted(refused: &'static str, status: u16, headers: &'static str, body: Vec<u8>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/hook", listener.local_addr().unwrap());
         let (sender, bodies) = channel();
@@ -191,15 +199,17 @@ impl Endpoint {
         let present = Arc::clone(&status);
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                let (sender, present) = (sender.clone(), Arc::clone(&present));
+                let (sender, present, body) = (sender.clone(), Arc::clone(&present), body.clone());
                 std::thread::spawn(move || {
                     let mut stream = BufReader::new(stream.unwrap());
-                    while let Some(body) = request(&mut stream) {
-                        let is_refused = !refused.is_empty() && body.contains(refused);
-                        let _ = sender.send(body);
+                    while let Some(request) = request(&mut stream) {
+                        let is_refused = !refused.is_empty() && request.contains(refused);
+                        let _ = sender.send(request);
                         let status = if is_refused { 500 } else { present.load(Ordering::SeqCst) };
-                        let answer = format!("HTTP/1.1 {status} x\r\n{headers}content-length: 0\r\n\r\n");
-                        stream.get_mut().write_all(answer.as_bytes()).unwrap();
+                        let length = body.len();
+                        let head =
+                            format!("HTTP/1.1 {status} x\r\n{headers}content-length: {length}\r\n\r\n");
+                        stream.get_mut().write_all(&[head.as_bytes(), &body].concat()).unwrap();
                     }
                 });
             }

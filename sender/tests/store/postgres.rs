@@ -80,6 +80,10 @@ impl Backend for Schema {
     fn lose_bodies(&self) {
         execute(&self.address, "UPDATE events SET bytes = NULL");
     }
+
+    fn answers(&self) -> u64 {
+        query(&self.address, "SELECT count(*) FROM answers")[0].parse().unwrap()
+    }
 }
 
 #[derive(Clone, Copy, PartialEq)]

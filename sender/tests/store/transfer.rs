@@ -3,9 +3,12 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Program, Stdio};
+use std::sync::Arc;
 
 use hookproof_sender::engine::Nanos;
-use hookproof_sender::store::command::{Change, Condition, Fate, LaneSelection, Purge, Reason, Transition};
+use hookproof_sender::store::command::{
+    Change, Condition, Details, Fate, KeptAnswer, LaneSelection, Purge, Reason, Transition,
+};
 use hookproof_sender::store::postgres::PostgresReader;
 use hookproof_sender::store::read::{Filter, Place};
 use hookproof_sender::store::reply::Handover;
@@ -19,7 +22,7 @@ use crate::postgres_server::{execute, hold, new_schema, query};
 use crate::sqlite::File;
 use crate::world::{Backend, ME, WIDE, World, YOU, body, later};
 
-const CONTENTS: [&str; 15] = [
+const CONTENTS: [&str; 16] = [
     "SELECT * FROM subscribers ORDER BY lane",
     "SELECT * FROM notified ORDER BY lane, condition",
     "SELECT * FROM secrets ORDER BY id",
@@ -34,6 +37,7 @@ const CONTENTS: [&str; 15] = [
         signature, ifnull(b.bytes, e.body) FROM deliveries d
         LEFT JOIN further_bodies b ON b.body = d.body LEFT JOIN events e USING (event) ORDER BY delivery",
     "SELECT * FROM attempts ORDER BY at, delivery",
+    "SELECT * FROM answers ORDER BY lane, slot",
     "SELECT * FROM resent ORDER BY delivery, at",
     "SELECT * FROM latencies ORDER BY lane, measure, hour",
     "SELECT * FROM marks ORDER BY minute",
@@ -99,7 +103,18 @@ fn filled() -> World<File> {
             _ => continue,
         };
         world.pass(Nanos::from_millis(1));
-        world.settle(first, term, *delivery, fate);
+        let mut settlement = world.settlement(first, term, *delivery, fate);
+        if let (1, Some(attempt)) = (place % 4, &mut settlement.attempt) {
+            let answer = KeptAnswer {
+                head: "server: a\\\tb\n".to_owned(),
+                body: vec![0, b'\n', 0xff],
+                cut: place > 4,
+            };
+            let first_byte = Some(Nanos(7));
+            attempt.details =
+                Details { connect: None, first_byte, asked: place > 4, answer: Some(Arc::new(answer)) };
+        }
+        world.settle_all(vec![settlement]);
     }
     world.persist(first, term, b"level\0\n\\and doubt", false);
     world.change(Change::of(second));

@@ -30,6 +30,8 @@ pub(crate) trait Backend {
     fn application_emits(&self, kind: &str, key: Option<&str>, data: &str, event: Option<&str>);
     fn application_numbers(&self, id: i64);
     fn lose_bodies(&self);
+    /// The rows of kept answers.
+    fn answers(&self) -> u64;
 }
 
 pub(crate) const WIDE: Bounds = Bounds { rows_max: 1_000, bytes_max: 1 << 20, when_full: WhenFull::Refuse };

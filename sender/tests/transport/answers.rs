@@ -1,12 +1,12 @@
 use hookproof_sender::engine::{Answer, Outcome, StoreTime};
 use hookproof_sender::store::command::Details;
-use hookproof_sender::transport::{ANSWER_BYTES_MAX, AttemptResult};
+use hookproof_sender::transport::{ANSWER_BYTES_MAX, AttemptResult, Settings, Transport};
 use tokio::sync::oneshot;
 use wiremock::matchers::{body_bytes, header, header_exists, method, path, query_param};
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
 use crate::endpoint::Endpoint;
-use crate::rig::{LONG, TOKEN, brief, check, permit, post, transport};
+use crate::rig::{LONG, TOKEN, brief, check, lenient, permit, post, transport};
 
 const OK: &str = "HTTP/1.1 204 No Content\r\n\r\n";
 
@@ -82,6 +82,31 @@ async fn an_attempt_is_timed_in_parts() {
         parts.push(details.connect.is_some());
     }
     assert_eq!(parts, [true, false], "the second takes the kept connection");
+}
+
+#[tokio::test]
+async fn a_failures_answer_is_kept_unless_it_is_empty_or_none_is_wanted() {
+    let redirect = ResponseTemplate::new(302).insert_header("location", "/b").set_body_bytes(*b"moved");
+    let refusal = ResponseTemplate::new(400).set_body_bytes(*b"no \xff");
+    for (answer, keep, expected) in [
+        (redirect, true, Some(("location: /b\n", "moved"))),
+        (refusal.clone(), true, Some(("", "no \u{fffd}"))),
+        (refusal, false, None),
+        (ResponseTemplate::new(500), true, None),
+        (ResponseTemplate::new(200).set_body_bytes(*b"ok"), true, None),
+    ] {
+        let server = answering(answer).await;
+        let settings = Settings { keep_answers: keep, ..Settings::default() };
+        let transport = Transport::new(settings, lenient()).unwrap();
+        let mut details = Details::default();
+        let made = transport.attempt(&post(server.uri()).request(permit(LONG)), &mut details).await;
+        assert!(matches!(made, AttemptResult::Answered(_)), "{made:?}");
+        let kept = details.answer.as_deref();
+        assert_eq!(
+            kept.map(|kept| (&*kept.head, kept.text())),
+            expected.map(|(head, text)| (head, text.into()))
+        );
+    }
 }
 
 #[tokio::test]

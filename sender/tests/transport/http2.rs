@@ -7,6 +7,7 @@ use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
 use hookproof_sender::engine::{Outcome, StoreTime};
+use hookproof_sender::store::command::{Details, KeptAnswer};
 use hookproof_sender::transport::{Roots, RootsError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Notify, mpsc, watch};
@@ -308,12 +309,17 @@ async fn of_a_huge_answer_the_status_counts_and_the_connection_goes_on() {
     for _ in 0..3 {
         let serve = async {
             let (_, mut respond) = given.recv().await.unwrap();
-            let mut stream = respond.send_response(http::Response::new(()), false).unwrap();
+            let head = http::Response::builder().status(500).header("server", "a").body(()).unwrap();
+            let mut stream = respond.send_response(head, false).unwrap();
             stream.send_data(Bytes::from(vec![b'x'; 16 << 20]), true).unwrap();
         };
-        let post = post(endpoint.url());
-        let (made, ()) = tokio::join!(post.through(&transport), serve);
-        check(&made, "answered 200 cut");
+        let (post, mut details) = (post(endpoint.url()), Details::default());
+        let request = post.request(permit(LONG));
+        let (made, ()) = tokio::join!(transport.attempt(&request, &mut details), serve);
+        check(&made, "answered 500 cut");
+        assert!(details.first_byte > details.connect, "{details:?}");
+        let expected = KeptAnswer { head: "server: a\n".to_owned(), body: vec![b'x'; 2_048], cut: true };
+        assert_eq!(details.answer.as_deref(), Some(&expected));
     }
     assert_eq!(endpoint.connections(), 1);
 }

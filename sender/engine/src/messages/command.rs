@@ -3,6 +3,7 @@
 //! The sender of a command matches patterns, shapes bodies and signs. The store adds only facts that it alone knows,
 //! and refuses the rest.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 pub use hookproof_words::ids::OutboxId;
@@ -171,7 +172,7 @@ pub struct Attempt {
 }
 
 /// Shown to operators only.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Details {
     /// To connect, TLS included. Nothing on a kept connection.
     pub connect: Option<Nanos>,
@@ -179,6 +180,78 @@ pub struct Details {
     pub first_byte: Option<Nanos>,
     /// The answer asked by `Retry-After` to wait, so the next attempt follows that and not the backoff.
     pub asked: bool,
+    /// Nothing if it succeeded, or was empty.
+    pub answer: Option<Arc<KeptAnswer>>,
+}
+
+/// The beginning of an answer. Untrusted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeptAnswer {
+    /// A line `name: value` for each kept header.
+    pub head: String,
+    /// The first [`Self::BODY_BYTES_MAX`] bytes.
+    pub body: Vec<u8>,
+    /// The body goes on.
+    pub cut: bool,
+}
+
+impl KeptAnswer {
+    pub const BODY_BYTES_MAX: usize = 2048;
+    pub const VALUE_BYTES_MAX: usize = 256;
+    /// The most of a lane: a newer one replaces an older one.
+    pub const OF_LANE_MAX: u64 = 64;
+    /// Of several headers of one name, the first is kept.
+    pub const HEADERS: [&str; 11] = [
+        "content-type",
+        "content-encoding",
+        "retry-after",
+        "location",
+        "server",
+        "via",
+        "request-id",
+        "x-request-id",
+        "x-correlation-id",
+        "x-amzn-requestid",
+        "cf-ray",
+    ];
+
+    #[must_use]
+    pub fn with_headers<'h>(value: impl Fn(&'static str) -> Option<&'h [u8]>) -> Self {
+        let mut head = String::new();
+        for name in Self::HEADERS {
+            let Some(value) = value(name) else { continue };
+            let value = &value[..value.len().min(Self::VALUE_BYTES_MAX)];
+            let value = String::from_utf8_lossy(value.trim_ascii()).replace(['\r', '\n'], " ");
+            head.extend([name, ": ", &value, "\n"]);
+        }
+        Self { head, ..Self::default() }
+    }
+
+    pub fn add_body(&mut self, bytes: &[u8]) {
+        let kept = bytes.len().min(Self::BODY_BYTES_MAX - self.body.len());
+        self.body.extend_from_slice(&bytes[..kept]);
+        self.cut |= kept < bytes.len();
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.head.is_empty() && self.body.is_empty()
+    }
+
+    /// Names and values.
+    pub fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.head.lines().filter_map(|line| line.split_once(": "))
+    }
+
+    /// Bytes that are not UTF-8 show as U+FFFD. A character that the cut splits is left out.
+    #[must_use]
+    pub fn text(&self) -> Cow<'_, str> {
+        let whole = match std::str::from_utf8(&self.body) {
+            Err(error) if self.cut && error.error_len().is_none() => &self.body[..error.valid_up_to()],
+            _ => &self.body,
+        };
+        String::from_utf8_lossy(whole)
+    }
 }
 
 impl Attempt {
@@ -284,6 +357,11 @@ impl Command {
         let payload = match self {
             Self::Emit(emit) => emit.bodies.iter().map(|body| body.bytes.len()).sum(),
             Self::Persist(persist) => persist.record.len(),
+            Self::Settle(settlements) => {
+                let attempts = settlements.iter().filter_map(|settlement| settlement.attempt.as_ref());
+                let answers = attempts.filter_map(|attempt| attempt.details.answer.as_ref());
+                answers.map(|answer| answer.head.len() + answer.body.len()).sum()
+            }
             _ => 0,
         };
         let rows = match self {

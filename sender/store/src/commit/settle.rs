@@ -2,7 +2,7 @@
 
 use super::dead::DeadRows;
 use super::subscribe::SubscriberRows;
-use crate::command::{Attempt, AttemptOutcome, Fate, Reason, Settlement};
+use crate::command::{Attempt, AttemptOutcome, Fate, KeptAnswer, Reason, Settlement};
 use crate::engine::StoreTime;
 use crate::latency::Gathered;
 use crate::queue_cache::Waiting;
@@ -34,6 +34,15 @@ pub(crate) trait AttemptRows: DeadRows + SubscriberRows {
         before: Option<&Before>,
         capped: bool,
     ) -> Result<bool, Self::Error>;
+
+    /// Writes the answer of the attempt just inserted in place of the one in its slot.
+    fn put_answer(
+        &mut self,
+        settlement: &Settlement,
+        at: StoreTime,
+        answer: &KeptAnswer,
+        slot: i16,
+    ) -> Result<(), Self::Error>;
 
     /// Writes the delivery's last attempt. For a delivered one, [`Self::set_delivered`] may do it instead.
     fn set_last_attempt(&mut self, settlement: &Settlement, attempt: &Attempt) -> Result<(), Self::Error>;
@@ -121,6 +130,12 @@ pub(crate) trait AttemptRows: DeadRows + SubscriberRows {
                 counts.failed_attempts += 1;
             }
         })?;
+        if let Some(answer) = &attempt.details.answer
+            && let Some(lane) = self.lane(settlement.lane)?
+        {
+            let slot = lane.counts.failed_attempts % KeptAnswer::OF_LANE_MAX;
+            self.put_answer(settlement, attempt.at, answer, i16::try_from(slot).unwrap_or(0))?;
+        }
         if before.is_some() { self.set_last_attempt(settlement, attempt) } else { Ok(()) }
     }
 

@@ -39,8 +39,9 @@ pub(crate) trait SweepRows: RoomRows + SubscriberRows {
     fn purge_events(&mut self, before: StoreTime, max: u32, purged: &mut Purged)
     -> Result<bool, Self::Error>;
 
-    /// Deletes attempts older than `before`, except those that a window cap counts and no checkpoint holds, and the marks
-    /// of deliveries that were sent again. Returns the number of attempts deleted, and whether more may remain.
+    /// Deletes attempts older than `before`, except those that a window cap counts and no checkpoint holds, with their
+    /// answers, and the marks of deliveries that were sent again. Returns the number of attempts deleted, and whether more
+    /// may remain.
     fn delete_attempts(&mut self, before: StoreTime, max: u32) -> Result<(u64, bool), Self::Error>;
 
     fn delete_removed(&mut self, before: StoreTime) -> Result<(), Self::Error>;

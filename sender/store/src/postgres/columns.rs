@@ -1,13 +1,15 @@
 //! Writes events, deliveries and attempts at the end of a commit, with one statement for each table.
 
+use std::collections::BTreeMap;
+
 use super::failure::Result;
 use super::ledger::{Changes, Ledger};
 use super::link::{Link, Query, Table};
 use super::record::{Put, Record, Records};
 use super::rows::{Delivery, NewAttempt, NewDelivery, NewEvent, Rows, next_numbers, numbers};
-use super::values::{Bits, int, size};
-use crate::command::Body;
-use crate::engine::DeliveryId;
+use super::values::{Bits, int, size, storable};
+use crate::command::{Body, KeptAnswer};
+use crate::engine::{DeliveryId, LaneId};
 use crate::read::Place;
 
 const DELIVERY_NUMBERS: &str = next_numbers!("delivery_numbers");
@@ -22,6 +24,9 @@ const ATTEMPTS: [&str; 2] = [
     "INSERT INTO attempts SELECT * FROM unnest($1::new_attempt[])",
     "INSERT INTO attempts SELECT * FROM unnest($1::new_attempt[]) ON CONFLICT DO NOTHING",
 ];
+const ANSWERS: &str = "INSERT INTO answers SELECT * FROM unnest($1::int8[], $2::int2[], $3::int8[], $4::int8[], $5::text[],
+    $6::bytea[], $7::bool[]) ON CONFLICT (lane, slot) DO UPDATE SET at = excluded.at, delivery = excluded.delivery,
+    head = excluded.head, body = excluded.body, cut = excluded.cut";
 const CHANGED: &str = "UPDATE deliveries d SET state = u.state, at = u.at, attempts = u.attempts,
     last_attempt = u.last_attempt, status = u.status, error = u.error, reason = u.reason
     FROM unnest($1::settled[]) u WHERE d.delivery = u.delivery";
@@ -76,9 +81,15 @@ fn write(sql: &Link, rows: &Rows, numbers: &[DeliveryId], changes: &Changes) -> 
     let [first_text, others_text] = ATTEMPTS;
     let attempts = [(first_text, first), (others_text, others)]
         .map(|(text, attempts)| Records::new(text, attempts, attempt));
+    let kept = rows
+        .attempts
+        .iter()
+        .filter_map(|new| Some(((new.lane, new.slot?), (new, new.details.answer.as_deref()?))));
+    let kept: Answers<'_> = kept.collect();
+    let answers = (!kept.is_empty()).then(|| answers(&kept));
     let tables = changes.tables();
 
-    let mut asks: Vec<Query<'_>> = bodies.iter().map(Table::query).collect();
+    let mut asks: Vec<Query<'_>> = bodies.iter().chain(&answers).map(Table::query).collect();
     asks.extend(events.query());
     asks.extend(fresh.query());
     asks.extend(settled.iter().filter_map(Records::query));
@@ -94,12 +105,27 @@ fn write(sql: &Link, rows: &Rows, numbers: &[DeliveryId], changes: &Changes) -> 
     Ok(())
 }
 
+/// By lane and slot, because a statement may write a row only once.
+type Answers<'a> = BTreeMap<(LaneId, i16), (&'a NewAttempt, &'a KeptAnswer)>;
+
 type Changed<'a> = (DeliveryId, &'a Delivery);
 
 fn bodies(bodies: &[(i64, Body)]) -> Table<'_> {
     Table::new(BODIES)
         .with(bodies.iter().map(|(number, _)| *number))
         .with(bodies.iter().map(|(_, body)| &*body.bytes))
+}
+
+fn answers<'a>(answers: &'a Answers<'a>) -> Table<'a> {
+    let new = || answers.values();
+    Table::new(ANSWERS)
+        .with(answers.keys().map(|(lane, _)| *lane))
+        .with(answers.keys().map(|(_, slot)| *slot))
+        .with(new().map(|(attempt, _)| attempt.at))
+        .with(new().map(|(attempt, _)| attempt.delivery))
+        .with(new().map(|(_, answer)| storable(&answer.head)))
+        .with(new().map(|(_, answer)| &*answer.body))
+        .with(new().map(|(_, answer)| answer.cut))
 }
 
 fn event((event, rows): &(&NewEvent, &Rows), to: &mut Record<'_>) -> Put {

@@ -410,6 +410,8 @@ pub(super) struct NewAttempt {
     pub(super) before: Option<StoreTime>,
     pub(super) capped: bool,
     pub(super) details: Details,
+    /// The place of its answer among those of its lane.
+    pub(super) slot: Option<i16>,
     /// Whether the delivery has no attempt yet, so that this one cannot exist.
     pub(super) is_first: bool,
 }

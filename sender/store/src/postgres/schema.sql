@@ -249,6 +249,19 @@ CREATE TABLE attempts (
 -- others wait for the lock of leases. `least` prevents an overflow when a clock is far ahead.
 CREATE INDEX attempts_capped ON attempts (lane, (at + least(latency, 9223372036854775807 - at))) WHERE capped;
 
+-- The beginning of answers to failed attempts. Each lane has 64 slots, so a newer answer replaces an older one (settle.rs).
+CREATE TABLE answers (
+    lane int8 NOT NULL,
+    slot int2 NOT NULL,
+    at int8 NOT NULL,
+    delivery int8 NOT NULL,
+    head text NOT NULL,
+    body bytea NOT NULL,
+    cut bool NOT NULL,
+    PRIMARY KEY (lane, slot)
+);
+CREATE INDEX answers_at ON answers (at);
+
 -- When operators had a settled delivery sent again, and its last attempt before. Kept as long as attempts.
 CREATE TABLE resent (
     delivery int8 NOT NULL,

@@ -3,7 +3,7 @@
 use super::rows::NewAttempt;
 use super::values::storable;
 use super::{Result, Work};
-use crate::command::{Attempt, Settlement};
+use crate::command::{Attempt, KeptAnswer, Settlement};
 use crate::commit::settle::{AttemptRows, Before, shortened};
 use crate::engine::StoreTime;
 use crate::latency::Gathered;
@@ -48,10 +48,18 @@ impl AttemptRows for Work<'_> {
             body_hash: attempt.body_hash,
             before: last,
             capped,
-            details: attempt.details,
+            details: attempt.details.clone(),
+            slot: None,
             is_first: before.is_some() && last.is_none(),
         });
         Ok(true)
+    }
+
+    fn put_answer(&mut self, _: &Settlement, _: StoreTime, _: &KeptAnswer, slot: i16) -> Result<()> {
+        if let Some(new) = self.rows.attempts.last_mut() {
+            new.slot = Some(slot);
+        }
+        Ok(())
     }
 
     fn set_last_attempt(&mut self, settlement: &Settlement, attempt: &Attempt) -> Result<()> {

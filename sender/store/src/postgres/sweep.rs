@@ -177,9 +177,16 @@ impl SweepRows for Work<'_> {
                 deliveries.push(delivery);
             }
         }
-        let marks = "DELETE FROM resent WHERE (delivery, at) IN
-            (SELECT delivery, at FROM resent WHERE at < $1 ORDER BY at LIMIT $2)";
-        let marks = self.sql.execute(marks, &[&before, &i64::from(max)])?;
+        let mut beside = 0;
+        for delete in [
+            "DELETE FROM resent WHERE (delivery, at) IN
+                (SELECT delivery, at FROM resent WHERE at < $1 ORDER BY at LIMIT $2)",
+            // A commit may be replacing one of them.
+            "DELETE FROM answers WHERE (lane, slot) IN
+                (SELECT lane, slot FROM answers WHERE at < $1 ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED)",
+        ] {
+            beside = beside.max(self.sql.execute(delete, &[&before, &i64::from(max)])?);
+        }
         let mut deleted = 0;
         if !ats.is_empty() {
             let delete = "DELETE FROM attempts a USING unnest($1::int8[], $2::int8[]) u (at, delivery)
@@ -188,7 +195,7 @@ impl SweepRows for Work<'_> {
         }
         let full = found.len() >= usize::try_from(max).unwrap_or(usize::MAX);
         self.cache.scans.at.attempt = last.filter(|_| full);
-        Ok((deleted, full || marks >= u64::from(max)))
+        Ok((deleted, full || beside >= u64::from(max)))
     }
 
     fn delete_removed(&mut self, removed_before: StoreTime) -> Result<()> {

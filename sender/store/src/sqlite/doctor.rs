@@ -209,7 +209,9 @@ fn consequence(table: &str) -> &'static str {
             "deliveries of its events become dead letters (unreadable) when they are due"
         }
         "subscribers" | "secrets" | "lanes" | "capped" => "its subscribers cannot be delivered to or changed",
-        "attempts" | "latencies" | "marks" => "its history and figures are lost, and commits to it fail",
+        "attempts" | "answers" | "latencies" | "marks" => {
+            "its history and figures are lost, and commits to it fail"
+        }
         "outbox" | "outbox_rejected" | "sqlite_sequence" => "its outbox rows do not become events",
         "file_place" => "a copy of the file without its log is not detected",
         "owners" | "nodes" | "membership" => "processes may fail to take over subscribers",

@@ -230,6 +230,19 @@ CREATE TABLE attempts (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX attempts_capped ON attempts (lane, at, latency, outcome) WHERE capped = 1;
 
+-- The beginning of answers to failed attempts. Each lane has 64 slots, so a newer answer replaces an older one (settle.rs).
+CREATE TABLE answers (
+    lane INTEGER NOT NULL,
+    slot INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    delivery INTEGER NOT NULL,
+    head TEXT NOT NULL,
+    body BLOB NOT NULL,
+    cut INTEGER NOT NULL,
+    PRIMARY KEY (lane, slot)
+) STRICT;
+CREATE INDEX answers_at ON answers (at);
+
 -- When operators had a settled delivery sent again, and its last attempt before. Kept as long as attempts.
 CREATE TABLE resent (
     delivery INTEGER NOT NULL,

@@ -4,7 +4,7 @@ use rusqlite::{OptionalExtension, Result, params};
 
 use super::values::Bits;
 use super::{Work, at_hand};
-use crate::command::{Attempt, Fate, Settlement};
+use crate::command::{Attempt, Fate, KeptAnswer, Settlement};
 use crate::commit::settle::{AttemptRows, Before, shortened};
 use crate::engine::StoreTime;
 use crate::latency::Gathered;
@@ -56,6 +56,20 @@ impl AttemptRows for Work<'_> {
             attempt.details.asked.then_some(1),
         ])?;
         Ok(inserted > 0)
+    }
+
+    fn put_answer(
+        &mut self,
+        settlement: &Settlement,
+        at: StoreTime,
+        answer: &KeptAnswer,
+        slot: i16,
+    ) -> Result<()> {
+        let KeptAnswer { head, body, cut } = answer;
+        self.sql
+            .prepare_cached("INSERT OR REPLACE INTO answers VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
+            .execute(params![settlement.lane, slot, at, settlement.delivery, head, body, cut])
+            .map(drop)
     }
 
     fn set_last_attempt(&mut self, settlement: &Settlement, attempt: &Attempt) -> Result<()> {

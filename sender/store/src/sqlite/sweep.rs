@@ -165,13 +165,14 @@ impl SweepRows for Work<'_> {
                 Ok((row.get(0)?, row.get(1)?, row.get(2)?))
             })?
             .collect::<Result<_>>()?;
-        let marks = self
-            .sql
-            .prepare_cached(
-                "DELETE FROM resent WHERE (delivery, at) IN
-                     (SELECT delivery, at FROM resent WHERE at < ?1 ORDER BY at LIMIT ?2)",
-            )?
-            .execute(params![before, max])?;
+        let mut beside = 0;
+        for delete in [
+            "DELETE FROM resent WHERE (delivery, at) IN
+                 (SELECT delivery, at FROM resent WHERE at < ?1 ORDER BY at LIMIT ?2)",
+            "DELETE FROM answers WHERE rowid IN (SELECT rowid FROM answers WHERE at < ?1 ORDER BY at LIMIT ?2)",
+        ] {
+            beside = beside.max(self.sql.prepare_cached(delete)?.execute(params![before, max])?);
+        }
         let mut delete = self.sql.prepare_cached("DELETE FROM attempts WHERE at = ?1 AND delivery = ?2")?;
         let mut deleted = 0;
         for (at, delivery, _) in looked_at.iter().filter(|(.., counts)| !counts) {
@@ -181,7 +182,7 @@ impl SweepRows for Work<'_> {
         let full = looked_at.len() >= max;
         self.cache.scans.at.attempt =
             looked_at.last().filter(|_| full).map(|(at, delivery, _)| (*at, *delivery));
-        Ok((deleted, full || marks >= max))
+        Ok((deleted, full || beside >= max))
     }
 
     fn delete_removed(&mut self, removed_before: StoreTime) -> Result<()> {

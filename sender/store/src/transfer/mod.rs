@@ -119,7 +119,7 @@ macro_rules! of_lane {
 }
 
 /// Owners before lanes, lanes before their rows.
-const TABLES: [Table; 14] = [
+const TABLES: [Table; 15] = [
     same!(
         "subscribers",
         "lane, id, name, url, patterns, settings, created, version, removed, retried, insisted, pause_reason, pause_until"
@@ -175,6 +175,11 @@ const TABLES: [Table; 14] = [
             connect, first_byte, asked IS NOT NULL FROM attempts",
         of_server: "SELECT at, delivery, lane, number, latency, outcome, status, error, body_hash, before,
             CASE WHEN capped THEN 1 END, connect, first_byte, CASE WHEN asked THEN 1 END FROM attempts",
+    },
+    Table {
+        name: "answers",
+        of_file: "SELECT lane, slot, at, delivery, head, body, cut FROM answers",
+        of_server: "SELECT lane, slot, at, delivery, head, body, cut::int FROM answers",
     },
     same!("resent", "delivery, at, after"),
     same!("latencies", "lane, measure, hour, counted"),

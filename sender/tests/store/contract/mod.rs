@@ -126,6 +126,7 @@ contract! {
         delivered_is_a_fact_even_after_it_was_given_up
         an_attempt_is_recorded_whatever_became_of_the_delivery
         the_attempts_of_a_delivery_are_listed_newest_first
+        the_newest_answers_of_each_lane_are_kept_as_long_as_their_attempts
         the_same_attempt_told_twice_counts_once
         a_long_error_is_cut_between_letters
         an_endpoint_that_is_gone_is_disabled_in_the_same_breath

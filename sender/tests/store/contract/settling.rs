@@ -1,7 +1,10 @@
-use hookproof_sender::engine::{DeliveryId, LaneId, Nanos};
+use std::sync::Arc;
+
+use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use hookproof_sender::store::Command;
 use hookproof_sender::store::command::{
-    Attempt, AttemptOutcome, Dead, Details, Fate, Forget, LaneSelection, Reason, Settlement, Shed,
+    Attempt, AttemptOutcome, Dead, Details, Fate, Forget, KeptAnswer, LaneSelection, Purge, Reason,
+    Settlement, Shed,
 };
 use hookproof_sender::store::lane::LaneState;
 use hookproof_sender::store::read::Place;
@@ -125,7 +128,7 @@ pub(super) fn an_attempt_is_recorded_whatever_became_of_the_delivery<B: Backend>
 }
 
 fn details() -> Details {
-    Details { connect: Some(Nanos(3)), first_byte: Some(Nanos::from_millis(9)), asked: true }
+    Details { connect: Some(Nanos(3)), first_byte: Some(Nanos::from_millis(9)), asked: true, answer: None }
 }
 
 pub(super) fn the_attempts_of_a_delivery_are_listed_newest_first<B: Backend>() {
@@ -164,6 +167,66 @@ pub(super) fn the_attempts_of_a_delivery_are_listed_newest_first<B: Backend>() {
     world.settle_all(vec![fact]);
     assert_eq!(world.reader.attempts_of(third).unwrap().len(), 1);
     assert_eq!((attempts[0].attempt.body_hash, attempts[0].attempt.latency), (7, Nanos::from_millis(20)));
+}
+
+/// A failed attempt, with an answer that has its number.
+fn answered(settlement: Settlement, number: u32) -> Settlement {
+    let head = format!("x-request-id: {number}\n");
+    let answer = KeptAnswer { head, body: vec![0xff, 0, b'a'], cut: true };
+    let attempt = settlement.attempt.map(|attempt| Attempt {
+        at: StoreTime(attempt.at.0 + u64::from(number)),
+        details: Details { answer: Some(Arc::new(answer)), ..Details::default() },
+        ..attempt
+    });
+    Settlement { attempts: number, attempt, ..settlement }
+}
+
+pub(super) fn the_newest_answers_of_each_lane_are_kept_as_long_as_their_attempts<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let (quiet, quiet_term) = world.own_lane(WIDE);
+    let (delivery, single, second) = (world.emit_one(lane), world.emit_one(quiet), world.emit_one(lane));
+    let kept = |world: &World<B>, delivery| {
+        let attempts = world.reader.attempts_of(delivery).unwrap();
+        let its = attempts.iter().filter_map(|one| Some((one.number, one.attempt.details.answer.clone()?)));
+        its.map(|(number, answer)| {
+            let headers: Vec<_> = answer.headers().map(|(name, value)| format!("{name}: {value}")).collect();
+            assert_eq!(headers, [format!("x-request-id: {number}")]);
+            assert_eq!((&*answer.text(), answer.cut), ("\u{fffd}\0a", true));
+            number
+        })
+        .collect::<Vec<_>>()
+    };
+    let retry = Fate::Retry { due: world.now };
+    let only = answered(world.settlement(quiet, quiet_term, single, retry), 1);
+    world.settle_all(vec![only]);
+    let (mut number, mut moments) = (0, Vec::new());
+    for batch in [1, 63, 1, 150, 2] {
+        let settlements = (0..batch).map(|_| {
+            number += 1;
+            answered(world.settlement(lane, term, delivery, retry), number)
+        });
+        let settlements = settlements.collect();
+        world.settle_all(settlements);
+        world.pass(Nanos::SECOND);
+        moments.push(world.now);
+        let newest: Vec<_> = (1..=number).rev().take(64).collect();
+        assert_eq!(kept(&world, delivery), newest);
+    }
+    assert_eq!((kept(&world, single), world.backend.answers()), (vec![1], 65));
+    world.settle(lane, term, second, Fate::Delivered);
+    assert_eq!(world.backend.answers(), 65, "a success keeps nothing");
+    world.pass(Nanos::SECOND);
+    let purge = |before| Purge {
+        attempts_before: before,
+        settled_before: StoreTime(0),
+        dead_before: StoreTime(0),
+        max: 3_000,
+    };
+    world.one(Command::Purge(purge(moments[3])));
+    assert_eq!((kept(&world, delivery), world.backend.answers()), (vec![217, 216], 2));
+    world.one(Command::Purge(purge(world.now)));
+    assert_eq!(world.backend.answers(), 0);
 }
 
 pub(super) fn the_same_attempt_told_twice_counts_once<B: Backend>() {

@@ -2,7 +2,7 @@ use tokio_postgres::Row;
 
 use super::Read;
 use crate::command::SECRETS_MAX;
-use crate::command::{Attempt, Body, Details};
+use crate::command::{Attempt, Body, Details, KeptAnswer};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::lane::{Pause, Retried, Secret};
 use crate::paging::last_if_full;
@@ -217,7 +217,7 @@ pub(super) fn attempts_of(sql: &Link, delivery: DeliveryId) -> Read<Vec<Attempte
             WHERE c.place < 1000)
         SELECT delivery, number, at, latency, outcome, status, error, body_hash, connect, first_byte, asked
         FROM chain ORDER BY place";
-    all(sql, query, &[&delivery], |row| {
+    let attempts = all(sql, query, &[&delivery], |row| {
         Ok(Attempted {
             delivery: row.try_get(0)?,
             number: u32::try_from(row.try_get::<_, i64>(1)?).unwrap_or(u32::MAX),
@@ -233,10 +233,18 @@ pub(super) fn attempts_of(sql: &Link, delivery: DeliveryId) -> Read<Vec<Attempte
                     connect: row.try_get(8)?,
                     first_byte: row.try_get(9)?,
                     asked: row.try_get(10)?,
+                    answer: None,
                 },
             },
         })
-    })
+    })?;
+    let query = "SELECT n.at, n.head, n.body, n.cut FROM all_deliveries d JOIN answers n ON n.lane = d.lane
+        WHERE d.delivery = $1 AND n.delivery = d.delivery";
+    let answers = all(sql, query, &[&delivery], |row| {
+        let answer = KeptAnswer { head: row.try_get(1)?, body: row.try_get(2)?, cut: row.try_get(3)? };
+        Ok((row.try_get(0)?, answer))
+    })?;
+    Ok(Attempted::with_answers(attempts, answers))
 }
 
 pub(super) fn dead(

@@ -2,7 +2,7 @@ use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
 use super::super::event_id::{EventId, StoredEventId};
 use super::super::values::{Bits, int, size};
-use crate::command::{Attempt, Body, Details, SECRETS_MAX};
+use crate::command::{Attempt, Body, Details, KeptAnswer, SECRETS_MAX};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::lane::{Bounds, Pause, Retried, Secret};
 use crate::paging::last_if_full;
@@ -215,7 +215,12 @@ fn read_attempt(row: &Row<'_>) -> Result<Attempted> {
             error: row.get(6)?,
             body_hash: row.get::<_, Bits>(7)?.0,
             received: None,
-            details: Details { connect: row.get(8)?, first_byte: row.get(9)?, asked: row.get(10)? },
+            details: Details {
+                connect: row.get(8)?,
+                first_byte: row.get(9)?,
+                asked: row.get(10)?,
+                answer: None,
+            },
         },
     })
 }
@@ -246,7 +251,16 @@ pub(super) fn attempts_of(sql: &Connection, delivery: DeliveryId) -> Result<Vec<
             at = before;
         }
     }
-    Ok(attempts)
+    let answers = sql
+        .prepare_cached(
+            "SELECT n.at, n.head, n.body, n.cut FROM deliveries d JOIN answers n ON n.lane = d.lane
+             WHERE d.delivery = ?1 AND n.delivery = d.delivery",
+        )?
+        .query_map([delivery], |row| {
+            Ok((row.get(0)?, KeptAnswer { head: row.get(1)?, body: row.get(2)?, cut: row.get(3)? }))
+        })?
+        .collect::<Result<Vec<_>>>()?;
+    Ok(Attempted::with_answers(attempts, answers))
 }
 
 pub(super) fn dead(
