@@ -6,6 +6,8 @@
 mod binary;
 mod browser;
 
+use std::io::Write as _;
+
 use binary::endpoint::Endpoint;
 use binary::http::request;
 use binary::{Database, Serving, event};
@@ -155,6 +157,36 @@ fn a_delivered_one_is_sent_again_by_its_id() {
     browser.type_in("again", "delivery", &id);
     browser.click("#again button");
     well.wait_for(2);
+    assert_eq!(browser.complaints, Vec::<String>::new());
+}
+
+#[test]
+fn a_delivery_is_shown_with_its_attempts_and_their_answers_as_text() {
+    const BODY: &str = "<img src=x onerror='console.error(1)'>no such \u{fc}";
+    let Some((database, serving, mut browser)) = console("a_delivery_is_shown", 0) else { return };
+    let ill = Endpoint::scripted(|_, stream| {
+        let length = BODY.len();
+        write!(stream, "HTTP/1.1 404 x\r\nserver: shop/1\r\ncontent-length: {length}\r\n\r\n{BODY}")
+    });
+    database.subscribe("ill", &ill.url, &["retry.attempts=1"]);
+    database.json(&["emit", "--type", "a", "--data", "1", "--json"]);
+    let id = loop {
+        let dead = serving.get("/v1/deliveries?state=dead").json();
+        if let Some(id) = dead["items"][0]["id"].as_str() {
+            break id.to_owned();
+        }
+    };
+    browser.type_in("again", "delivery", &id);
+    browser.click("#show");
+    let told = browser.until("document.querySelector('#delivery[open]')?.innerText");
+    let told = told.as_str().unwrap();
+    assert!(told.starts_with(&format!("{id}: dead: exhausted")), "{told}");
+    assert!(told.contains(": answered 404; connected in ") && told.contains("server: shop/1"), "{told}");
+    assert!(told.contains(BODY), "{told}");
+    for width in [400, 1_280] {
+        browser.width(width);
+        assert_eq!((browser.value(WIDER), browser.value(OUT_OF_SIGHT)), (json!(0), json!([])), "at {width}");
+    }
     assert_eq!(browser.complaints, Vec::<String>::new());
 }
 
