@@ -60,7 +60,8 @@ fn simulated_figures_stay_inside_their_bounds() {
 fn a_service_is_no_faster_than_its_requests_in_flight() {
     let mut slow = launch();
     slow.subscribers[2].limit.in_flight = Some(1);
-    let found = hookproof_simulator::plan::service(&slow, &slow.subscribers[2], Model::CLOSE.commit_ns.1);
+    let found =
+        hookproof_simulator::plan::service(&slow, &slow.subscribers[2], Model::CLOSE.commit_ns.1, false);
     assert!(found.millihertz < 5_000, "one request in flight cannot reach the contract: {found:?}");
 }
 
