@@ -305,15 +305,11 @@ impl LaneFacts<'_> {
                 let remedy = format!("`subscriber resume {name}` continues{sooner}");
                 Some(Flow { until: self.pause.until, ..Flow::new(State::Paused, reason, remedy) })
             }
-            LaneState::Disabled => {
-                let why = self.pause.reason.as_deref().unwrap_or("its endpoint answered 410 Gone");
-                let reason = format!("{why}; new events are not recorded for it");
-                let remedy = format!(
-                    "`subscriber resume {name}` or `subscriber test {name}` once the endpoint takes events again, or \
-                     remove it"
-                );
-                Some(Flow::new(State::Disabled, reason, remedy))
-            }
+            LaneState::Disabled => Some(Flow::new(
+                State::Disabled,
+                "its endpoint answered 410 Gone; new events are not recorded for it",
+                format!("`subscriber resume {name}` once the endpoint takes events again, or remove it"),
+            )),
         }
     }
 

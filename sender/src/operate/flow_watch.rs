@@ -1,4 +1,4 @@
-//! Watches how lanes flow: logs lasting changes, disables subscribers that fail for too long, and notifies operators. The runtime logs an open breaker, a pause, a 410
+//! Watches how lanes flow: logs lasting changes, and notifies operators. The runtime logs an open breaker, a pause, a 410
 //! and a throttle as they happen.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,15 +10,10 @@ use tokio::time::{MissedTickBehavior, interval};
 use tracing::{info, warn};
 
 use super::flow::{Flow, Present, State};
-use super::health::has_failed_for;
-use super::json_forms::moment;
 use super::notifier::Notifier;
-use crate::engine::breaker::{Opened, Standing};
 use crate::engine::{LaneId, LaneView, Nanos};
 use crate::runtime::Sender;
 use crate::store::StoreError;
-use crate::store::command::{Change, Command};
-use crate::store::lane::{LaneState, Pause};
 
 const EVERY: Duration = Duration::from_secs(5);
 /// The lanes that one round looks at; the next round goes on after them.
@@ -33,28 +28,8 @@ pub(crate) async fn watch_flow(sender: &Sender) -> Infallible {
     loop {
         ticks.tick().await;
         let present = Present::of(sender).await;
-        disable_the_failing(sender, &present).await;
         log.round(sender, present.clone()).await;
         notifier.round(sender, present).await;
-    }
-}
-
-/// A failure of the store is logged elsewhere, and the next round tries again.
-async fn disable_the_failing(sender: &Sender, present: &Present) {
-    for view in &present.views {
-        let known = present.roster.get(view.lane).filter(|known| known.is_sendable());
-        let after = known.and_then(|known| known.ready().ok()?.agreement().disable_after);
-        let Standing::Open { opened, .. } = view.holds.breaker else { continue };
-        if !after.is_some_and(|after| has_failed_for(after, view.holds.breaker, present.now)) {
-            continue;
-        }
-        let Opened { since, cause } = opened;
-        let reason = format!("its endpoint has failed since {} (last: {cause})", moment(since));
-        let pause = Pause { reason: Some(reason.into()), until: None };
-        let disable = Change { state: Some(LaneState::Disabled), pause, ..Change::of(view.lane) };
-        if sender.command(Command::Change(disable)).await.is_err() {
-            return;
-        }
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use crate::engine::LaneId;
 use crate::engine::breaker::Standing;
-use crate::engine::{LaneId, Nanos, StoreTime};
 use crate::store::command::{Condition, Transition};
 use crate::store::lane::LaneState;
 
@@ -41,12 +41,6 @@ impl Health {
             Self::Disabled => Some(Condition::Disabled),
         }
     }
-}
-
-/// Whether a failure just now has left the breaker open for so long. An expired cooldown is no such failure: the next
-/// attempt may succeed.
-pub(crate) fn has_failed_for(after: Nanos, breaker: Standing, now: StoreTime) -> bool {
-    matches!(breaker, Standing::Open { opened, until } if until > now && now.since(opened.since) >= after)
 }
 
 /// The present conditions of a subscriber.
@@ -92,6 +86,7 @@ impl Present {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::StoreTime;
     use crate::engine::breaker::{Cause, Opened};
 
     #[test]
@@ -108,22 +103,6 @@ mod tests {
             assert_eq!(words(state), ["healthy", "healthy", "failing", "failing"], "{state:?}");
         }
         assert_eq!(words(LaneState::Disabled), ["disabled"; 4]);
-    }
-
-    #[test]
-    fn only_a_failure_after_the_whole_time_disables() {
-        let opened = Opened { since: StoreTime(100), cause: Cause::Silent };
-        let open = |until| Standing::Open { opened, until: StoreTime(until) };
-        let rows = [
-            (open(200), 109, false),
-            (open(200), 110, true),
-            (open(110), 110, false),
-            (Standing::Probing { opened }, 110, false),
-            (Standing::Closed, 110, false),
-        ];
-        for (breaker, now, expected) in rows {
-            assert_eq!(has_failed_for(Nanos(10), breaker, StoreTime(now)), expected, "{breaker:?} {now}");
-        }
     }
 
     #[test]

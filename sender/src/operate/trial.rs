@@ -12,8 +12,7 @@ use crate::fanout::{fan_out, left_out};
 use crate::roster::Ready;
 use crate::runtime::clock::{random, wall};
 use crate::runtime::{Failed, Sender};
-use crate::store::command::{Change, Command, Emit, Target};
-use crate::store::lane::LaneState;
+use crate::store::command::{Command, Emit, Target};
 use crate::store::read::{Attempted, Delivery, Place};
 use crate::store::reply::{Emitted, Placed};
 use crate::store::{Refusal, Reply, StoreError};
@@ -65,15 +64,6 @@ impl Trial<'_> {
             let gone = || TrialError::Subscriber("the subscriber was removed".to_owned());
             let known = roster.get(self.lane).ok_or_else(gone)?;
             let name = known.name();
-            if known.state() == LaneState::Disabled {
-                // Its failure disables it again.
-                let resume = Change { state: Some(LaneState::Active), ..Change::of(self.lane) };
-                if let Reply::Refused(refusal) = sender.command(Command::Change(resume)).await? {
-                    return Err(refusal.into());
-                }
-                sender.wait_for_roster_after(roster.version()).await;
-                continue;
-            }
             let ready = known
                 .ready()
                 .map_err(|fault| TrialError::Subscriber(format!("{name} cannot be delivered to: {fault}")))?;

@@ -26,8 +26,6 @@ pub struct Agreement {
     pub timeouts: Timeouts,
     /// Equal event ids within it are the same event.
     pub dedupe: Nanos,
-    /// An open breaker disables the subscriber after so long. `None`: never.
-    pub disable_after: Option<Nanos>,
     pub coalescing: Coalescing,
     /// The shaping of its data.
     pub shaping: Shaping,
@@ -76,11 +74,7 @@ impl SettingsText {
         let total = within("timeout", timeout, SettingsText::TIMEOUT)?;
         let connect = within("connect_timeout", connect_timeout, *SettingsText::TIMEOUT.start()..=total)?;
         let lane = self.lane(&limit.filled(), total)?;
-        let disable_after = self.filled().breaker.filled().disable_after;
-        let range = Nanos::ZERO..=SettingsText::DISABLE_AFTER_MAX;
-        let disable_after = within("breaker.disable_after", disable_after, range)?;
         Ok(Agreement {
-            disable_after: Some(disable_after).filter(|after| *after > Nanos::ZERO),
             coalescing: self.coalescing(lane.retry().ttl())?,
             lane: Arc::new(lane),
             profile: sign,

@@ -145,9 +145,6 @@ section! {
         /// How long it is left alone at first; each further time is twice as long. The default is never longer than
         /// `breaker.cooldown_max`.
         cooldown: Nanos = Nanos::MINUTE.times(5).min(cooldown_max), in (COOLDOWN_MIN, "breaker.cooldown_max");
-        /// After how long with an open breaker a failure disables the subscriber: events are no longer recorded for it,
-        /// until `subscriber resume` or `subscriber test`. `0s` for never.
-        disable_after: Nanos = Nanos::DAY.times(5), in Nanos::ZERO..=SettingsText::DISABLE_AFTER_MAX;
     }
 }
 
@@ -297,7 +294,6 @@ impl SettingsText {
     pub const TIMEOUT: RangeInclusive<Nanos> = Nanos::from_millis(10)..=DEADLINE_MAX;
     /// The longest dedupe window. Delivered events must be kept for as long.
     pub const DEDUPE_MAX: Nanos = Nanos::DAY;
-    pub const DISABLE_AFTER_MAX: Nanos = Nanos::DAY.times(365);
     /// The most deliveries in a queue.
     pub const QUEUE_ROWS_MAX: u64 = 1_000_000_000;
     /// The most bytes in a queue.

@@ -138,39 +138,3 @@ fn subscribers_of_such_events_do_not_notify_each_other_without_end() {
         check_no_loop(&world);
     }
 }
-
-fn check_disabled_after_long_failure(world: &World) {
-    let (operators, shop, other) =
-        (Endpoint::answering(200), Endpoint::answering(500), Endpoint::answering(500));
-    add(world, "operators", &operators, "hookproof.endpoint.*", &[]);
-    add(world, "shop", &shop, "a", &[&OPEN_AT_ONCE[..], &["breaker.disable_after=1s"]].concat());
-    add(world, "patient", &other, "a", &[&OPEN_AT_ONCE[..], &["breaker.disable_after=0s"]].concat());
-    let serving = world.serve();
-    emit(world);
-    while next(&operators).1 != "endpoint.disabled" {}
-    assert_eq!(serving.terminate().0, 0);
-    let state = |name: &str| world.json(&["subscriber", "show", name])["state"].clone();
-    assert_eq!((state("shop"), state("patient")), ("disabled".into(), "active".into()));
-    let shown = world.ok(&["subscriber", "show", "shop"]);
-    assert!(shown.contains("disabled: its endpoint has failed since 20"), "{shown}");
-
-    let serving = world.serve();
-    emit(world);
-    let waiting = |name: &str| world.json(&["subscriber", "show", name])["deliveries"]["waiting"].clone();
-    assert_eq!((waiting("shop"), waiting("patient")), (1.into(), 2.into()));
-    // It takes no new failure for one from before.
-    shop.answers(200);
-    let tested = world.ok(&["subscriber", "test", "shop", "--wait", "5min"]);
-    assert!(tested.starts_with("delivered"), "{tested}");
-    while next(&operators).1 != "endpoint.recovered" {}
-    assert_eq!(state("shop"), "active");
-    assert_eq!(serving.terminate().0, 0);
-}
-
-#[test]
-fn an_endpoint_that_fails_for_long_is_disabled_until_a_test_succeeds() {
-    check_disabled_after_long_failure(&World::new());
-    if let Some(world) = World::on_postgres("an_endpoint_that_fails_for_long_is_disabled") {
-        check_disabled_after_long_failure(&world);
-    }
-}

@@ -445,7 +445,7 @@ pub struct Change {
     /// New bounds. Waiting deliveries beyond them stay; no delivery is added until it fits.
     pub bounds: Option<Bounds>,
     pub state: Option<LaneState>,
-    /// Kept with [`LaneState::Paused`]. With [`LaneState::Disabled`], its reason says why.
+    /// Kept with [`LaneState::Paused`].
     pub pause: Pause,
 }
 

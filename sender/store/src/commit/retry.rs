@@ -21,6 +21,8 @@ pub(crate) trait RetryRows: RoomRows + SubscriberRows {
     /// number.
     fn bring_forward(&mut self, lane: LaneId, one: Option<DeliveryId>, max: u32) -> Result<u64, Self::Error>;
 
+    fn set_retried(&mut self, lane: LaneId, insist: bool, version: u64) -> Result<(), Self::Error>;
+
     /// Nothing if its body is gone.
     fn resendable(&mut self, delivery: DeliveryId) -> Result<Option<Resendable>, Self::Error>;
 

@@ -38,8 +38,6 @@ pub(crate) trait SubscriberRows: Rows {
 
     fn insert_secret(&mut self, lane: LaneId, secret: &str) -> Result<(), Self::Error>;
 
-    fn set_retried(&mut self, lane: LaneId, insist: bool, version: u64) -> Result<(), Self::Error>;
-
     fn set_removed(&mut self, lane: LaneId) -> Result<(), Self::Error>;
 
     fn subscribe(&mut self, new: &Subscribe) -> Result<Reply, Self::Error> {
@@ -72,7 +70,6 @@ pub(crate) trait SubscriberRows: Rows {
             return Ok(Reply::Refused(Refusal::NameTaken(name.clone())));
         }
         let version = self.next_roster()?;
-        let was_disabled = self.lane(lane)?.is_some_and(|lane| lane.state == LaneState::Disabled);
         self.amend(lane, |lane| {
             lane.bounds = change.bounds.unwrap_or(lane.bounds);
             lane.state = change.state.unwrap_or(lane.state);
@@ -80,12 +77,8 @@ pub(crate) trait SubscriberRows: Rows {
         self.update_subscriber(change, version)?;
         match change.state {
             None => {}
-            Some(LaneState::Paused | LaneState::Disabled) => self.set_pause(lane, &change.pause)?,
+            Some(LaneState::Paused) => self.set_pause(lane, &change.pause)?,
             Some(_) => self.set_pause(lane, &Pause::default())?,
-        }
-        // A failure before it was disabled must not disable it again.
-        if was_disabled && change.state == Some(LaneState::Active) {
-            self.set_retried(lane, false, version)?;
         }
         Ok(Reply::Done)
     }

@@ -1,4 +1,4 @@
-use super::values::Count;
+use super::values::{Count, int};
 use super::{Result, Work};
 use crate::commit::dead::DeadRows;
 use crate::commit::retry::{Resendable, RetryRows};
@@ -27,6 +27,15 @@ impl RetryRows for Work<'_> {
             )?,
         };
         Ok(rows)
+    }
+
+    fn set_retried(&mut self, lane: LaneId, insist: bool, version: u64) -> Result<()> {
+        self.sql.execute(
+            "UPDATE subscribers SET version = $2, retried = $2, insisted = CASE WHEN $3 THEN $2 ELSE insisted END
+             WHERE lane = $1",
+            &[&lane, &int(version), &insist],
+        )?;
+        Ok(())
     }
 
     fn resendable(&mut self, delivery: DeliveryId) -> Result<Option<Resendable>> {

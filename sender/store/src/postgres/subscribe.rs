@@ -107,15 +107,6 @@ impl SubscriberRows for Work<'_> {
         Ok(())
     }
 
-    fn set_retried(&mut self, lane: LaneId, insist: bool, version: u64) -> Result<()> {
-        self.sql.execute(
-            "UPDATE subscribers SET version = $2, retried = $2, insisted = CASE WHEN $3 THEN $2 ELSE insisted END
-             WHERE lane = $1",
-            &[&lane, &int(version), &insist],
-        )?;
-        Ok(())
-    }
-
     fn set_removed(&mut self, lane: LaneId) -> Result<()> {
         self.sql.execute("UPDATE subscribers SET removed = $2 WHERE lane = $1", &[&lane, &self.now])?;
         self.sql.execute("DELETE FROM notified WHERE lane = $1", &[&lane])?;

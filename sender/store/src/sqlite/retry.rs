@@ -1,6 +1,7 @@
 use rusqlite::{OptionalExtension, Result, params};
 
 use super::Work;
+use super::values::int;
 use crate::commit::dead::DeadRows;
 use crate::commit::retry::{Resendable, RetryRows};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
@@ -35,6 +36,16 @@ impl RetryRows for Work<'_> {
                 .execute(params![lane, self.now, max])?,
         };
         Ok(size(rows))
+    }
+
+    fn set_retried(&mut self, lane: LaneId, insist: bool, version: u64) -> Result<()> {
+        self.sql
+            .prepare_cached(
+                "UPDATE subscribers SET version = ?2, retried = ?2,
+                 insisted = CASE WHEN ?3 THEN ?2 ELSE insisted END WHERE lane = ?1",
+            )?
+            .execute(params![lane, int(version), insist])
+            .map(drop)
     }
 
     fn resendable(&mut self, delivery: DeliveryId) -> Result<Option<Resendable>> {

@@ -116,16 +116,6 @@ impl SubscriberRows for Work<'_> {
             .map(drop)
     }
 
-    fn set_retried(&mut self, lane: LaneId, insist: bool, version: u64) -> Result<()> {
-        self.sql
-            .prepare_cached(
-                "UPDATE subscribers SET version = ?2, retried = ?2,
-                 insisted = CASE WHEN ?3 THEN ?2 ELSE insisted END WHERE lane = ?1",
-            )?
-            .execute(params![lane, int(version), insist])
-            .map(drop)
-    }
-
     fn set_removed(&mut self, lane: LaneId) -> Result<()> {
         self.sql
             .prepare_cached("UPDATE subscribers SET removed = ?2 WHERE lane = ?1")?
