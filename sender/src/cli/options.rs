@@ -135,7 +135,7 @@ pub(super) struct Requests {
     #[arg(long, value_name = "FILE")]
     extra_roots: Option<PathBuf>,
     /// Keep nothing of the answers to failed attempts. By default, 2 KiB of the body and some headers are kept as long as
-    /// attempts, of the newest 64 of a subscriber
+    /// attempts, of the newest 64 failed ones of a subscriber
     #[arg(long)]
     forget_answers: bool,
 }

@@ -59,8 +59,12 @@ pub(crate) struct Notice {
 }
 
 impl Present {
-    /// The first change since the last notice; the others follow it.
-    pub(crate) fn notice(self, lane: LaneId, notified: &BTreeSet<Condition>) -> Option<Notice> {
+    /// The changes since the last notices.
+    pub(crate) fn notices(
+        self,
+        lane: LaneId,
+        notified: &BTreeSet<Condition>,
+    ) -> impl Iterator<Item = Notice> + use<> {
         let health = [Condition::Disabled, Condition::Failing].into_iter().find(|one| notified.contains(one));
         let of = |condition| Some(condition).filter(|one| notified.contains(one));
         let behind = self.is_behind.then_some(Condition::Behind);
@@ -70,16 +74,19 @@ impl Present {
             (of(Condition::Behind), behind),
             (of(Condition::DeadLetters), dead_letters),
         ];
-        let (ends, begins) = pairs.into_iter().find(|(ends, begins)| ends != begins)?;
-        let event_type = match (ends, begins) {
-            (_, Some(Condition::Failing)) => Some("hookproof.endpoint.failing"),
-            (_, Some(Condition::Disabled)) => Some("hookproof.endpoint.disabled"),
-            (Some(Condition::Failing | Condition::Disabled), None) => Some("hookproof.endpoint.recovered"),
-            (_, Some(Condition::Behind)) => Some("hookproof.backlog.behind"),
-            (_, Some(Condition::DeadLetters)) => Some("hookproof.dead_letters.growing"),
-            (_, None) => None,
-        };
-        Some(Notice { event_type, transition: Transition { lane, ends, begins } })
+        pairs.into_iter().filter(|(ends, begins)| ends != begins).map(move |(ends, begins)| {
+            let event_type = match (ends, begins) {
+                (_, Some(Condition::Failing)) => Some("hookproof.endpoint.failing"),
+                (_, Some(Condition::Disabled)) => Some("hookproof.endpoint.disabled"),
+                (Some(Condition::Failing | Condition::Disabled), None) => {
+                    Some("hookproof.endpoint.recovered")
+                }
+                (_, Some(Condition::Behind)) => Some("hookproof.backlog.behind"),
+                (_, Some(Condition::DeadLetters)) => Some("hookproof.dead_letters.growing"),
+                (_, None) => None,
+            };
+            Notice { event_type, transition: Transition { lane, ends, begins } }
+        })
     }
 }
 
@@ -108,32 +115,41 @@ mod tests {
     #[test]
     fn each_change_is_notified_by_its_event() {
         use Condition::{Behind, DeadLetters, Disabled, Failing};
-        let rows: [(&[Condition], _, _, _); 15] = [
-            (&[], (Health::Healthy, ""), None, ""),
-            (&[], (Health::Failing, ""), Some((None, Some(Failing))), "endpoint.failing"),
-            (&[], (Health::Disabled, ""), Some((None, Some(Disabled))), "endpoint.disabled"),
-            (&[Failing], (Health::Failing, ""), None, ""),
-            (&[Failing], (Health::Disabled, ""), Some((Some(Failing), Some(Disabled))), "endpoint.disabled"),
-            (&[Failing], (Health::Healthy, ""), Some((Some(Failing), None)), "endpoint.recovered"),
-            (&[Disabled], (Health::Disabled, ""), None, ""),
-            (&[Disabled], (Health::Failing, ""), Some((Some(Disabled), Some(Failing))), "endpoint.failing"),
-            (&[Disabled], (Health::Healthy, ""), Some((Some(Disabled), None)), "endpoint.recovered"),
-            (&[], (Health::Healthy, "behind"), Some((None, Some(Behind))), "backlog.behind"),
-            (&[Behind], (Health::Healthy, "behind"), None, ""),
-            (&[Behind], (Health::Healthy, ""), Some((Some(Behind), None)), ""),
-            (&[], (Health::Healthy, "dead"), Some((None, Some(DeadLetters))), "dead_letters.growing"),
-            (&[DeadLetters], (Health::Healthy, ""), Some((Some(DeadLetters), None)), ""),
-            (&[Behind], (Health::Failing, "dead"), Some((None, Some(Failing))), "endpoint.failing"),
+        type Changes<'a> = &'a [(Option<Condition>, Option<Condition>, &'a str)];
+        let rows: [(&[Condition], _, Changes<'_>); 15] = [
+            (&[], (Health::Healthy, ""), &[]),
+            (&[], (Health::Failing, ""), &[(None, Some(Failing), "endpoint.failing")]),
+            (&[], (Health::Disabled, ""), &[(None, Some(Disabled), "endpoint.disabled")]),
+            (&[Failing], (Health::Failing, ""), &[]),
+            (&[Failing], (Health::Disabled, ""), &[(Some(Failing), Some(Disabled), "endpoint.disabled")]),
+            (&[Failing], (Health::Healthy, ""), &[(Some(Failing), None, "endpoint.recovered")]),
+            (&[Disabled], (Health::Disabled, ""), &[]),
+            (&[Disabled], (Health::Failing, ""), &[(Some(Disabled), Some(Failing), "endpoint.failing")]),
+            (&[Disabled], (Health::Healthy, ""), &[(Some(Disabled), None, "endpoint.recovered")]),
+            (&[], (Health::Healthy, "behind"), &[(None, Some(Behind), "backlog.behind")]),
+            (&[Behind], (Health::Healthy, "behind"), &[]),
+            (&[Behind], (Health::Healthy, ""), &[(Some(Behind), None, "")]),
+            (&[], (Health::Healthy, "dead"), &[(None, Some(DeadLetters), "dead_letters.growing")]),
+            (&[DeadLetters], (Health::Healthy, ""), &[(Some(DeadLetters), None, "")]),
+            (
+                &[Behind],
+                (Health::Failing, "dead"),
+                &[
+                    (None, Some(Failing), "endpoint.failing"),
+                    (Some(Behind), None, ""),
+                    (None, Some(DeadLetters), "dead_letters.growing"),
+                ],
+            ),
         ];
-        for (notified, (health, more), expected, event_type) in rows {
+        for (notified, (health, more), expected) in rows {
             let (is_behind, dead_letters_grow) = (more == "behind", more == "dead");
-            let found = Present { health, is_behind, dead_letters_grow };
-            let found = found.notice(LaneId(1), &notified.iter().copied().collect());
-            let row = format!("{notified:?} {health:?} {more}");
-            let change = found.map(|notice| (notice.transition.ends, notice.transition.begins));
-            assert_eq!(change, expected, "{row}");
-            let emitted = found.and_then(|notice| notice.event_type).unwrap_or_default();
-            assert_eq!(emitted.trim_start_matches("hookproof."), event_type, "{row}");
+            let present = Present { health, is_behind, dead_letters_grow };
+            let notices = present.notices(LaneId(1), &notified.iter().copied().collect());
+            let changes = notices.map(|Notice { event_type, transition }| {
+                let event_type = event_type.unwrap_or_default().trim_start_matches("hookproof.");
+                (transition.ends, transition.begins, event_type)
+            });
+            assert_eq!(changes.collect::<Vec<_>>(), expected, "{notified:?} {health:?} {more}");
         }
     }
 }

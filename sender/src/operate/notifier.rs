@@ -54,10 +54,18 @@ struct Dead {
     grown: Option<StoreTime>,
 }
 
+enum Unsent {
+    /// The queues of all who want it are full. Other notices go on.
+    Full(String),
+    Store(String),
+}
+
 struct Found {
     now: StoreTime,
     notified: BTreeMap<LaneId, BTreeSet<Condition>>,
     lanes: Vec<(LaneStatus, Flow)>,
+    /// Lanes of other processes.
+    elsewhere: Vec<LaneId>,
     next: Option<Cursor>,
 }
 
@@ -69,9 +77,10 @@ impl Found {
         for (lane, condition) in reader.notified()? {
             notified.entry(lane).or_default().insert(condition);
         }
-        let (mut lanes, mut next) = (Vec::new(), from);
+        let (mut lanes, mut elsewhere, mut next) = (Vec::new(), Vec::new(), from);
         for _ in 0..PAGES_MAX {
             let mut page = reader.lanes(next, PAGE_ROWS)?;
+            elsewhere.extend(page.items.iter().filter(|lane| flows.is_elsewhere(lane)).map(|lane| lane.lane));
             page.items.retain(|lane| {
                 // Without an owner, a subscriber changes only by an operator, or because nobody delivers.
                 let may_change = lane.state == LaneState::Disabled
@@ -87,7 +96,7 @@ impl Found {
                 break;
             }
         }
-        Ok(Self { now, notified, lanes, next })
+        Ok(Self { now, notified, lanes, elsewhere, next })
     }
 }
 
@@ -95,36 +104,48 @@ impl Notifier {
     /// Reads the store only if a subscriber wants such events.
     pub(crate) async fn round(&mut self, sender: &Sender, present: Present) {
         if !present.roster.subscribers().any(|known| is_operational(known)) {
+            self.dead.clear();
             return;
         }
         self.dead.retain(|lane, _| present.roster.get(*lane).is_some());
         let from = self.next.take();
-        let found = sender.read(move |reader| Found::read(reader, present, from)).await;
-        // A store that cannot be read is logged elsewhere.
-        let Ok(Ok(found)) = found else { return };
+        let found = match sender.read(move |reader| Found::read(reader, present, from)).await {
+            Ok(Ok(found)) => found,
+            Ok(Err(error)) => return self.record(Some(error.to_string())),
+            Err(failed) => return self.record(Some(failed.to_string())),
+        };
+        // Their dead letters may be notified there.
+        for lane in &found.elsewhere {
+            self.dead.remove(lane);
+        }
         let mut notices = Vec::new();
         for (lane, flow) in &found.lanes {
             let notified = found.notified.get(&lane.lane).cloned().unwrap_or_default();
             let present = self.conditions(lane, flow, &notified, found.now);
-            notices.extend(present.notice(lane.lane, &notified).map(|notice| (notice, lane, flow)));
+            notices.extend(present.notices(lane.lane, &notified).map(|notice| (notice, lane, flow)));
         }
         let (mut emitted, mut failure) = (0, None);
         for (notice, lane, flow) in notices {
             match emit(sender, notice, lane, flow).await {
                 Ok(targets) => emitted += usize::from(targets > 0),
-                Err(problem) => failure = Some(problem),
+                Err(Unsent::Full(problem)) => failure = Some(problem),
+                Err(Unsent::Store(problem)) => return self.record(Some(problem)),
             }
-            if emitted == EVENTS_MAX || failure.is_some() {
+            if emitted == EVENTS_MAX {
                 break;
             }
         }
+        self.record(failure);
+        self.next = found.next;
+    }
+
+    fn record(&mut self, failure: Option<String>) {
         if let Some(problem) = &failure
             && failure != self.failure
         {
             warn!(%problem, "operators could not be notified; trying again");
         }
         self.failure = failure;
-        self.next = found.next;
     }
 
     fn conditions(
@@ -153,7 +174,7 @@ impl Notifier {
 }
 
 /// Returns the number of its deliveries. A condition that nobody would hear of stays unrecorded.
-async fn emit(sender: &Sender, notice: Notice, lane: &LaneStatus, flow: &Flow) -> Result<usize, String> {
+async fn emit(sender: &Sender, notice: Notice, lane: &LaneStatus, flow: &Flow) -> Result<usize, Unsent> {
     let event_type = notice.event_type.unwrap_or("hookproof.endpoint.recovered");
     let event_type: EventType = event_type.parse().expect("the sender's own types are valid");
     let data = json!({
@@ -166,7 +187,8 @@ async fn emit(sender: &Sender, notice: Notice, lane: &LaneStatus, flow: &Flow) -
         "dead_letters": lane.counts.dead_kept,
     })
     .to_string();
-    let data = Json::parse(data.as_bytes(), Depth::DEFAULT).map_err(|error| error.to_string())?;
+    let data =
+        Json::parse(data.as_bytes(), Depth::DEFAULT).map_err(|error| Unsent::Store(error.to_string()))?;
     let offer = Offer { id: None, event_type, key: None, data, atomic: false };
     let id = PublicId::new(Kind::Event, wall(), random());
     for _ in 0..MATCHES_MAX {
@@ -179,7 +201,7 @@ async fn emit(sender: &Sender, notice: Notice, lane: &LaneStatus, flow: &Flow) -
         if targets == 0 && notice.transition.begins.is_some() {
             return Ok(0);
         }
-        match sender.command(Command::Emit(emit)).await.map_err(|failed| failed.to_string())? {
+        match sender.command(Command::Emit(emit)).await.map_err(|failed| Unsent::Store(failed.to_string()))? {
             Reply::Emitted(emitted) => {
                 let is_recorded = |placed: &&Placed| matches!(placed, Placed::Waiting { .. });
                 let refused = targets - emitted.targets.iter().filter(is_recorded).count();
@@ -191,11 +213,12 @@ async fn emit(sender: &Sender, notice: Notice, lane: &LaneStatus, flow: &Flow) -
             Reply::Refused(Refusal::StaleRoster { known, .. }) => sender.wait_for_roster_after(known).await,
             // Another process did.
             Reply::Refused(Refusal::Notified(_) | Refusal::UnknownLane(_)) => return Ok(0),
-            Reply::Refused(refusal) => return Err(refusal.to_string()),
-            other => return Err(format!("the database answered {other:?}")),
+            Reply::Refused(refusal @ Refusal::Full(_)) => return Err(Unsent::Full(refusal.to_string())),
+            Reply::Refused(refusal) => return Err(Unsent::Store(refusal.to_string())),
+            other => return Err(Unsent::Store(format!("the database answered {other:?}"))),
         }
     }
-    Err("subscribers keep changing".to_owned())
+    Err(Unsent::Store("subscribers keep changing".to_owned()))
 }
 
 /// A broken subscriber may be one.

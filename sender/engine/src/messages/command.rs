@@ -220,8 +220,8 @@ impl KeptAnswer {
         let mut head = String::new();
         for name in Self::HEADERS {
             let Some(value) = value(name) else { continue };
-            let value = &value[..value.len().min(Self::VALUE_BYTES_MAX)];
-            let value = String::from_utf8_lossy(value.trim_ascii()).replace(['\r', '\n'], " ");
+            let mut value = String::from_utf8_lossy(value.trim_ascii()).replace(['\r', '\n'], " ");
+            value.truncate(value.floor_char_boundary(Self::VALUE_BYTES_MAX));
             head.extend([name, ": ", &value, "\n"]);
         }
         Self { head, ..Self::default() }

@@ -81,7 +81,10 @@ impl Wanted {
         for command in commands {
             wanted.owners |= asks_who_lives(command);
             match command {
-                Command::Emit(emit) => wanted.lanes.extend(emit.targets.iter().map(|target| target.lane)),
+                Command::Emit(emit) => {
+                    wanted.lanes.extend(emit.targets.iter().map(|target| target.lane));
+                    wanted.lanes.extend(emit.notifies.map(|transition| transition.lane));
+                }
                 Command::Settle(settlements) => {
                     wanted.lanes.extend(settlements.iter().map(|settlement| settlement.lane));
                 }

@@ -214,6 +214,7 @@ fn consequence(table: &str) -> &'static str {
         }
         "outbox" | "outbox_rejected" | "sqlite_sequence" => "its outbox rows do not become events",
         "file_place" => "a copy of the file without its log is not detected",
+        "notified" => "operators are not notified of changes",
         "owners" | "nodes" | "membership" => "processes may fail to take over subscribers",
         _ => "events may not be accepted or delivered",
     }
