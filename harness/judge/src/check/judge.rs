@@ -126,14 +126,14 @@ pub(crate) fn by_standards(
     let (strict, keys) = scenario.by_standards();
     let of = |id: &str| judgement.verdicts.iter().find(|one| one.id == id && one.known.is_none());
     let mut others = BTreeMap::new();
-    let not_shown = |sentence| ByStandards { status: Status::NotApplicable, sentence };
+    let not_shown = |sentence| ByStandards { status: Status::Inconclusive, sentence };
     let is_late = |one: &Verdict| one.status == Status::Fail && one.id.starts_with("retry.after-");
     if !keys.is_empty() || judgement.verdicts.iter().any(is_late) {
         for Verdict { id, status, sentence, .. } in judge(&strict, trace, Strictness::Usual).verdicts {
             let Some(lenient) = of(&id).filter(|lenient| lenient.status != status) else { continue };
             let counts = if lenient.status == Status::Pass {
                 not_shown(format!(
-                    "passes only by {}; without that: {sentence}",
+                    "passes, but not without all of {}: {sentence}",
                     keys.iter().copied().collect::<Vec<_>>().join(", ")
                 ))
             } else {

@@ -230,6 +230,10 @@ impl Requirement {
         if let Some(failed) = own().find(|one| matches!(one.verdict, Verdict::Fail | Verdict::Warn)) {
             return (Grade::Failed, format!("{}: {}", failed.id, failed.told));
         }
+        // A pass of another run does not answer what this one left open.
+        if let Some(open) = own().find(|one| one.verdict == Verdict::Inconclusive) {
+            return (Grade::NotExercised, format!("{}: {}", open.id, open.told));
+        }
         let passes = |id: &str| own().filter(|one| one.id == id && one.verdict == Verdict::Pass).count();
         let missing = self.by.iter().filter(|id| passes(id) == 0);
         let why = |id: &str| own().find(|one| one.id == id).map_or("not judged", |one| &one.told);
@@ -346,6 +350,8 @@ mod tests {
         assert_eq!(grade("S1", &[]), Grade::NotExercised);
         let two_runs = [both(Pass, NotApplicable), both(NotApplicable, Pass)].concat();
         assert_eq!(grade("S1", &two_runs), Grade::Met);
+        let one_open = [both(Pass, Inconclusive), both(Pass, Pass)].concat();
+        assert_eq!(grade("S1", &one_open), Grade::NotExercised);
         assert_eq!(grade("S8", &[]), Grade::Ungraded);
     }
 
