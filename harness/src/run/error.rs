@@ -65,8 +65,8 @@ pub enum RunError {
     },
     /// Our sender lacks a subscriber's profile.
     #[error(
-        "subscriber.sign: {subscriber} has {profile}, whose time is in the body, and our sender repeats a body \
-         on a retry; expected another profile, or the driver of a sender that signs so"
+        "subscriber.sign: {subscriber} has {profile}, whose time is in the body, and our sender sends the \
+         same body on each retry; choose another profile, or the driver of a sender with this one"
     )]
     Sign {
         /// The subscriber.

@@ -80,6 +80,9 @@ impl Rate {
     }
 }
 
+/// The longest period of a rate, in nanoseconds.
+const PER_MAX: u64 = 86_400 * SECOND;
+
 impl FromStr for Rate {
     type Err = String;
 
@@ -88,10 +91,10 @@ impl FromStr for Rate {
         if let Some((number, tenths)) = count.split_once('.')
             && let (Ok(number), Ok(tenth @ 0..=9)) = (whole(number), whole(tenths))
             && tenths.len() == 1
-            && scale(per, &LENGTHS).is_ok()
+            && scale(per, &LENGTHS).is_ok_and(|unit| unit <= PER_MAX / 10)
         {
             let count = number.saturating_mul(10).saturating_add(tenth);
-            return Err(format!("its count is a whole number; write {count}/10{per}"));
+            return Err(format!("expected a whole count, found {number}.{tenth}; write {count}/10{per}"));
         }
         let count = whole(count)?;
         let per = if per.starts_with(|first: char| first.is_ascii_digit()) {
@@ -300,8 +303,9 @@ impl FromStr for Day {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let parts: Result<Vec<u64>, _> = text.split('-').map(whole).collect();
+        let dashes = text.match_indices('-').map(|(at, _)| at);
         let found = match parts.as_deref() {
-            Ok([year, month, day]) if text.len() == 10 => Self::of(*year, *month, *day),
+            Ok([year, month, day]) if dashes.eq([4, 7]) && text.len() == 10 => Self::of(*year, *month, *day),
             _ => None,
         };
         found.ok_or_else(|| "expected a day such as \"2027-01-01\"".to_owned())
@@ -397,7 +401,8 @@ mod tests {
         }
         check::<Window>("0 per 1s", None);
         let refused = |text: &str| text.parse::<Rate>().unwrap_err();
-        assert_eq!(refused("5.2/s"), "its count is a whole number; write 52/10s");
+        assert_eq!(refused("5.2/s"), "expected a whole count, found 5.2; write 52/10s");
+        assert!(!refused("5.2/d").contains("10d"), "a period has at most a day");
         assert_eq!(refused("5.02/s"), "\"5.02\" is not a whole number");
         check::<Size>("64", None);
     }
@@ -431,6 +436,7 @@ mod tests {
             "2027-00-01",
             "2027-01-00",
             "2027-1-01",
+            "02027-1-01",
             "2027-1",
             "1969-12-31",
         ] {

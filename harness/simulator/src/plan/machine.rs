@@ -100,8 +100,7 @@ impl Load {
         }
     }
 
-    /// Requests or events in the busiest second, the larger of both: an event without subscribers is accepted
-    /// and stored too.
+    /// Requests or events in the busiest second, the larger of both: an event without subscribers is accepted too.
     #[must_use]
     pub fn per_second(&self) -> u64 {
         self.peak_per_second.max(self.peak_events)

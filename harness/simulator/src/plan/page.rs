@@ -92,7 +92,7 @@ fn curve(plan: &Plan) -> Vec<Part> {
         chart.places = places(most, times);
         let points = points.iter().filter_map(|point| Some((point.load, of(point)?))).collect();
         chart.shapes = vec![Shape::Line { class: "waiting", name: String::new(), points, holds: false }];
-        let missed = missed(plan, measure, None);
+        let missed = missed(plan, measure, None).filter(|slo| slo.measure == measure && slo.whom.is_none());
         (chart.bound, chart.violated) = (missed.map(|slo| (slo.most, slo.to_string())), true);
         chart.bands = broken(headroom, most);
         Part::Chart(Box::new(chart))
@@ -141,8 +141,9 @@ fn subscribers(plan: &Plan, rows: &[Row<'_>]) -> Vec<Part> {
 fn charts(plan: &Plan, rows: &[Row<'_>]) -> [Vec<Part>; 2] {
     let Some(figures) = &plan.figures else { return [Vec::new(), Vec::new()] };
     let lane = |breach: &Breach| plan.lanes.iter().find(|lane| lane.name == breach.subscriber);
-    let first = breaches(plan).iter().find_map(lane);
-    let told = "The backlog, and the greatest time to delivery by the moment of delivery. The dashed line is a missed objective, or \
+    let lowest = plan.headroom.as_ref().and_then(|headroom| headroom.breaks.first());
+    let first = lowest.or(plan.breaches.first()).and_then(lane);
+    let told = "The backlog, and the greatest time to delivery by the moment of delivery. The dashed line is an objective, or \
                 the arithmetic upper bound; if it is far above, only its figure is given.";
     let is_first = |lane: &&LanePlan| first.is_some_and(|first| first.name == lane.name);
     let others: Vec<_> = rows.iter().filter(|row| !row.lanes.iter().any(is_first)).collect();
@@ -157,11 +158,12 @@ fn charts(plan: &Plan, rows: &[Row<'_>]) -> [Vec<Part>; 2] {
         title.into_iter().chain(parts).collect()
     };
     let first = first.map_or(Vec::new(), |lane| against(plan, figures, lane));
-    let mut over_time: Vec<Part> = named("Over time", folds.chain(more).collect());
-    if !over_time.is_empty() {
-        over_time.insert(1, Part::Text(told.to_owned()));
+    let mut both: [Vec<Part>; 2] =
+        [named("What breaks first", first), named("Over time", folds.chain(more).collect())];
+    if let Some(begins) = both.iter_mut().find(|parts| !parts.is_empty()) {
+        begins.insert(1, Part::Text(told.to_owned()));
     }
-    [named("What breaks first", first), over_time]
+    both
 }
 
 /// Those of the present traffic, or of the lowest load that fails.
@@ -187,14 +189,16 @@ fn against(plan: &Plan, figures: &Figures, lane: &LanePlan) -> Vec<Part> {
         let (points, holds) = (line.0.to_vec(), line.1);
         chart.shapes = vec![Shape::Line { class: "waiting", name: String::new(), points, holds }];
         let missed = missed(plan, measure, Some(lane));
-        chart.violated = missed.is_some();
+        // The lines are those of the present traffic.
+        chart.violated = missed.is_some() && !plan.breaches.is_empty();
         chart.bound = missed.map(|slo| (slo.most, slo.to_string())).or(bound);
         chart
     };
     let rows: fn(u64) -> String = |rows| format!("{rows} rows");
     let most = bound.map(|bound| (bound.backlog, format!("bound {}", rows(bound.backlog))));
     let mut backlog = drawn("Backlog", Measure::Backlog, (&of.waiting, true), most, rows);
-    backlog.bands.extend(missed(plan, Measure::Drain, Some(lane)).map(|slo| Band {
+    let late = missed(plan, Measure::Drain, Some(lane)).filter(|_| !plan.breaches.is_empty());
+    backlog.bands.extend(late.map(|slo| Band {
         class: "witness",
         from: figures.traffic_end.saturating_add(slo.most).min(figures.end),
         until: figures.end,

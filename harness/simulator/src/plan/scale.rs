@@ -90,9 +90,12 @@ impl Knob {
         });
         if let (Self::Rate, Some(rate), Some(bucket)) = (self, rate, &mut subscriber.limit.bucket) {
             let tenths = rate.count.saturating_mul(thousandths).div_ceil(AS_IT_STANDS / 10);
-            if tenths < TENTHS_BELOW * 10 && !tenths.is_multiple_of(10) {
+            let per = rate.per.0.saturating_mul(10);
+            let most = u128::from(RATE_MAX) * u128::from(per) / u128::from(SECOND);
+            let is_allowed = per <= PER_MAX && u128::from(tenths) <= most;
+            if tenths < TENTHS_BELOW * 10 && !tenths.is_multiple_of(10) && is_allowed {
                 // `51/10s` is the notation of 5.1/s.
-                bucket.rate = Rate { count: tenths, per: Duration(rate.per.0.saturating_mul(10)) };
+                bucket.rate = Rate { count: tenths, per: Duration(per) };
             }
         }
         is_there
@@ -218,6 +221,8 @@ impl Knob {
 const TENTHS_BELOW: u64 = 20;
 /// The sender's maxima.
 const RATE_MAX: u64 = 1_000_000;
+/// The longest period of a rate.
+const PER_MAX: u64 = 86_400 * SECOND;
 const BURST_MAX: u64 = 1_000_000;
 const WINDOW_MAX: u64 = 1_000_000;
 const IN_FLIGHT_MAX: u64 = 10_000;
