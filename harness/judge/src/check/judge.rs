@@ -1,6 +1,6 @@
 //! Severities and expected failures turn findings into verdicts, and verdicts into one judgement.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ use super::verdict::{Figure, Finding, Found, Severity, Status, Witness, moment, 
 use super::{CHECKS, Check, WallClock, epochs};
 use crate::entry::Selection;
 use crate::scenario::{FaultKind, Known, SECOND, Scenario};
-use crate::trace::{Answer, ClockSet, Lack, Trace};
+use crate::trace::{ClockSet, Lack, Trace};
 
 const DAY: u64 = 86_400 * SECOND;
 
@@ -108,48 +108,6 @@ pub fn judge(scenario: &Scenario, trace: &Trace, strictness: Strictness) -> Judg
     verdicts.extend(stray.map(|id| unknown(id)));
     let (status, sentence) = conclude(&verdicts, trace);
     Judgement { status, sentence, verdicts }
-}
-
-/// The verdict on a check that counts by a standard.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ByStandards {
-    pub status: Status,
-    pub sentence: String,
-}
-
-/// The checks that a standard judges otherwise than the scenario: a pass by leniency alone shows nothing.
-pub(crate) fn by_standards(
-    scenario: &Scenario,
-    trace: &Trace,
-    judgement: &Judgement,
-) -> BTreeMap<String, ByStandards> {
-    let (strict, keys) = scenario.by_standards();
-    let of = |id: &str| judgement.verdicts.iter().find(|one| one.id == id && one.known.is_none());
-    let mut others = BTreeMap::new();
-    let not_shown = |sentence| ByStandards { status: Status::Inconclusive, sentence };
-    let is_late = |one: &Verdict| one.status == Status::Fail && one.id.starts_with("retry.after-");
-    if !keys.is_empty() || judgement.verdicts.iter().any(is_late) {
-        for Verdict { id, status, sentence, .. } in judge(&strict, trace, Strictness::Usual).verdicts {
-            let Some(lenient) = of(&id).filter(|lenient| lenient.status != status) else { continue };
-            let counts = if lenient.status == Status::Pass {
-                not_shown(format!(
-                    "passes, but not without all of {}: {sentence}",
-                    keys.iter().copied().collect::<Vec<_>>().join(", ")
-                ))
-            } else {
-                ByStandards { status, sentence }
-            };
-            others.insert(id, counts);
-        }
-    }
-    let finals = &trace.declared.final_statuses;
-    let given_up = trace.answers.iter().find(|answer| finals.contains(&answer.status));
-    let retries = of("retry.status").filter(|one| one.status == Status::Pass).zip(given_up);
-    others.extend(retries.map(|(one, Answer { status, .. })| {
-        let sentence = format!("passes only by declares.final, which has {status}: {}", one.sentence);
-        (one.id.clone(), not_shown(sentence))
-    }));
-    others
 }
 
 /// A finding is void if the trace lacks lines: a missing request, answer or fault may break the check or

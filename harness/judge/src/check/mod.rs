@@ -19,6 +19,7 @@
 //! - `verdict`: the result of a check. `judge()`: all checks on one trace, with the reasons that weaken a finding.
 
 mod breaker;
+pub(crate) mod by_standards;
 mod coalesce;
 mod crash;
 mod dead_letters;

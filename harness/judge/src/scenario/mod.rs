@@ -9,7 +9,6 @@
 //!   `docs/scenario.md`.
 
 pub mod behaviour;
-mod by_standards;
 pub mod contract;
 mod document;
 pub mod expect;

@@ -177,7 +177,6 @@ impl Standard {
     }
 }
 
-/// The verdicts of a sender's runs.
 #[must_use]
 pub fn seen(reports: &[Report]) -> Vec<Seen<'_>> {
     reports.iter().flat_map(seen_in).collect()
