@@ -2,6 +2,7 @@
 
 use hookproof_judge::scenario::{Scenario, Subscriber};
 use hookproof_sender::dispatch::BODY_BYTES_MAX;
+use hookproof_sender::engine::Limits;
 use hookproof_sender::engine::contract::IN_FLIGHT_MAX;
 use serde::Serialize;
 
@@ -61,8 +62,6 @@ const AROUND_BYTES: u64 = 512;
 const HELD: u64 = 32_768;
 /// The bounds of each lane's share: WINDOW_LEAST there, and WINDOW_MAX in engine/lane.rs.
 const HELD_BY_LANE: (u64, u64) = (4, 256);
-/// Attempts of a process under way, beside one for each lane: `Limits::default` in engine/machine.rs.
-const ATTEMPTS_MAX: u64 = 10_000;
 
 /// The most bytes of deliveries that a sender's processes hold, with lanes spread evenly.
 fn held_bytes(scenario: &Scenario, body_bytes: u64) -> u64 {
@@ -71,7 +70,7 @@ fn held_bytes(scenario: &Scenario, body_bytes: u64) -> u64 {
     let unsent = (HELD / lanes.div_ceil(processes).max(1)).clamp(least, most).saturating_mul(lanes);
     let in_flight = |one: &Subscriber| u64::from(one.limit.in_flight_told().unwrap_or(IN_FLIGHT_MAX));
     let allowed: u64 = scenario.subscribers.iter().map(in_flight).sum();
-    let under_way = allowed.min(ATTEMPTS_MAX * processes + lanes);
+    let under_way = allowed.min(Limits::default().attempts() as u64 * processes + lanes);
     let rows = unsent.saturating_add(under_way);
     let bodies = rows.saturating_mul(body_bytes).min(BODY_BYTES_MAX * processes);
     bodies.saturating_add(rows.saturating_mul(AROUND_BYTES))
