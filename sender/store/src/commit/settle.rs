@@ -26,23 +26,16 @@ impl From<Waiting> for Before {
 pub(crate) trait AttemptRows: DeadRows + SubscriberRows {
     fn before(&mut self, settlement: &Settlement) -> Result<Option<Before>, Self::Error>;
 
-    /// Writes an attempt, linked to the previous one. Returns false if it was written already.
+    /// Writes an attempt, linked to the previous one, and its answer in place of the one in that slot. Returns false if
+    /// the attempt was written already.
     fn insert_attempt(
         &mut self,
         settlement: &Settlement,
         attempt: &Attempt,
         before: Option<&Before>,
         capped: bool,
+        slot: Option<i16>,
     ) -> Result<bool, Self::Error>;
-
-    /// Writes the answer of the attempt just inserted in place of the one in its slot.
-    fn put_answer(
-        &mut self,
-        settlement: &Settlement,
-        at: StoreTime,
-        answer: &KeptAnswer,
-        slot: i16,
-    ) -> Result<(), Self::Error>;
 
     /// Writes the delivery's last attempt. For a delivered one, [`Self::set_delivered`] may do it instead.
     fn set_last_attempt(&mut self, settlement: &Settlement, attempt: &Attempt) -> Result<(), Self::Error>;
@@ -115,8 +108,15 @@ pub(crate) trait AttemptRows: DeadRows + SubscriberRows {
         before: Option<&Before>,
         capped: bool,
     ) -> Result<(), Self::Error> {
+        let slot = match &attempt.details.answer {
+            Some(_) => {
+                self.lane(settlement.lane)?.map(|lane| lane.counts.failed_attempts % KeptAnswer::OF_LANE_MAX)
+            }
+            None => None,
+        };
+        let slot = slot.and_then(|slot| i16::try_from(slot).ok());
         // An attempt that is reported twice counts once.
-        if !self.insert_attempt(settlement, attempt, before, capped)? {
+        if !self.insert_attempt(settlement, attempt, before, capped, slot)? {
             return Ok(());
         }
         let is_first = before.is_some_and(|before| before.last_attempt.is_none());
@@ -130,12 +130,6 @@ pub(crate) trait AttemptRows: DeadRows + SubscriberRows {
                 counts.failed_attempts += 1;
             }
         })?;
-        if let Some(answer) = &attempt.details.answer
-            && let Some(lane) = self.lane(settlement.lane)?
-        {
-            let slot = lane.counts.failed_attempts % KeptAnswer::OF_LANE_MAX;
-            self.put_answer(settlement, attempt.at, answer, i16::try_from(slot).unwrap_or(0))?;
-        }
         if before.is_some() { self.set_last_attempt(settlement, attempt) } else { Ok(()) }
     }
 

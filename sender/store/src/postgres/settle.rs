@@ -3,7 +3,7 @@
 use super::rows::NewAttempt;
 use super::values::storable;
 use super::{Result, Work};
-use crate::command::{Attempt, KeptAnswer, Settlement};
+use crate::command::{Attempt, Settlement};
 use crate::commit::settle::{AttemptRows, Before, shortened};
 use crate::engine::StoreTime;
 use crate::latency::Gathered;
@@ -31,6 +31,7 @@ impl AttemptRows for Work<'_> {
         attempt: &Attempt,
         before: Option<&Before>,
         capped: bool,
+        slot: Option<i16>,
     ) -> Result<bool> {
         if self.is_known(settlement, attempt, before)? {
             return Ok(false);
@@ -49,17 +50,10 @@ impl AttemptRows for Work<'_> {
             before: last,
             capped,
             details: attempt.details.clone(),
-            slot: None,
+            slot,
             is_first: before.is_some() && last.is_none(),
         });
         Ok(true)
-    }
-
-    fn put_answer(&mut self, _: &Settlement, _: StoreTime, _: &KeptAnswer, slot: i16) -> Result<()> {
-        if let Some(new) = self.rows.attempts.last_mut() {
-            new.slot = Some(slot);
-        }
-        Ok(())
     }
 
     fn set_last_attempt(&mut self, settlement: &Settlement, attempt: &Attempt) -> Result<()> {

@@ -36,6 +36,7 @@ impl AttemptRows for Work<'_> {
         attempt: &Attempt,
         before: Option<&Before>,
         capped: bool,
+        slot: Option<i16>,
     ) -> Result<bool> {
         let insert = "INSERT OR IGNORE INTO attempts
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
@@ -55,21 +56,15 @@ impl AttemptRows for Work<'_> {
             attempt.details.first_byte,
             attempt.details.asked.then_some(1),
         ])?;
+        if inserted > 0
+            && let Some((slot, answer)) = slot.zip(attempt.details.answer.as_deref())
+        {
+            let KeptAnswer { head, body, cut } = answer;
+            self.sql
+                .prepare_cached("INSERT OR REPLACE INTO answers VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
+                .execute(params![settlement.lane, slot, attempt.at, settlement.delivery, head, body, cut])?;
+        }
         Ok(inserted > 0)
-    }
-
-    fn put_answer(
-        &mut self,
-        settlement: &Settlement,
-        at: StoreTime,
-        answer: &KeptAnswer,
-        slot: i16,
-    ) -> Result<()> {
-        let KeptAnswer { head, body, cut } = answer;
-        self.sql
-            .prepare_cached("INSERT OR REPLACE INTO answers VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
-            .execute(params![settlement.lane, slot, at, settlement.delivery, head, body, cut])
-            .map(drop)
     }
 
     fn set_last_attempt(&mut self, settlement: &Settlement, attempt: &Attempt) -> Result<()> {
