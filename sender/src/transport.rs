@@ -118,8 +118,7 @@ impl Transport {
         Ok(Self { shared, tending })
     }
 
-    /// A caller that drops the future must count the attempt as silent. `details` receives the times of its parts and the
-    /// beginning of a failure's answer.
+    /// A caller that drops the future must count the attempt as silent.
     pub async fn attempt(&self, request: &Request<'_>, details: &mut Details) -> AttemptResult {
         let lane = self.shared.lanes.lane(request.lane);
         match lane.route(&request.target.url) {

@@ -16,9 +16,9 @@ use crate::runtime::Sender;
 use crate::store::StoreError;
 
 const EVERY: Duration = Duration::from_secs(5);
-/// The lanes that one round looks at; the next round goes on after them.
+/// Of a round; the next goes on after them.
 const LANES_MAX: usize = 100;
-/// The lines of a round. The next round has the others, if their state lasts.
+/// Of a round.
 const LINES_MAX: usize = 20;
 
 pub(crate) async fn watch_flow(sender: &Sender) -> Infallible {

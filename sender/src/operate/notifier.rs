@@ -1,8 +1,6 @@
-//! Emits an event to operators' own subscribers once for each change of a subscriber's health, backlog and dead letters.
+//! Emits an event to operators' own subscribers, those with a pattern for reserved types, once for each change.
 //!
-//! Only subscribers with a pattern for reserved types get them. **No loop:** an event about such a subscriber goes only
-//! to those of smaller lanes. So a chain of events, each about the endpoint that failed to take the one before, ends at
-//! the smallest lane.
+//! **No loop:** an event about such a subscriber goes only to those of smaller lanes, so each chain ends at the smallest.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,18 +23,17 @@ use crate::store::read::{LaneStatus, ReadError, Reader};
 use crate::store::reply::Placed;
 use crate::store::{Refusal, Reply};
 
-/// A round examines so many subscribers; the next round continues after them.
+/// The next round continues after these subscribers.
 const PAGES_MAX: usize = 4;
 const PAGE_ROWS: u32 = 500;
-/// The events of a round. The next rounds have the others.
+/// Of a round.
 const EVENTS_MAX: usize = 100;
 /// Retries of the match when subscribers changed meanwhile.
 const MATCHES_MAX: u32 = 5;
 /// A delivery this long overdue makes a backlog.
 const BEHIND_MIN: Nanos = Nanos::MINUTE;
-/// The backlog is gone when no delivery is overdue for longer.
 const BEHIND_OVER: Nanos = Nanos::from_secs(10);
-/// Dead letters stop growing when none is added for so long.
+/// Then dead letters have stopped growing.
 const DEAD_QUIET: Nanos = Nanos::HOUR;
 
 #[derive(Debug, Default)]
@@ -47,7 +44,6 @@ pub(crate) struct Notifier {
     failure: Option<String>,
 }
 
-/// The dead letters of a subscriber.
 #[derive(Clone, Copy, Debug)]
 struct Dead {
     count: u64,
@@ -227,7 +223,6 @@ fn is_operational(subscriber: &Subscriber) -> bool {
     subscriber.ready().map_or(true, of)
 }
 
-/// The order of lanes keeps operational subscribers from notifying each other without end.
 fn may_hear(roster: &Roster, target: LaneId, subject: LaneId) -> bool {
     target < subject || !roster.get(subject).is_none_or(|subject| is_operational(subject))
 }

@@ -91,9 +91,7 @@ pub enum Condition {
     /// Its circuit breaker is open.
     Failing,
     Disabled,
-    /// A delivery is overdue although the endpoint is healthy.
     Behind,
-    /// New dead letters keep coming.
     DeadLetters,
 }
 

@@ -78,13 +78,11 @@ pub struct Emit {
     /// The transaction for the last of its lanes deletes the row; until then the row stays with the event's id. If
     /// the row is missing or has another id, the event is refused.
     pub outbox: Option<OutboxId>,
-    /// The event notifies operators of this change. The transaction that records the event records the change, too, so
-    /// that of many processes one emits it, once.
+    /// The change that the event notifies operators of, recorded with it.
     pub notifies: Option<Transition>,
 }
 
-/// A change of a subscriber's conditions that operators are notified of. The store refuses it unless `ends` was
-/// notified, and `begins` was not.
+/// A change of a subscriber's conditions. The store refuses it unless `ends` was notified, and `begins` was not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transition {
     pub lane: LaneId,
@@ -178,7 +176,7 @@ pub struct Details {
     pub connect: Option<Nanos>,
     /// From the attempt's start to the first byte of its answer.
     pub first_byte: Option<Nanos>,
-    /// The answer asked by `Retry-After` to wait, so the next attempt follows that and not the backoff.
+    /// The next attempt follows `Retry-After`, not the backoff.
     pub asked: bool,
     /// Nothing if it succeeded, or was empty.
     pub answer: Option<Arc<KeptAnswer>>,
@@ -191,7 +189,6 @@ pub struct KeptAnswer {
     pub head: String,
     /// The first [`Self::BODY_BYTES_MAX`] bytes.
     pub body: Vec<u8>,
-    /// The body goes on.
     pub cut: bool,
 }
 
