@@ -17,9 +17,10 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use crate::place;
 use crate::{Fault, beside, is_empty};
 
-const MARK: &str = "-new-";
+pub const MARK: &str = "-new-";
 const MARK_DIGITS: usize = 16;
-const JOURNAL: &str = "-journal";
+/// SQLite's files beside it.
+const ENDS: [&str; 3] = ["-journal", "-wal", "-shm"];
 
 /// After this long without a write its maker was killed.
 const OLD: Duration = Duration::from_secs(3_600);
@@ -78,7 +79,11 @@ pub(crate) fn folder(path: &Path) -> &Path {
 }
 
 /// Makes the names of files in the folder of `path` durable.
-pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
+///
+/// # Errors
+///
+/// When the folder can't be synced.
+pub fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(folder(path))?.sync_all()
 }
 
@@ -91,7 +96,7 @@ fn remove_old(path: &Path, new: &File) -> io::Result<()> {
         let entry = entry?;
         let name = entry.file_name();
         let Some(end) = name.as_encoded_bytes().strip_prefix(begin.as_encoded_bytes()) else { continue };
-        let digits = end.strip_suffix(JOURNAL.as_bytes()).unwrap_or(end);
+        let digits = ENDS.iter().find_map(|more| end.strip_suffix(more.as_bytes())).unwrap_or(end);
         let is_ours = digits.len() == MARK_DIGITS && digits.iter().all(u8::is_ascii_hexdigit);
         let age = now.duration_since(entry.metadata()?.modified()?).unwrap_or_default();
         if is_ours && age > OLD {
@@ -105,7 +110,9 @@ impl Drop for Unnamed {
     fn drop(&mut self) {
         // Renamed, it is gone; a file that stays does no harm.
         let _ = fs::remove_file(&self.0);
-        let _ = fs::remove_file(beside(&self.0, JOURNAL));
+        for end in ENDS {
+            let _ = fs::remove_file(beside(&self.0, end));
+        }
     }
 }
 

@@ -15,6 +15,7 @@ mod outbox;
 mod print;
 mod probe;
 mod reference;
+mod restore;
 mod retry;
 mod serve;
 mod session;
@@ -89,6 +90,8 @@ enum Command {
     Move(transfer::Move),
     /// Copy a file while processes work on it
     Backup(transfer::Backup),
+    /// Put a copy of a file into its place, with its subscribers paused
+    Restore(restore::Restore),
     /// Find faults of a database, and repair those that are safe to repair
     Doctor(doctor::Doctor),
     /// Give the free space in a file back to the disk, while no process uses it
@@ -123,7 +126,12 @@ fn run(Arguments { common, command }: Arguments) -> Result<ExitCode, Failure> {
     // The others close the database themselves, or have none.
     let closes = matches!(
         command,
-        Command::Serve(_) | Command::Drain(_) | Command::Emit(_) | Command::Settings(_) | Command::Move(_)
+        Command::Serve(_)
+            | Command::Drain(_)
+            | Command::Emit(_)
+            | Command::Settings(_)
+            | Command::Move(_)
+            | Command::Restore(_)
     );
     let done = carry_out(command, &common, &mut printer);
     if !closes {
@@ -151,6 +159,7 @@ fn carry_out(command: Command, common: &Common, printer: &mut Printer) -> Result
         Command::Outbox(outbox) => outbox.run(common, printer),
         Command::Move(transfer) => transfer.run(printer),
         Command::Backup(backup) => backup.run(common, printer),
+        Command::Restore(restore) => restore.run(common, printer),
         Command::Doctor(doctor) => doctor.run(common, printer),
         Command::Vacuum(vacuum) => vacuum.run(common, printer),
     }

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::failure::Failure;
 use super::options::{Common, Reach, operating, secret_from};
 use super::print::Printer;
-use super::session::{Look, WriteSession, with_session};
+use super::session::{Look, PAGE_ROWS, WriteSession, each, with_session};
 use super::settings::{Changes, Setting, checked_name, checked_url, patterns, read_id};
 use super::{drain, probe, retry, show};
 use crate::engine::{Nanos, Settings, StoreTime};
@@ -57,7 +57,7 @@ impl Subscriber {
             Self::Show(show) => show.run(common, printer),
             Self::Set(set) => set.run(common, printer),
             Self::Pause(pause) => pause.run(common, printer),
-            Self::Resume(Resume { name }) => to_state(&name, LaneState::Active, None, common, printer),
+            Self::Resume(resume) => resume.run(common, printer),
             Self::Retry(retry) => retry.run(common, printer),
             Self::Rotate(rotate) => rotate.run(common, printer),
             Self::Shed(shed) => shed.run(common, printer),
@@ -259,10 +259,52 @@ impl Pause {
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  hookproof sender subscriber resume --db sender.db shop")]
+#[command(after_help = "\
+Examples:
+  hookproof sender subscriber resume --db sender.db shop
+  hookproof sender subscriber resume --db sender.db --reason 'their database moves'")]
 pub(super) struct Resume {
     /// Its name or id
-    name: String,
+    #[arg(required_unless_present = "reason")]
+    name: Option<String>,
+    /// In place of one: all that are paused for exactly this reason
+    #[arg(long, value_name = "TEXT", conflicts_with = "name")]
+    reason: Option<String>,
+}
+
+impl Resume {
+    fn run(&self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
+        if let Some(name) = &self.name {
+            return to_state(name, LaneState::Active, None, common, printer);
+        }
+        let database = common.existing_database()?;
+        let look = Look::open(&database)?;
+        let mut paused = Vec::new();
+        each(
+            |from| look.reader.subscribers(from, PAGE_ROWS),
+            |subscriber| {
+                if subscriber.state == LaneState::Paused
+                    && subscriber.pause.reason == self.reason.as_deref().map(Into::into)
+                {
+                    paused.push((subscriber.lane, subscriber.version, subscriber.name));
+                }
+                Ok(true)
+            },
+        )?;
+        if paused.is_empty() {
+            let problem =
+                "no subscriber is paused for this reason; `subscriber list --json` shows the reasons";
+            return Err(Failure::refused(problem));
+        }
+        with_session(operating(database, &Reach::default(), None)?, |session| {
+            for (lane, version, name) in paused {
+                let (state, version) = (Some(LaneState::Active), Some(version));
+                session.command(Command::Change(Change { version, state, ..Change::of(lane) }))?;
+                report(&name, LaneState::Active, "", printer)?;
+            }
+            Ok(())
+        })
+    }
 }
 
 fn to_state(
@@ -284,11 +326,15 @@ fn to_state(
         let change = Change { state: Some(state), pause, ..Change::of(subscriber.lane) };
         session.command(Command::Change(change))
     })?;
+    report(name, state, &shown, printer)
+}
+
+fn report(name: &str, state: LaneState, pause: &str, printer: &mut Printer) -> Result<(), Failure> {
     let state = super::print::state(state);
     if printer.json {
         return printer.object(&json!({ "name": name, "state": state }));
     }
-    printer.line(format_args!("{name} is {state}{shown}"))
+    printer.line(format_args!("{name} is {state}{pause}"))
 }
 
 #[derive(Args, Debug)]

@@ -130,7 +130,7 @@ Examples:
 Writes a consistent copy of the database into a new file. Only its owner can read it, since it holds the secrets of all subscribers.
 Other processes keep working. An existing file is never replaced. The log cannot be truncated until the copy is done.
 
-`doctor --db copy.db` checks the whole copy. Deliver from only one of the two: both would make the same deliveries.
+Deliver from only one of the two: both would make the same deliveries. `restore` puts a copy into its place.
 
 On a PostgreSQL server use pg_dump.")]
 pub(super) struct Backup {
@@ -142,26 +142,9 @@ pub(super) struct Backup {
 impl Backup {
     pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<ExitCode, Failure> {
         let database = common.existing_database()?;
-        // A file size limit then fails the write instead of ending the process.
-        let runtime = runtime()?;
-        let interrupted = Arc::new(AtomicBool::new(false));
-        listen(&runtime, Arc::clone(&interrupted))?;
-        let (clock, shows) = (BootClock::default(), stderr().is_terminal());
+        let clock = BootClock::default();
         let began = clock.now();
-        let mut told = began;
-        let goes_on = move |copied, all| {
-            if shows && clock.now().since(told) >= TELL_EVERY {
-                told = clock.now();
-                // A lost line does not fail the copy.
-                let _ = write!(stderr(), "\r{} of {}", mebibytes(copied), mebibytes(all));
-            }
-            !interrupted.load(Ordering::Relaxed)
-        };
-        let copied = database.backup(&self.file, goes_on);
-        if shows && clock.now().since(began) >= TELL_EVERY {
-            let _ = writeln!(stderr());
-        }
-        let bytes = copied.map_err(backup_failure)?;
+        let bytes = with_progress(|goes_on| database.backup(&self.file, goes_on))?.map_err(backup_failure)?;
         let took = clock.now().since(began);
         if printer.json {
             printer.object(&json!({ "bytes": bytes, "took_ms": took.0 / 1_000_000 }))?;
@@ -177,6 +160,32 @@ impl Backup {
     }
 }
 
+/// `copy` is given the last argument of `Database::backup`.
+pub(super) fn with_progress<T>(
+    copy: impl FnOnce(Box<dyn FnMut(u64, u64) -> bool + Send>) -> T,
+) -> Result<T, Failure> {
+    // A file size limit then fails the write instead of ending the process.
+    let runtime = runtime()?;
+    let interrupted = Arc::new(AtomicBool::new(false));
+    listen(&runtime, Arc::clone(&interrupted))?;
+    let (clock, shows) = (BootClock::default(), stderr().is_terminal());
+    let began = clock.now();
+    let mut told = began;
+    let goes_on = move |copied, all| {
+        if shows && clock.now().since(told) >= TELL_EVERY {
+            told = clock.now();
+            // A lost line does not fail the copy.
+            let _ = write!(stderr(), "\r{} of {}", mebibytes(copied), mebibytes(all));
+        }
+        !interrupted.load(Ordering::Relaxed)
+    };
+    let copied = copy(Box::new(goes_on));
+    if shows && clock.now().since(began) >= TELL_EVERY {
+        let _ = writeln!(stderr());
+    }
+    Ok(copied)
+}
+
 /// A signal sets the flag, so that what is made is removed.
 fn listen(runtime: &Runtime, interrupted: Arc<AtomicBool>) -> Result<(), Failure> {
     let mut signals = {
@@ -190,7 +199,7 @@ fn listen(runtime: &Runtime, interrupted: Arc<AtomicBool>) -> Result<(), Failure
     Ok(())
 }
 
-fn backup_failure(error: BackupError) -> Failure {
+pub(super) fn backup_failure(error: BackupError) -> Failure {
     match error {
         BackupError::Store(error) => error.into(),
         BackupError::OnAServer(_) | BackupError::NoText(_) => Failure::usage(error),
@@ -198,7 +207,7 @@ fn backup_failure(error: BackupError) -> Failure {
     }
 }
 
-fn mebibytes(bytes: u64) -> String {
+pub(super) fn mebibytes(bytes: u64) -> String {
     let tenths = (bytes >> 10).saturating_mul(10) >> 10;
     format!("{}.{} MiB", tenths / 10, tenths % 10)
 }

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use super::clock::Start;
 use super::postgres::{self, Address, BadAddress};
 use super::sqlite::{self, SqliteFile};
-use super::vacuum::{BackupError, Space, VacuumError};
+use super::vacuum::{BackupError, RestoreError, Restored, Space, VacuumError};
 use super::{Finding, Parts, StoreError};
 use crate::engine::StoreTime;
+use crate::lane::Pause;
 
 #[derive(Clone, Debug)]
 pub enum Database {
@@ -85,8 +86,7 @@ impl Database {
         }
     }
 
-    /// Returns the former space, and the size in bytes now. Fails when a server does this itself, when another
-    /// program uses the store, when the disk is too full, or when the store cannot be read and written.
+    /// Returns the former space, and the size in bytes now.
     pub fn vacuum(&self) -> Result<(Space, u64), VacuumError> {
         match self {
             Self::File(file) => sqlite::vacuum(file.path()),
@@ -95,8 +95,7 @@ impl Database {
     }
 
     /// Programs may work on the store. `goes_on` is given the bytes of the copy so far, and of the original; if it
-    /// returns false, nothing of the copy stays. Returns the bytes of the copy. Fails when the store is on a server, when the file exists, or when either cannot be read or
-    /// written.
+    /// returns false, nothing of the copy stays. Returns the bytes of the copy.
     pub fn backup(
         &self,
         copy: &Path,
@@ -105,6 +104,21 @@ impl Database {
         match self {
             Self::File(file) => sqlite::backup(file.path(), copy, goes_on),
             Self::Postgres(address) => Err(BackupError::OnAServer(address.to_string())),
+        }
+    }
+
+    /// Makes this store from a copy, with its active subscribers paused. `pause` gets the time of the copy's last commit.
+    /// `replaces`: moves files that are in the way into a folder whose name ends so. `goes_on` as for [`Self::backup`].
+    pub fn restore(
+        &self,
+        copy: &Path,
+        replaces: Option<u64>,
+        pause: impl FnOnce(StoreTime) -> Pause,
+        goes_on: impl FnMut(u64, u64) -> bool + Send + 'static,
+    ) -> Result<Restored, RestoreError> {
+        match self {
+            Self::File(file) => sqlite::restore(copy, file.path(), replaces, pause, goes_on),
+            Self::Postgres(address) => Err(RestoreError::OnAServer(address.to_string())),
         }
     }
 }

@@ -59,15 +59,13 @@ use reply::Claimed;
 /// The parts of a store. The writer provides claims ([`Store::claimer`], [`Store::quick_claims`]), and the reader
 /// provides other processes' changes ([`read::Notices`]). [`Database`] knows the kind.
 pub trait Parts {
-    /// Opens the store for writing, and makes it if it is missing. Fails if it is not a store of this version, or
-    /// cannot be read and written.
+    /// Opens the store for writing, and makes it if it is missing.
     fn writer(&self, durability: Durability, identity: u64) -> Result<Box<dyn Store>, StoreError>;
 
-    /// Fails if the store is missing, is not of this version, or cannot be read.
     fn reader(&self) -> Result<Box<dyn Reader>, StoreError>;
 
     /// Collects a store of several files in one, after this process has closed it. Returns false if another program
-    /// has it open. Fails when the store cannot be read and written.
+    /// has it open.
     fn leave_whole(&self) -> Result<bool, StoreError> {
         Ok(true)
     }

@@ -11,7 +11,7 @@ const RUBBISH: [u8; 4096] = [0xa5; 4096];
 /// Each poll sends three requests, so together they outlast any delivery.
 const LOOKS_MAX: usize = 20_000;
 
-fn damage(database: &Database, pages: std::ops::Range<u64>) {
+pub(crate) fn damage(database: &Database, pages: std::ops::Range<u64>) {
     let file = OpenOptions::new().write(true).open(database.path()).unwrap();
     for page in pages {
         file.write_all_at(&RUBBISH, page * PAGE).unwrap();

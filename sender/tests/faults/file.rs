@@ -20,7 +20,7 @@ const NOBODY: u32 = 65_534;
 
 /// The sender ends at once with one line, and leaves the folder unchanged.
 #[track_caller]
-fn refuses(mut command: Command, code: i32, says: &str) {
+pub(crate) fn refuses(mut command: Command, code: i32, says: &str) {
     let output = command.output().unwrap();
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{complaint}");
@@ -133,7 +133,7 @@ fn a_file_that_another_version_made_is_refused_and_left_alone() {
     assert_eq!(fs::read(database.path()).unwrap(), before);
 }
 
-fn files(database: &Database) -> Vec<String> {
+pub(crate) fn files(database: &Database) -> Vec<String> {
     let names = fs::read_dir(database.folder.path()).unwrap().map(|file| file.unwrap().file_name());
     names.map(|name| name.into_string().unwrap()).filter(|name| !name.ends_with("-reserve")).collect()
 }

@@ -15,6 +15,7 @@ mod lock;
 mod log;
 #[path = "../postgres_server/mod.rs"]
 mod postgres_server;
+mod restore;
 mod rows;
 
 use std::sync::mpsc::{Receiver, channel};

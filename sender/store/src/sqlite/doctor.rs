@@ -17,7 +17,7 @@ use crate::{Finding, LogSize, State, StoreError};
 
 /// Deliveries examined in one transaction, so that no read blocks the log for long.
 const ROWS_MAX: u32 = 20_000;
-/// Limit of faults that SQLite searches for in a table. The first is reported.
+/// The first fault of a table is reported.
 const FAULTS_MAX: u32 = 2;
 
 /// A check ends when the log exceeds this, because the check prevents its truncation.
@@ -220,7 +220,6 @@ fn consequence(table: &str) -> &'static str {
     }
 }
 
-/// Waiting deliveries with a missing or invalid part, from one search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Missing {
     pub rows: u64,
@@ -228,17 +227,14 @@ pub struct Missing {
     pub next: Option<DeliveryId>,
 }
 
-/// The result of a check of the file's tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
     pub faults: Vec<String>,
-    /// Tables that were not checked to the end.
     pub unchecked: Vec<String>,
 }
 
 impl SqliteReader {
-    /// Checks each table in a transaction of its own. Ends when the log has grown beyond `log_bytes_max`. Fails when
-    /// the store cannot be read at all.
+    /// Checks each table in a transaction of its own. Ends when the log has grown beyond `log_bytes_max`.
     pub fn quick_check(&self, log_bytes_max: u64) -> std::result::Result<Checked, StoreError> {
         let tables = self.moment("list the tables", |sql| {
             sql.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")?

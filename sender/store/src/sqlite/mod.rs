@@ -52,7 +52,7 @@ mod tests;
 mod transfer;
 mod vacuum;
 
-pub(super) use backup::backup;
+pub(super) use backup::{backup, restore};
 use content::Contents;
 pub use doctor::{Checked, Missing};
 pub(super) use doctor::{examine, examine_clock, log_bytes};

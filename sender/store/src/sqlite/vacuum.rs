@@ -1,7 +1,6 @@
 //! Returns the space of deleted rows to the disk.
 //!
-//! Deleted pages are reused, so a file is as large as its largest content, and does not shrink by itself. SQLite's
-//! `VACUUM` writes the content to a temporary file, then to the log, and moves the log into the same file. So a kill
+//! SQLite's `VACUUM` writes the content to a temporary file, then to the log, and moves the log into the same file. So a kill
 //! loses nothing, and applications that have the file open keep working with it.
 
 use std::fs;
@@ -35,8 +34,7 @@ const fn room_needed(space: Space) -> u64 {
 }
 
 /// Returns the former space, and the size in bytes now. Sets SQLite's folder for temporary files in the whole
-/// process. Fails when another program uses the file, when the disk is too full, or when the file cannot be read and
-/// written.
+/// process.
 pub(crate) fn vacuum(path: &Path) -> Result<(Space, u64), VacuumError> {
     let unreadable = |error| unreadable(path, error);
     if OwnerFiles::of(path).others_may_live(None) {
