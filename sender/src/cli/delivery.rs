@@ -1,7 +1,8 @@
 use std::collections::BTreeMap;
+use std::str::FromStr;
 
 use clap::{Args, Subcommand, ValueEnum};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::failure::Failure;
 use super::options::{Common, Reach};
@@ -83,49 +84,10 @@ impl List {
         let look = Look::open(&common.existing_database()?)?;
         let lane = self.subscriber.as_deref().map(|name| look.subscriber(name)).transpose()?;
         let filter = Filter { lane: lane.map(|found| found.lane), place: self.state.map(Into::into) };
-        let headings = &[
-            "DELIVERY",
-            "STATE",
-            "RECEIVED",
-            "SUBSCRIBER",
-            ">TRIES",
-            "DUE OR SETTLED",
-            "TYPE",
-            "KEY",
-            "EVENT",
-        ];
-        let (mut table, mut left, mut known) = (Table::new(headings), self.max, Subscribers::default());
+        let mut listing = Listing::new(&look, self.max);
         let page = PAGE_ROWS.min(u32::try_from(self.max).unwrap_or(u32::MAX)).max(1);
-        each(
-            |from| self.page(&look, filter, from, page),
-            |delivery| {
-                if left == 0 {
-                    return Ok(false);
-                }
-                left -= 1;
-                let id = look.delivery_ids.name(delivery.received, delivery.delivery);
-                let (subscriber, name) = known.find(&look, delivery.lane)?;
-                if printer.json {
-                    let mut line = deliveries::to_json(&delivery, &id, subscriber.as_deref());
-                    line["name"] = json!(name);
-                    printer.object(&line)?;
-                } else {
-                    table.row([
-                        id.to_string(),
-                        place(delivery.place).to_owned(),
-                        moment(delivery.received),
-                        name,
-                        delivery.attempts.to_string(),
-                        relative_time(delivery.at, look.now),
-                        delivery.kind.to_string(),
-                        delivery.key.as_deref().unwrap_or_default().to_owned(),
-                        delivery.event.to_string(),
-                    ]);
-                }
-                Ok(!printer.is_closed())
-            },
-        )?;
-        if printer.json { Ok(()) } else { printer.table(&table, "no such deliveries") }
+        each(|from| self.page(&look, filter, from, page), |delivery| listing.add(&delivery, printer))?;
+        listing.end(printer)
     }
 
     fn page(
@@ -139,6 +101,135 @@ impl List {
             Some(event) => look.reader.deliveries_of_event(event, from, max),
             None => look.reader.deliveries(filter, from, max),
         }
+    }
+}
+
+/// Lines of JSON, or one table.
+struct Listing<'l> {
+    look: &'l Look,
+    table: Table,
+    left: u64,
+    known: Subscribers,
+}
+
+impl<'l> Listing<'l> {
+    fn new(look: &'l Look, max: u64) -> Self {
+        let headings = &[
+            "DELIVERY",
+            "STATE",
+            "RECEIVED",
+            "SUBSCRIBER",
+            ">TRIES",
+            "DUE OR SETTLED",
+            "TYPE",
+            "KEY",
+            "EVENT",
+        ];
+        Self { look, table: Table::new(headings), left: max, known: Subscribers::default() }
+    }
+
+    /// Returns false when it is full.
+    fn add(&mut self, delivery: &read::Delivery, printer: &mut Printer) -> Result<bool, Failure> {
+        if self.left == 0 {
+            return Ok(false);
+        }
+        self.left -= 1;
+        let id = self.look.delivery_ids.name(delivery.received, delivery.delivery);
+        let (subscriber, name) = self.known.find(self.look, delivery.lane)?;
+        if printer.json {
+            let mut line = deliveries::to_json(delivery, &id, subscriber.as_deref());
+            line["name"] = json!(name);
+            printer.object(&line)?;
+        } else {
+            self.table.row([
+                id.to_string(),
+                place(delivery.place).to_owned(),
+                moment(delivery.received),
+                name,
+                delivery.attempts.to_string(),
+                relative_time(delivery.at, self.look.now),
+                delivery.kind.to_string(),
+                delivery.key.as_deref().unwrap_or_default().to_owned(),
+                delivery.event.to_string(),
+            ]);
+        }
+        Ok(!printer.is_closed())
+    }
+
+    fn end(&self, printer: &mut Printer) -> Result<(), Failure> {
+        if printer.json { Ok(()) } else { printer.table(&self.table, "no such deliveries") }
+    }
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  hookproof sender find --db sender.db --key customer-4711
+  hookproof sender find --db sender.db --field /data/customer/email=ann@example.org --json
+
+For each delivery: its event, its subscriber, its state. --field is a JSON pointer into the body as that subscriber gets it, and JSON or
+text. With both options both must hold.
+
+No index helps here: it reads all deliveries, in steps that hold up nothing. Rows of the outbox are not searched, nor events without a
+delivery; these are deleted after `serve --keep-delivered`.")]
+pub(super) struct Find {
+    /// The event's key
+    #[arg(long, value_name = "KEY", required_unless_present = "field")]
+    key: Option<String>,
+    /// A field of the body, and its value
+    #[arg(long, value_name = "/PATH=VALUE")]
+    field: Option<Field>,
+    /// Show so many at most
+    #[arg(long, value_name = "COUNT", default_value = "10000")]
+    max: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Field {
+    pointer: String,
+    text: String,
+    /// The text as JSON, if it is that.
+    value: Option<Value>,
+}
+
+impl FromStr for Field {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (pointer, text) = text
+            .split_once('=')
+            .filter(|(pointer, _)| pointer.starts_with('/'))
+            .ok_or("expected /PATH=VALUE, such as /data/customer=4711")?;
+        let (pointer, text, value) = (pointer.to_owned(), text.to_owned(), serde_json::from_str(text).ok());
+        Ok(Self { pointer, text, value })
+    }
+}
+
+impl Field {
+    fn is_in(&self, body: &[u8]) -> bool {
+        let body: Option<Value> = serde_json::from_slice(body).ok();
+        let found = body.as_ref().and_then(|body| body.pointer(&self.pointer));
+        found.is_some_and(|found| found.as_str() == Some(&self.text) || Some(found) == self.value.as_ref())
+    }
+}
+
+impl Find {
+    pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
+        let look = Look::open(&common.existing_database()?)?;
+        let mut listing = Listing::new(&look, self.max);
+        each(
+            |from| look.reader.deliveries(Filter::default(), from, PAGE_ROWS),
+            |delivery| if self.finds(&look, &delivery)? { listing.add(&delivery, printer) } else { Ok(true) },
+        )?;
+        listing.end(printer)
+    }
+
+    fn finds(&self, look: &Look, delivery: &read::Delivery) -> Result<bool, Failure> {
+        if self.key.as_deref().is_some_and(|key| delivery.key.as_deref() != Some(key)) {
+            return Ok(false);
+        }
+        let Some(field) = &self.field else { return Ok(true) };
+        Ok(look.reader.body(delivery.delivery)?.is_some_and(|body| field.is_in(&body.bytes)))
     }
 }
 

@@ -72,6 +72,8 @@ enum Command {
     /// Show deliveries, and the attempts of one
     #[command(subcommand)]
     Delivery(delivery::Delivery),
+    /// Find deliveries by the event's key, or by a value in the body
+    Find(delivery::Find),
     /// Show dead letters, redrive them, or forget them
     #[command(subcommand)]
     Dead(dead::Dead),
@@ -149,6 +151,10 @@ fn carry_out(command: Command, common: &Common, printer: &mut Printer) -> Result
         Command::Settings(settings) => settings.run(printer),
         Command::Delivery(command) => {
             command.run(common, printer)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Find(find) => {
+            find.run(common, printer)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Dead(command) => command.run(common, printer),

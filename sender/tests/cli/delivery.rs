@@ -43,6 +43,57 @@ fn drain_delivers_what_is_due_and_ends_when_nothing_is_left() {
 }
 
 #[test]
+fn a_data_subject_is_found_by_key_and_by_a_field_of_the_body_in_both_stores() {
+    let endpoint = Endpoint::answering(200);
+    let file = World::with_shop(&endpoint.url, &[]).0;
+    let worlds = [Some(file), World::with_shop_on_postgres("find", &endpoint.url)];
+    for world in worlds.into_iter().flatten() {
+        world.ok(&[
+            "emit",
+            "--type",
+            "a",
+            "--key",
+            "k1",
+            "--data",
+            r#"{"customer":{"name":"ann","number":7}}"#,
+        ]);
+        world.ok(&[
+            "emit",
+            "--type",
+            "a",
+            "--key",
+            "k2",
+            "--data",
+            r#"{"customer":{"name":"bob","number":8}}"#,
+        ]);
+        world.ok(&["drain", "--for", "5min", "--allow-private-targets"]);
+        world.ok(&["emit", "--type", "b", "--key", "k1", "--data", r#"{"customer":{"name":"ann"}}"#]);
+        let find = |options: &[&str]| -> Vec<(String, String)> {
+            let found = world.ok(&[&["find", "--json"], options].concat());
+            let lines = found.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+            let of = |line: &serde_json::Value, name: &str| line[name].as_str().unwrap().to_owned();
+            lines.map(|line| (of(&line, "type") + &of(&line, "key"), of(&line, "state"))).collect()
+        };
+        let pairs = |expected: &[(&str, &str)]| -> Vec<(String, String)> {
+            expected.iter().map(|(event, state)| ((*event).to_owned(), (*state).to_owned())).collect()
+        };
+        let (sent, waits) = (("ak1", "delivered"), ("bk1", "waiting"));
+        assert_eq!(find(&["--key", "k1"]), pairs(&[waits, sent]));
+        assert_eq!(find(&["--field", "/data/customer/name=ann"]), pairs(&[waits, sent]));
+        assert_eq!(find(&["--field", "/data/customer/number=7"]), pairs(&[sent]));
+        assert_eq!(find(&["--field", "/data/customer/number=7", "--key", "k2"]), []);
+        assert_eq!(find(&["--field", "/data/customer/name=bo"]), []);
+        assert_eq!(find(&["--key", "k1", "--max", "1"]), pairs(&[waits]));
+        let [(bob, _)] = &find(&["--field", "/data/customer/name=bob"])[..] else { panic!("one is bob's") };
+        assert_eq!(bob, "ak2");
+        assert!(world.ok(&["find", "--key", "k1"]).contains("shop"));
+        assert_eq!(world.ok(&["find", "--key", "k3"]), "no such deliveries\n");
+        assert_eq!(world.run(&["find"]).code, 64);
+        assert_eq!(world.run(&["find", "--field", "customer=7"]).code, 64);
+    }
+}
+
+#[test]
 fn dead_letters_are_listed_analysed_redriven_and_purged() {
     let endpoint = Endpoint::answering(403);
     let settings = ["retry.attempts=1", "breaker.failures=100", "breaker.failures_when_slow=100"];
