@@ -10,7 +10,7 @@ use super::verdict::Status;
 use crate::scenario::contract::{Limit, Retry, Slack};
 use crate::scenario::expect::Expect;
 use crate::scenario::{FaultAction, Scenario};
-use crate::trace::{Answer, Trace};
+use crate::trace::Trace;
 
 /// The verdict on a check that counts by a standard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,45 +19,43 @@ pub struct ByStandards {
     pub sentence: String,
 }
 
-/// The checks that a standard judges otherwise than the scenario: a pass by leniency alone shows nothing.
+/// Takes the checks that a standard judges otherwise than the scenario: a pass by leniency alone shows nothing.
 pub(crate) fn by_standards(
     scenario: &Scenario,
     trace: &Trace,
-    judgement: &Judgement,
+    judgement: &mut Judgement,
 ) -> BTreeMap<String, ByStandards> {
     let (strict, keys) = without_leniency(scenario);
-    let of = |id: &str| judgement.verdicts.iter().find(|one| one.id == id && one.known.is_none());
+    let strict = (!keys.is_empty()).then(|| judge(&strict, trace, Strictness::Usual).verdicts);
     let mut others = BTreeMap::new();
-    let not_shown = |sentence| ByStandards { status: Status::Inconclusive, sentence };
-    let is_late = |one: &Verdict| one.status == Status::Fail && one.id.starts_with("retry.after-");
-    if !keys.is_empty() || judgement.verdicts.iter().any(is_late) {
-        for Verdict { id, status, sentence, .. } in judge(&strict, trace, Strictness::Usual).verdicts {
-            let Some(lenient) = of(&id).filter(|lenient| lenient.status != status) else { continue };
-            let counts = if lenient.status == Status::Pass {
-                not_shown(format!(
-                    "passes, but not without all of {}: {sentence}",
-                    keys.iter().copied().collect::<Vec<_>>().join(", ")
-                ))
-            } else {
-                ByStandards { status, sentence }
-            };
-            others.insert(id, counts);
+    for lenient in judgement.verdicts.iter().filter(|one| one.known.is_none()) {
+        let mut strict = strict.iter().flatten();
+        let strict = strict.find(|one| one.id == lenient.id).unwrap_or(lenient);
+        let (mut status, sentence) = counted(strict);
+        let mut sentence = sentence.to_owned();
+        // A contract may be laxer than a standard; that is no fault.
+        if lenient.status == Status::Pass && strict.status != Status::Pass && status != Status::Pass {
+            let keys = keys.iter().copied().collect::<Vec<_>>().join(", ");
+            sentence = format!("passes, but not without all of {keys}: {sentence}");
+            status = Status::Inconclusive;
+        }
+        let counts = ByStandards { status, sentence };
+        if counts.status != lenient.status {
+            others.insert(lenient.id.clone(), counts);
         }
     }
-    let finals = &trace.declared.final_statuses;
-    let given_up = trace.answers.iter().find(|answer| finals.contains(&answer.status));
-    let retries = of("retry.status").filter(|one| one.status == Status::Pass).zip(given_up);
-    others.extend(retries.map(|(one, Answer { status, .. })| {
-        let sentence = format!("passes only by declares.final, which has {status}: {}", one.sentence);
-        (one.id.clone(), not_shown(sentence))
-    }));
+    judgement.verdicts.iter_mut().for_each(|one| one.by_standard = None);
     others
 }
 
-/// Without these keys, whose names come with it, and without a bound on the return after a pause: no standard sets
-/// one.
+fn counted(verdict: &Verdict) -> (Status, &str) {
+    let Verdict { status, sentence, by_standard, .. } = verdict;
+    by_standard.as_ref().map_or((*status, sentence), |(status, sentence)| (*status, sentence))
+}
+
+/// Without these keys, whose names come with it.
 fn without_leniency(scenario: &Scenario) -> (Scenario, BTreeSet<&'static str>) {
-    let (mut strict, usual) = (Scenario { is_by_standard: true, ..scenario.clone() }, Expect::default());
+    let (mut strict, usual) = (scenario.clone(), Expect::default());
     let expect = &mut strict.expect;
     let mut rows = vec![
         ("expect.lost", expect.lost > 0),

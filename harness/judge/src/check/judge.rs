@@ -26,6 +26,8 @@ pub struct Verdict {
     pub known: Option<String>,
     pub figures: Vec<Figure>,
     pub witness: Vec<Witness>,
+    #[serde(skip)]
+    pub(super) by_standard: Option<(Status, String)>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,8 +87,8 @@ pub fn judge(scenario: &Scenario, trace: &Trace, strictness: Strictness) -> Judg
     let evidence = Evidence::new(scenario, trace);
     let mut stalls = Stalls::of(&evidence);
     let today = trace.header.began_unix_ns / DAY;
-    let weigh = |check: &Check| {
-        let finding = excused(check, (check.find)(&evidence), &evidence);
+    let mut sound = |check: &Check, finding: Finding| {
+        let finding = excused(check, finding, &evidence);
         let mut finding = with_holes(stalls.weigh(check, finding), trace);
         if trace.trailer.is_none() && (finding.found == Found::Held || !check.stands_alone) {
             finding.found = match finding.found {
@@ -95,12 +97,21 @@ pub fn judge(scenario: &Scenario, trace: &Trace, strictness: Strictness) -> Judg
             };
             finding.sentence = format!("the trace was cut short; until then: {}", finding.sentence);
         }
+        finding
+    };
+    let weigh = |check: &Check| {
+        let mut finding = (check.find)(&evidence);
+        let by_standard = finding.by_standard.take().map(|other| sound(check, *other));
+        let finding = sound(check, finding);
         let known = scenario.expect.known.get(check.id);
         let known = known.filter(|known| known.until.is_none_or(|until| today < until.0));
         // A truncated or incomplete trace shows nothing about expected failures.
         let is_whole = trace.trailer.is_some() && trace.dropped() == 0;
         let known = known.filter(|_| is_whole || finding.found != Found::Unasked);
-        weigh(check, finding, known, severity(check, scenario), strictness)
+        let severity = severity(check, scenario);
+        let by_standard = by_standard.map(|other| weigh(check, other, None, severity, strictness));
+        let by_standard = by_standard.map(|other| (other.status, other.sentence));
+        Verdict { by_standard, ..weigh(check, finding, known, severity, strictness) }
     };
     let mut verdicts: Vec<Verdict> = CHECKS.iter().map(weigh).collect();
     let ids: BTreeSet<&str> = CHECKS.iter().map(|check| check.id).collect();
@@ -133,7 +144,7 @@ fn weigh(
     severity: Severity,
     strictness: Strictness,
 ) -> Verdict {
-    let Finding { found, sentence, figures, witness } = finding;
+    let Finding { found, sentence, figures, witness, .. } = finding;
     let broken = match severity {
         Severity::Must => Status::Fail,
         Severity::Should if strictness == Strictness::Strict => Status::Fail,
@@ -156,7 +167,7 @@ fn weigh(
         (Found::Unasked, None) => (Status::NotApplicable, sentence),
     };
     let (id, known) = (check.id.to_owned(), known.map(|known| known.why.clone()));
-    Verdict { id, severity, status, sentence, known, figures, witness }
+    Verdict { id, severity, status, sentence, known, figures, witness, by_standard: None }
 }
 
 fn unknown(id: &str) -> Verdict {
@@ -170,6 +181,7 @@ fn unknown(id: &str) -> Verdict {
         known: None,
         figures: Vec::new(),
         witness: Vec::new(),
+        by_standard: None,
     }
 }
 

@@ -36,7 +36,10 @@ pub(super) const RESET: Check = Check {
 
 pub(super) fn reset(evidence: &Evidence<'_>) -> Finding {
     let wanted = |answer: &Answer| matches!(answer, Answer::Reset | Answer::ResetAfterRead);
-    survives(evidence, wanted, |cut| matches!(cut, CutKind::Reset | CutKind::ResetAfterRead))
+    let is_reset = |cut| matches!(cut, CutKind::Reset | CutKind::ResetAfterRead);
+    let met = evidence.trace.cuts.iter().any(|cut| is_reset(cut.how));
+    let none = || "no connection was reset".to_owned();
+    survives(evidence, wanted, is_reset).unless_shown((!met).then(none))
 }
 
 pub(super) const STALE: Check = Check {

@@ -1,9 +1,6 @@
-//! `queue.bounded`: a sample of the whole counts for a lane that is the only one. At every sample of the whole, the
-//! reported delivered, dead, coalesced and waiting deliveries add up to the acknowledged ones: at least those
-//! acknowledged at the previous sample (the query came later), or before the age that the driver declares (`stale`),
-//! and at most those offered before the next sample (the answer came earlier). Deliveries accepted after an endpoint
-//! was gone (410) may count or not. If no sample of the whole reaches `queue_rows_min`, the run missed its purpose and
-//! says nothing.
+//! `queue.bounded`: a sample of the whole counts for an only lane too. Its four counts add up to at least the deliveries
+//! acknowledged at the previous sample, or before the declared age (`stale`), and at most those offered before the next
+//! one. Deliveries accepted after a 410 may count or not.
 //!
 //! `queue.visible`: if no subscriber's queue refuses, nothing bounds the whole and no fault was near, a refusal needs
 //! at least [`LOAD_MIN`] requested deliveries per second over the two seconds before it. One percent of the offers may
@@ -85,7 +82,27 @@ pub(super) fn bounded(evidence: &Evidence<'_>) -> Finding {
         Some(what) => Finding { figures: finding.figures, ..Finding::unseen(what) },
         None => finding,
     };
-    finding.with("most waiting", most).with("samples that add up", sums)
+    let finding = finding.with("most waiting", most).with("samples that add up", sums);
+    finding.unless_shown(never_full(evidence))
+}
+
+/// None if a queue with a bound was full.
+fn never_full(evidence: &Evidence<'_>) -> Option<String> {
+    let (trace, scenario) = (evidence.trace, evidence.scenario);
+    let each = scenario.events.data_bytes.most.0.saturating_add(ENVELOPE_BYTES);
+    let is_full = |depth: &Depth| {
+        let lane = scenario.subscribers.iter().find(|one| concerns(depth, one, scenario));
+        let rows = lane.and_then(|one| one.queue.rows);
+        let whole = scenario.expect.queue_rows.max.filter(|_| depth.subscriber.is_none());
+        let waiting = depth.waiting.zip(rows.into_iter().chain(whole).min());
+        let bytes = depth.bytes.zip(lane.and_then(|one| one.queue.bytes));
+        waiting.is_some_and(|(waiting, rows)| waiting >= rows)
+            || bytes.is_some_and(|(have, most)| have.saturating_add(each) > most.0)
+    };
+    let has_shed = trace.dead.iter().any(|dead| dead.reason == "overflow");
+    let has_refused = may_refuse(evidence) && trace.refused.iter().any(|one| one.status.is_some());
+    let full = has_shed || has_refused || trace.depths.iter().any(is_full);
+    (!full).then(|| "no queue with a bound was full".to_owned())
 }
 
 /// Why a lane's bounds can't be judged: it was offered more than they allow, the whole sender had more
@@ -279,6 +296,7 @@ pub(super) fn visible(evidence: &Evidence<'_>) -> Finding {
             "each with 429 or 503 and Retry-After",
             "without 429 or 503 and Retry-After, or without a cause",
         )
+        .unless_shown(never_full(evidence))
         .with("shed", shed)
         .with("without a cause", groundless)
 }
@@ -333,7 +351,8 @@ pub(super) fn memory(evidence: &Evidence<'_>) -> Finding {
         let witness = Witness { subscriber: None, from: t, until: t, what, arrivals: Vec::new() };
         Finding::broken(sentence, vec![witness])
     };
-    finding.with("resident at first", show_bytes(*first)).with("most", show_bytes(most))
+    let finding = finding.with("resident at first", show_bytes(*first)).with("most", show_bytes(most));
+    finding.unless_shown(never_full(evidence))
 }
 
 pub(super) const EXPIRES: Check = Check {

@@ -15,6 +15,8 @@ pub struct Finding {
     pub sentence: String,
     pub figures: Vec<Figure>,
     pub witness: Vec<Witness>,
+    /// As a standard counts it, where that differs: it may demand less, or evidence of more.
+    pub(super) by_standard: Option<Box<Self>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +53,7 @@ pub struct Witness {
 
 impl Finding {
     fn new(found: Found, sentence: impl Into<String>) -> Self {
-        Self { found, sentence: sentence.into(), figures: Vec::new(), witness: Vec::new() }
+        Self { found, sentence: sentence.into(), figures: Vec::new(), witness: Vec::new(), by_standard: None }
     }
 
     pub(super) fn held(sentence: impl Into<String>) -> Self {
@@ -74,6 +76,13 @@ impl Finding {
     pub(super) fn with(mut self, name: impl Into<String>, value: impl std::fmt::Display) -> Self {
         self.figures.push(Figure { name: name.into(), value: value.to_string() });
         self
+    }
+
+    /// A standard counts it as not exercised, for this reason, if it holds.
+    #[must_use]
+    pub(super) fn unless_shown(self, missing: Option<String>) -> Self {
+        let by_standard = missing.filter(|_| self.found == Found::Held).map(Self::unseen).map(Box::new);
+        Self { by_standard, ..self }
     }
 }
 

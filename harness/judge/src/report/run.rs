@@ -135,7 +135,7 @@ pub struct SubscriberReport {
 
 impl Report {
     #[must_use]
-    pub fn new(scenario: &Scenario, trace: &Trace, judgement: Judgement, repeat: String) -> Self {
+    pub fn new(scenario: &Scenario, trace: &Trace, mut judgement: Judgement, repeat: String) -> Self {
         let evidence = Evidence::new(scenario, trace);
         let seconds = Seconds::of(evidence.end);
         let lags = figures::lags(&evidence);
@@ -184,7 +184,7 @@ impl Report {
                 faults: trace.faults.iter().map(fault).collect(),
                 defaults: defaults(scenario),
                 profiles: profiles(scenario, trace),
-                by_standards: by_standards(scenario, trace, &judgement),
+                by_standards: by_standards(scenario, trace, &mut judgement),
                 drawn,
             },
             judgement,

@@ -85,8 +85,6 @@ pub struct Scenario {
     /// The planned faults, sorted by time.
     pub faults: Vec<FaultPlan>,
     pub expect: Expect,
-    /// Whether a standard judges, which sets no bound on the return after a pause.
-    pub is_by_standard: bool,
     /// The file's text; after `--set`, the rewritten document.
     pub text: String,
 }
@@ -161,7 +159,6 @@ impl Scenario {
             subscribers,
             faults,
             expect: root.table("expect").map_or_else(Expect::default, |expect| Expect::read(&expect)),
-            is_by_standard: false,
             text: String::new(),
         };
         scenario.fits_together(root);

@@ -262,10 +262,14 @@ impl Definition {
         self.id_header().filter(|_| !self.signs_id()).into_iter().chain(event_type).collect()
     }
 
-    /// A signed header that `headers` lacks, so that the suite could not sign it.
+    /// A signed header that the suite does not write, so that it could not sign it.
     pub(super) fn unwritten_header(&self) -> Option<&str> {
-        let is_written =
-            |name: &str| self.habits.headers.iter().any(|(one, _)| one.eq_ignore_ascii_case(name));
+        let own =
+            [self.id_header(), self.timestamp_header(), self.event_type.as_deref(), self.attempt.as_deref()];
+        let is_written = |name: &str| {
+            let constant = self.habits.headers.iter().map(|(one, _)| &**one);
+            own.into_iter().flatten().chain(constant).any(|one| one.eq_ignore_ascii_case(name))
+        };
         self.signed.iter().find_map(|part| match part {
             Part::Header(name) if !is_written(name) => Some(name.as_str()),
             _ => None,

@@ -95,7 +95,13 @@ impl Profile {
     pub fn parse(name: &str, text: &str) -> Result<Self, toml::de::Error> {
         let definition = Definition::parse(name, text)?;
         if let Some(absent) = definition.unwritten_header() {
-            let wrong = format!("signed: it has {{header.{absent}}}; expected {absent} in `headers` as well");
+            let wrong = if absent.eq_ignore_ascii_case(definition.signature_header()) {
+                format!(
+                    "signed: it has {{header.{absent}}}, and a signature cannot cover itself; leave it out"
+                )
+            } else {
+                format!("signed: it has {{header.{absent}}}; expected {absent} in `headers` as well")
+            };
             return Err(serde::de::Error::custom(wrong));
         }
         if definition.algorithm.is_none_or(Algorithm::is_public) {

@@ -339,8 +339,8 @@ impl Signing<'_> {
 
     fn message(&self, profile: &Definition) -> Vec<u8> {
         let Self { method, url, body, .. } = *self;
-        let constant = profile.habits.headers.iter().map(|(name, value)| (&**name, value.as_bytes()));
-        let headers: Vec<(&str, &[u8])> = constant.collect();
+        let headers: Vec<(&str, &[u8])> =
+            self.written(profile).map(|(name, value)| (name, value.as_bytes())).collect();
         profile.message(self.id, self.timestamp, &Received { method, url, headers: &headers, body })
     }
 
@@ -353,15 +353,21 @@ impl Signing<'_> {
         };
         let values: Vec<&str> = stamp.iter().chain(signatures).map(String::as_str).collect();
         let signature = values.join(profile.separator.as_deref().unwrap_or(" "));
+        let signature = (profile.signature_header(), signature.as_str());
+        let all = self.written(&profile).chain([signature]);
+        all.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+
+    /// The headers beside the signature.
+    fn written<'s>(&'s self, profile: &'s Definition) -> impl Iterator<Item = (&'s str, &'s str)> {
         let named = [
             (profile.id_header(), self.id),
             (profile.timestamp_header(), self.timestamp),
             (profile.event_type.as_deref(), self.event_type),
             (profile.attempt.as_deref(), "1"),
-            (Some(profile.signature_header()), &signature),
         ];
-        let named = named.into_iter().filter_map(|(name, value)| Some((name?.to_owned(), value.to_owned())));
-        named.chain(profile.habits.headers.iter().cloned()).collect()
+        let named = named.into_iter().filter_map(|(name, value)| Some((name?, value)));
+        named.chain(profile.habits.headers.iter().map(|(name, value)| (&**name, &**value)))
     }
 }
 

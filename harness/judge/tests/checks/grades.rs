@@ -7,7 +7,7 @@ use hookproof_judge::scenario::Scenario;
 use hookproof_judge::standard;
 use hookproof_judge::trace::{OURS, Signs, Trace};
 
-use crate::build::{deliver, end, named, offer, scenario_with, trace, verdict};
+use crate::build::{deliver, depth, end, named, offer, scenario_with, trace, verdict};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -64,7 +64,7 @@ fn requests_beyond_the_contract_that_the_scenario_forgives_meet_no_requirement()
     let burst = forgiving("burst = 2, burst_slack = 3");
     let crowd = trace(&burst, &[SECOND; 5]);
     is_lenient("rate.envelope", "limit.burst_slack", &burst, &crowd);
-    let mut ours = trace(&burst, &[SECOND; 2]);
+    let mut ours = trace(&burst, &[SECOND, SECOND, 2 * SECOND]);
     ours.header.driver = OURS.to_owned();
     assert_eq!(seen("rate.envelope", &burst, &ours).0, Verdict::Pass);
 }
@@ -94,6 +94,86 @@ fn a_status_that_the_driver_declares_final_does_not_show_that_failures_are_retri
     given_up.answers[0].status = 400;
     given_up.declared.final_statuses = vec![400];
     is_lenient("retry.status", "declares.final", &failing, &given_up);
+}
+
+/// An open breaker, a short `ttl` and a long backoff each excuse that a failure is not retried.
+#[test]
+fn a_failure_that_need_not_be_retried_does_not_show_that_failures_are_retried() {
+    for excuse in [
+        "breaker = { failures = 5, cooldown = \"5s\" }",
+        "retry = { ttl = \"1s\" }",
+        "retry = { base = \"1h\" }",
+    ] {
+        let failing =
+            scenario_with(&format!("{excuse}\n[[subscriber.behaviour]]\nanswer = 500\nlasts = \"2s\""));
+        let mut excused = trace(&failing, &steady());
+        excused.answers[0].status = 500;
+        end(&mut excused, 60 * SECOND);
+        is_lenient("retry.status", "500 was answered, and no retry after it was seen", &failing, &excused);
+        deliver(&mut excused, "a", 0, 5 * SECOND, 204);
+        assert_eq!(seen("retry.status", &failing, &excused).0, Verdict::Pass, "{excuse}");
+    }
+    let well = scenario_with("");
+    is_lenient("retry.status", "no endpoint answered with a failure", &well, &trace(&well, &steady()));
+}
+
+#[test]
+fn a_check_that_passes_where_any_sender_would_shows_nothing() {
+    let queue = scenario_with("queue = { rows = 5 }");
+    let waiting = |rows| {
+        let mut sampled = trace(&queue, &steady());
+        sampled.depths.push(depth(SECOND, None, rows));
+        sampled
+    };
+    is_lenient("queue.bounded", "no queue with a bound was full", &queue, &waiting(4));
+    assert_eq!(seen("queue.bounded", &queue, &waiting(5)).0, Verdict::Pass);
+    let steady_rate = scenario_with("");
+    let scarce = "no endpoint was owed more";
+    is_lenient("rate.envelope", scarce, &steady_rate, &trace(&steady_rate, &steady()));
+    let capped = named(&steady_rate.text.replace("burst = 5", "burst = 5, in_flight = 2"));
+    let open = |until| {
+        let mut open = trace(&capped, &steady());
+        (open.answers[0].t, open.answers[0].end) = (until, until);
+        open.answers[1].end += 1;
+        open
+    };
+    let far = "no endpoint had as many open requests";
+    is_lenient("rate.in-flight", far, &capped, &open(SECOND + 1));
+    assert_eq!(seen("rate.in-flight", &capped, &open(3 * SECOND / 2 + SECOND)).0, Verdict::Pass);
+}
+
+#[test]
+fn a_pause_that_a_sender_without_retry_after_would_keep_shows_nothing() {
+    let pausing = |retry: &str| {
+        let behaviour = "[[subscriber.behaviour]]\nlasts = \"2s\"\nanswer = 429\nretry_after = \"2s\"";
+        let pausing = scenario_with(&format!("retry = {{ {retry} }}\n{behaviour}"));
+        let mut returned = trace(&pausing, &[SECOND]);
+        (returned.answers[0].status, returned.answers[0].retry_after) = (429, Some("2".into()));
+        deliver(&mut returned, "a", 0, 3 * SECOND, 204);
+        (pausing, returned)
+    };
+    let (scenario, mut returned) = pausing("base = \"10s\"");
+    end(&mut returned, 60 * SECOND);
+    is_lenient("retry.after-429", "longer than the backoff", &scenario, &returned);
+    is_lenient("retry.after-endpoint", "no other delivery waited", &scenario, &returned);
+    let (scenario, mut returned) = pausing("base = \"1s\"");
+    offer(&mut returned, 9, 2 * SECOND, &["a"]);
+    deliver(&mut returned, "a", 9, 4 * SECOND, 204);
+    end(&mut returned, 60 * SECOND);
+    for id in ["retry.after-429", "retry.after-endpoint"] {
+        assert_eq!(seen(id, &scenario, &returned).0, Verdict::Pass, "{id}");
+    }
+}
+
+#[test]
+fn an_endpoint_that_nobody_calls_any_more_does_not_show_that_410_disables_it() {
+    let gone = scenario_with("[[subscriber.behaviour]]\nanswer = 410\nlasts = \"2s\"");
+    let mut left = trace(&gone, &[SECOND]);
+    left.answers[0].status = 410;
+    end(&mut left, 60 * SECOND);
+    is_lenient("retry.gone", "no other delivery was owed", &gone, &left);
+    offer(&mut left, 9, 2 * SECOND, &["a"]);
+    assert_eq!(seen("retry.gone", &gone, &left).0, Verdict::Pass);
 }
 
 /// A standard forbids to come too early, and no more.

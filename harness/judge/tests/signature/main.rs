@@ -69,6 +69,20 @@ fn a_signature_verifies_with_the_keys_that_made_it() {
     }
 }
 
+/// The suite writes these headers itself.
+#[test]
+fn a_profile_may_sign_the_headers_of_id_type_and_attempt() {
+    let text = "algorithm = \"hmac-sha256\"\nheader = \"S\"\nid = \"X-Id\"\ntype = \"X-Type\"\nattempt = \"X-Attempt\"\n\
+         signed = [\"{header.X-Id}.{header.x-type}.{header.X-Attempt}.{body}\"]";
+    let profile = Profile::parse("own", text).unwrap();
+    let mut headers = sign(profile, &[&secret(profile)], &signing(BODY));
+    assert_eq!(verdict(profile, &[secret(profile)], &headers, BODY), Ok(vec![0]));
+    headers.iter_mut().find(|(name, _)| name == "X-Attempt").unwrap().1 = "2".to_owned();
+    assert_eq!(verdict(profile, &[secret(profile)], &headers, BODY), Err(Wrong::NoKey));
+    let own = text.replace("header.X-Id", "header.S");
+    assert!(Profile::parse("own", &own).unwrap_err().to_string().contains("a signature cannot cover itself"));
+}
+
 #[test]
 fn signatures_of_no_known_key_are_counted() {
     for profile in Profile::ALL.into_iter().filter(|profile| profile.has_several_signatures()) {

@@ -34,6 +34,19 @@ pub(in crate::check) fn limited<'e, 'a>(
         .flat_map(|(at, lane)| Stretch::all(&lane.epochs).into_iter().map(move |stretch| (at, lane, stretch)))
 }
 
+/// None if some rate had to hold deliveries back.
+pub(in crate::check) fn never_scarce(evidence: &Evidence<'_>) -> Option<String> {
+    let is_scarce = |(at, _, stretch): (u32, _, Stretch)| {
+        let accepted = evidence.deliveries_of(at).iter().filter(|one| one.owed);
+        let accepted = accepted.filter_map(|one| evidence.accepted(one));
+        let mut times: Vec<u64> = accepted.filter(|t| (stretch.from..=stretch.until).contains(t)).collect();
+        times.sort_unstable();
+        peak_of(&times, &stretch.drain).is_some_and(|peak| !stretch.fits(peak.level))
+    };
+    let none = || "no endpoint was owed more than its rate limit lets through at once".to_owned();
+    (!limited(evidence).any(is_scarce)).then(none)
+}
+
 /// The cause of a marginal excess, and its two remedies.
 const MARGINAL: &str = "requests that take unequal times on their way do this to a limiter that charges when it sends; charge \
     when an attempt ends, or agree on limit.burst_slack";
@@ -91,6 +104,7 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
         bad = format!("marginal, {over}: {MARGINAL}");
     }
     let finding = tally.finding("rate limits", "each held in every window of every length", &bad);
+    let finding = finding.unless_shown(never_scarce(evidence));
     figures.sort_by_key(|(broken, ..)| !broken);
     let shown = figures.into_iter().take(12);
     shown.fold(finding, |finding, (_, name, needed, allowed)| {

@@ -7,12 +7,12 @@
 //! of them. The first arrival after it comes within `retry_after_late` and the contract's wait for one attempt (one gap
 //! of the rate, the longest window). A date counts whole seconds on both sides, so a return may be a second later.
 //! Lateness is not judged near a fault, while the endpoint misbehaves, and where a failure without a requested pause
-//! may have opened a breaker. An answer so near to the sender's deadline that it may have missed it informed nobody.
-//! Neither did an answer that was not recorded before a kill.
+//! may have opened a breaker. An answer near the sender's deadline, or not
+//! recorded before a kill, informed nobody.
 
 use super::{RequestedPause, has};
 use crate::check::evidence::{Delivery, Evidence, Lane};
-use crate::check::verdict::{Finding, Tally, show};
+use crate::check::verdict::{Finding, Found, Tally, show};
 use crate::check::{Check, Stall, WallClock};
 use crate::entry::Severity;
 use crate::scenario::{RetryAfter, SECOND};
@@ -87,9 +87,10 @@ fn judge(evidence: &Evidence<'_>, has: bool, wanted: Wanted) -> Finding {
     if !has {
         return Finding::unasked("no endpoint of the scenario answers so");
     }
-    let mut tally = Tally::default();
+    let (mut early, mut returns) = (Tally::default(), Tally::default());
     let mut soonest: Option<u64> = None;
-    for (delivery, _, before, after) in evidence.retries() {
+    let mut has_outlasted = false;
+    for (delivery, number, before, after) in evidence.retries() {
         let Some(until) = until(evidence, delivery, before, wanted) else { continue };
         let (came, sent) = (evidence.exchange(after).t, evidence.sent_from(after));
         // A request that a stalled endpoint read late may have left before the answer, and an answer near the
@@ -99,24 +100,40 @@ fn judge(evidence: &Evidence<'_>, has: bool, wanted: Wanted) -> Finding {
         if (sent < came && sent < told.end) || missed {
             continue;
         }
-        tally.see();
+        early.see();
+        let backoff = evidence.subscriber(delivery).retry.bounds(number).1;
+        has_outlasted |= until > told.end.saturating_add(backoff);
         if came < until {
-            let early = show(until - came);
+            let left = show(until - came);
             let asked = evidence.retry_after(before).unwrap_or_default();
-            let what = format!("retried {early} before the end of Retry-After: {asked}");
-            tally.broke(|| evidence.witness(delivery.lane, &[before, after], what));
+            let what = format!("retried {left} before the end of Retry-After: {asked}");
+            early.broke(|| evidence.witness(delivery.lane, &[before, after], what));
         } else {
             soonest = Some(soonest.map_or(came - until, |least| least.min(came - until)));
         }
     }
-    let latest = lateness(evidence, wanted, &mut tally);
-    tally
-        .finding(
-            "retries with Retry-After",
-            "none early, none late",
-            "too early or \
-            too late",
-        )
+    let latest = lateness(evidence, wanted, &mut returns);
+    let late = if returns.seen == 0 { "no return was judged" } else { "none late" };
+    let early = early.finding("retries with Retry-After", &format!("none early, {late}"), "too early");
+    let short = "no pause with Retry-After was longer than the backoff of its retry".to_owned();
+    let early = early.unless_shown((!has_outlasted).then_some(short));
+    let finding = match returns.finding("returns after a pause", "", "too late") {
+        late if late.found != Found::Broken => early,
+        late if early.found == Found::Broken => Finding {
+            sentence: format!("{}; {}", early.sentence, late.sentence),
+            witness: [early.witness, late.witness].concat(),
+            ..late
+        },
+        // No standard bounds the return.
+        late => {
+            let counts = match early.by_standard {
+                Some(unseen) => unseen,
+                None => Box::new(Finding { by_standard: None, ..early }),
+            };
+            Finding { by_standard: Some(counts), ..late }
+        }
+    };
+    finding
         .with("soonest after the stated time", soonest.map_or("-".to_owned(), show))
         .with("latest return to an endpoint", latest.map_or("-".to_owned(), show))
 }
@@ -185,7 +202,8 @@ fn late(evidence: &Evidence<'_>, lane: &Lane<'_>, pause: &Pause, tally: &mut Tal
     let late = evidence.late_after(pause.told, pause.until, came);
     let late = late.saturating_sub(if dated { SECOND } else { 0 });
     let most = evidence.scenario.expect.retry_after_late.0.saturating_add(contract_wait(lane));
-    if late > most && !evidence.scenario.is_by_standard {
+    tally.see();
+    if late > most {
         let what = format!("the next request came {} after the end of the pause", show(late));
         tally.broke(|| evidence.witness(pause.lane, &[pause.n, lane.arrivals[next]], what));
     }

@@ -2,7 +2,7 @@
 //! a stalled endpoint read late counts from its earliest possible sending.
 
 use super::has;
-use crate::check::evidence::Evidence;
+use crate::check::evidence::{Delivery, Evidence};
 use crate::check::verdict::{Finding, Tally, show};
 use crate::check::{Check, Stall};
 use crate::entry::Severity;
@@ -25,10 +25,13 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     }
     let mut tally = Tally::default();
     let grace = evidence.scenario.expect.retry_after_late.0;
+    let mut has_withheld = false;
     for (at, lane) in (0..).zip(&evidence.lanes) {
         let gone = lane.arrivals.iter().filter(|n| evidence.exchange(**n).status() == Some(410));
         let Some(first) = gone.min_by_key(|n| evidence.exchange(**n).end) else { continue };
         tally.see();
+        let withheld = |one: &Delivery| one.owed && evidence.attempts(one).is_empty();
+        has_withheld |= evidence.deliveries_of(at).iter().any(withheld);
         let end = evidence.exchange(*first).end;
         let after: Vec<u32> = lane
             .arrivals
@@ -43,5 +46,8 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
             tally.broke(|| evidence.witness(at, &shown, what));
         }
     }
-    tally.finding("endpoints that answered 410", "no further request", "further requests")
+    let last = "no other delivery was owed to an endpoint that answered 410".to_owned();
+    tally
+        .finding("endpoints that answered 410", "no further request", "further requests")
+        .unless_shown((!has_withheld).then_some(last))
 }

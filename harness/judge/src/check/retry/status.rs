@@ -31,12 +31,26 @@ pub(in crate::check) const CHECK: Check = Check {
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     let mut tally = Tally::default();
     final_success(evidence, &mut tally);
+    let successes = tally.seen;
     for (at, lane) in (0..).zip(&evidence.lanes) {
         redirects(evidence, at, lane, &mut tally);
     }
-    failures(evidence, &mut tally);
+    let statuses = failures(evidence, &mut tally);
     final_failures(evidence, &mut tally);
-    tally.finding("answers", "each had the right consequence", "with a wrong consequence")
+    let finding = tally.finding("answers", "each had the right consequence", "with a wrong consequence");
+    finding.unless_shown(unshown(evidence, successes, &statuses))
+}
+
+/// Why a standard counts it as not exercised.
+fn unshown(evidence: &Evidence<'_>, successes: u64, statuses: &BTreeMap<u16, bool>) -> Option<String> {
+    match statuses.iter().find(|(_, is_retried)| !**is_retried) {
+        Some((status, _)) if evidence.trace.declared.final_statuses.contains(status) => {
+            Some(format!("passes only by declares.final, which has {status}"))
+        }
+        Some((status, _)) => Some(format!("{status} was answered, and no retry after it was seen")),
+        None if statuses.is_empty() => Some("no endpoint answered with a failure".to_owned()),
+        None => (successes == 0).then(|| "no endpoint answered 2xx".to_owned()),
+    }
 }
 
 fn final_success(evidence: &Evidence<'_>, tally: &mut Tally) {
@@ -96,7 +110,9 @@ fn redirects(evidence: &Evidence<'_>, at: u32, lane: &Lane<'_>, tally: &mut Tall
     }
 }
 
-fn failures(evidence: &Evidence<'_>, tally: &mut Tally) {
+/// Returns the answered statuses of failures, and whether the sender retried one by itself.
+fn failures(evidence: &Evidence<'_>, tally: &mut Tally) -> BTreeMap<u16, bool> {
+    let mut answered: BTreeMap<u16, bool> = BTreeMap::new();
     // By lane and status: the number of retries, and an attempt without a retry despite enough time.
     let mut statuses: BTreeMap<(u32, u16), (u64, Option<u32>)> = BTreeMap::new();
     for delivery in &evidence.deliveries {
@@ -105,10 +121,20 @@ fn failures(evidence: &Evidence<'_>, tally: &mut Tally) {
         for (number, n) in (1..).zip(attempts) {
             let exchange = evidence.exchange(*n);
             let finals = &evidence.trace.declared.final_statuses;
-            let is_retried = |status: &u16| !matches!(status, 200..=299 | 410) && !finals.contains(status);
-            let Some(status) = exchange.status().filter(is_retried) else { continue };
+            let fails = |status: &u16| !matches!(status, 200..=299 | 410);
+            let Some(status) = exchange.status().filter(fails) else { continue };
+            let next = attempts.get(number as usize).map(|n| evidence.exchange(*n).t);
+            let by_itself = |t: u64| {
+                t > exchange.end
+                    && !evidence.is_redriven(delivery, t)
+                    && evidence.event(delivery).is_some_and(|event| event.offers == 1)
+            };
+            *answered.entry(status).or_default() |= next.is_some_and(by_itself);
+            if finals.contains(&status) {
+                continue;
+            }
             let entry = statuses.entry((delivery.lane, status)).or_default();
-            if attempts.len() > number as usize {
+            if next.is_some() {
                 entry.0 += 1;
             }
             let enough = exchange
@@ -123,10 +149,14 @@ fn failures(evidence: &Evidence<'_>, tally: &mut Tally) {
         }
     }
     for ((lane, status), (followed, given_up)) in statuses {
-        tally.see();
-        if let Some(n) = given_up.filter(|_| followed == 0) {
+        let never = given_up.filter(|_| followed == 0);
+        if followed > 0 || never.is_some() {
+            tally.see();
+        }
+        if let Some(n) = never {
             let what = format!("answered {status}, but never retried");
             tally.broke(|| evidence.witness(lane, &[n], what));
         }
     }
+    answered
 }
