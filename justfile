@@ -22,7 +22,7 @@ bless:
     HOOKPROOF_BLESS=1 cargo test -p hookproof-sender --lib the_
     HOOKPROOF_BLESS=1 cargo test -p hookproof-judge --lib scenario::tests::reference
     HOOKPROOF_BLESS=1 cargo test -p hookproof-judge --test checks alone
-    HOOKPROOF_BLESS=1 cargo test -p hookproof-judge --test signature libraries
+    HOOKPROOF_BLESS=1 cargo test -p hookproof --test suite libraries
     HOOKPROOF_BLESS=1 cargo test -p hookproof --test receiver_mutants
     HOOKPROOF_BLESS=1 cargo test -p hookproof --test sender_mutants
     HOOKPROOF_GOLDEN=write cargo test -p hookproof --test page golden

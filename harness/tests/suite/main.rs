@@ -3,6 +3,7 @@
 
 mod endpoints;
 mod examples;
+mod libraries;
 mod load;
 mod profiles;
 mod reference;

@@ -1,6 +1,5 @@
 //! The harness's verifier agrees with every vector of specifications and public libraries.
 
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -13,7 +12,6 @@ const ELSEWHERE: usize = 5;
 
 #[derive(Deserialize)]
 struct File {
-    source: String,
     vectors: Vec<Vector>,
 }
 
@@ -32,7 +30,6 @@ struct Vector {
     body_base64: Option<String>,
     valid: bool,
     signed_at: Option<i64>,
-    library_accepts: Option<bool>,
 }
 
 #[test]
@@ -91,34 +88,6 @@ fn each_providers_profile_has_vectors_that_its_library_judged() {
     let mut expected = Profile::NAMES[ELSEWHERE..].to_vec();
     expected.sort_unstable();
     assert_eq!(names, expected);
-}
-
-/// `HOOKPROOF_BLESS=1 cargo test -p hookproof-judge --test signature libraries` writes the table anew.
-#[test]
-fn the_table_of_libraries_says_what_each_accepts() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../reports/peers/libraries.md");
-    let mut table = String::from(
-        "# Libraries and broken signatures\n\n\
-         Each library judged [vectors](../../scenarios/vectors/README.md) of its profile. It accepted every valid one, and so does the judge, \
-         which refuses every broken one. The test `signature` of the judge writes this table.\n\n\
-         | profile | signed by; judged by | valid | broken | broken and accepted |\n|---|---|---|---|---|\n",
-    );
-    for path in files() {
-        let file = read(&path);
-        let broken: Vec<_> = file.vectors.iter().filter(|one| one.library_accepts.is_some()).collect();
-        let Some(first) = broken.first() else { continue };
-        let valid = file.vectors.iter().filter(|one| one.valid).count();
-        let accepted = broken.iter().filter(|one| one.library_accepts == Some(true));
-        let accepted: Vec<_> = accepted.map(|one| one.name.replace('-', " ")).collect();
-        let accepted = if accepted.is_empty() { "none".to_owned() } else { accepted.join(", ") };
-        let File { source, .. } = &file;
-        writeln!(table, "| `{}` | {source} | {valid} | {} | {accepted} |", first.profile, broken.len())
-            .unwrap();
-    }
-    if std::env::var_os("HOOKPROOF_BLESS").is_some() {
-        std::fs::write(&path, &table).unwrap();
-    }
-    assert_eq!(std::fs::read_to_string(&path).unwrap_or_default(), table, "{}", path.display());
 }
 
 fn read(path: &Path) -> File {
