@@ -211,10 +211,14 @@ pub(super) fn seen_of_receiver(report: &suite::Report) -> Vec<Seen<'_>> {
     let rows = report.rows.iter();
     rows.map(|row| Seen {
         id: &row.id,
-        // Standards demand that a forgery is not accepted, with whatever answer.
-        verdict: if row.is_accident { Verdict::Pass } else { row.verdict },
+        // Standards demand that a forgery has no effect, with whatever answer.
+        verdict: match (row.is_accident, row.had_no_effect) {
+            (true, true) => Verdict::Pass,
+            (true, false) => Verdict::Inconclusive,
+            (false, _) => row.verdict,
+        },
         told: row.came.clone(),
-        passes_despite: row.is_accident.then_some(&*row.came),
+        passes_despite: row.had_no_effect.then_some(&*row.came),
         profiles: vec![&report.profile],
     })
     .collect()

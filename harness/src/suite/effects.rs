@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::bench::Bench;
+use super::bench::{Bench, Delivery};
 use super::want::Want;
 use crate::wire::clock::{Watch, pass};
 use crate::wire::exchange::{Feed, Outcome, exchange};
@@ -74,12 +74,49 @@ impl Bench<'_> {
             return Ok(0);
         }
         // A second effect comes after the first: once a later delivery was processed, all copies were.
+        self.fence(target).await?;
+        self.count(target, id).await
+    }
+
+    /// Whether a forgery was processed, once a later delivery was. The id of `known`, a delivery, shows nothing.
+    pub(super) async fn have_effects(
+        &self,
+        forged: &[&Request],
+        known: Option<&Delivery>,
+    ) -> Result<bool, String> {
+        self.effects.borrow().as_ref().map_err(Clone::clone)?;
+        let target = self.settings.effects.as_ref().ok_or("needs --effects-url")?;
+        let id = |request: &&Request| {
+            let id = self.id_in(request).filter(|id| known.is_none_or(|known| known.id != *id));
+            id.ok_or("a forgery has no id of its own")
+        };
+        let ids = forged.iter().map(id).collect::<Result<Vec<_>, _>>()?;
+        if !self.fence(target).await? {
+            return Err("a correct delivery afterwards was not accepted".to_owned());
+        }
+        Ok(self.most_effects(&ids).await? > 0)
+    }
+
+    /// Returns whether a further delivery was accepted, once it was processed.
+    async fn fence(&self, target: &Target) -> Result<bool, String> {
         let fence = self.delivery();
         let exchange = self.send("a delivery to wait for", &self.signed(&fence), Want::Accept).await;
-        if Want::Accept.is_met(&exchange.outcome) && self.wait_for(target, &fence.id).await? == 0 {
+        let is_accepted = Want::Accept.is_met(&exchange.outcome);
+        if is_accepted && self.wait_for(target, &fence.id).await? == 0 {
             return Err("a delivery accepted afterwards never appeared".to_owned());
         }
-        self.count(target, id).await
+        Ok(is_accepted)
+    }
+
+    fn id_in(&self, request: &Request) -> Option<String> {
+        let id = match self.settings.profile.id_header() {
+            Some(header) => request.header(header).map(|id| String::from_utf8_lossy(id).into_owned()),
+            None => {
+                let body: Value = serde_json::from_slice(&request.body).ok()?;
+                body.get("id").and_then(Value::as_str).map(str::to_owned)
+            }
+        };
+        id.filter(|id| !id.is_empty())
     }
 
     /// The most effects that one of these has now.

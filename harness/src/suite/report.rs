@@ -63,6 +63,8 @@ pub struct Row {
     pub came: String,
     /// Whether a forgery was refused only as if the receiver had failed.
     pub is_accident: bool,
+    /// Whether the list of effects shows that such a forgery had none.
+    pub had_no_effect: bool,
     /// The way to mend a receiver that fails it.
     pub remedy: String,
     /// The reason of an expected failure.

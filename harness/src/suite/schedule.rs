@@ -200,6 +200,7 @@ fn weigh(
         expected: entry.requirement.clone(),
         came: settings.redact_text(&finding.came),
         is_accident: finding.is_accident,
+        had_no_effect: finding.had_no_effect,
         remedy: finding.remedy.unwrap_or(&entry.remedy).to_owned(),
         known,
         seconds,

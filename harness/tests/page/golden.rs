@@ -108,6 +108,7 @@ fn receiver() -> String {
         expected: expected.to_owned(),
         came: came.to_owned(),
         is_accident: false,
+        had_no_effect: false,
         remedy: "compare all of it".to_owned(),
         known: None,
         seconds: 0.0125,

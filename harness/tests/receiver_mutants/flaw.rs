@@ -25,6 +25,7 @@ flaws! {
     NeverVerifies, "sig.wrong-secret", "takes any signature in the right form";
     EmptyKey, "sig.wrong-secret", "tries an old secret too, out of a variable that is empty";
     MissingIsFine, "sig.missing", "verifies only where there is a signature";
+    FailsAfterwards, "sig.missing", "processes what has no signature, and answers 500";
     EmptyIsFine, "sig.empty", "finds nothing wrong in an empty list of signatures";
     ThrowsOnEmpty, "sig.empty", "lets the exception of an empty signature through";
     TrimsAlso, "sig.body-bit", "verifies the trimmed body where the whole one does not fit";

@@ -88,17 +88,21 @@ fn the_correct_receiver_passes_every_case_strictly() {
 /// A later `catch` may turn the exception into an acceptance.
 #[test]
 fn a_forgery_answered_with_500_is_told_apart_from_one_that_is_accepted() {
-    let case = |flaw, strict| {
-        let only = ["sig.empty".to_owned()];
+    let case_of = |id: &str, flaw, strict| {
+        let only = [id.to_owned()];
         let selection = Selection::new(hookproof_judge::catalogue::receiver(), &only, &[]).unwrap();
         let report = judged_by(Some(flaw), selection, strict);
+        assert_eq!(report.rows[0].had_no_effect, flaw == Flaw::ThrowsOnEmpty);
         (report.rows[0].verdict, report.rows[0].came.clone(), report.exit_code())
     };
+    let case = |flaw, strict| case_of("sig.empty", flaw, strict);
     let accident = "rejected by accident: an empty header: 500".to_owned();
     assert_eq!(case(Flaw::ThrowsOnEmpty, false), (Verdict::Warn, accident.clone(), 0));
     assert_eq!(case(Flaw::ThrowsOnEmpty, true), (Verdict::Fail, accident, 1));
     let (verdict, came, code) = case(Flaw::EmptyIsFine, false);
     assert!(verdict == Verdict::Fail && code == 1 && !came.contains("accident"), "{verdict}: {came}");
+    let processed = "no webhook-signature header: 500, and processed all the same".to_owned();
+    assert_eq!(case_of("sig.missing", Flaw::FailsAfterwards, false), (Verdict::Fail, processed, 1));
 }
 
 #[test]

@@ -100,6 +100,12 @@ fn commands_with_a_flaw_fail_by_their_exit_code() {
     let table = hookproof(&arguments).stdout;
     let table = String::from_utf8_lossy(&table);
     assert!(table.contains("not exercised  R1") && !table.contains("failed  "), "{table}");
+    // A command shows no effects, so that a 500 does not show that the forgery had none.
+    let graded = ["--only", "sig.valid,sig.unknown-version", "--standard", "standard-webhooks@1.0"];
+    let arguments = [&["receiver", "--exec", raises, "--secret-env", "HOOK_SECRET"][..], &graded].concat();
+    let table = hookproof(&arguments).stdout;
+    let table = String::from_utf8_lossy(&table);
+    assert!(table.contains("not exercised  R5"), "{table}");
     let (code, told) = judged("exit 1", "sig.valid,sig.missing");
     assert!(code == Some(1) && told.contains("a correct delivery gets 401"), "{told}");
 }

@@ -309,7 +309,7 @@ async fn unread(bench: &Bench<'_>) -> Finding {
         ("a wrongly signed PUT", put().carrying(smuggled()), RejectOrUnknown),
         ("a wrongly signed PUT of 2 MB", put().carrying(long(&smuggled())), RejectOrUnknown),
     ];
-    let (mut kept, mut accidents) = (0, Vec::new());
+    let (mut kept, mut accidents, mut broke) = (0, Vec::new(), Vec::new());
     for (what, first, want) in rows {
         let second = forged();
         let exchanges = bench.succession(&[first.bytes(), second.bytes()]).await;
@@ -321,7 +321,10 @@ async fn unread(bench: &Bench<'_>) -> Finding {
             let came = format!("{label}: {}", words(&exchange.outcome));
             match &exchange.outcome {
                 outcome if limited(outcome) => return Finding::unclear(came),
-                outcome if want.is_accident(outcome) => accidents.push(came),
+                outcome if want.is_accident(outcome) => {
+                    accidents.push(came);
+                    broke.push(request.clone());
+                }
                 // A connection may close at any time.
                 Outcome::Closed => {}
                 outcome if !want.is_met(outcome) => return Finding::fail(came),
@@ -331,7 +334,10 @@ async fn unread(bench: &Bench<'_>) -> Finding {
         kept += usize::from(exchanges.len() == 2);
     }
     match accidents.is_empty() {
-        false => Finding::accident(&accidents.join("; ")),
+        false => {
+            let forged: Vec<&Request> = broke.iter().collect();
+            Finding::accident(bench, &forged, None, &accidents.join("; ")).await
+        }
         true if kept == 0 => Finding::pass("it keeps no connection open after a refusal"),
         true => Finding::pass("each was refused, and 4xx to a forgery after it"),
     }
@@ -340,7 +346,7 @@ async fn unread(bench: &Bench<'_>) -> Finding {
 async fn verify_first(bench: &Bench<'_>) -> Finding {
     let good = bench.delivery();
     let bad = bench.delivery().with_body("{\"a\":");
-    let mut statuses = Vec::new();
+    let (mut statuses, mut forged) = (Vec::new(), Vec::new());
     for (what, delivery) in [("good JSON", good), ("bad JSON", bad)] {
         let request = bench.request(&delivery, &[wrong(bench, 0)]);
         let exchange = bench.send(&format!("a wrong signature with {what}"), &request, Reject).await;
@@ -349,11 +355,12 @@ async fn verify_first(bench: &Bench<'_>) -> Finding {
             Outcome::Answer(answer) => statuses.push(answer.status),
             other => return Finding::fail(format!("{what}: {}", words(other))),
         }
+        forged.push(request);
     }
     let came = format!("{} with good JSON, {} with bad", statuses[0], statuses[1]);
     match statuses[0] {
         status if status != statuses[1] => Finding::fail(came),
-        500.. => Finding::accident(&came),
+        500.. => Finding::accident(bench, &forged.iter().collect::<Vec<_>>(), None, &came).await,
         _ => Finding::pass(came),
     }
 }

@@ -12,10 +12,11 @@ use std::time::Duration;
 
 use hookproof_judge::catalogue::Verdict;
 
-use super::bench::{Bench, Shot};
+use super::bench::{Bench, Delivery, Shot};
 use super::want::{Want, words};
 use crate::wire::clock::Watch;
 use crate::wire::exchange::Outcome;
+use crate::wire::request::Request;
 pub(super) use limit::Slow;
 
 pub(super) fn all() -> Vec<Case> {
@@ -47,6 +48,8 @@ pub(super) struct Finding {
     pub(super) has_ended: bool,
     /// Whether a forgery was refused only as if the receiver had failed.
     pub(super) is_accident: bool,
+    /// Whether the list of effects shows that such a forgery had none.
+    pub(super) had_no_effect: bool,
     /// In place of the catalogue's remedy, where the finding has another cause.
     pub(super) remedy: Option<&'static str>,
 }
@@ -59,6 +62,7 @@ impl Finding {
             is_loss: false,
             has_ended: false,
             is_accident: false,
+            had_no_effect: false,
             remedy: None,
         }
     }
@@ -79,9 +83,21 @@ impl Finding {
         Self::new(Verdict::Warn, came)
     }
 
-    /// The receiver may fail open the next time.
-    pub(super) fn accident(came: &str) -> Self {
-        Self { is_accident: true, ..Self::warn(format!("rejected by accident: {came}")) }
+    /// Of forgeries that were answered with 5xx.
+    pub(super) async fn accident(
+        bench: &Bench<'_>,
+        forged: &[&Request],
+        known: Option<&Delivery>,
+        came: &str,
+    ) -> Self {
+        let effects = bench.have_effects(forged, known).await;
+        let unknown = match &effects {
+            Ok(true) => return Self::fail(format!("{came}, and processed all the same")),
+            Ok(false) => String::new(),
+            Err(why) => format!("; its effects are unknown: {why}"),
+        };
+        let accident = Self::warn(format!("rejected by accident: {came}{unknown}"));
+        Self { is_accident: true, had_no_effect: effects.is_ok(), ..accident }
     }
 
     fn ended(came: &str) -> Self {
@@ -154,8 +170,13 @@ pub(super) fn not_served(what: &str, outcome: &Outcome) -> Finding {
 const THROTTLED: &str = "the receiver throttles the suite, so the case is inconclusive";
 
 pub(super) async fn fire(bench: &Bench<'_>, shots: &[Shot]) -> Finding {
+    fire_after(bench, shots, None).await
+}
+
+/// `known` was delivered before.
+pub(super) async fn fire_after(bench: &Bench<'_>, shots: &[Shot], known: Option<&Delivery>) -> Finding {
     let mut seen: Vec<String> = Vec::new();
-    let (mut broken, mut accidents) = (Vec::new(), Vec::new());
+    let (mut broken, mut accidents, mut forged) = (Vec::new(), Vec::new(), Vec::new());
     let mut unproven = Vec::new();
     let watch = Watch::start();
     let fresh = Duration::from_secs(bench.settings.tolerance_seconds.unsigned_abs()) / 2;
@@ -170,6 +191,7 @@ pub(super) async fn fire(bench: &Bench<'_>, shots: &[Shot]) -> Finding {
         }
         if want.is_accident(&exchange.outcome) {
             accidents.push(format!("{label}: {came}"));
+            forged.push(request);
             continue;
         }
         if !want.is_met(&exchange.outcome) {
@@ -197,7 +219,7 @@ pub(super) async fn fire(bench: &Bench<'_>, shots: &[Shot]) -> Finding {
         _ if !unproven.is_empty() => {
             Finding::unclear(format!("{}: another cause comes before it", unproven.join("; ")))
         }
-        (true, false) => Finding::accident(&accidents.join("; ")),
+        (true, false) => Finding::accident(bench, &forged, known, &accidents.join("; ")).await,
         (true, true) => Finding::pass(seen.join(", ")),
     }
 }

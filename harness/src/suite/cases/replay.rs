@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 
 use super::super::hooks::{self, Broken};
 use super::signature::wrong;
-use super::{Case, Finding, Running, fire, limited};
+use super::{Case, Finding, Running, fire_after, limited};
 use crate::suite::bench::{Bench, DATA, Delivery, Shot};
 use crate::suite::record::Repeat;
 use crate::suite::want::Want::{self, Accept, NoBreak, Reject};
@@ -165,18 +165,28 @@ async fn poison(bench: &Bench<'_>) -> Finding {
     let delivery = bench.delivery();
     let bad = bench.request(&delivery, &[wrong(bench, 0)]);
     let outcome = bench.send("wrongly signed", &bad, Reject).await.outcome;
-    let accident = Reject.is_accident(&outcome);
-    if !accident && let Err(finding) = judge("wrongly signed", &outcome, Reject) {
+    let accident = if Reject.is_accident(&outcome) {
+        let came = format!("wrongly signed: {}", words(&outcome));
+        Some(Finding::accident(bench, &[&bad], None, &came).await)
+    } else {
+        None
+    };
+    if let Some(failed) = accident.as_ref().filter(|finding| finding.verdict == Verdict::Fail) {
+        return failed.clone();
+    }
+    if accident.is_none()
+        && let Err(finding) = judge("wrongly signed", &outcome, Reject)
+    {
         return finding;
     }
     if let Err(finding) = step(bench, "the same id, rightly signed", &delivery, Accept).await {
         return finding;
     }
     let finding = one_effect(bench, &delivery).await;
-    if accident && finding.verdict == Verdict::Pass {
-        return Finding::accident(&format!("wrongly signed: {}; then {}", words(&outcome), finding.came));
+    match accident.filter(|_| finding.verdict == Verdict::Pass) {
+        Some(accident) => Finding { came: format!("{}; then {}", accident.came, finding.came), ..accident },
+        None => finding,
     }
-    finding
 }
 
 async fn after_restart(bench: &Bench<'_>) -> Finding {
@@ -389,7 +399,7 @@ async fn cached(bench: &Bench<'_>) -> Finding {
     if let Err(finding) = step(bench, "a delivery", &known, Accept).await {
         return finding;
     }
-    let finding = fire(bench, &forgeries(bench, &known)).await;
+    let finding = fire_after(bench, &forgeries(bench, &known), Some(&known)).await;
     if finding.verdict != Verdict::Pass {
         return finding;
     }
@@ -434,7 +444,9 @@ async fn on_one_connection(bench: &Bench<'_>) -> Finding {
         let (outcome, came) = (&exchange.outcome, format!("{label}: {}", words(&exchange.outcome)));
         match () {
             () if limited(outcome) => return Finding::unclear(came),
-            () if want.is_accident(outcome) => return Finding::accident(&came),
+            () if want.is_accident(outcome) => {
+                return Finding::accident(bench, &[request], None, &came).await;
+            }
             // A connection may close at any time; its end says nothing about forgeries.
             () if *want == Reject && *outcome == Outcome::Closed => {
                 return Finding::pass("it does not keep connections open");
