@@ -111,6 +111,7 @@ fn settled(lane: LaneId, term: Term, delivery: DeliveryId) -> Settlement {
         delivery,
         attempts: 1,
         fate: Fate::Delivered,
+        disables: None,
         attempt: Some(Attempt {
             at: StoreTime(NOW.0 + delivery.0),
             latency: Nanos::from_millis(20),

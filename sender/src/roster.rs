@@ -19,7 +19,7 @@ use crate::event::{EventPatterns, EventType, Pattern, PublicId, PublicIdError};
 use crate::guard::{Target, TargetError};
 use crate::sign::{Keys, KeysError, Retiring, Secret, SecretError, Signer};
 use crate::store::StoreError;
-use crate::store::lane::{LaneState, Retried};
+use crate::store::lane::{LaneState, Pause, Retried};
 use crate::store::read::{self, LiveSecret, Reader};
 use crate::subscriber::{Agreement, RegionSecrets, SettingsError, SettingsText};
 use crate::transport::Destination;
@@ -124,6 +124,7 @@ pub struct Subscriber {
     name: Arc<str>,
     state: LaneState,
     retried: Retried,
+    pause: Pause,
     settings: Arc<Settings>,
     ready: Result<Ready, Fault>,
     /// The patterns of a broken subscriber, if readable.
@@ -155,13 +156,14 @@ impl Subscriber {
         };
         let settings = Arc::clone(settings);
         let wants = if ready.is_ok() { None } else { serde_json::from_str(&row.subscriber.patterns).ok() };
-        let read::Subscriber { lane, id, name, state, retried, .. } = &row.subscriber;
+        let read::Subscriber { lane, id, name, state, retried, pause, .. } = &row.subscriber;
         Self {
             lane: *lane,
             id: Arc::clone(id),
             name: Arc::clone(name),
             state: *state,
             retried: *retried,
+            pause: pause.clone(),
             settings,
             ready,
             wants,
@@ -191,6 +193,11 @@ impl Subscriber {
     #[must_use]
     pub const fn retried(&self) -> Retried {
         self.retried
+    }
+
+    #[must_use]
+    pub const fn pause(&self) -> &Pause {
+        &self.pause
     }
 
     /// Unchanged settings keep their `Arc`. A broken subscriber keeps its former ones.

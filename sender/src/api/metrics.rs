@@ -74,7 +74,7 @@ pub(super) async fn metrics(State(app): State<App>, uri: Uri) -> Result<Response
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Need {
     BreakerOpen,
-    /// Its endpoint answered 410.
+    /// Its endpoint answered 410, or failed for long.
     Disabled,
     /// Its oldest delivery has been due for a minute.
     Behind,

@@ -188,10 +188,7 @@ pub(super) async fn pause(
     let before = subscriber(&app, &whom).await?;
     if before.state == LaneState::Disabled {
         // It would record events that its endpoint refused.
-        return Err(Problem::conflict(
-            "disabled",
-            "the subscriber is disabled since its endpoint answered 410; resume it first",
-        ));
+        return Err(Problem::conflict("disabled", "the subscriber is disabled; resume it first"));
     }
     if (before.state, &before.pause) != (LaneState::Paused, &wanted) {
         let change = Change { state: Some(LaneState::Paused), pause: wanted, ..Change::of(before.lane) };

@@ -35,7 +35,7 @@ pub(super) enum Subscriber {
     Set(Set),
     /// Hold its deliveries back; events are still recorded for it
     Pause(Pause),
-    /// Deliver again, after a pause or after the endpoint said it was gone
+    /// Deliver again, after a pause or after it was disabled
     Resume(Resume),
     /// Try its endpoint at once, after it was mended
     Retry(retry::RetrySubscriber),
@@ -319,8 +319,7 @@ fn to_state(
     on(name, common, |session, subscriber| {
         if (subscriber.state, state) == (LaneState::Disabled, LaneState::Paused) {
             // It would record events that its endpoint refused.
-            let problem =
-                "the subscriber is disabled since its endpoint answered 410; use `subscriber resume` first";
+            let problem = "the subscriber is disabled; use `subscriber resume` first";
             return Err(Failure::refused(problem));
         }
         let change = Change { state: Some(state), pause, ..Change::of(subscriber.lane) };

@@ -305,11 +305,12 @@ impl LaneFacts<'_> {
                 let remedy = format!("`subscriber resume {name}` continues{sooner}");
                 Some(Flow { until: self.pause.until, ..Flow::new(State::Paused, reason, remedy) })
             }
-            LaneState::Disabled => Some(Flow::new(
-                State::Disabled,
-                "its endpoint answered 410 Gone; new events are not recorded for it",
-                format!("`subscriber resume {name}` once the endpoint takes events again, or remove it"),
-            )),
+            LaneState::Disabled => {
+                let reason = format!("{}; new events are not recorded for it", self.pause.why_disabled());
+                let remedy =
+                    format!("`subscriber resume {name}` once the endpoint takes events again, or remove it");
+                Some(Flow::new(State::Disabled, reason, remedy))
+            }
         }
     }
 

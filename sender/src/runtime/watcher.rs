@@ -28,7 +28,7 @@ use crate::store::thread::Handle;
 /// Then the watcher reports a fault that the store's own thread has not.
 const LOOKS_IN_SILENCE: u64 = 250;
 
-/// Operators pause and resume in any process; a 410 disables.
+/// Operators pause and resume in any process; a 410 or long failure disables.
 fn log_states(before: &Roster, now: &Roster) {
     for known in now.subscribers() {
         let old = before.get(known.lane()).map_or(LaneState::Active, |old| old.state());
@@ -38,7 +38,7 @@ fn log_states(before: &Roster, now: &Roster) {
             (_, LaneState::Paused) => info!(subscriber = %name, "paused {name}"),
             (_, LaneState::Disabled) => warn!(
                 subscriber = %name,
-                "disabled {name}: its endpoint answered 410 Gone; `subscriber resume {name}` once it takes events again"
+                "disabled {name}: {}; `subscriber resume {name}` once it takes events again", known.pause().why_disabled()
             ),
             (_, LaneState::Active | LaneState::Removed) => info!(subscriber = %name, "resumed {name}"),
         }

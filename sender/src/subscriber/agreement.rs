@@ -98,7 +98,8 @@ impl SettingsText {
             breaker.slow,
             breaker.cooldown,
             breaker.cooldown_max,
-        )?;
+        )?
+        .with_disable_after(breaker.disable_after)?;
         let pressure = full.pressure.filled();
         let strain = PressurePolicy::new(
             pressure.slowest,

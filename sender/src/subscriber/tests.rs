@@ -47,7 +47,8 @@ fn without_settings_the_defaults_hold_and_all_are_shown() {
             "retry_after_cap": "1d"
         },
         "breaker": {
-            "failures": 10, "failures_when_slow": 5, "slow": "5s", "cooldown": "5min", "cooldown_max": "1h"
+            "failures": 10, "failures_when_slow": 5, "slow": "5s", "cooldown": "5min", "cooldown_max": "1h",
+            "disable_after": "5d"
         },
         "pressure": {
             "slowest": "1min", "streak": 10, "target": "0ns", "latency_min": "500ms", "latency_factor": 4,
@@ -130,6 +131,7 @@ fn every_figure_outside_its_range_names_its_field_its_value_and_what_is_allowed(
         ("breaker.failures_when_slow", json!(11), "11; expected 1 to 10"),
         ("breaker.cooldown", json!("2h"), "2h; expected 1ms to 1h"),
         ("breaker.cooldown_max", json!("2d"), "2d; expected 1ms to 1d"),
+        ("breaker.disable_after", json!("366d"), "366d; expected 0ns to 365d"),
         ("pressure.slowest", json!("2d"), "2d; expected 1ms to 1d"),
         ("pressure.streak", json!(0), "0; expected 1 to 1000000"),
         ("pressure.latency_factor", json!(1), "1; expected 2 to 1000"),
@@ -209,7 +211,7 @@ fn every_field_refuses_what_it_cannot_be() {
         fields.extend(names.iter().map(|name| format!("{section}.{name}")));
         assert!(section == "shape" || shown[section].is_object(), "{section} is shown");
     }
-    assert_eq!(fields.len(), 12 + 7 + 3 + 8 + 5 + 7 + 3);
+    assert_eq!(fields.len(), 12 + 7 + 3 + 8 + 6 + 7 + 3);
     for field in fields {
         let error = agree(&only(&field, json!(0.5))).unwrap_err();
         assert_eq!((error.code(), error.field()), ("unreadable_field", Some(&*field)), "{error}");

@@ -15,7 +15,7 @@ use super::description::{Default as Unset, Form, Group, PATH, Range, fields, wri
 use super::form::{count, object};
 use super::section::section;
 use crate::documented::documented;
-use crate::engine::breaker::{COOLDOWN_MAX, COOLDOWN_MIN, FAILURES_MAX};
+use crate::engine::breaker::{COOLDOWN_MAX, COOLDOWN_MIN, DISABLE_AFTER, DISABLE_AFTER_MAX, FAILURES_MAX};
 use crate::engine::contract::{
     BURST_MAX, IN_FLIGHT_MAX, RATE_PER_SECOND_MAX, WINDOW_LENGTH_MAX, WINDOW_LIMIT_MAX, WINDOWS_MAX,
 };
@@ -145,6 +145,10 @@ section! {
         /// How long it is left alone at first; each further time is twice as long. The default is never longer than
         /// `breaker.cooldown_max`.
         cooldown: Nanos = Nanos::MINUTE.times(5).min(cooldown_max), in (COOLDOWN_MIN, "breaker.cooldown_max");
+        /// After how long of nothing but failures, counted from an open breaker, it is disabled: events are no longer recorded
+        /// for it until `subscriber resume`. Between two failures at most an hour counts, or `breaker.cooldown_max` if that is
+        /// longer. `0s` for never.
+        disable_after: Nanos = DISABLE_AFTER, in Nanos::ZERO..=DISABLE_AFTER_MAX;
     }
 }
 

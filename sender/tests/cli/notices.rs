@@ -141,3 +141,56 @@ fn subscribers_of_such_events_do_not_notify_each_other_without_end() {
         check_no_loop(&world);
     }
 }
+
+fn check_disabled_by_failures(world: &World) {
+    let (operators, shop, other) =
+        (Endpoint::answering(200), Endpoint::answering(503), Endpoint::answering(503));
+    // Each failed probe is a line of a log that nobody reads until the end.
+    let slower = ["breaker.cooldown=50ms", "breaker.cooldown_max=1s", "limit.rate=100/s", "limit.burst=100"];
+    let quick = [&OPEN_AT_ONCE[..], &slower, &["retry.base=1ms", "retry.cap=10ms", "retry.attempts=1000"]];
+    let with = |disable_after: &'static str| [&quick.concat()[..], &[disable_after]].concat();
+    add(world, "operators", &operators, "hookproof.endpoint.*", &[]);
+    add(world, "shop", &shop, "a", &with("breaker.disable_after=100ms"));
+    add(world, "patient", &other, "a", &with("breaker.disable_after=0s"));
+    let serving = world.serve();
+    emit(world);
+    let show = |name: &str| world.json(&["subscriber", "show", name]);
+    while show("shop")["state"] != "disabled" {}
+    let why = "nothing but failures for 100ms, last: it answered 503";
+    let flow = &show("shop")["flow"];
+    assert_eq!((&flow["state"], &flow["health"]), (&"disabled".into(), &"disabled".into()));
+    assert!(flow["reason"].as_str().unwrap().starts_with(why), "{flow}");
+    assert!(world.ok(&["subscriber", "show", "shop"]).contains(why));
+    let listed = world.ok(&["subscriber", "list"]);
+    assert!(listed.lines().any(|line| line.starts_with("shop") && line.contains("disabled")), "{listed}");
+    let data = loop {
+        let (name, event_type, data) = next(&operators);
+        assert!(name != "patient" || event_type == "endpoint.failing", "{data}");
+        if event_type == "endpoint.disabled" {
+            break data;
+        }
+    };
+    assert!(data["flow"]["reason"].as_str().unwrap().starts_with(why), "{data}");
+    let (code, log) = serving.terminate();
+    assert!(code == 0 && log.contains(&format!("disabled shop: {why}")), "{log}");
+
+    let serving = world.serve();
+    emit(world);
+    let waiting = |name: &str| show(name)["deliveries"]["waiting"].clone();
+    assert_eq!((waiting("shop"), waiting("patient")), (1.into(), 2.into()));
+    assert_eq!(show("patient")["state"], "active");
+    shop.answers(200);
+    world.ok(&["subscriber", "resume", "shop"]);
+    while waiting("shop") != 0 {}
+    assert_eq!(show("shop")["state"], "active");
+    while next(&operators).1 != "endpoint.recovered" {}
+    assert_eq!(serving.terminate().0, 0);
+}
+
+#[test]
+fn an_endpoint_that_only_fails_is_disabled_until_an_operator_resumes_it() {
+    check_disabled_by_failures(&World::new());
+    if let Some(world) = World::on_postgres("an_endpoint_that_only_fails_is_disabled") {
+        check_disabled_by_failures(&world);
+    }
+}

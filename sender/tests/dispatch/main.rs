@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod budget;
+mod disabling;
 mod failures;
 mod nodes;
 mod ownership;

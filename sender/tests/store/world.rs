@@ -254,7 +254,7 @@ impl<B: Backend> World<B> {
         delivery: DeliveryId,
         fate: Fate,
     ) -> Settlement {
-        Settlement { lane, term, delivery, attempts: 1, fate, attempt: self.attempt(fate) }
+        Settlement { lane, term, delivery, attempts: 1, fate, disables: None, attempt: self.attempt(fate) }
     }
 
     pub(crate) fn attempt(&self, fate: Fate) -> Option<Attempt> {

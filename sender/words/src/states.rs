@@ -9,7 +9,7 @@ pub enum LaneState {
     Active,
     /// Events are recorded; an operator stopped their delivery.
     Paused,
-    /// The endpoint answered 410: new events are not recorded, and waiting deliveries keep waiting.
+    /// The endpoint answered 410, or failed for long: new events are not recorded, and waiting deliveries keep waiting.
     Disabled,
     /// An operator removed it: new events are not recorded, and waiting deliveries become dead letters.
     Removed,

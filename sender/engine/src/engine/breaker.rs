@@ -2,6 +2,9 @@
 //! through, the probe. If the probe fails, the breaker opens for twice as long. Any success closes it. An operator may
 //! ask for the probe before the end of the cooldown; its failure repeats the cooldown and doubles nothing. An endpoint
 //! with a slow 95th percentile gets a lower threshold, because each failure may cost a whole deadline.
+//!
+//! While it is open, each failed probe adds the time since the failure before it, at most an hour or the longest
+//! cooldown: silence counts for little. A success or an operator begins anew. At a limit the lane is disabled.
 
 use std::fmt;
 
@@ -16,6 +19,9 @@ pub const COOLDOWN_MIN: Nanos = Nanos::from_millis(1);
 pub const COOLDOWN_MAX: Nanos = Nanos::DAY;
 /// With fewer answers the 95th percentile is unknown.
 const SAMPLES_MIN: u32 = 20;
+pub const DISABLE_AFTER: Nanos = Nanos::DAY.times(5);
+pub const DISABLE_AFTER_MAX: Nanos = Nanos::DAY.times(365);
+const GAP_MAX: Nanos = Nanos::HOUR;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BreakerPolicy {
@@ -24,6 +30,7 @@ pub struct BreakerPolicy {
     slow: Nanos,
     cooldown: Nanos,
     cooldown_max: Nanos,
+    disable_after: Nanos,
 }
 
 impl BreakerPolicy {
@@ -44,12 +51,18 @@ impl BreakerPolicy {
         within("breaker.failures_when_slow", failures_when_slow, 1..=failures)?;
         within("breaker.cooldown_max", cooldown_max, COOLDOWN_MIN..=COOLDOWN_MAX)?;
         within("breaker.cooldown", cooldown, COOLDOWN_MIN..=cooldown_max)?;
-        Ok(Self { failures, failures_when_slow, slow, cooldown, cooldown_max })
+        Ok(Self { failures, failures_when_slow, slow, cooldown, cooldown_max, disable_after: DISABLE_AFTER })
+    }
+
+    /// Zero never disables a lane. At most 365 days.
+    pub fn with_disable_after(self, disable_after: Nanos) -> Result<Self, OutOfRange> {
+        within("breaker.disable_after", disable_after, Nanos::ZERO..=DISABLE_AFTER_MAX)?;
+        Ok(Self { disable_after, ..self })
     }
 }
 
 impl Default for BreakerPolicy {
-    /// 10 failures, 5 when the 95th percentile is over 5 s; 5 minutes, up to 1 hour.
+    /// 10 failures, 5 when the 95th percentile is over 5 s; 5 minutes, up to 1 hour; 5 days.
     fn default() -> Self {
         Self {
             failures: 10,
@@ -57,6 +70,7 @@ impl Default for BreakerPolicy {
             slow: Nanos::from_secs(5),
             cooldown: Nanos::from_secs(300),
             cooldown_max: Nanos::HOUR,
+            disable_after: DISABLE_AFTER,
         }
     }
 }
@@ -64,7 +78,33 @@ impl Default for BreakerPolicy {
 #[derive(Clone, Debug, Default)]
 pub struct Breaker {
     state: State,
+    /// While open.
+    failing: Failing,
     latencies: SlowTally,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Failing {
+    length: Nanos,
+    since: StoreTime,
+}
+
+impl Failing {
+    const fn new(now: StoreTime) -> Self {
+        Self { length: Nanos::ZERO, since: now }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Disabled {
+    pub after: Nanos,
+    pub last: Cause,
+}
+
+impl fmt::Display for Disabled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "nothing but failures for {}, last: {}", self.after, self.last)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,12 +208,23 @@ pub struct BreakerRecord {
     /// Nanoseconds until the breaker lets a probe through.
     remaining: u64,
     cooldown: u64,
+    #[serde(default)]
+    failing_for: u64,
+    #[serde(default)]
+    failed_ago: u64,
 }
 
 impl BreakerRecord {
-    fn new(opened: Opened, remaining: Nanos, cooldown: Nanos, now: StoreTime) -> Self {
+    fn new(opened: Opened, remaining: Nanos, cooldown: Nanos, failing: Failing, now: StoreTime) -> Self {
         let Opened { since, cause } = opened;
-        Self { open_for: now.since(since).0, cause, remaining: remaining.0, cooldown: cooldown.0 }
+        Self {
+            open_for: now.since(since).0,
+            cause,
+            remaining: remaining.0,
+            cooldown: cooldown.0,
+            failing_for: failing.length.0,
+            failed_ago: now.since(failing.since).0,
+        }
     }
 
     /// The state that a record taken at `at` names.
@@ -195,13 +246,17 @@ impl Breaker {
         downtime: Nanos,
         now: StoreTime,
     ) -> Self {
+        let failing = record.map_or_else(Failing::default, |record| Failing {
+            length: Nanos(record.failing_for),
+            since: now.sooner(Nanos(record.failed_ago) + downtime),
+        });
         let state = record.map_or_else(State::default, |record| State::Open {
             opened: record.opened(now, downtime),
             until: now + Nanos(record.remaining).min(policy.cooldown_max).less(downtime),
             cooldown: Nanos(record.cooldown).clamp(policy.cooldown, policy.cooldown_max),
             asked: false,
         });
-        Self { state, latencies: SlowTally::default() }
+        Self { state, failing, latencies: SlowTally::default() }
     }
 
     /// The state for the next process. Nothing while the breaker is closed.
@@ -210,10 +265,10 @@ impl Breaker {
         match self.state {
             State::Closed { .. } => None,
             State::Open { opened, until, cooldown, .. } => {
-                Some(BreakerRecord::new(opened, until.since(now), cooldown, now))
+                Some(BreakerRecord::new(opened, until.since(now), cooldown, self.failing, now))
             }
             State::Probing { opened, cooldown, .. } => {
-                Some(BreakerRecord::new(opened, Nanos::ZERO, cooldown, now))
+                Some(BreakerRecord::new(opened, Nanos::ZERO, cooldown, self.failing, now))
             }
         }
     }
@@ -251,8 +306,9 @@ impl Breaker {
         IsProbe(false)
     }
 
-    /// Ends the cooldown for an operator, so that the next attempt is the probe.
+    /// Ends the cooldown for an operator, so that the next attempt is the probe. Earlier failures no longer count.
     pub fn probe_now(&mut self, now: StoreTime) {
+        self.failing = Failing::new(now);
         match &mut self.state {
             State::Open { until, asked, .. } => (*until, *asked) = ((*until).min(now), true),
             State::Probing { asked, .. } => *asked = true,
@@ -275,12 +331,15 @@ impl Breaker {
             (_, Health::Well) => State::default(),
             (State::Closed { failures }, Health::Ill(cause)) if failures + 1 >= self.threshold(policy) => {
                 let cooldown = policy.cooldown;
+                self.failing = Failing::new(now);
                 let opened = Opened { since: now, cause };
                 State::Open { opened, until: now + cooldown, cooldown, asked: false }
             }
             (State::Closed { failures }, Health::Ill(_)) => State::Closed { failures: failures + 1 },
             (State::Probing { opened, cooldown, asked }, Health::Ill(cause)) if probe.0 => {
                 let cooldown = if asked { cooldown } else { cooldown.times(2).min(policy.cooldown_max) };
+                let gap = now.since(self.failing.since).min(policy.cooldown_max.max(GAP_MAX));
+                self.failing = Failing { length: self.failing.length + gap, since: now };
                 State::Open {
                     opened: Opened { cause, ..opened },
                     until: now + cooldown,
@@ -297,6 +356,15 @@ impl Breaker {
         };
         let was_open = !matches!(before, State::Closed { .. });
         before != self.state && (was_open || self.is_open())
+    }
+
+    /// After a failed probe: whether the lane must be disabled.
+    #[must_use]
+    pub fn disables(&self, policy: &BreakerPolicy) -> Option<Disabled> {
+        let BreakerPolicy { disable_after: after, .. } = *policy;
+        let State::Open { opened, .. } = self.state else { return None };
+        (after > Nanos::ZERO && self.failing.length >= after)
+            .then_some(Disabled { after, last: opened.cause })
     }
 
     fn threshold(&self, policy: &BreakerPolicy) -> u32 {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::baseline::Baseline;
-use super::breaker::{Breaker, Health, IsProbe, Standing};
+use super::breaker::{Breaker, Disabled, Health, IsProbe, Standing};
 use super::limiter::{Limiter, Ready, Since};
 use super::message::{Due, Fate, Holds, LaneRecord, Origin, Outcome, Reason, Retried, Settings, Takeover};
 use super::pace::Pace;
@@ -58,8 +58,8 @@ struct Work {
 #[derive(Debug)]
 struct State {
     paused: bool,
-    /// The endpoint answered 410. The store pauses the lane with the same settlement.
-    gone: bool,
+    /// The endpoint answered 410, or failed for too long. The store disables the lane with the same settlement.
+    disabled: bool,
     leaving: bool,
 }
 
@@ -96,7 +96,7 @@ impl Lane {
                 claiming: false,
                 empty: 0,
             },
-            state: State { paused, gone: false, leaving: false },
+            state: State { paused, disabled: false, leaving: false },
             marks: Marks::default(),
             settings,
         }
@@ -175,9 +175,15 @@ impl Lane {
         self.limiter.wants_record(self.marks.unsaved)
     }
 
-    pub(super) fn end(&mut self, attempt: &Ending, outcome: &Outcome, rng: &mut Rng, now: StoreTime) -> Fate {
+    pub(super) fn end(
+        &mut self,
+        attempt: &Ending,
+        outcome: &Outcome,
+        rng: &mut Rng,
+        now: StoreTime,
+    ) -> (Fate, Option<(Disabled, u64)>) {
         if outcome.is_by_us() {
-            return self.ended_by_us(attempt, now);
+            return (self.ended_by_us(attempt, now), None);
         }
         let reading = Reading::of(outcome, self.settings.retry().retry_after_cap());
         let latency = now.since(attempt.started);
@@ -189,10 +195,18 @@ impl Lane {
             let policy = self.settings.pressure();
             self.marks.unsaved |= self.pressure.end(policy, contract, reading.strain, attempt.started, now);
         }
+        let has_failed = attempt.probe.0 && matches!(reading.health, Health::Ill(_));
+        let disables = Some(&self.breaker).filter(|_| has_failed).and_then(|it| it.disables(breaker));
+        self.state.disabled |= disables.is_some();
+        let fate = self.fate(&reading, attempt, rng, now);
+        (fate, disables.map(|disabled| (disabled, self.handled)))
+    }
+
+    fn fate(&mut self, reading: &Reading, attempt: &Ending, rng: &mut Rng, now: StoreTime) -> Fate {
         match (reading.meaning, reading.pause) {
             (Meaning::Success, _) => Fate::Delivered,
             (Meaning::Gone, _) => {
-                self.state.gone = true;
+                self.state.disabled = true;
                 Fate::Dead(Reason::Gone)
             }
             (Meaning::Failure, pause) => {
@@ -240,7 +254,7 @@ impl Lane {
 
     pub(super) fn resume(&mut self) {
         self.state.paused = false;
-        self.state.gone = false;
+        self.state.disabled = false;
     }
 
     /// Nothing if this is handled, and else whether the operator insists. Every limit holds, as does the pause that the
@@ -322,8 +336,8 @@ impl Lane {
     }
 
     fn is_barred(&self, now: StoreTime) -> bool {
-        let State { paused, gone, leaving } = self.state;
-        paused || gone || leaving || now >= self.lease_until
+        let State { paused, disabled, leaving } = self.state;
+        paused || disabled || leaving || now >= self.lease_until
     }
 
     fn ready(&mut self, now: StoreTime) -> Ready {

@@ -236,7 +236,8 @@ impl Engine {
 
     fn settle(&mut self, lane: LaneId, term: Term, due: Due, fate: Fate) {
         let Due { delivery, attempts, .. } = due;
-        self.settling.push(Settlement { lane, term, delivery, attempts, attempt: None, fate }, false);
+        self.settling
+            .push(Settlement { lane, term, delivery, attempts, attempt: None, fate, disables: None }, false);
     }
 
     /// Moves waiting settlements and records to the outputs. Returns false if there were none.
@@ -366,27 +367,28 @@ impl Engine {
         let Attempt { slot, lane: id, term, delivery, ending } = attempt;
         let owner = self.lanes.get_mut(slot).filter(|lane| lane.id == id && lane.term == term);
         let mut awaited = false;
-        let fate = match owner {
+        let (fate, disables) = match owner {
             Some(lane) => {
                 awaited = lane.charge(&ending, outcome, self.now);
                 let before = lane.breaker();
-                let fate = lane.end(&ending, outcome, &mut self.rng, self.now);
+                let ended = lane.end(&ending, outcome, &mut self.rng, self.now);
                 let news = lane.take_news().map(|shift| Output::Tell { lane: id, shift });
                 self.outputs.extend(news);
                 let breaker = lane.breaker();
                 if breaker.is_news_after(before, self.now) {
                     self.outputs.push_back(Output::Turn { lane: id, before, breaker });
                 }
-                fate
+                ended
             }
             // The present owner repeats a failed attempt; a success counts under any owner.
-            None if is_success(outcome) => Fate::Delivered,
+            None if is_success(outcome) => (Fate::Delivered, None),
             None => return self.with(id, None, |lane, now| lane.heed(outcome, now)),
         };
         let made = u32::from(!outcome.is_by_us());
         let attempts = ending.attempts.saturating_sub(1) + made;
-        self.settling
-            .push(Settlement { lane: id, term, delivery, attempts, attempt: Some(ended), fate }, awaited);
+        let attempt = Some(ended);
+        let settlement = Settlement { lane: id, term, delivery, attempts, attempt, fate, disables };
+        self.settling.push(settlement, awaited);
         self.with(id, Some(term), |_, _| {});
         self.finish_leaving(slot);
     }

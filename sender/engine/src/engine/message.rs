@@ -7,7 +7,7 @@ pub use hookproof_words::states::{Fate, Reason};
 use serde::{Deserialize, Serialize};
 
 use super::baseline::BaselineRecord;
-use super::breaker::{BreakerPolicy, BreakerRecord, Standing};
+use super::breaker::{BreakerPolicy, BreakerRecord, Disabled, Standing};
 use super::contract::{Contract, Lateness};
 use super::limiter::Snapshot;
 use super::pressure::PressurePolicy;
@@ -247,6 +247,8 @@ pub struct Settlement {
     pub attempts: u32,
     pub attempt: Option<AttemptId>,
     pub fate: Fate,
+    /// Disables the lane, unless an operator asked after this version of the subscriber set.
+    pub disables: Option<(Disabled, u64)>,
 }
 
 /// The versions of the subscriber set with which an operator last asked to try an endpoint at once; 0 means never.

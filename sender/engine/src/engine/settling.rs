@@ -101,7 +101,9 @@ mod tests {
 
     fn push(settling: &mut Settling, fate: Fate) {
         let (lane, term, delivery) = (LaneId(1), Term(1), DeliveryId(1));
-        settling.push(Settlement { lane, term, delivery, attempts: 1, attempt: None, fate }, false);
+        let settlement =
+            Settlement { lane, term, delivery, attempts: 1, attempt: None, fate, disables: None };
+        settling.push(settlement, false);
     }
 
     #[test]

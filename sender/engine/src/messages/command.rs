@@ -12,6 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::lane::{Bounds, LaneState, OwnerId, Pause, Secret};
 use super::node::{Announcement, Homes};
+use crate::engine::breaker::Disabled;
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 
 /// A refusal is a reply; see [`super::Reply`].
@@ -147,6 +148,8 @@ pub struct Settlement {
     pub attempts: u32,
     /// What follows.
     pub fate: Fate,
+    /// Disables an active lane, unless [`Retried::asked`](super::lane::Retried) is greater.
+    pub disables: Option<(Disabled, u64)>,
     /// The attempt behind the result, if any. It is recorded even if the rest is not applied.
     pub attempt: Option<Attempt>,
 }

@@ -38,12 +38,19 @@ impl Default for Limits {
     }
 }
 
-/// An operator's pause.
+/// An operator's pause, or why the sender disabled the lane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pause {
     pub reason: Option<Arc<str>>,
     /// By the wall clock. A sweep ends the pause then.
     pub until: Option<StoreTime>,
+}
+
+impl Pause {
+    #[must_use]
+    pub fn why_disabled(&self) -> &str {
+        self.reason.as_deref().unwrap_or("its endpoint answered 410 Gone")
+    }
 }
 
 /// A signing secret. `Debug` does not show it.

@@ -143,7 +143,7 @@ pub enum Refusal {
     #[error("the subscriber has no room for the delivery: {}", .0.as_str())]
     NoRoom(Bound),
     #[error("the subscriber is {}", match .0 {
-        LaneState::Disabled => "disabled since its endpoint answered 410; resume it first",
+        LaneState::Disabled => "disabled; resume it first",
         LaneState::Paused => "paused; resume it first",
         LaneState::Removed => "removed",
         LaneState::Active => "active",

@@ -5,6 +5,7 @@
 mod baseline;
 mod behaviour;
 mod determinism;
+mod disabling;
 mod doubtful;
 mod fairness;
 mod guarantee;

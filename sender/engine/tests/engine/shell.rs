@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use hookproof_engine::engine::breaker::{BreakerPolicy, Standing};
+use hookproof_engine::engine::breaker::{BreakerPolicy, Disabled, Standing};
 use hookproof_engine::engine::contract::{Bucket, Contract, Rate};
 use hookproof_engine::engine::pressure::PressurePolicy;
 use hookproof_engine::engine::retry::{Backoff, RetryPolicy};
@@ -226,6 +226,7 @@ pub(crate) struct Store {
     due: BTreeMap<DeliveryId, StoreTime>,
     held: BTreeSet<(LaneId, DeliveryId)>,
     pub(crate) fates: Vec<Settlement>,
+    pub(crate) disabled: Vec<Disabled>,
     /// Only a lane that changed its owner may cause them.
     pub(crate) settled_before: u32,
     next_delivery: u64,
@@ -295,7 +296,8 @@ impl Store {
     }
 
     fn settle(&mut self, settlement: &Settlement) {
-        let Settlement { lane, delivery, attempts, fate, .. } = *settlement;
+        let Settlement { lane, delivery, attempts, fate, disables, .. } = *settlement;
+        self.disabled.extend(disables.map(|(disabled, _)| disabled));
         self.held.remove(&(lane, delivery));
         let due = self.due[&delivery];
         let rows = self.lanes.entry(lane).or_default();

@@ -4,6 +4,7 @@ use super::dead::DeadRows;
 use super::subscribe::SubscriberRows;
 use crate::command::{Attempt, AttemptOutcome, Fate, KeptAnswer, Reason, Settlement};
 use crate::engine::StoreTime;
+use crate::lane::LaneState;
 use crate::latency::Gathered;
 use crate::queue_cache::Waiting;
 use crate::read::Place;
@@ -69,9 +70,9 @@ pub(crate) trait AttemptRows: DeadRows + SubscriberRows {
         if let Some(attempt) = &settlement.attempt {
             self.record_attempt(settlement, attempt, before.as_ref(), capped)?;
         }
-        // The endpoint is gone, in any state of the delivery.
-        if settlement.fate == Fate::Dead(Reason::Gone) && is_current {
-            self.disable(settlement.lane)?;
+        // In any state of the delivery.
+        if is_current {
+            self.disable_after(settlement)?;
         }
         let Some(before) = before else { return Ok(SettleResult::Absent) };
         if !is_current {
@@ -99,6 +100,19 @@ pub(crate) trait AttemptRows: DeadRows + SubscriberRows {
                 Ok(SettleResult::Applied)
             }
         }
+    }
+
+    fn disable_after(&mut self, settlement: &Settlement) -> Result<(), Self::Error> {
+        let Settlement { lane, fate, disables, .. } = *settlement;
+        if fate == Fate::Dead(Reason::Gone) {
+            return if self.accepts(lane)? { self.disable(lane, None) } else { Ok(()) };
+        }
+        let Some((disabled, handled)) = disables else { return Ok(()) };
+        let is_active = self.lane(lane)?.is_some_and(|lane| lane.state == LaneState::Active);
+        if is_active && self.retried(lane)? <= handled {
+            self.disable(lane, Some(disabled.to_string().into()))?;
+        }
+        Ok(())
     }
 
     fn record_attempt(

@@ -1,6 +1,8 @@
 //! Subscribers: adding, changing and removing them, and their secrets. Each change increments the version of the
 //! subscriber set, so that emitters and other processes notice it.
 
+use std::sync::Arc;
+
 use super::Rows;
 use crate::command::SECRETS_MAX;
 use crate::command::{Change, Rotate, Subscribe};
@@ -21,8 +23,11 @@ pub(crate) trait SubscriberRows: Rows {
     fn insert_subscriber(&mut self, new: &Subscribe, version: u64) -> Result<LaneId, Self::Error>;
 
     /// Writes a change, with window caps. A lane that once had caps stays marked, so that a restored cap counts the
-    /// requests sent meanwhile.
-    fn update_subscriber(&mut self, change: &Change, version: u64) -> Result<(), Self::Error>;
+    /// requests sent meanwhile. A resumed subscriber and one with another URL are tried at once.
+    fn update_subscriber(&mut self, change: &Change, resumed: bool, version: u64) -> Result<(), Self::Error>;
+
+    /// The version with which an operator last asked to try the endpoint at once.
+    fn retried(&mut self, lane: LaneId) -> Result<u64, Self::Error>;
 
     fn set_pause(&mut self, lane: LaneId, pause: &Pause) -> Result<(), Self::Error>;
 
@@ -70,11 +75,13 @@ pub(crate) trait SubscriberRows: Rows {
             return Ok(Reply::Refused(Refusal::NameTaken(name.clone())));
         }
         let version = self.next_roster()?;
+        let is_active = self.lane(lane)?.is_some_and(|lane| lane.state == LaneState::Active);
+        let resumed = !is_active && change.state == Some(LaneState::Active);
         self.amend(lane, |lane| {
             lane.bounds = change.bounds.unwrap_or(lane.bounds);
             lane.state = change.state.unwrap_or(lane.state);
         })?;
-        self.update_subscriber(change, version)?;
+        self.update_subscriber(change, resumed, version)?;
         match change.state {
             None => {}
             Some(LaneState::Paused) => self.set_pause(lane, &change.pause)?,
@@ -110,13 +117,10 @@ pub(crate) trait SubscriberRows: Rows {
         Ok(Reply::Done)
     }
 
-    fn disable(&mut self, lane: LaneId) -> Result<(), Self::Error> {
-        if self.accepts(lane)? {
-            self.touch(lane)?;
-            self.set_pause(lane, &Pause::default())?;
-            self.amend(lane, |lane| lane.state = LaneState::Disabled)?;
-        }
-        Ok(())
+    fn disable(&mut self, lane: LaneId, reason: Option<Arc<str>>) -> Result<(), Self::Error> {
+        self.touch(lane)?;
+        self.set_pause(lane, &Pause { reason, until: None })?;
+        self.amend(lane, |lane| lane.state = LaneState::Disabled)
     }
 
     /// Tells every process that a subscriber changed.

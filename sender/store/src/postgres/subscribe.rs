@@ -51,11 +51,12 @@ impl SubscriberRows for Work<'_> {
         Ok(lane)
     }
 
-    fn update_subscriber(&mut self, change: &Change, version: u64) -> Result<()> {
+    fn update_subscriber(&mut self, change: &Change, resumed: bool, version: u64) -> Result<()> {
         let lane = change.lane;
         self.sql.execute(
             "UPDATE subscribers SET name = coalesce($2, name), url = coalesce($3, url),
-             patterns = coalesce($4, patterns), settings = coalesce($5, settings), version = $6 WHERE lane = $1",
+             patterns = coalesce($4, patterns), settings = coalesce($5, settings), version = $6,
+             retried = CASE WHEN $7 OR url <> $3 THEN $6 ELSE retried END WHERE lane = $1",
             &[
                 &lane,
                 &change.name.as_deref(),
@@ -63,6 +64,7 @@ impl SubscriberRows for Work<'_> {
                 &change.patterns.as_deref(),
                 &change.settings.as_deref(),
                 &int(version),
+                &resumed,
             ],
         )?;
         if change.settings.as_deref().is_some_and(has_window_caps) {
@@ -70,6 +72,11 @@ impl SubscriberRows for Work<'_> {
             self.ledger.amend(lane, |lane| lane.capped = true)?;
         }
         Ok(())
+    }
+
+    fn retried(&mut self, lane: LaneId) -> Result<u64> {
+        let found = self.sql.first("SELECT retried FROM subscribers WHERE lane = $1", &[&lane])?;
+        Ok(found.map(|row| row.try_get::<_, Count>(0)).transpose()?.unwrap_or_default().0)
     }
 
     fn set_pause(&mut self, lane: LaneId, pause: &Pause) -> Result<()> {

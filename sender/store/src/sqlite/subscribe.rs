@@ -61,15 +61,30 @@ impl SubscriberRows for Work<'_> {
         Ok(lane)
     }
 
-    fn update_subscriber(&mut self, change: &Change, version: u64) -> Result<()> {
+    fn update_subscriber(&mut self, change: &Change, resumed: bool, version: u64) -> Result<()> {
         let lane = change.lane;
         self.sql
             .prepare_cached(
                 "UPDATE subscribers SET name = coalesce(?2, name), url = coalesce(?3, url),
-                 patterns = coalesce(?4, patterns), settings = coalesce(?5, settings), version = ?6 WHERE lane = ?1",
+                 patterns = coalesce(?4, patterns), settings = coalesce(?5, settings), version = ?6,
+                 retried = CASE WHEN ?7 OR url <> ?3 THEN ?6 ELSE retried END WHERE lane = ?1",
             )?
-            .execute(params![lane, change.name, change.url, change.patterns, change.settings, int(version)])?;
+            .execute(params![
+                lane,
+                change.name,
+                change.url,
+                change.patterns,
+                change.settings,
+                int(version),
+                resumed
+            ])?;
         if change.settings.is_some() { self.mark_caps(lane) } else { Ok(()) }
+    }
+
+    fn retried(&mut self, lane: LaneId) -> Result<u64> {
+        self.sql
+            .prepare_cached("SELECT retried FROM subscribers WHERE lane = ?1")?
+            .query_row([lane], |row| row.get(0))
     }
 
     fn set_pause(&mut self, lane: LaneId, pause: &Pause) -> Result<()> {

@@ -579,7 +579,15 @@ impl KnownState {
             (claimed, _) => self.claimed[pick.index(claimed)],
         };
         let term = Term(term.0.saturating_sub(u64::from(is_late)));
-        Command::Settle(vec![Settlement { lane, term, delivery, attempts: 1, fate, attempt: None }])
+        Command::Settle(vec![Settlement {
+            lane,
+            term,
+            delivery,
+            attempts: 1,
+            fate,
+            disables: None,
+            attempt: None,
+        }])
     }
 
     fn command(&mut self, wish: &Wish) -> Command {

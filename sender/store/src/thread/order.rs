@@ -148,7 +148,15 @@ mod tests {
 
     fn settle(lane: u64, fate: Fate) -> Command {
         let (lane, term, delivery) = (LaneId(lane), Term(1), DeliveryId(1));
-        Command::Settle(vec![Settlement { lane, term, delivery, attempts: 1, fate, attempt: None }])
+        Command::Settle(vec![Settlement {
+            lane,
+            term,
+            delivery,
+            attempts: 1,
+            fate,
+            disables: None,
+            attempt: None,
+        }])
     }
 
     fn retry(lane: u64, due: u64) -> Command {

@@ -376,7 +376,15 @@ mod tests {
 
     fn settled(fate: Fate) -> Command {
         let (lane, term, delivery) = (LaneId(1), Term(1), DeliveryId(1));
-        Command::Settle(vec![Settlement { lane, term, delivery, attempts: 1, fate, attempt: None }])
+        Command::Settle(vec![Settlement {
+            lane,
+            term,
+            delivery,
+            attempts: 1,
+            fate,
+            disables: None,
+            attempt: None,
+        }])
     }
 
     fn is_patient(queue: &Queue) -> bool {

@@ -147,6 +147,7 @@ fn settle(lane: u64, fate: Fate) -> Command {
         delivery: DeliveryId(1),
         attempts: 1,
         fate,
+        disables: None,
         attempt: None,
     };
     Command::Settle(vec![settlement])

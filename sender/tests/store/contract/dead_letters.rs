@@ -175,7 +175,8 @@ pub(super) fn letters_are_grouped_by_what_they_have_in_common<B: Backend>() {
             details: Details::default(),
         };
         let fate = Fate::Dead(Reason::Exhausted);
-        world.settle_all(vec![Settlement { lane, term, delivery, attempts, fate, attempt: Some(attempt) }]);
+        let settlement = world.settlement(lane, term, delivery, fate);
+        world.settle_all(vec![Settlement { attempts, attempt: Some(attempt), ..settlement }]);
         world.pass(Nanos::MINUTE);
     };
     die(lane, term, Some(401), Some("unauthorised"), 12);

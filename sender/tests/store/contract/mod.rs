@@ -132,6 +132,7 @@ contract! {
         an_endpoint_that_is_gone_is_disabled_in_the_same_breath
         an_endpoint_that_is_gone_is_disabled_whatever_became_of_the_delivery
         a_former_owner_disables_no_lane
+        nothing_but_failures_disable_an_active_lane_unless_an_operator_asked_since
     }
     latencies {
         percentiles_are_told_a_second_later
@@ -193,6 +194,7 @@ contract! {
         a_secret_does_not_show_itself
         a_pause_ends_at_its_time_whoever_sweeps
         only_the_pause_that_an_operator_asked_for_last_ends
+        a_resumed_subscriber_and_one_with_another_url_are_tried_at_once
     }
     retrying {
         a_retry_is_brought_forward_and_nothing_else

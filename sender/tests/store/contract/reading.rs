@@ -160,14 +160,8 @@ pub(super) fn an_audit_counts_attempts_by_second<B: Backend>() {
         };
         let delivery = world.emit_one(lane);
         let fate = Fate::Dead(Reason::Exhausted);
-        world.settle_all(vec![Settlement {
-            lane,
-            term,
-            delivery,
-            attempts: 1,
-            fate,
-            attempt: Some(attempt),
-        }]);
+        let settlement = world.settlement(lane, term, delivery, fate);
+        world.settle_all(vec![Settlement { attempt: Some(attempt), ..settlement }]);
     };
     attempt_at(other, other_term, 0, 503);
     attempt_at(one, one_term, 1, 503);
@@ -218,8 +212,8 @@ pub(super) fn latencies_of_attempts_are_listed_in_pages<B: Backend>() {
             _ => Fate::Retry { due: received },
         };
         let term = if lane == one { one_term } else { other_term };
-        let attempt = Some(attempt);
-        world.settle_all(vec![Settlement { lane, term, delivery, attempts: 1, fate, attempt }]);
+        let settlement = world.settlement(lane, term, delivery, fate);
+        world.settle_all(vec![Settlement { attempt: Some(attempt), ..settlement }]);
     };
     attempt(one, first, 1, 5, AttemptOutcome::Rejected);
     // The second sent nothing.

@@ -1,10 +1,11 @@
 use std::sync::Arc;
 
+use hookproof_sender::engine::breaker::{Cause, Disabled};
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use hookproof_sender::store::Command;
 use hookproof_sender::store::command::{
-    Attempt, AttemptOutcome, Dead, Details, Fate, Forget, KeptAnswer, LaneSelection, Purge, Reason,
-    Settlement, Shed,
+    Attempt, AttemptOutcome, Change, Dead, Details, Fate, Forget, KeptAnswer, LaneSelection, Purge, Reason,
+    Retry, Settlement, Shed, ToRetry,
 };
 use hookproof_sender::store::lane::LaneState;
 use hookproof_sender::store::read::Place;
@@ -290,5 +291,50 @@ pub(super) fn a_former_owner_disables_no_lane<B: Backend>() {
     let gone = Fate::Dead(Reason::Gone);
     assert_eq!(world.settle(lane, term, delivery, gone), SettleResult::Stale);
     assert_eq!(world.settle(lane, term, DeliveryId(4_711), gone), SettleResult::Absent);
+    let failed = world.settlement(lane, term, delivery, Fate::Retry { due: world.now });
+    assert_eq!(world.settle_all(vec![disabling(failed, u64::MAX)]), [SettleResult::Stale]);
     assert_eq!(world.lane(lane).state, LaneState::Active);
+}
+
+fn disabling(settlement: Settlement, handled: u64) -> Settlement {
+    let disabled = Disabled { after: Nanos::DAY.times(5), last: Cause::Answered(503) };
+    Settlement { disables: Some((disabled, handled)), ..settlement }
+}
+
+pub(super) fn nothing_but_failures_disable_an_active_lane_unless_an_operator_asked_since<B: Backend>() {
+    for (asked, paused, fate, disables) in [
+        (false, false, Fate::Retry { due: StoreTime::from_secs(1_900_000_000) }, true),
+        (false, false, DEAD, true),
+        (true, false, DEAD, false),
+        (false, true, DEAD, false),
+    ] {
+        let mut world = World::<B>::new();
+        let (lane, term) = world.own_lane(WIDE);
+        let delivery = world.emit_one(lane);
+        world.claim(lane, term);
+        let handled = world.reader.glance().unwrap().roster;
+        if asked {
+            let which = ToRetry::Of(lane);
+            world.one(Command::Retry(Retry { which, insist: false, probe: true, max: 1 }));
+        }
+        if paused {
+            world.change(Change { state: Some(LaneState::Paused), ..Change::of(lane) });
+        }
+        let roster = world.reader.glance().unwrap().roster;
+        let settlement = world.settlement(lane, term, delivery, fate);
+        // A commit with an unknown result is repeated.
+        world.settle_all(vec![disabling(settlement.clone(), handled), disabling(settlement, handled)]);
+        let now = world.reader.glance().unwrap().roster;
+        assert_eq!(now, roster + u64::from(disables), "asked {asked}, paused {paused}, {fate:?}");
+        let found = world.lane(lane);
+        let expected = if disables {
+            let reason = "nothing but failures for 5d, last: it answered 503";
+            (LaneState::Disabled, Some(reason))
+        } else {
+            (if paused { LaneState::Paused } else { LaneState::Active }, None)
+        };
+        assert_eq!((found.state, found.pause.reason.as_deref()), expected);
+        let place = if fate == DEAD { Place::Dead } else { Place::Waiting };
+        assert_eq!(world.place(delivery), Some(place), "its own fate is as it was");
+    }
 }

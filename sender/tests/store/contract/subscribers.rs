@@ -290,3 +290,27 @@ pub(super) fn only_the_pause_that_an_operator_asked_for_last_ends<B: Backend>() 
     assert_eq!(sweep(&mut world), 1);
     assert_eq!(world.lane(longer).state, LaneState::Active);
 }
+
+pub(super) fn a_resumed_subscriber_and_one_with_another_url_are_tried_at_once<B: Backend>() {
+    let mut world = World::<B>::new();
+    let lane = world.new_lane(WIDE);
+    let state = |state| Change { state: Some(state), ..Change::of(lane) };
+    let url = |url: &str| Change { url: Some(url.into()), ..Change::of(lane) };
+    let name = Change { name: Some("another".into()), ..Change::of(lane) };
+    for (change, tried) in [
+        (name, false),
+        (url("https://partner.example/hook"), false),
+        (url("https://partner.example/moved"), true),
+        (state(LaneState::Active), false),
+        (state(LaneState::Paused), false),
+        (state(LaneState::Active), true),
+        (state(LaneState::Disabled), false),
+        (state(LaneState::Active), true),
+    ] {
+        let before = read(&world, SubscriberRef::Lane(lane)).unwrap();
+        assert_eq!(world.change(change.clone()), Reply::Done);
+        let now = read(&world, SubscriberRef::Lane(lane)).unwrap();
+        let asked = if tried { now.version } else { before.retried.asked };
+        assert_eq!((now.retried.asked, now.retried.insisted), (asked, 0), "{change:?}");
+    }
+}

@@ -420,7 +420,7 @@ fn settlements(model: &Model, hands: &Hands, picks: &[(prop::sample::Index, Fate
                 received: None,
                 details: Details::default(),
             });
-            Settlement { lane, term, delivery, attempts, fate: *fate, attempt }
+            Settlement { lane, term, delivery, attempts, fate: *fate, disables: None, attempt }
         })
         .collect()
 }
