@@ -13,6 +13,7 @@ use crate::roster::Ready;
 use crate::runtime::clock::{random, wall};
 use crate::runtime::{Failed, Sender};
 use crate::store::command::{Command, Emit, Target};
+use crate::store::lane::LaneState;
 use crate::store::read::{Attempted, Delivery, Place};
 use crate::store::reply::{Emitted, Placed};
 use crate::store::{Refusal, Reply, StoreError};
@@ -64,6 +65,13 @@ impl Trial<'_> {
             let gone = || TrialError::Subscriber("the subscriber was removed".to_owned());
             let known = roster.get(self.lane).ok_or_else(gone)?;
             let name = known.name();
+            if known.state() == LaneState::Disabled {
+                let why = known.pause().why_disabled();
+                return Err(TrialError::Subscriber(format!(
+                    "{name} is disabled: {why}; `subscriber resume {name}` once the endpoint takes events again, and \
+                     test it then"
+                )));
+            }
             let ready = known
                 .ready()
                 .map_err(|fault| TrialError::Subscriber(format!("{name} cannot be delivered to: {fault}")))?;

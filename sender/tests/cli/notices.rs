@@ -174,6 +174,10 @@ fn check_disabled_by_failures(world: &World) {
     let (code, log) = serving.terminate();
     assert!(code == 0 && log.contains(&format!("disabled shop: {why}")), "{log}");
 
+    let tested = world.run(&["subscriber", "test", "shop", "--wait", "1h"]);
+    assert!(
+        tested.code == 1 && tested.stderr.contains(&format!("shop is disabled: {why}; `subscriber resume"))
+    );
     let serving = world.serve();
     emit(world);
     let waiting = |name: &str| show(name)["deliveries"]["waiting"].clone();
