@@ -300,7 +300,7 @@ impl Resume {
             for (lane, version, name) in paused {
                 let (state, version) = (Some(LaneState::Active), Some(version));
                 session.command(Command::Change(Change { version, state, ..Change::of(lane) }))?;
-                report(&name, LaneState::Active, "", printer)?;
+                report(&name, LaneState::Active, None, printer)?;
             }
             Ok(())
         })
@@ -314,8 +314,8 @@ fn to_state(
     common: &Common,
     printer: &mut Printer,
 ) -> Result<(), Failure> {
+    let shown = pause.clone();
     let pause = pause.unwrap_or_default();
-    let shown = pause::in_words(&pause);
     on(name, common, |session, subscriber| {
         if (subscriber.state, state) == (LaneState::Disabled, LaneState::Paused) {
             // It would record events that its endpoint refused.
@@ -325,14 +325,20 @@ fn to_state(
         let change = Change { state: Some(state), pause, ..Change::of(subscriber.lane) };
         session.command(Command::Change(change))
     })?;
-    report(name, state, &shown, printer)
+    report(name, state, shown.as_ref(), printer)
 }
 
-fn report(name: &str, state: LaneState, pause: &str, printer: &mut Printer) -> Result<(), Failure> {
+fn report(
+    name: &str,
+    state: LaneState,
+    pause: Option<&lane::Pause>,
+    printer: &mut Printer,
+) -> Result<(), Failure> {
     let state = super::print::state(state);
     if printer.json {
-        return printer.object(&json!({ "name": name, "state": state }));
+        return printer.object(&json!({ "name": name, "state": state, "pause": pause.map(form::pause) }));
     }
+    let pause = pause.map(pause::in_words).unwrap_or_default();
     printer.line(format_args!("{name} is {state}{pause}"))
 }
 

@@ -7,7 +7,7 @@ use crate::event::timestamp::Timestamp;
 use crate::roster::Roster;
 use crate::store::clock::Fault;
 use crate::store::command::Reason;
-use crate::store::lane::{Counts, LaneState, OwnerId};
+use crate::store::lane::{Counts, LaneState, OwnerId, Pause};
 use crate::store::latency::{Histogram, Measured, Percentiles, TOO_HIGH_PERMILLE};
 use crate::store::read::{self, Nodes, Place, Status};
 use crate::subscriber::SettingsText;
@@ -145,6 +145,10 @@ pub(crate) fn broken(roster: &Roster) -> Value {
     first.collect()
 }
 
+pub(crate) fn pause(pause: &Pause) -> Value {
+    json!({ "reason": pause.reason.as_deref(), "until": pause.until.map(moment) })
+}
+
 /// With all settings in effect, and without secrets.
 pub(crate) fn subscriber(subscriber: &read::Subscriber, fault: Option<String>) -> Value {
     let settings = SettingsText::from_json(&subscriber.settings);
@@ -156,10 +160,7 @@ pub(crate) fn subscriber(subscriber: &read::Subscriber, fault: Option<String>) -
         "url": &*subscriber.url,
         "events": events,
         "state": state(subscriber.state),
-        "pause": (subscriber.state == LaneState::Paused).then(|| json!({
-            "reason": subscriber.pause.reason.as_deref(),
-            "until": subscriber.pause.until.map(moment),
-        })),
+        "pause": (subscriber.state == LaneState::Paused).then(|| pause(&subscriber.pause)),
         "fault": fault,
         "version": subscriber.version,
         "created": moment(subscriber.created),

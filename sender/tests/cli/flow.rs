@@ -197,7 +197,9 @@ fn check_a_pause_with_an_end(world: &World) {
     endpoint.bodies.recv().unwrap();
     let subscriber = get(&serving.address, "/v1/subscribers/shop");
     assert_eq!((&subscriber["state"], &subscriber["pause"]), (&"active".into(), &Value::Null));
-    pause("1s");
+    let paused = world.json(&["subscriber", "pause", "shop", "--for", "1s"]);
+    let until = &paused["pause"]["until"];
+    assert!(paused["state"] == "paused" && until.as_str().is_some_and(|it| it.starts_with("20")), "{paused}");
     emit("2");
     endpoint.bodies.recv().unwrap();
     assert_eq!(serving.terminate().0, 0);
