@@ -92,18 +92,29 @@ pub(crate) trait SweepRows: RoomRows + SubscriberRows {
     fn purge(&mut self, purge: Purge) -> Result<Reply, Self::Error> {
         let share = (purge.max / 3).max(1);
         let mut purged = Purged::default();
-        let after = self.cache().scans.at.letter.unwrap_or(DeliveryId(0));
-        let (dead, place) = self.forget_old(self.surely_before(purge.dead_before), after, share)?;
-        purged.dead = dead;
-        self.cache().scans.at.letter = place;
+        let [mut letters, mut events, mut attempts] = self.cache().scans.at.ended;
+        if !letters {
+            let after = self.cache().scans.at.letter.unwrap_or(DeliveryId(0));
+            let (dead, place) = self.forget_old(self.surely_before(purge.dead_before), after, share)?;
+            purged.dead = dead;
+            self.cache().scans.at.letter = place;
+            letters = place.is_none();
+        }
         let settled_before = self.surely_before(purge.settled_before);
-        let more_events = self.purge_events(settled_before, share, &mut purged)?;
-        let (attempts, more_attempts) =
-            self.delete_attempts(self.surely_before(purge.attempts_before), share)?;
-        purged.attempts = attempts;
+        if !events {
+            events = !self.purge_events(settled_before, share, &mut purged)?;
+        }
+        if !attempts {
+            let before = self.surely_before(purge.attempts_before);
+            let (deleted, more) = self.delete_attempts(before, share)?;
+            purged.attempts = deleted;
+            attempts = !more;
+        }
         self.delete_removed(settled_before)?;
         self.forget_latencies(share)?;
-        purged.more = place.is_some() || more_events || more_attempts;
+        let ended = [letters, events, attempts];
+        purged.more = ended.contains(&false);
+        self.cache().scans.at.ended = if purged.more { ended } else { [false; 3] };
         Ok(Reply::Purged(purged))
     }
 }

@@ -10,6 +10,8 @@ pub(crate) struct Positions {
     pub(crate) event: Option<u64>,
     pub(crate) letter: Option<DeliveryId>,
     pub(crate) attempt: Option<(StoreTime, DeliveryId)>,
+    /// The scans of letters, events and attempts that wait at their end for the longest one.
+    pub(crate) ended: [bool; 3],
 }
 
 #[derive(Debug, Default)]

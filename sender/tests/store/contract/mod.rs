@@ -233,6 +233,7 @@ contract! {
         letters_go_by_their_age
         numbers_are_never_used_again
         one_large_event_goes_in_small_steps
+        a_purge_ends_with_its_longest_scan
         a_concurrent_expiry_does_not_retain_old_events_for_ever
         marks_of_deliveries_sent_again_go_in_small_steps
     }

@@ -144,6 +144,21 @@ pub(super) fn a_letter_keeps_its_event<B: Backend>() {
     assert_eq!((purged.dead, purged.events), (1, 1));
 }
 
+/// The scan of letters takes two steps, that of events three.
+pub(super) fn a_purge_ends_with_its_longest_scan<B: Backend>() {
+    let mut world = World::<B>::new();
+    let lane = world.new_lane(WIDE);
+    world.emit_one(lane);
+    world.one(Command::Shed(Shed { lane, max: 1 }));
+    world.emit_one(lane);
+    world.pass(Nanos::HOUR);
+    let now = world.now;
+    for _ in 0..2 {
+        let steps = (1..9).find(|_| !purge(&mut world, now, NEVER, NEVER, 3).more);
+        assert_eq!(steps, Some(3));
+    }
+}
+
 pub(super) fn attempts_go_by_their_age<B: Backend>() {
     let mut world = World::<B>::new();
     let (lane, term) = world.own_lane(WIDE);
