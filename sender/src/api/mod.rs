@@ -8,7 +8,7 @@
 //!
 //! - [`server`]: listener and limits; `connection`: the state of each.
 //! - `gate`: checks every request; `token`: the scopes of tokens.
-//! - `routes`: the table; `openapi.json`: its description for machines.
+//! - `routes`: the table; `openapi.json`: its description for machines; [`mcp`]: the routes as tools of a model.
 //! - `problem`: refusals; `input`: paths, queries and bodies; one file for each noun.
 //!
 //! Refusals are `{"error": {"code", "message", "field"}}`, except for malformed HTTP. Only the answers to a creation
@@ -23,6 +23,7 @@ mod form;
 mod gate;
 mod health;
 mod input;
+mod mcp;
 mod metrics;
 mod plan;
 mod problem;
@@ -37,6 +38,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::Router;
+pub use mcp::Mcp;
 pub use server::{BindError, bind, serve};
 pub use token::{Caller, Scope, Token, TokenError, Tokens};
 
@@ -64,12 +66,7 @@ impl Config {
 
 /// The API as a router.
 pub fn router(sender: Sender, config: Config) -> Router {
-    routes::router(App(Arc::new(Inner {
-        sender,
-        config,
-        delivery_ids: OnceLock::new(),
-        room: Room::new(EVENTS_BYTES_MAX),
-    })))
+    routes::router(App::new(sender, config))
 }
 
 /// Sixteen of the largest batches.
@@ -86,6 +83,11 @@ struct Inner {
 }
 
 impl App {
+    fn new(sender: Sender, config: Config) -> Self {
+        let room = Room::new(EVENTS_BYTES_MAX);
+        Self(Arc::new(Inner { sender, config, delivery_ids: OnceLock::new(), room }))
+    }
+
     fn sender(&self) -> &Sender {
         &self.0.sender
     }

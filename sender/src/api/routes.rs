@@ -17,7 +17,7 @@ use super::token::Scope;
 use super::{App, dead, deliveries, events, health, metrics, plan, retry, status, subscribers};
 use crate::excerpt::Excerpt;
 
-const OPENAPI: &str = include_str!("openapi.json");
+pub(super) const OPENAPI: &str = include_str!("openapi.json");
 
 type Route = (Method, &'static str, MethodRouter<App>);
 

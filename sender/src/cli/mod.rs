@@ -9,6 +9,7 @@ mod drain;
 mod emit;
 mod failure;
 mod in_flight;
+mod mcp;
 mod nodes;
 mod options;
 mod outbox;
@@ -88,6 +89,8 @@ enum Command {
     Node(nodes::Node),
     /// Show rejected rows of the outbox
     Outbox(outbox::Outbox),
+    /// Let a model look at the sender, by the Model Context Protocol on stdin and stdout
+    Mcp(mcp::Serve),
     /// Move a whole database from a file to a server, or back, while no process works on it
     Move(transfer::Move),
     /// Copy a file while processes work on it
@@ -122,7 +125,11 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn run(Arguments { common, command }: Arguments) -> Result<ExitCode, Failure> {
-    let usual = if matches!(command, Command::Serve(_) | Command::Drain(_)) { "info" } else { "warn" };
+    let usual = if matches!(command, Command::Serve(_) | Command::Drain(_) | Command::Mcp(_)) {
+        "info"
+    } else {
+        "warn"
+    };
     serve::start(common.log.as_deref().unwrap_or(usual), common.log_json)?;
     let mut printer = Printer::stdout(common.json);
     // The others close the database themselves, or have none.
@@ -163,6 +170,7 @@ fn carry_out(command: Command, common: &Common, printer: &mut Printer) -> Result
         Command::Nodes(nodes) => nodes.run(common, printer),
         Command::Node(node) => node.run(common, printer),
         Command::Outbox(outbox) => outbox.run(common, printer),
+        Command::Mcp(mcp) => mcp.run(common, printer),
         Command::Move(transfer) => transfer.run(printer),
         Command::Backup(backup) => backup.run(common, printer),
         Command::Restore(restore) => restore.run(common, printer),

@@ -5,6 +5,7 @@ mod delivery;
 mod flow;
 mod latencies;
 mod live_change;
+mod mcp;
 mod nodes;
 mod notices;
 #[path = "../postgres_server/mod.rs"]
