@@ -21,8 +21,8 @@ pub(super) struct Standards {
     /// Grade by a standard, such as standard-webhooks@1.0 (`hookproof list` shows all); may be given again
     #[arg(long = "standard", value_name = "NAME@REVISION")]
     asked: Vec<&'static Standard>,
-    /// The folder of certificates: a page, JSON and a badge for each standard
-    #[arg(long, value_name = "DIR", requires = "asked")]
+    /// The folder of certificates: a page, JSON and a badge for each standard; without one, a receiver's is by all cases
+    #[arg(long, value_name = "DIR")]
     certificate: Option<PathBuf>,
 }
 
@@ -42,23 +42,36 @@ fn file(folder: &Path, standard: &str, side: Side, ending: &str) -> PathBuf {
 }
 
 impl Standards {
+    fn asked_of(&self, side: Side) -> Vec<&'static Standard> {
+        let default = self.certificate.as_ref().and_then(|_| standard::default_of(side));
+        if self.asked.is_empty() { default.into_iter().collect() } else { self.asked.clone() }
+    }
+
     /// Refuses a standard that demands nothing of this side, or another signing profile, and a folder that cannot be
     /// written. Removes older certificates, which must not stand for this run.
     pub(super) fn begin(&self, side: Side, profile: Option<&str>) -> Result<(), String> {
-        for standard in &self.asked {
+        let asked = self.asked_of(side);
+        if asked.is_empty() && self.certificate.is_some() {
+            return Err(format!(
+                "--certificate of a {side} needs --standard; `hookproof list` names the standards"
+            ));
+        }
+        for standard in &asked {
             if !standard.concerns(side) {
                 return Err(format!("--standard {standard} demands nothing of a {side}"));
             }
             if let (Some(needed), Some(found)) = (standard.profile.as_deref(), profile)
                 && needed != found
             {
-                return Err(format!("--standard {standard} demands --profile {needed}; found {found}"));
+                return Err(format!(
+                    "--standard {standard} demands --profile {needed}; found {found}. --certificate alone grades by all cases, under any profile"
+                ));
             }
         }
         let Some(folder) = &self.certificate else { return Ok(()) };
         let failed = |error: io::Error| format!("--certificate {}: {error}", folder.display());
         fs::create_dir_all(folder).map_err(failed)?;
-        for standard in &self.asked {
+        for standard in &asked {
             for path in ENDINGS.map(|ending| file(folder, &standard.to_string(), side, ending)) {
                 forms::try_to_open(&path).and_then(|()| removed(&path)).map_err(failed)?;
             }
@@ -68,7 +81,8 @@ impl Standards {
 
     /// Prints the grades, on stderr where stdout has JSON, and writes certificates. Returns the exit code.
     pub(super) fn grade(&self, subject: &Subject<'_>, seen: &[Seen<'_>], is_json_shown: bool) -> u8 {
-        let graded = self.asked.iter().map(|standard| {
+        let asked = self.asked_of(subject.side);
+        let graded = asked.iter().map(|standard| {
             let grades = standard.grade(subject.side, seen, subject.unsound.clone());
             let printed = print(&grades, is_json_shown);
             let written =

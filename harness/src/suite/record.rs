@@ -117,6 +117,7 @@ fn display_text(head: &[u8], body: &[u8]) -> String {
 }
 
 fn repeated(target: &Target, request: &Request, repeat: Repeat<'_>) -> Result<String, String> {
+    is_short(request.headers.iter().map(|(_, value)| value.len()).sum())?;
     if let Some(command) = &target.command {
         let bytes = request.bytes();
         return fits(&bytes)
@@ -152,10 +153,15 @@ fn options(target: &Target, request: &Request) -> String {
     line
 }
 
-fn fits(bytes: &[u8]) -> Result<(), String> {
-    if bytes.len() > BODY_CURL_MAX {
-        return Err(format!("it has {} bytes, and a command line holds {BODY_CURL_MAX}", bytes.len()));
+fn is_short(length: usize) -> Result<(), String> {
+    if length > BODY_CURL_MAX {
+        return Err(format!("it has {length} bytes, and a command line holds {BODY_CURL_MAX}"));
     }
+    Ok(())
+}
+
+fn fits(bytes: &[u8]) -> Result<(), String> {
+    is_short(bytes.len())?;
     if bytes.contains(&0) {
         return Err("it has a NUL byte, which no command line holds".to_owned());
     }
@@ -232,6 +238,8 @@ mod tests {
         for (repeat, expected) in rows {
             assert_eq!(repeated(&target, &plain, repeat), expected, "{repeat:?}");
         }
+        let wide = Request { headers: vec![("A".to_owned(), vec![b'b'; BODY_CURL_MAX + 1])], ..request(b"") };
+        assert!(repeated(&target, &wide, Repeat::Curl).is_err());
     }
 
     #[test]

@@ -124,7 +124,7 @@ impl Grade {
             (Self::Failed, Level::Should) => Some(Verdict::Warn),
             (Self::NotExercised, _) => Some(Verdict::Inconclusive),
             (Self::Met, _) => Some(Verdict::Pass),
-            (Self::Ungraded, _) => None,
+            (Self::Ungraded | Self::NotApplicable, _) => None,
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A requirement names the checks or cases that grade it, or the reason why none does. It is met only where each of
 //! them passed at least once and none failed: one that was not exercised is never met. The list of a revision is
-//! frozen; a new revision is a new file.
+//! frozen; a new revision is a new file. The suite's own list follows from its cases.
 
 mod certificate;
 
@@ -13,7 +13,7 @@ use std::sync::LazyLock;
 use serde::{Deserialize, Serialize};
 
 pub use self::certificate::{Broken, Certificate, check};
-use crate::catalogue::Verdict;
+use crate::catalogue::{self, Severity, Verdict};
 use crate::report::Report;
 
 #[derive(Debug, Deserialize)]
@@ -43,6 +43,9 @@ pub struct Requirement {
     pub by: Vec<String>,
     /// Why nothing grades it.
     pub ungraded: Option<String>,
+    /// Whether it says nothing of a program that its case does not concern.
+    #[serde(skip)]
+    pub is_conditional: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,6 +81,7 @@ pub enum Grade {
     NotExercised,
     Met,
     Ungraded,
+    NotApplicable,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -117,8 +121,46 @@ static ALL: LazyLock<Vec<Standard>> = LazyLock::new(|| {
             toml::from_str(text).expect("the standards are part of this program, and tested");
         Standard { name, ..standard }
     };
-    FILES.iter().map(read).collect()
+    FILES.iter().map(read).chain([own()]).collect()
 });
+
+/// The name of this suite's own requirements.
+const OWN: &str = "hookproof";
+
+/// Each case for a receiver is a requirement where it applies.
+fn own() -> Standard {
+    let level = |severity| match severity {
+        Severity::Must => Some(Level::Must),
+        Severity::Should => Some(Level::Should),
+        Severity::May | Severity::Info => None,
+    };
+    let requirement = catalogue::receiver().iter().filter_map(|case| {
+        Some(Requirement {
+            id: case.id.clone(),
+            of: Side::Receiver,
+            level: level(case.severity)?,
+            section: case.section().to_owned(),
+            demand: case.requirement.clone(),
+            by: vec![case.id.clone()],
+            ungraded: None,
+            is_conditional: true,
+        })
+    });
+    Standard {
+        name: OWN,
+        title: "Hookproof's cases for receivers".to_owned(),
+        revision: env!("CARGO_PKG_VERSION").to_owned(),
+        text: "hookproof list".to_owned(),
+        profile: None,
+        requirement: requirement.collect(),
+    }
+}
+
+/// What a certificate grades by if no standard is named; none for a sender.
+#[must_use]
+pub fn default_of(side: Side) -> Option<&'static Standard> {
+    all().iter().find(|one| one.name == OWN && one.concerns(side))
+}
 
 /// All standards, each in all its revisions.
 #[must_use]
@@ -237,6 +279,9 @@ impl Requirement {
         let missing = self.by.iter().filter(|id| passes(id) == 0);
         let why = |id: &str| own().find(|one| one.id == id).map_or("not judged", |one| &one.told);
         let missing: Vec<String> = missing.map(|id| format!("{id}: {}", why(id))).collect();
+        if self.is_conditional && own().any(|one| one.verdict == Verdict::NotApplicable) {
+            return (Grade::NotApplicable, missing.join("; "));
+        }
         if !missing.is_empty() {
             return (Grade::NotExercised, missing.join("; "));
         }
@@ -255,6 +300,7 @@ impl Grade {
             Self::NotExercised => "not exercised",
             Self::Met => "met",
             Self::Ungraded => "not graded",
+            Self::NotApplicable => "not applicable",
         }
     }
 }
@@ -286,7 +332,7 @@ impl Grades {
         };
         let part = |level| {
             let all = self.requirements.iter().filter(|one| one.level == level).count();
-            let others = [Grade::Failed, Grade::NotExercised, Grade::Ungraded]
+            let others = [Grade::Failed, Grade::NotExercised, Grade::Ungraded, Grade::NotApplicable]
                 .into_iter()
                 .filter(|grade| of(level, *grade) > 0)
                 .map(|grade| format!(", {} {}", of(level, grade), grade.words()));
@@ -306,7 +352,6 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::catalogue;
 
     #[test]
     fn every_requirement_is_graded_by_its_side_or_says_why_not() {
@@ -352,6 +397,31 @@ mod tests {
         let one_open = [both(Pass, Inconclusive), both(Pass, Pass)].concat();
         assert_eq!(grade("S1", &one_open), Grade::NotExercised);
         assert_eq!(grade("S8", &[]), Grade::Ungraded);
+    }
+
+    #[test]
+    fn a_case_that_does_not_concern_a_receiver_is_counted_and_named_and_hinders_no_pass() {
+        let standard = default_of(Side::Receiver).unwrap();
+        assert!(default_of(Side::Sender).is_none());
+        let with = |verdict| {
+            let of = |one: &'static Requirement| {
+                seen(&one.id, if one.id.starts_with("time.") { verdict } else { Verdict::Pass })
+            };
+            let all: Vec<_> = standard.requirement.iter().map(of).collect();
+            standard.grade(Side::Receiver, &all, Vec::new())
+        };
+        let apart = with(Verdict::NotApplicable);
+        assert_eq!(apart.verdict, Verdict::Pass);
+        assert!(
+            apart.summary().contains("must met, ") && apart.summary().contains(" not applicable"),
+            "{}",
+            apart.summary()
+        );
+        let time = apart.requirements.iter().find(|one| one.id == "time.old").unwrap();
+        assert_eq!((time.grade, &*time.told), (Grade::NotApplicable, "time.old: so"));
+        assert_eq!(with(Verdict::Inconclusive).verdict, Verdict::Inconclusive);
+        assert_eq!(with(Verdict::Fail).verdict, Verdict::Fail);
+        assert_eq!(standard.grade(Side::Receiver, &[], Vec::new()).verdict, Verdict::Inconclusive);
     }
 
     fn graded(standard: &str, change: (&str, Verdict), unsound: &[String]) -> Grades {
