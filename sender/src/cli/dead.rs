@@ -182,9 +182,14 @@ impl DeadSelection {
             printer.line(format_args!("redriven: {redriven}"))?;
             if kept > 0 {
                 printer.line(format_args!(
-                    "still dead letters, because the queue is full or the subscriber removed: {kept}"
+                    "still dead letters, because the queue is full, or the subscriber disabled or removed: {kept}"
                 ))?;
             }
+        }
+        if redriven == 0 && kept > 0 {
+            return Err(Failure::refused(
+                "none was redriven; `subscriber show NAME` says what its subscriber lacks",
+            ));
         }
         self.check_found(redriven + kept)
     }

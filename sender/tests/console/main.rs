@@ -154,9 +154,37 @@ fn a_delivered_one_is_sent_again_by_its_id() {
             break id.to_owned();
         }
     };
-    browser.type_in("again", "delivery", &id);
-    browser.click("#again button");
+    browser.value("window.confirm = () => true");
+    browser.click("[aria-label='Deliveries well']");
+    browser.until("document.querySelector('#list[open]')");
+    let choose = "{ const state = document.querySelector('#list-state'); state.value = 'delivered'; state.dispatchEvent(new Event('change')); }";
+    browser.value(choose);
+    browser.click(&format!("#list[open] [aria-label='Show {id}']"));
+    let told = browser.until("document.querySelector('#delivery[open]')?.innerText");
+    assert!(told.as_str().unwrap().contains(", to well"), "{told}");
+    browser.click("#resend");
     well.wait_for(2);
+    browser.until("document.querySelector('#delivery').innerText.includes('waits to be sent again')");
+    assert_eq!(browser.complaints, Vec::<String>::new());
+}
+
+#[test]
+fn a_subscriber_is_paused_with_a_reason_and_an_end_and_the_page_says_so() {
+    let Some((database, serving, mut browser)) = console("a_subscriber_is_paused", 0) else { return };
+    database.subscribe("well", "http://127.0.0.1:9/", &[]);
+    browser.until("document.querySelector('[aria-label=\"Pause well\"]')");
+    browser.click("[aria-label='Pause well']");
+    browser.type_in("pause", "for", "soon");
+    browser.click("#pause [type=submit]");
+    let refused = browser.until("document.querySelector('#pause .bad')?.textContent");
+    assert!(refused.as_str().unwrap().contains("soon"), "{refused}");
+    browser.type_in("pause", "for", "2h");
+    browser.type_in("pause", "reason", "they move house");
+    browser.click("#pause [type=submit]");
+    browser.until("!document.querySelector('#pause').open && document.querySelector('#said').innerText === 'well is paused'");
+    let shown = serving.get("/v1/subscribers/well").json();
+    assert_eq!(shown["state"], "paused");
+    browser.until("document.querySelector('#held-up').innerText.includes('well: paused: they move house')");
     assert_eq!(browser.complaints, Vec::<String>::new());
 }
 
@@ -177,7 +205,7 @@ fn a_delivery_is_shown_with_its_attempts_and_their_answers_as_text() {
         }
     };
     browser.type_in("again", "delivery", &id);
-    browser.click("#show");
+    browser.click("#again button");
     let told = browser.until("document.querySelector('#delivery[open]')?.innerText");
     let told = told.as_str().unwrap();
     assert!(told.starts_with(&format!("{id}: dead: exhausted")), "{told}");
@@ -207,7 +235,7 @@ fn it_tells_what_is_in_flight_in_all_and_fits_narrow_and_wide_screens() {
     browser.until(
         "document.querySelector('#held-up').innerText.includes('shop: paused: an operator paused it')",
     );
-    for dialog in ["", "Limits", "Give up"] {
+    for dialog in ["", "Limits", "Give up", "Deliveries"] {
         if !dialog.is_empty() {
             browser.click(&format!("[aria-label='{dialog} shop']"));
         }
