@@ -157,6 +157,17 @@ impl Asks {
             conditions,
             options,
         };
+        if asked.headroom {
+            // The search takes much longer.
+            let progress = Arc::<Progress>::default();
+            let options = Options { progress: Arc::clone(&progress), ..asked.options.clone() };
+            let watch = Watch::begin("plan", forecast.steps, progress);
+            let first = plan(&scenario, &PlanRequest { headroom: false, options, ..asked.clone() });
+            drop(watch);
+            let first = first.map_err(refused)?;
+            self.write(&scenario, &first).map_err(|error| (HARNESS, error.to_string()))?;
+            print_stderr(format_args!("today's traffic: {}\nsearching for the headroom …", answer(&first)));
+        }
         let watch = Watch::begin("plan", steps, progress);
         let plan = plan(&scenario, &asked).map_err(refused)?;
         drop(watch);

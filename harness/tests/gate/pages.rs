@@ -146,7 +146,8 @@ fn the_page_for_planners_plans_a_launch() {
     let script = blocks("planner.md", "sh").concat();
     assert!(script.contains(init), "{script}");
     let said = run(&script.replace(init, &format!("{init}{smaller}")), folder.path(), &[]);
-    assert!(said.contains("× today's traffic"), "{said}");
+    let both = ["× today's traffic", "today's traffic: "];
+    assert!(both.iter().all(|part| said.contains(part)), "{said}");
 }
 
 /// The summary line that a page quotes counts the checks of the run. A check that the machine's load left inconclusive
