@@ -18,7 +18,7 @@ const ANSWER_BYTES_MAX: usize = 32 << 20;
 /// The depth of schemas in schemas; a test holds the document to it.
 const DEPTH_MAX: usize = 12;
 /// The revisions whose messages are those below, the newest first.
-const REVISIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
+const REVISIONS: [&str; 3] = ["2025-11-25", "2025-06-18", "2024-11-05"];
 
 const NOT_JSON: i32 = -32_700;
 const NOT_A_REQUEST: i32 = -32_600;
@@ -122,7 +122,10 @@ impl Mcp {
             _ => return Err(Wrong(WRONG_ARGUMENTS, "expected an object as arguments".to_owned())),
         };
         let request = tool.request(given)?.header(header::AUTHORIZATION, &self.shows);
-        let body = given.get("body").map_or_else(Body::empty, |body| Body::from(body.to_string()));
+        let body = given
+            .get("body")
+            .filter(|body| !body.is_null())
+            .map_or_else(Body::empty, |body| Body::from(body.to_string()));
         let wrong = |error: &dyn std::fmt::Display| Wrong(WRONG_ARGUMENTS, format!("{name}: {error}"));
         let request = request.body(body).map_err(|error| wrong(&error))?;
         let Ok(answer) = self.router.clone().oneshot(request).await;
@@ -137,7 +140,7 @@ impl Tool {
     fn request(&self, given: &Map<String, Value>) -> Result<axum::http::request::Builder, Wrong> {
         let mut path = self.path.clone();
         let mut query = url::form_urlencoded::Serializer::new(String::new());
-        for (name, value) in given.iter().filter(|(name, _)| *name != "body") {
+        for (name, value) in given.iter().filter(|(name, value)| *name != "body" && !value.is_null()) {
             let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             let place = format!("{{{name}}}");
             if path.contains(&place) {
@@ -204,7 +207,9 @@ impl Tool {
             let parameter = inlined(document, parameter, 0);
             let Some(argument) = parameter["name"].as_str() else { continue };
             let mut schema = parameter["schema"].clone();
-            schema["description"] = parameter["description"].clone();
+            if parameter["description"].is_string() {
+                schema["description"] = parameter["description"].clone();
+            }
             properties.insert(argument.to_owned(), schema);
             if parameter["in"] == "path" {
                 required.push(argument.to_owned());
