@@ -200,9 +200,9 @@ fn ready(asked: &ReceiverArgs, settings: &Settings) -> Result<(), String> {
 fn grade(asked: &ReceiverArgs, report: &Report) -> u8 {
     let url = report.target.split(['?', '#']).next().unwrap_or_default();
     let name = if report.is_command { "a command" } else { url };
-    let runs: Vec<String> = std::iter::once(format!("hookproof receiver --profile {}", report.profile))
-        .chain(report.remarks())
-        .collect();
+    let weights = weights(asked).into_iter().filter_map(|(name, value)| Some(format!(" {name} {}", value?)));
+    let run = format!("hookproof receiver --profile {}{}", report.profile, weights.collect::<String>());
+    let runs: Vec<String> = std::iter::once(run).chain(report.remarks()).collect();
     let is_bad = report.interrupted || report.exit_code() != 0;
     let unsound = is_bad.then(|| report.summary()).into_iter().collect();
     let subject = Subject { side: Side::Receiver, name, runs: &runs, unsound };
@@ -266,8 +266,6 @@ fn selection(asked: &ReceiverArgs) -> Result<Selection, Unusable> {
 /// The options that repeat a case, without its selection.
 fn again(asked: &ReceiverArgs) -> String {
     let ReceiverArgs { whom, probes, weighing, .. } = asked;
-    let length = |length: Duration| Some(format!("{}ms", length.as_millis()));
-    let unless = |default: Duration, given: Duration| length(given).filter(|_| given != default);
     let options = [
         ("--profile", Some(whom.profile.to_string())),
         ("--secret-env", Some(whom.secret_env.clone())),
@@ -276,14 +274,26 @@ fn again(asked: &ReceiverArgs) -> String {
         ("--restart-command", probes.restart_command.clone()),
         ("--break-command", probes.break_command.clone()),
         ("--mend-command", probes.mend_command.clone()),
-        ("--tolerance", weighing.tolerance.and_then(length)),
-        ("--timeout", unless(Settings::TIMEOUT, weighing.timeout)),
-        ("--slow-timeout", unless(Settings::SLOW_LIMIT, weighing.slow_timeout)),
     ];
-    let options = options.into_iter().filter_map(|(name, value)| Some(format!("{name} {}", word(&value?))));
+    let options = options
+        .into_iter()
+        .chain(weights(asked))
+        .filter_map(|(name, value)| Some(format!("{name} {}", word(&value?))));
     let flags = [("--strict", weighing.strict), ("--i-own-this-endpoint", whom.i_own_this_endpoint)];
     let flags = flags.into_iter().filter(|(_, given)| *given).map(|(name, _)| name.to_owned());
     options.chain(flags).collect::<Vec<_>>().join(" ")
+}
+
+/// The options that change what a pass means.
+fn weights(asked: &ReceiverArgs) -> [(&'static str, Option<String>); 3] {
+    let length = |length: Duration| Some(format!("{}ms", length.as_millis()));
+    let unless = |default: Duration, given: Duration| length(given).filter(|_| given != default);
+    let weighing = &asked.weighing;
+    [
+        ("--tolerance", weighing.tolerance.and_then(length)),
+        ("--timeout", unless(Settings::TIMEOUT, weighing.timeout)),
+        ("--slow-timeout", unless(Settings::SLOW_LIMIT, weighing.slow_timeout)),
+    ]
 }
 
 /// One word of a command line, quoted where the shell needs it.

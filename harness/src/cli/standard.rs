@@ -223,7 +223,7 @@ pub(super) fn unsound(reports: &[Report], unjudged: &[Unjudged]) -> Vec<String> 
 /// The verdicts of a receiver's cases.
 pub(super) fn seen_of_receiver(report: &suite::Report) -> Vec<Seen<'_>> {
     let rows = report.rows.iter();
-    rows.map(|row| Seen {
+    let seen = rows.map(|row| Seen {
         id: &row.id,
         // Standards demand that a forgery has no effect, with whatever answer.
         verdict: match (row.is_accident, row.had_no_effect) {
@@ -234,8 +234,10 @@ pub(super) fn seen_of_receiver(report: &suite::Report) -> Vec<Seen<'_>> {
         told: row.came.clone(),
         passes_despite: row.had_no_effect.then_some(&*row.came),
         profiles: vec![&report.profile],
-    })
-    .collect()
+    });
+    // An access that was not given says nothing of the receiver.
+    let open = |seen: &Seen<'_>| seen.verdict == Verdict::NotApplicable && seen.told.starts_with("needs --");
+    seen.map(|one| if open(&one) { Seen { verdict: Verdict::Inconclusive, ..one } } else { one }).collect()
 }
 
 #[cfg(test)]

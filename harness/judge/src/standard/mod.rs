@@ -258,9 +258,17 @@ impl Standard {
 
 impl Requirement {
     fn grade(&'static self, seen: &[Seen<'_>]) -> Graded {
-        let (grade, told) = self.judged(seen);
+        let own = || seen.iter().filter(|one| self.by.iter().any(|id| id == one.id));
+        let warns = |one: &&Seen<'_>| one.verdict == Verdict::Warn || one.passes_despite.is_some();
         let Self { id, level, section, demand, by, .. } = self;
-        Graded { id, level: *level, section, demand, by, grade, told }
+        let graded = |level, (grade, told)| Graded { id, level, section, demand, by, grade, told };
+        match own().find(warns).filter(|_| self.is_conditional) {
+            // What is a warning in the run is one here, even about a `must`.
+            Some(one) if own().all(|one| one.verdict != Verdict::Fail) => {
+                graded(Level::Should, (Grade::Failed, format!("{}: {}", one.id, one.told)))
+            }
+            _ => graded(*level, self.judged(seen)),
+        }
     }
 
     fn judged(&self, seen: &[Seen<'_>]) -> (Grade, String) {
@@ -421,6 +429,7 @@ mod tests {
         assert_eq!((time.grade, &*time.told), (Grade::NotApplicable, "time.old: so"));
         assert_eq!(with(Verdict::Inconclusive).verdict, Verdict::Inconclusive);
         assert_eq!(with(Verdict::Fail).verdict, Verdict::Fail);
+        assert_eq!(with(Verdict::Warn).verdict, Verdict::Warn);
         assert_eq!(standard.grade(Side::Receiver, &[], Vec::new()).verdict, Verdict::Inconclusive);
     }
 
