@@ -153,7 +153,7 @@ impl<'l> Listing<'l> {
                 delivery.event.to_string(),
             ]);
         }
-        Ok(!printer.is_closed())
+        Ok(self.left > 0 && !printer.is_closed())
     }
 
     fn end(&self, printer: &mut Printer) -> Result<(), Failure> {
@@ -221,7 +221,11 @@ impl Find {
             |from| look.reader.deliveries(Filter::default(), from, PAGE_ROWS),
             |delivery| if self.finds(&look, &delivery)? { listing.add(&delivery, printer) } else { Ok(true) },
         )?;
-        listing.end(printer)
+        listing.end(printer)?;
+        if listing.left == 0 {
+            eprintln!("these are the {} of --max; there may be more", self.max);
+        }
+        Ok(())
     }
 
     fn finds(&self, look: &Look, delivery: &read::Delivery) -> Result<bool, Failure> {

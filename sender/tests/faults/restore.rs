@@ -31,6 +31,9 @@ fn waiting(url: &str) -> (Database, String) {
     let paused =
         database.command(&["subscriber", "pause", "held", "--reason", "a holiday"]).status().unwrap();
     assert!(paused.success());
+    database.subscribe("brief", url, &["--events", "never"]);
+    let paused = database.command(&["subscriber", "pause", "brief", "--for", "1h"]).status().unwrap();
+    assert!(paused.success());
     let event = database.json(&["emit", "--type", "x", "--data", "1", "--json"])["id"].clone();
     (database, event.as_str().unwrap().to_owned())
 }
@@ -47,11 +50,14 @@ fn a_restored_copy_starts_paused_and_delivers_again_when_it_is_resumed() {
 
     let before = fs::read(database.path()).unwrap();
     let told = read_json(restore(&database, &copy, &["--replace", "--json"]));
-    assert_eq!((&told["paused"], &told["waiting"]), (&1.into(), &2.into()), "{told}");
+    assert_eq!((&told["paused"], &told["waiting"]), (&2.into(), &2.into()), "{told}");
     let reason = told["reason"].as_str().unwrap();
     assert_eq!(reason, format!("restored from a backup of {}", told["as_of"].as_str().unwrap()));
     assert_eq!(pause_of(&database, "sink"), reason);
     assert_eq!(pause_of(&database, "held"), "a holiday");
+    let brief = database.json(&["subscriber", "show", "brief", "--json"])["pause"].take();
+    assert_eq!((&brief["reason"], &brief["until"]), (&reason.into(), &Value::Null), "it would end by itself");
+    database.json(&["subscriber", "resume", "brief", "--json"]);
     let replaced = Path::new(told["replaced"].as_str().unwrap());
     assert_eq!(fs::read(replaced.join("sender.db")).unwrap(), before, "the old file is kept");
     fs::remove_dir_all(replaced).unwrap();
@@ -99,7 +105,7 @@ fn a_restore_replaces_nothing_unasked_and_nothing_that_is_in_use() {
     let moved = Path::new(told["replaced"].as_str().unwrap()).join("sender.db-wal");
     assert_eq!(fs::read(moved).unwrap(), b"of another database");
     assert!(!log.exists());
-    assert_eq!(database.json(&["status", "--json"])["subscribers"]["paused"], 2);
+    assert_eq!(database.json(&["status", "--json"])["subscribers"]["paused"], 3);
     let server = ["--db", "postgres://db.example/hooks"];
     refuses(restore(&database, &copy, &server), 64, "pg_restore --clean");
 }

@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use hookproof_failed_sync::{UNNAMED_MARK, Unnamed, sync_folder};
+use hookproof_failed_sync::{Unnamed, sync_folder};
 use rusqlite::ErrorCode;
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::Errno;
@@ -19,7 +19,7 @@ use crate::command::{Change, Command};
 use crate::engine::StoreTime;
 use crate::lane::{LaneState, Pause};
 use crate::liveness::Liveness as _;
-use crate::read::Reader as _;
+use crate::read::{Reader as _, Subscriber};
 use crate::vacuum::{BackupError, RestoreError, Restored};
 use crate::{Finding, State, Store as _, StoreError};
 
@@ -99,6 +99,7 @@ pub(crate) fn restore(
     let findings = sound(copy)?;
     let new = copied(copy, path, goes_on)?;
     let mut restored = Restored { findings, ..paused(new.path(), pause)? };
+    File::open(new.path()).and_then(|written| written.sync_all()).map_err(failed(path))?;
     if let Some(end) = replaces.filter(|_| !there.is_empty()) {
         restored.aside = Some(move_aside(path, &there, end).map_err(failed(path))?);
     }
@@ -132,8 +133,8 @@ fn files_of(path: &Path) -> io::Result<Vec<OsString>> {
     for file in fs::read_dir(folder(path))? {
         let found = file?.file_name();
         let Some(rest) = found.as_encoded_bytes().strip_prefix(name.as_encoded_bytes()) else { continue };
-        let is_beside = rest.starts_with(b"-") && !rest.starts_with(UNNAMED_MARK.as_bytes());
-        if rest.is_empty() || is_beside {
+        let is_ours = ["", "-wal", "-shm", "-journal", "-reserve"].iter().any(|own| rest == own.as_bytes());
+        if is_ours || rest.starts_with(b"-owner-") {
             files.push(found);
         }
     }
@@ -180,8 +181,15 @@ fn paused(path: &Path, pause: impl FnOnce(StoreTime) -> Pause) -> Result<Restore
         let subscribers = reader.subscribers_since(since, PAUSED_AT_ONCE)?;
         let Some(last) = subscribers.last() else { break };
         since = last.version;
-        let active = subscribers.iter().filter(|subscriber| subscriber.state == LaneState::Active);
-        let changes: Vec<_> = active
+        // A pause with an end would end by itself.
+        let flows = |one: &&Subscriber| match one.state {
+            LaneState::Active => true,
+            LaneState::Paused => one.pause.until.is_some(),
+            LaneState::Disabled | LaneState::Removed => false,
+        };
+        let changes: Vec<_> = subscribers
+            .iter()
+            .filter(flows)
             .map(|subscriber| {
                 let state = Some(LaneState::Paused);
                 Command::Change(Change { state, pause: pause.clone(), ..Change::of(subscriber.lane) })
