@@ -17,7 +17,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use crate::place;
 use crate::{Fault, beside, is_empty};
 
-pub const MARK: &str = "-new-";
+const MARK: &str = "-new-";
 const MARK_DIGITS: usize = 16;
 /// SQLite's files beside it.
 const ENDS: [&str; 3] = ["-journal", "-wal", "-shm"];

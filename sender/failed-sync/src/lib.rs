@@ -34,7 +34,7 @@ use rusqlite::ffi::{SQLITE_IOERR_DIR_FSYNC, SQLITE_IOERR_FSYNC};
 use rusqlite::hooks::Wal;
 use rusqlite::{Connection, Error, Result};
 
-pub use creation::{MARK as UNNAMED_MARK, Unnamed, create, sync_folder};
+pub use creation::{Unnamed, create, sync_folder};
 pub use place::{Found, begin_log, leave, log_alone, log_lost};
 
 #[derive(Debug, thiserror::Error)]

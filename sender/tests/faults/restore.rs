@@ -158,7 +158,7 @@ fn a_restore_that_is_killed_leaves_nothing_or_a_whole_database_with_paused_subsc
             let output = restore(&database, &copy, &[]).output().unwrap();
             assert!(output.status.success(), "{output:?}");
         }
-        assert_eq!(database.json(&["status", "--json"])["subscribers"]["paused"], 2);
+        assert_eq!(database.json(&["status", "--json"])["subscribers"]["paused"], 3);
         assert_eq!(database.json(&["status", "--json"])["outbox"]["waiting"], 30_000);
     }
     assert!(killed > 0, "each of {ROUNDS} restores was faster than its end");
