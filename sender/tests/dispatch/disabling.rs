@@ -61,8 +61,9 @@ fn nothing_but_failures_disable_it_and_a_resumed_one_starts_anew() {
 #[test]
 fn a_mended_endpoint_is_not_disabled_for_time_without_attempts() {
     const SILENCE: Nanos = Nanos::from_secs(3 * 3_600);
+    type Silence = fn(World) -> World;
     // At most an hour of it counts, or nothing where an operator ended it.
-    let silences: [(&str, u32, fn(World) -> World); 3] = [
+    let silences: [(&str, u32, Silence); 3] = [
         ("idle", 1, |mut world| {
             world.operate(Command::Shed(Shed { lane: LANE, max: 9 }));
             world.pass(SILENCE);
