@@ -8,7 +8,7 @@
 //!
 //! - [`server`]: listener and limits; `connection`: the state of each.
 //! - `gate`: checks every request; `token`: the scopes of tokens.
-//! - `routes`: the table; `openapi.json`: its description for machines; [`mcp`]: the routes as tools of a model.
+//! - `routes`: the table; `openapi.json`: its description for machines; `mcp`: the routes as tools of a model.
 //! - `problem`: refusals; `input`: paths, queries and bodies; one file for each noun.
 //!
 //! Refusals are `{"error": {"code", "message", "field"}}`, except for malformed HTTP. Only the answers to a creation
