@@ -184,7 +184,7 @@ fn a_subscriber_is_paused_with_a_reason_and_an_end_and_the_page_says_so() {
     browser.until("!document.querySelector('#pause').open && document.querySelector('#said').innerText === 'well is paused'");
     let shown = serving.get("/v1/subscribers/well").json();
     assert_eq!(shown["state"], "paused");
-    browser.until("document.querySelector('#held-up').innerText.includes('well: paused: they move house')");
+    browser.until("document.querySelector('#held-up').innerText.includes('an operator paused it (they move house) until ')");
     assert_eq!(browser.complaints, Vec::<String>::new());
 }
 
