@@ -239,7 +239,7 @@ fn it_tells_what_is_in_flight_in_all_and_fits_narrow_and_wide_screens() {
         if !dialog.is_empty() {
             browser.click(&format!("[aria-label='{dialog} shop']"));
         }
-        for width in [360, 1_280] {
+        for width in [400, 1_280] {
             browser.width(width);
             assert_eq!(browser.value(WIDER), 0, "{dialog} at {width}");
             assert_eq!(browser.value(OUT_OF_SIGHT), json!([]), "{dialog} at {width}");
