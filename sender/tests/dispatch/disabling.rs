@@ -119,9 +119,25 @@ fn owners_that_follow_each_other_count_each_hour_once() {
     }
 }
 
+fn retry() -> Command {
+    Command::Retry(Retry { which: ToRetry::Of(LANE), insist: false, probe: true, max: 1 })
+}
+
+#[test]
+fn an_endpoint_that_is_gone_gets_nothing_though_an_operator_asks_at_the_last_moment() {
+    let mut world = failing();
+    world.emit(&[1]);
+    fail_probe(&mut world);
+    world.pass(Nanos::HOUR);
+    world.end(410);
+    world.commit(retry());
+    world.learn_of_subscribers();
+    world.pass(Nanos::HOUR);
+    assert_eq!((state(&world), world.sent_to()), (LaneState::Disabled, vec![]));
+}
+
 #[test]
 fn an_operator_who_asks_at_the_last_moment_is_heard() {
-    let retry = || Command::Retry(Retry { which: ToRetry::Of(LANE), insist: false, probe: true, max: 1 });
     for known_first in [true, false] {
         for asked in [retry as fn() -> Command, || {
             Command::Change(Change { url: Some("https://moved.example".into()), ..Change::of(LANE) })

@@ -312,25 +312,22 @@ impl<S: SubscriberSet> Dispatcher<S> {
     }
 
     fn settlement(&mut self, settled: &Settlement) -> command::Settlement {
-        let Settlement { lane, term, delivery, attempts, attempt, fate, disables } = *settled;
+        let Settlement { lane, term, delivery, attempts, attempt, fate, mut disables } = *settled;
         if attempt.is_none()
             && let Some((_, portion)) = self.lanes.release(lane, term, delivery)
         {
             // It was not sent.
             self.lanes.budget.give_back(portion);
         }
-        let known = self.roster.get(lane);
-        let overruled = |(_, handled): &_| known.is_some_and(|known| known.retried().asked > *handled);
-        let disables = match disables {
+        if let Some((_, handled)) = disables
+            && let Some(known) = self.roster.get(lane).filter(|known| known.retried().asked > handled)
+        {
             // An operator asked after the engine's decision. A pause stays.
-            Some(disables) if overruled(&disables) => {
-                if known.is_some_and(|known| known.is_sendable()) {
-                    self.feed_engine(Input::Resume { lane });
-                }
-                None
+            disables = None;
+            if known.is_sendable() {
+                self.feed_engine(Input::Resume { lane });
             }
-            disables => disables,
-        };
+        }
         if fate == Fate::Dead(Reason::Gone) || disables.is_some() {
             self.lanes.set_sendable(lane, term, false);
         }

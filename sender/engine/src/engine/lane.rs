@@ -195,7 +195,8 @@ impl Lane {
             let policy = self.settings.pressure();
             self.marks.unsaved |= self.pressure.end(policy, contract, reading.strain, attempt.started, now);
         }
-        let has_failed = attempt.probe.0 && matches!(reading.health, Health::Ill(_));
+        let has_failed = attempt.probe.0
+            && matches!((reading.meaning, reading.health), (Meaning::Failure, Health::Ill(_)));
         let disables = Some(&self.breaker).filter(|_| has_failed).and_then(|it| it.disables(breaker));
         self.state.disabled |= disables.is_some();
         let fate = self.fate(&reading, attempt, rng, now);
