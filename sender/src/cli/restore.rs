@@ -24,9 +24,10 @@ Examples:
 End every process on both files first, the applications that write into the outbox too. An application without a transaction in
 progress may be overlooked.
 
-The copy is checked as `doctor` does it, and stays unchanged. The database gets its name once all of it is on the disk. Its active
-subscribers are paused, since the original may have made some of the deliveries that wait. Without --replace nothing may be in the
-way: neither the database nor a log of it. A restore that was killed has restored nothing: run it again.
+The copy is checked as `doctor` does it. The database gets its name once all of it is on the disk. Its active subscribers are
+paused, and those whose pause would end, since the original may have made some of the deliveries that wait. Without --replace
+nothing may be in the way: neither the database nor a log of it. Run a restore that was killed again; with --replace, the files
+that it had moved are in a folder of their own.
 
 A PostgreSQL server is restored with its own tools, such as pg_restore.")]
 pub(super) struct Restore {

@@ -44,7 +44,10 @@ pub(crate) fn backup(
     if fs::symlink_metadata(copy).is_ok() {
         return Err(BackupError::Taken(copy.display().to_string()));
     }
-    named(copied(path, copy, goes_on)?, copy)
+    let new = copied(path, copy, goes_on)?;
+    let bytes = synced(&new, copy)?;
+    named(new, copy)?;
+    Ok(bytes)
 }
 
 fn copied(
@@ -68,12 +71,16 @@ fn copied(
     }
 }
 
-fn named(new: Unnamed, path: &Path) -> Result<u64, BackupError> {
+/// Its bytes, all of them on the disk.
+fn synced(new: &Unnamed, path: &Path) -> Result<u64, StoreError> {
     let written = File::open(new.path()).map_err(failed(path))?;
     written.sync_all().map_err(failed(path))?;
-    let bytes = written.metadata().map_err(failed(path))?.len();
+    Ok(written.metadata().map_err(failed(path))?.len())
+}
+
+fn named(new: Unnamed, path: &Path) -> Result<(), BackupError> {
     let is_new = new.name(path).map_err(failed(path))?;
-    if is_new { Ok(bytes) } else { Err(BackupError::Taken(path.display().to_string())) }
+    if is_new { Ok(()) } else { Err(BackupError::Taken(path.display().to_string())) }
 }
 
 /// The copy gets its name once all of it, with the pauses, is on the disk.
@@ -99,11 +106,11 @@ pub(crate) fn restore(
     let findings = sound(copy)?;
     let new = copied(copy, path, goes_on)?;
     let mut restored = Restored { findings, ..paused(new.path(), pause)? };
-    File::open(new.path()).and_then(|written| written.sync_all()).map_err(failed(path))?;
+    restored.bytes = synced(&new, path)?;
     if let Some(end) = replaces.filter(|_| !there.is_empty()) {
         restored.aside = Some(move_aside(path, &there, end).map_err(failed(path))?);
     }
-    restored.bytes = named(new, path)?;
+    named(new, path)?;
     Ok(restored)
 }
 
