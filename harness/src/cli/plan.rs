@@ -16,7 +16,7 @@ use hookproof_simulator::plan::machine::Machine;
 use hookproof_simulator::plan::scale::{AS_IT_STANDS, is_coarse, scaled};
 use hookproof_simulator::plan::slo::Slo;
 use hookproof_simulator::plan::{
-    Plan, PlanRequest, answer, forecast, is_sheet, page, plan, sheets, table, with_live, with_patch,
+    Plan, PlanRequest, answer, forecast, is_sheet, page, plan_telling, sheets, table, with_live, with_patch,
     with_recorded,
 };
 use hookproof_simulator::sim::{EPOCH, Options, Progress, SimError};
@@ -157,20 +157,15 @@ impl Asks {
             conditions,
             options,
         };
-        if asked.headroom {
-            // The search takes much longer.
-            let progress = Arc::<Progress>::default();
-            let options = Options { progress: Arc::clone(&progress), ..asked.options.clone() };
-            let watch = Watch::begin("plan", forecast.steps, progress);
-            let first = plan(&scenario, &PlanRequest { headroom: false, options, ..asked.clone() });
-            drop(watch);
-            let first = first.map_err(refused)?;
-            self.write(&scenario, &first).map_err(|error| (HARNESS, error.to_string()))?;
-            print_stderr(format_args!("today's traffic: {}\nsearching for the headroom …", answer(&first)));
-        }
         let watch = Watch::begin("plan", steps, progress);
-        let plan = plan(&scenario, &asked).map_err(refused)?;
+        let mut early = Ok(());
+        let plan = plan_telling(&scenario, &asked, |first| {
+            early = self.write(&scenario, first).map(drop);
+            watch.say(format_args!("today's traffic: {}\nsearching for the headroom …", answer(first)));
+        });
         drop(watch);
+        let plan = plan.map_err(refused)?;
+        early.map_err(|error| (HARNESS, error.to_string()))?;
         let written = self.write(&scenario, &plan).map_err(|error| (HARNESS, error.to_string()))?;
         if self.json {
             line(json(&plan));

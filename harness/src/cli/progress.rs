@@ -57,6 +57,14 @@ impl Watch {
         let watcher = Watcher { command, steps, progress, ended: Arc::clone(&ended) };
         Self { thread: Some(std::thread::spawn(move || watcher.run())), ended }
     }
+
+    /// A line that stays, in place of the progress.
+    pub(super) fn say(&self, line: impl std::fmt::Display) {
+        if io::stderr().is_terminal() {
+            overwrite("");
+        }
+        print_stderr(line);
+    }
 }
 
 impl Drop for Watch {

@@ -194,6 +194,17 @@ pub fn forecast(scenario: &Scenario, options: &Options) -> Result<Forecast, SimE
 ///
 /// # Errors When the scenario can't be simulated.
 pub fn plan(scenario: &Scenario, asked: &PlanRequest) -> Result<Plan, SimError> {
+    plan_telling(scenario, asked, |_| {})
+}
+
+/// `first` gets the plan for the present traffic before the search for the headroom, which takes much longer.
+///
+/// # Errors When the scenario can't be simulated.
+pub fn plan_telling(
+    scenario: &Scenario,
+    asked: &PlanRequest,
+    first: impl FnOnce(&Plan),
+) -> Result<Plan, SimError> {
     let slos = if asked.slos.is_empty() { usual(scenario) } else { asked.slos.clone() };
     let scenario = &long_enough(scenario, &slos);
     let seed = asked.options.seed.unwrap_or(scenario.seed);
@@ -218,8 +229,7 @@ pub fn plan(scenario: &Scenario, asked: &PlanRequest) -> Result<Plan, SimError> 
     }
     let body_bytes = schedule.due().iter().map(|due| u64::from(due.bytes)).max().unwrap_or(0);
     let judge = Judge { slos: &slos, machine: &asked.machine, body_bytes, options: &asked.options };
-    let headroom = asked.headroom.then(|| headroom::search(scenario, &judge, &figures, asked));
-    Ok(Plan {
+    let mut plan = Plan {
         scenario: scenario.name.clone(),
         conditions: asked.conditions.clone(),
         objectives: slos.clone(),
@@ -234,10 +244,15 @@ pub fn plan(scenario: &Scenario, asked: &PlanRequest) -> Result<Plan, SimError> 
             limits: asked.machine.clone(),
         },
         commit_ns: model.commit_ns,
-        headroom: headroom.transpose()?,
+        headroom: None,
         model_errors,
         figures: Some(figures),
-    })
+    };
+    if let Some(figures) = plan.figures.as_ref().filter(|_| asked.headroom) {
+        first(&plan);
+        plan.headroom = Some(headroom::search(scenario, &judge, figures, asked)?);
+    }
+    Ok(plan)
 }
 
 /// Up to this length, runs use close commits regardless of their events.
