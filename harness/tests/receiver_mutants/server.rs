@@ -1,7 +1,8 @@
 //! A small receiver with at most one flaw. It shares no code with the suite. Files in its folder control it:
-//! `restart` makes it forget its memory, `broken` makes its work fail, `stopped` makes it wait, `ended` ends it, `particular` makes it
-//! refuse data that it does not know, `lengths` makes it answer 411 to chunks, and `unimplemented` makes it answer 501 to
-//! other methods than POST.
+//!
+//! - `restart`: it forgets its memory; `broken`: its work fails; `stopped`: it waits; `ended`: it ends.
+//! - `particular`: it refuses data that it does not know; `lengths`: it answers 411 to chunks; `unimplemented`: it
+//!   answers 501 to other methods than POST.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};

@@ -66,8 +66,17 @@ fn limits_are_changed_after_a_look_at_what_follows() {
 }
 
 #[test]
-fn a_limit_that_cannot_be_is_told_and_cannot_be_set() {
+fn a_refresh_keeps_the_focus_and_a_limit_that_cannot_be_is_told_and_cannot_be_set() {
     let Some((_database, _serving, mut browser)) = console("a_limit_that_cannot_be", 0) else { return };
+    let limits = "document.querySelector('[aria-label=\"Limits shop\"]')";
+    browser.until(limits);
+    browser.value(&format!("{limits}.focus(); {limits}.dataset.old = 1"));
+    browser.until(&format!("{limits} && !{limits}.dataset.old"));
+    assert_eq!(
+        browser.value(&format!("document.activeElement === {limits}")),
+        true,
+        "a refresh keeps the focus"
+    );
     browser.click("[aria-label='Limits shop']");
     browser.until("document.querySelector('#limits').innerText.includes('Nothing would change')");
     browser.type_in("limits", "burst", "0");
