@@ -5,11 +5,14 @@ use serde_json::Value;
 use crate::world::{Endpoint, World};
 
 /// It is tried at once or not within this test.
-const NEVER_BY_ITSELF: [&str; 5] = [
+const NEVER_BY_ITSELF: [&str; 8] = [
     "--allow-private-targets",
     "breaker.failures=1",
     "breaker.failures_when_slow=1",
     "breaker.cooldown=1h",
+    "retry.backoff=equal-jitter",
+    "retry.base=1h",
+    "retry.cap=1h",
     "limit.in_flight=1",
 ];
 
@@ -60,6 +63,16 @@ fn check_a_mended_endpoint(world: &World) {
     world.ok(&["subscriber", "retry", "shop"]);
     let serving = world.serve();
     until_delivered(world, 4);
+
+    endpoint.answers(500);
+    let failed_attempts = || world.json(&["status"])["deliveries"]["failed_attempts"].clone();
+    let failed_before = failed_attempts();
+    world.ok(&["emit", "--type", "a", "--data", "5"]);
+    while failed_attempts() == failed_before {}
+    world.ok(&["subscriber", "pause", "shop"]);
+    endpoint.answers(204);
+    world.ok(&["subscriber", "resume", "shop"]);
+    until_delivered(world, 5);
     assert_eq!(serving.terminate().0, 0);
 }
 

@@ -103,7 +103,7 @@ pub(super) trait Commands: EventRows + AttemptRows + LeaseRows + RetryRows + Swe
             Command::Retire(owner) => self.retire(*owner),
             Command::Drain(drain) => self.drain(*drain),
             Command::Subscribe(subscribe) => self.subscribe(subscribe),
-            Command::Change(change) => self.change(change),
+            Command::Change(change) => self.change_and_try(change),
             Command::Rotate(rotate) => self.rotate(rotate),
             Command::Remove(lane) => self.remove(*lane),
             Command::Redrive(redrive) => self.redrive(redrive),

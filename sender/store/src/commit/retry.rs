@@ -1,9 +1,10 @@
 //! Attempts that an operator asks for. Retries become due now, and the owner of the lane learns of it with the next
-//! version of the subscriber set. A settled delivery waits again.
+//! version of the subscriber set. A settled delivery waits again. A change that has the endpoint tried at once makes the
+//! earliest retry due.
 
 use super::room::RoomRows;
 use super::subscribe::SubscriberRows;
-use crate::command::{Retry, ToRetry};
+use crate::command::{Change, Retry, ToRetry};
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use crate::lane::LaneState;
 use crate::read::Place;
@@ -85,16 +86,33 @@ pub(crate) trait RetryRows: RoomRows + SubscriberRows {
         if state != LaneState::Active {
             return Ok(Reply::Refused(Refusal::NotActive(state)));
         }
-        let rows = self.bring_forward(lane, one, retry.max)?;
-        if rows > 0 {
-            self.disturb(lane)?;
-            self.arrive(lane, self.now())?;
-            self.stir()?;
-        }
+        let rows = self.make_due(lane, one, retry.max)?;
         if retry.probe {
             let version = self.next_roster()?;
             self.set_retried(lane, retry.insist, version)?;
         }
         Ok(Reply::Retried { lane, rows, more: one.is_none() && rows >= u64::from(retry.max) })
+    }
+
+    fn change_and_try(&mut self, change: &Change) -> Result<Reply, Self::Error> {
+        let lane = change.lane;
+        let reply = self.change(change)?;
+        if reply == Reply::Done
+            && self.lane(lane)?.is_some_and(|lane| lane.state == LaneState::Active)
+            && self.retried(lane)? == self.roster()
+        {
+            self.make_due(lane, None, 1)?;
+        }
+        Ok(reply)
+    }
+
+    fn make_due(&mut self, lane: LaneId, one: Option<DeliveryId>, max: u32) -> Result<u64, Self::Error> {
+        let rows = self.bring_forward(lane, one, max)?;
+        if rows > 0 {
+            self.disturb(lane)?;
+            self.arrive(lane, self.now())?;
+            self.stir()?;
+        }
+        Ok(rows)
     }
 }

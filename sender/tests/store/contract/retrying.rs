@@ -61,6 +61,35 @@ pub(super) fn retries_come_forward_in_steps_the_earliest_first<B: Backend>() {
     assert_eq!(world.claim(lane, term), hours, "in the order of their events");
 }
 
+pub(super) fn a_change_that_has_the_endpoint_tried_makes_its_earliest_retry_due<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let state = |state| Change { state: Some(state), ..Change::of(lane) };
+    let url = |url: &str| Change { url: Some(url.into()), ..Change::of(lane) };
+    let [later_one, earlier] = [2, 1].map(|hours| failed(&mut world, lane, term, Nanos::HOUR.times(hours)));
+    for (change, tried) in [
+        (state(LaneState::Active), false),
+        (state(LaneState::Paused), false),
+        (url("https://partner.example/moved"), false),
+        (state(LaneState::Active), true),
+        (state(LaneState::Disabled), false),
+        (state(LaneState::Active), true),
+        (url("https://partner.example/moved again"), true),
+    ] {
+        world.pass(Nanos::SECOND);
+        let before = world.reader.glance().unwrap();
+        assert_eq!(world.change(change.clone()), Reply::Done);
+        let after = world.reader.glance().unwrap();
+        assert_eq!(after.stirred != before.stirred, tried, "{change:?}");
+        assert!(due(&world, later_one) > world.now);
+        let claimable = if tried { vec![earlier] } else { Vec::new() };
+        assert_eq!(world.claim(lane, term), claimable, "{change:?}");
+        if tried {
+            world.settle(lane, term, earlier, Fate::Retry { due: later(world.now, Nanos::HOUR) });
+        }
+    }
+}
+
 pub(super) fn one_delivery_is_brought_forward_alone<B: Backend>() {
     let mut world = World::<B>::new();
     let (lane, term) = world.own_lane(WIDE);

@@ -259,8 +259,13 @@ impl Model {
             lane.patterns = patterns.clone();
         }
         lane.bounds = change.bounds.unwrap_or(lane.bounds);
-        lane.state = change.state.unwrap_or(lane.state);
+        let was = lane.state;
+        lane.state = change.state.unwrap_or(was);
+        let resumed = lane.state == LaneState::Active && was != LaneState::Active;
         self.roster = version;
+        if resumed {
+            self.make_due(change.lane, 1);
+        }
         Reply::Done
     }
 
@@ -747,21 +752,26 @@ impl Model {
 
     fn retry(&mut self, retry: &Retry) -> Reply {
         let ToRetry::Of(lane) = retry.which else { unreachable!("not among the wishes") };
-        let (now, version) = (self.now, self.roster + 1);
+        let version = self.roster + 1;
         let Some(found) = self.living(lane) else { return Reply::Refused(Refusal::UnknownLane(lane)) };
         if found.state != LaneState::Active {
             return Reply::Refused(Refusal::NotActive(found.state));
         }
         found.version = version;
         self.roster = version;
+        let rows = self.make_due(lane, retry.max);
+        Reply::Retried { lane, rows, more: rows == u64::from(retry.max) }
+    }
+
+    fn make_due(&mut self, lane: LaneId, max: u32) -> u64 {
+        let now = self.now;
         let all = self.of(Some(lane), DeliveryPlace::Waiting);
         let mut later: Vec<_> =
             all.filter(|(_, it)| it.at > now && it.attempts > 0).map(|(id, it)| (it.at, id)).collect();
         later.sort();
-        later.truncate(usize::try_from(retry.max).unwrap());
+        later.truncate(usize::try_from(max).unwrap());
         later.iter().for_each(|(_, id)| self.deliveries.get_mut(id).unwrap().at = now);
-        let rows = later.len().try_into().unwrap();
-        Reply::Retried { lane, rows, more: rows == u64::from(retry.max) }
+        later.len().try_into().unwrap()
     }
 
     fn forget(&mut self, forget: &Forget) -> Reply {
