@@ -7,7 +7,7 @@
 //! - [`event`]: offers of emitters, and the bytes that are sent.
 //! - [`guard`]: the addresses that deliveries may be sent to.
 //! - [`sign`]: signatures for endpoints.
-//! - [`subscriber`]: a subscriber's settings; [`roster`]: all subscribers at one version.
+//! - [`subscriber`]: a subscriber's settings; [`tls_files`]: its certificates; [`roster`]: all subscribers at one version.
 //! - [`fanout`]: from an event to deliveries; [`delivery_ids`]: their public ids.
 //! - `operate`: decisions for operators, shared by the API and the command line.
 //! - [`dispatch`]: decisions around the engine: leases of lanes, claims and records.
@@ -32,6 +32,7 @@ pub mod roster;
 pub mod runtime;
 pub mod sign;
 pub mod subscriber;
+pub mod tls_files;
 pub mod transport;
 mod word_form;
 

@@ -389,7 +389,8 @@ impl Ready {
         let url = Target::stored(&subscriber.url)?;
         let signer = signer.with_url(url.as_str());
         let lateness = agreement.lane.lateness();
-        let target = Destination { url, late_max: lateness.doubt().min(lateness.quarantine()) };
+        let late_max = lateness.doubt().min(lateness.quarantine());
+        let target = Destination { url, tls: agreement.tls.clone(), late_max };
         Ok(Self { id, target, patterns, agreement, signer })
     }
 

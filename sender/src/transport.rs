@@ -40,7 +40,6 @@ mod traffic;
 mod wire;
 mod write_tracker;
 
-use std::io;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -56,6 +55,7 @@ pub use permit::{Lease, SendPermit};
 pub use request::{Destination, Request};
 use sockets::{Sockets, max_by_limit};
 use timer::now;
+use tls::Tls;
 pub use tls::{Roots, RootsError};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
@@ -101,27 +101,24 @@ impl Default for Settings {
 }
 
 impl Transport {
-    /// # Errors
-    /// When TLS cannot be set up.
-    ///
     /// # Panics
     /// Outside of a tokio runtime.
-    pub fn new(settings: Settings, guard: Guard) -> io::Result<Self> {
+    #[must_use]
+    pub fn new(settings: Settings, guard: Guard) -> Self {
         let Settings { idle_max, roots, resolver, connections_max, keep_answers, clock } = settings;
         let sockets = Sockets::new(connections_max.map_or_else(max_by_limit, NonZeroU32::get));
         let asker = Asker::new(resolver, max_by_limit());
-        let connector =
-            Connector { guard, asker, tls: tls::connector(roots)?, sockets: Arc::clone(&sockets) };
+        let connector = Connector { guard, asker, tls: Tls::new(roots), sockets: Arc::clone(&sockets) };
         let lanes = Lanes::new(Arc::clone(&sockets));
         let shared = Arc::new(Shared { lanes, connector, idle_max, sockets, keep_answers, clock });
         let tending = tokio::spawn(tend(Arc::downgrade(&shared), idle_max));
-        Ok(Self { shared, tending })
+        Self { shared, tending }
     }
 
     /// A caller that drops the future must count the attempt as silent.
     pub async fn attempt(&self, request: &Request<'_>, details: &mut Details) -> AttemptResult {
         let lane = self.shared.lanes.lane(request.lane);
-        match lane.route(&request.target.url) {
+        match lane.route(request.target) {
             Ok(route) => attempt::make(&self.shared, &lane, &route, request, details).await,
             Err(failure) => AttemptResult::Unsent(failure),
         }

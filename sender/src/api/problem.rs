@@ -17,6 +17,7 @@ use crate::store::reply::Refusal;
 use crate::store::thread::Why;
 use crate::store::{Reply, StoreError};
 use crate::subscriber::SettingsError;
+use crate::tls_files::TlsFileError;
 
 /// The store's queue empties in about that time.
 const BUSY_SECS: u32 = 1;
@@ -221,6 +222,12 @@ impl From<SettingsError> for Problem {
     fn from(error: SettingsError) -> Self {
         let field = error.field().map(str::to_owned);
         Self { field, ..Self::unprocessable(error.code(), error.to_string()) }
+    }
+}
+
+impl From<TlsFileError> for Problem {
+    fn from(error: TlsFileError) -> Self {
+        Self::unprocessable("bad_tls_file", error.to_string()).field(error.file.setting)
     }
 }
 

@@ -29,6 +29,7 @@ use crate::store::lane::{LaneState, Pause, Secret};
 use crate::store::read::{self, Over, ReadError, SubscriberRef};
 use crate::store::{Refusal, Reply, StoreError};
 use crate::subscriber::{Agreement, SettingsText};
+use crate::tls_files::TlsFiles;
 
 const CHANGES_MAX: u32 = 8;
 /// How long an answer waits for this process to apply a change: milliseconds, unless the store is locked.
@@ -68,10 +69,12 @@ pub(super) async fn create(State(app): State<App>, request: Request) -> Result<R
     let settings = SettingsText::read(&written.settings)?;
     let id = PublicId::new(Kind::Subscriber, wall(), random());
     let agreement = agree(&settings, &id, &Keys::new(secret.clone()), &app.config().regions)?;
+    let url = required(written.url, "url")?;
+    check_files(&app, agreement.tls.as_ref(), &url).await?;
     let subscribe = Subscribe {
         id: id.as_str().into(),
         name: required(written.name, "name")?,
-        url: required(written.url, "url")?,
+        url: Arc::clone(&url),
         patterns: patterns_text(&written.events.unwrap_or_else(EventPatterns::all))?,
         settings: settings.to_json().into(),
         bounds: agreement.bounds,
@@ -99,11 +102,18 @@ pub(super) async fn show(
     let subscriber = subscriber(&app, &whom).await?;
     let present = Present::of(app.sender()).await;
     let (lanes, over) = ([subscriber.lane], Over::Day { until: present.now });
+    let (roster, url) = (app.sender().roster(), Arc::clone(&subscriber.url));
+    let ready = roster.get(subscriber.lane).and_then(|known| known.ready().ok());
+    let files = ready.and_then(|ready| ready.agreement().tls.clone());
     let found = app.sender().read(move |reader| {
-        Ok::<_, StoreError>((reader.latencies(&lanes, over)?, present.flows(reader, &lanes)?))
+        let unusable = files.and_then(|files| files.check(&url).err());
+        Ok::<_, StoreError>((reader.latencies(&lanes, over)?, present.flows(reader, &lanes)?, unusable))
     });
-    let (latencies, flows) = found.await??;
-    let mut value = form::subscriber(&subscriber, &app.sender().roster());
+    let (latencies, flows, unusable) = found.await??;
+    let mut value = form::subscriber(&subscriber, &roster);
+    if let Some(unusable) = unusable {
+        value["fault"] = Value::from(unusable.to_string());
+    }
     value["flow"] = flows.get(&subscriber.lane).map_or(Value::Null, Flow::to_json);
     json_forms::measured(&mut value, latencies.first().map(|(_, measured)| measured));
     Ok(ok(&value))
@@ -142,6 +152,8 @@ pub(super) async fn read_change(app: &App, request: Request) -> Result<(Option<u
 
 async fn prepare(app: &App, before: &read::Subscriber, written: &Written) -> Result<Change, Problem> {
     let (settings, agreement) = agreed(app, before, written).await?;
+    let files = settings.files_to_check(&agreement, &before.settings, written.url.is_some());
+    check_files(app, files, written.url.as_ref().unwrap_or(&before.url)).await?;
     Ok(Change {
         name: written.name.clone(),
         url: written.url.clone(),
@@ -320,6 +332,13 @@ fn expected_version(object: &mut Map<String, Value>) -> Result<Option<u64>, Prob
         Problem::unprocessable("bad_version", "`version` must be the whole number that was read")
             .field("version")
     })
+}
+
+async fn check_files(app: &App, files: Option<&Arc<TlsFiles>>, url: &Arc<str>) -> Result<(), Problem> {
+    let Some(files) = files.cloned() else { return Ok(()) };
+    let url = Arc::clone(url);
+    // A thread of operators may wait for a disk.
+    Ok(app.sender().read(move |_| files.check(&url)).await??)
 }
 
 async fn live_keys(app: &App, lane: LaneId) -> Result<Keys, Problem> {

@@ -42,9 +42,13 @@ impl Show {
         let measured = latencies.first().map(|(_, measured)| measured);
         let secrets = look.reader.secrets(subscriber.lane, wall())?;
         let settings = SettingsText::from_json(&subscriber.settings).map_err(Failure::refused)?;
-        let fault = settings.validate(&read_id(&subscriber)?, &self.reach.regions()?).err();
+        let agreement = settings.validate(&read_id(&subscriber)?, &self.reach.regions()?);
+        let files = agreement.as_ref().ok().and_then(|agreement| agreement.tls.as_ref());
+        let unusable = files.and_then(|files| files.check(&subscriber.url).err());
+        let fault = agreement.err().map(|fault| fault.to_string());
+        let fault = fault.or_else(|| unusable.as_ref().map(ToString::to_string));
         if printer.json {
-            let mut whole = form::subscriber(&subscriber, fault.map(|fault| fault.to_string()));
+            let mut whole = form::subscriber(&subscriber, fault);
             whole["secrets"] = secrets
                 .iter()
                 .map(|live| json!({ "created": moment(live.created), "retires": live.retires.map(moment) }))
@@ -63,6 +67,7 @@ impl Show {
             ("state".to_owned(), flow.map_or_else(String::new, |flow| flow.to_string())),
             ("created".to_owned(), moment(subscriber.created)),
         ];
+        pairs.extend(unusable.map(|unusable| ("fault".to_owned(), unusable.to_string())));
         for live in secrets {
             let until =
                 live.retires.map_or_else(|| "signs".to_owned(), |at| format!("signs until {}", moment(at)));

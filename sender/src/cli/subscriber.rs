@@ -107,10 +107,14 @@ impl Add {
         let agreement = settings.validate(&id, &self.reach.regions()?).map_err(unfit)?;
         let secret = secret(self.secret_env.as_deref())?;
         check_signing(agreement.profile, &secret)?;
+        let url = checked_url(&self.url, &self.reach.guard())?;
+        if let Some(files) = &agreement.tls {
+            files.check(&url).map_err(Failure::usage)?;
+        }
         let subscribe = Subscribe {
             id: id.as_str().into(),
             name: checked_name(&self.name)?.into(),
-            url: checked_url(&self.url, &self.reach.guard())?.into(),
+            url: url.into(),
             patterns: patterns_json(&patterns(&self.events)?)?.into(),
             settings: settings.to_json().into(),
             bounds: agreement.bounds,
@@ -206,6 +210,9 @@ impl Set {
             )?;
         }
         let url = changes.url.as_deref().map(|url| checked_url(url, &self.reach.guard())).transpose()?;
+        if let Some(files) = settings.files_to_check(&agreement, &subscriber.settings, url.is_some()) {
+            files.check(url.as_deref().unwrap_or(&subscriber.url)).map_err(Failure::usage)?;
+        }
         let patterns = changes.events.as_ref().map(patterns_json).transpose()?;
         Ok(Change {
             version: Some(subscriber.version),

@@ -146,8 +146,8 @@ impl Sender {
         let emitter =
             Emitter::new(handle.clone(), clock, options.limits, Arc::clone(&roster), events.clone());
         let emitter = Arc::new(emitter);
-        let post = HttpPost::new(options.guard.clone(), DeliveryIds::new(glance.identity), requests);
-        let post = Arc::new(post.map_err(beside("set up TLS"))?);
+        let ids = DeliveryIds::new(glance.identity);
+        let post = Arc::new(HttpPost::new(options.guard.clone(), ids, requests));
         watcher::log_broken(&Roster::default(), &roster);
         let announcement = owner::announcement(options.name, options.address);
         let dispatcher = dispatcher(registration.id(), announcement, options.lease, roster, clock);

@@ -1,7 +1,6 @@
 //! One attempt, from the claimed row to the outcome for the engine.
 
 use std::future::Future;
-use std::io;
 use std::num::NonZeroU32;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -57,8 +56,8 @@ const TRY_AGAIN: Duration = Duration::from_millis(100);
 const SAY_EVERY: Nanos = Nanos::from_secs(10);
 
 impl HttpPost {
-    pub(super) fn new(guard: Guard, ids: DeliveryIds, settings: transport::Settings) -> io::Result<Self> {
-        Ok(Self { transport: Transport::new(settings, guard)?, ids, said: Mutex::default() })
+    pub(super) fn new(guard: Guard, ids: DeliveryIds, settings: transport::Settings) -> Self {
+        Self { transport: Transport::new(settings, guard), ids, said: Mutex::default() }
     }
 
     fn warn_of_failure(&self, failure: &Failure, now: StoreTime) {

@@ -4,7 +4,9 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::error::SettingsError;
-use super::text::{BackoffText, Filled, Limit, QueueText, RetryText, SettingsText, ShapeText, WhenFullText};
+use super::text::{
+    BackoffText, Filled, Limit, QueueText, RetryText, SettingsText, ShapeText, TlsText, WhenFullText,
+};
 use crate::engine::breaker::BreakerPolicy;
 use crate::engine::contract::{Bucket, Contract};
 use crate::engine::pressure::PressurePolicy;
@@ -12,8 +14,10 @@ use crate::engine::retry::{Backoff, RetryPolicy};
 use crate::engine::{Lateness, Nanos, OutOfRange, Settings};
 use crate::event::shape::{Pseudonyms, Region};
 use crate::event::{Coalescing, PublicId, Shaping, ShapingRules};
+use crate::excerpt::{Excerpt, is_hidden};
 use crate::sign::{ExtraHeader, Profile, Secret};
 use crate::store::lane::{Bounds, WhenFull};
+use crate::tls_files::{PemFile, TlsFiles};
 use crate::units::Bytes;
 
 #[derive(Clone, Debug)]
@@ -30,6 +34,7 @@ pub struct Agreement {
     /// The shaping of its data.
     pub shaping: Shaping,
     pub bounds: Bounds,
+    pub tls: Option<Arc<TlsFiles>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +91,19 @@ impl SettingsText {
                 .as_ref()
                 .map_or_else(|| Ok(Shaping::verbatim()), |shape| shape.shaping(subscriber, regions))?,
             bounds: queue.bounds()?,
+            tls: self.tls.as_ref().map_or(Ok(None), TlsText::files)?.map(Arc::new),
         })
+    }
+
+    /// The files that a change of stored settings, or of the URL, must check: unchanged ones may be broken.
+    pub(crate) fn files_to_check<'a>(
+        &self,
+        agreement: &'a Agreement,
+        stored: &str,
+        moves: bool,
+    ) -> Option<&'a Arc<TlsFiles>> {
+        let same = !moves && Self::from_json(stored).is_ok_and(|before| before.tls == self.tls);
+        agreement.tls.as_ref().filter(|_| !same)
     }
 
     fn lane(&self, limit: &Limit, deadline: Nanos) -> Result<Settings, SettingsError> {
@@ -205,6 +222,35 @@ impl ShapeText {
         let pseudonyms = region.and_then(|region| regions.pseudonyms(region, subscriber));
         Ok(Shaping::new(&rules, pseudonyms)?)
     }
+}
+
+impl TlsText {
+    fn files(&self) -> Result<Option<TlsFiles>, SettingsError> {
+        let ca = self.ca.as_deref().map(|path| pem_file("tls.ca", path)).transpose()?;
+        let certificate =
+            self.certificate.as_deref().map(|path| pem_file("tls.certificate", path)).transpose()?;
+        let key = self.key.as_deref().map(|path| pem_file("tls.key", path)).transpose()?;
+        let alone = |field, other| {
+            let problem = format!("needs {other}; set both, or neither").into();
+            Err(SettingsError::Contradiction { field, problem })
+        };
+        let identity = match (certificate, key) {
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            (Some(_), None) => return alone("tls.certificate", "tls.key"),
+            (None, Some(_)) => return alone("tls.key", "tls.certificate"),
+            (None, None) => None,
+        };
+        Ok((ca.is_some() || identity.is_some()).then_some(TlsFiles { ca, identity }))
+    }
+}
+
+fn pem_file(setting: &'static str, path: &str) -> Result<PemFile, OutOfRange> {
+    if TlsFiles::PATH_BYTES.contains(&path.len()) && path.starts_with('/') && !path.contains(is_hidden) {
+        return Ok(PemFile { setting, path: path.into() });
+    }
+    let (least, most) = TlsFiles::PATH_BYTES.into_inner();
+    let allowed = format!("an absolute path of {least} to {most} bytes");
+    Err(OutOfRange { field: setting, value: Excerpt::of(path).to_string(), allowed })
 }
 
 fn within<T: PartialOrd + Display>(

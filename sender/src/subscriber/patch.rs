@@ -7,7 +7,7 @@ use serde_path_to_error::Track;
 
 use super::error::SettingsError;
 use super::form::object;
-use super::text::{SettingsText, ShapeText};
+use super::text::{SettingsText, ShapeText, TlsText};
 
 impl SettingsText {
     /// Errors name the field.
@@ -36,12 +36,12 @@ impl SettingsText {
     #[must_use]
     pub fn in_effect(&self) -> Value {
         let mut whole = self.shown().value();
-        let shape =
-            json!(ShapeText::FIELDS.iter().map(|name| (*name, Value::Null)).collect::<BTreeMap<_, _>>());
-        let given = whole["shape"].take();
-        whole["shape"] = shape;
-        if let (Value::Object(shape), Value::Object(given)) = (&mut whole["shape"], given) {
-            shape.extend(given);
+        for (section, fields) in [("shape", ShapeText::FIELDS), ("tls", TlsText::FIELDS)] {
+            let unset = json!(fields.iter().map(|name| (*name, Value::Null)).collect::<BTreeMap<_, _>>());
+            let given = std::mem::replace(&mut whole[section], unset);
+            if let (Value::Object(shown), Value::Object(given)) = (&mut whole[section], given) {
+                shown.extend(given);
+            }
         }
         whole
     }

@@ -25,6 +25,7 @@ use crate::engine::{DEADLINE_MAX, DOUBT_MAX, Nanos};
 use crate::event::coalesce::{Coalescing, CoalescingRule};
 use crate::event::shape::{PseudonymRule, Region, ShapingRules};
 use crate::sign::{ExtraHeader, Profile};
+use crate::tls_files::TlsFiles;
 use crate::units::{Bytes, Rate, WindowCap};
 use crate::word_form::word_form;
 
@@ -64,6 +65,9 @@ section! {
         /// Which of the data it gets to see.
         #[serde(deserialize_with = "object")]
         shape: ShapeText = ShapeText::default();
+        /// Its own authorities and client certificate.
+        #[serde(deserialize_with = "object")]
+        tls: TlsText = TlsText::default();
     }
 }
 
@@ -210,6 +214,24 @@ documented! {
     }
 }
 
+documented! {
+    /// Absolute paths of PEM files on the machine that sends. Each new connection reads them, so a renewed certificate
+    /// needs no restart. An unusable file fails the attempt.
+    #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct TlsText {
+        /// The authorities that may vouch for its endpoint, and no others.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub ca: Option<String>,
+        /// The client certificate, with its chain. It needs `tls.key`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub certificate: Option<String>,
+        /// The private key of `tls.certificate`, without a passphrase.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub key: Option<String>,
+    }
+}
+
 word_form! {
     /// The policy of a full queue.
     #[derive(Serialize, Deserialize)]
@@ -250,7 +272,17 @@ written! {
             (Form::Region, Range::Bytes(1, Region::BYTES_MAX), Unset::Unset("none")),
         ]),
     });
+    TlsText => Form::Group(Group {
+        about: TlsText::ABOUT,
+        settings: fields(TlsText::FIELDS, TlsText::MEANINGS, [
+            (Form::File, FILE, Unset::Unset("those of browsers and `serve --extra-roots`")),
+            (Form::File, FILE, Unset::Unset("none")),
+            (Form::File, FILE, Unset::Unset("none")),
+        ]),
+    });
 }
+
+const FILE: Range = Range::Bytes(*TlsFiles::PATH_BYTES.start(), *TlsFiles::PATH_BYTES.end());
 
 fn paths() -> Range {
     Range::many(0..=ShapingRules::FIELDS_MAX, PATH)
@@ -304,13 +336,14 @@ impl SettingsText {
     pub const QUEUE_BYTES_MAX: Bytes = Bytes(1 << 40);
 
     /// The groups with their fields.
-    pub(super) const SECTIONS: [(&'static str, &'static [&'static str]); 6] = [
+    pub(super) const SECTIONS: [(&'static str, &'static [&'static str]); 7] = [
         ("limit", LimitText::FIELDS),
         ("queue", QueueText::FIELDS),
         ("retry", RetryText::FIELDS),
         ("breaker", BreakerText::FIELDS),
         ("pressure", PressureText::FIELDS),
         ("shape", ShapeText::FIELDS),
+        ("tls", TlsText::FIELDS),
     ];
 
     /// All settings in effect, defaults included. Reads back as equivalent settings.
@@ -324,6 +357,7 @@ impl SettingsText {
             breaker: Some(full.breaker.filled().into()),
             pressure: Some(full.pressure.filled().into()),
             shape: self.shape.clone(),
+            tls: self.tls.clone(),
             ..full.into()
         }
     }

@@ -8,7 +8,6 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
-use tokio_rustls::TlsConnector;
 use url::Host;
 
 use super::failure::{Cause, Failure};
@@ -19,7 +18,7 @@ use super::lookups::{Asker, Lookups, NotFound};
 use super::route::Origin;
 use super::sockets::{self, Sockets};
 use super::timer::{after, now};
-use super::tls::HTTP2;
+use super::tls::{HTTP2, Tls};
 use super::traffic::Charged;
 use super::wire::{Speaks, Stream, Wire};
 use crate::guard::Guard;
@@ -33,7 +32,7 @@ const ALONE_MAX: Duration = Duration::from_secs(1);
 pub(super) struct Connector {
     pub(super) guard: Guard,
     pub(super) asker: Arc<Asker>,
-    pub(super) tls: TlsConnector,
+    pub(super) tls: Tls,
     pub(super) sockets: Arc<Sockets>,
 }
 
@@ -53,18 +52,22 @@ impl Connector {
         if !self.guard.allows(origin.tls.is_some()) {
             return Err(Failure::Unencrypted);
         }
+        let tls = match &origin.tls {
+            Some(name) => Some((name, self.tls.connector(origin.files.as_ref()).await?)),
+            None => None,
+        };
         let addresses = self.addresses(origin, lookups).await?;
         let tcp = match *addresses {
             [only] => connect(only).await?,
             _ => first_connected(addresses, deadline, || permit.beside(&self.sockets), connect).await?,
         };
         let tcp = Charged::new(tcp, Arc::clone(&permit.limit().account));
-        let Some(name) = &origin.tls else {
+        let Some((name, connector)) = tls else {
             let wire = Wire::new(Stream::Plain(tcp), Speaks::Http1, permit);
             return Ok(Opened::Http1(Box::new(Http1::over(wire))));
         };
         let failed = |error| Failure::Tls { host: origin.excerpt(), cause: Cause::of(&error) };
-        let tls = self.tls.connect(name.clone(), tcp).await.map_err(failed)?;
+        let tls = connector.connect(name.clone(), tcp).await.map_err(failed)?;
         let speaks_http2 = tls.get_ref().1.alpn_protocol() == Some(HTTP2);
         let stream = Stream::Tls(Box::new(tls));
         Ok(if speaks_http2 {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::excerpt::{Excerpt, is_hidden};
 use crate::guard::Refused;
+use crate::tls_files::TlsFileError;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
@@ -85,6 +86,9 @@ pub enum Failure {
         /// The error.
         cause: Cause,
     },
+    /// A file of the settings `tls.…`.
+    #[error(transparent)]
+    TlsFile(#[from] TlsFileError),
     /// No whole answer.
     #[error("no complete answer within {within:?}")]
     Deadline {
@@ -137,6 +141,7 @@ impl Failure {
             Self::ConnectDeadline { .. } => "connect_deadline",
             Self::Connect { .. } => "connect",
             Self::Tls { .. } => "tls",
+            Self::TlsFile(_) => "tls_file",
             Self::Deadline { .. } => "deadline",
             Self::Closed => "closed",
             Self::Half(_) => "half_answer",

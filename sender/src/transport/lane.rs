@@ -12,11 +12,11 @@ use super::http1::Http1;
 use super::http2::{Http2, Place};
 use super::limit::{SocketLimit, SocketPermit};
 use super::lookups::Lookups;
+use super::request::Destination;
 use super::route::{Origin, Route};
 use super::sockets::Sockets;
 use super::timer::{lock, now};
 use crate::engine::LaneId;
-use crate::guard::Target;
 
 pub(super) struct Lanes {
     by_id: Mutex<BTreeMap<LaneId, Arc<Lane>>>,
@@ -172,13 +172,13 @@ impl Lane {
         })
     }
 
-    /// Drops connections to the lane's former origin.
-    pub(super) fn route(&self, target: &Target) -> Result<Arc<Route>, Failure> {
+    /// Drops connections to the lane's former origin, or with its former identity.
+    pub(super) fn route(&self, target: &Destination) -> Result<Arc<Route>, Failure> {
         let mut kept = lock(&self.kept);
         if let Some(route) = kept.route.as_ref().filter(|route| route.leads_to(target)) {
             return Ok(Arc::clone(route));
         }
-        let route = Arc::new(Route::to(target)?);
+        let route = Arc::new(Route::to(&target.url, target.tls.as_ref())?);
         if !kept.leads_to(&route.origin) {
             kept.idle.clear();
             kept.shared.clear();

@@ -6,11 +6,14 @@ use super::permit::SendPermit;
 use crate::engine::{LaneId, Nanos};
 use crate::guard::Target;
 use crate::sign::{ExtraHeader, Headers};
+use crate::tls_files::TlsFiles;
 
 #[derive(Clone, Debug)]
 pub struct Destination {
     /// The URL.
     pub url: Target,
+    /// In place of the common roots and no client certificate.
+    pub tls: Option<Arc<TlsFiles>>,
     /// How long a request that was given up may still leave this machine. The lane's limit relies on it.
     pub late_max: Nanos,
 }

@@ -1,13 +1,17 @@
 //! Computed once for a target.
 
+use std::sync::Arc;
+
 use http::Uri;
 use http::uri::Scheme;
 use rustls::pki_types::ServerName;
 use url::Host;
 
 use super::failure::{Cause, Failure};
+use super::request::Destination;
 use crate::excerpt::Excerpt;
 use crate::guard::{Parts, Target};
+use crate::tls_files::TlsFiles;
 
 #[derive(Debug)]
 pub(super) struct Route {
@@ -24,10 +28,11 @@ pub(super) struct Origin {
     pub(super) port: u16,
     /// The name in the certificate; `None` without TLS.
     pub(super) tls: Option<ServerName<'static>>,
+    pub(super) files: Option<Arc<TlsFiles>>,
 }
 
 impl Route {
-    pub(super) fn to(target: &Target) -> Result<Self, Failure> {
+    pub(super) fn to(target: &Target, files: Option<&Arc<TlsFiles>>) -> Result<Self, Failure> {
         let url = target.url();
         let malformed = |error: &(dyn std::error::Error + 'static)| Failure::Request(Cause::of(error));
         let host = url.host().ok_or(Failure::Request("the URL has no host".into()))?.to_owned();
@@ -42,14 +47,14 @@ impl Route {
             .build();
         Ok(Self {
             target: target.clone(),
-            origin: Origin { tls: server, host, port },
+            origin: Origin { tls: server, host, port, files: files.cloned() },
             head: head.into_bytes().into(),
             whole: whole.map_err(|error| malformed(&error))?,
         })
     }
 
-    pub(super) fn leads_to(&self, target: &Target) -> bool {
-        self.target == *target
+    pub(super) fn leads_to(&self, Destination { url, tls, .. }: &Destination) -> bool {
+        self.target == *url && self.origin.files == *tls
     }
 }
 
@@ -69,7 +74,7 @@ mod tests {
     #[track_caller]
     fn check(url: &str, host: &str, port: u16, path: &str, named: Option<&str>) {
         let target = Target::parse(url, &Guard::strict()).unwrap();
-        let route = Route::to(&target).unwrap();
+        let route = Route::to(&target, None).unwrap();
         let head = format!("POST {path} HTTP/1.1\r\nhost: {host}\r\n");
         assert_eq!(std::str::from_utf8(&route.head).unwrap(), head, "{url}");
         assert_eq!(route.origin.port, port, "{url}");
@@ -93,7 +98,7 @@ mod tests {
         fn every_target_that_is_accepted_has_a_route(rest in "[!-~]{0,60}|\\PC{0,20}") {
             for begin in ["https://example.com/", "https://", "http://"] {
                 if let Ok(target) = Target::parse(&format!("{begin}{rest}"), &Guard::strict()) {
-                    let route = Route::to(&target);
+                    let route = Route::to(&target, None);
                     prop_assert!(route.is_ok(), "{} {:?}", target, route);
                 }
             }
@@ -102,7 +107,7 @@ mod tests {
         #[test]
         fn no_target_panics(rest in "[!-~]{0,60}|\\PC{0,20}") {
             if let Ok(target) = Target::stored(&format!("https://{rest}")) {
-                let _ = Route::to(&target);
+                let _ = Route::to(&target, None);
             }
         }
     }

@@ -1,6 +1,5 @@
 //! Trusted certificates, for endpoints and for a PostgreSQL server.
 
-use std::io;
 use std::sync::Arc;
 
 use rustls::pki_types::CertificateDer;
@@ -9,15 +8,20 @@ use rustls::{ClientConfig, RootCertStore};
 
 /// The roots that browsers trust, compiled in so that machines do not differ, and optional extra ones.
 #[derive(Clone, Debug)]
-pub struct Roots(RootCertStore);
+pub struct Roots(Arc<RootCertStore>);
 
 impl Default for Roots {
     fn default() -> Self {
-        Self(RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() })
+        Self(Arc::new(RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() }))
     }
 }
 
 impl Roots {
+    #[must_use]
+    pub fn none() -> Self {
+        Self(Arc::new(RootCertStore::empty()))
+    }
+
     /// Fails when the text holds no certificate, or an unreadable one.
     pub fn with_pem(mut self, text: &[u8]) -> Result<Self, RootsError> {
         let mut count = 0;
@@ -28,18 +32,17 @@ impl Roots {
                 problem: problem.to_string(),
             };
             let certificate = certificate.map_err(|problem: pem::Error| unfit(&problem))?;
-            self.0.add(certificate).map_err(|problem| unfit(&problem))?;
+            Arc::make_mut(&mut self.0).add(certificate).map_err(|problem| unfit(&problem))?;
         }
         if count == 0 { Err(RootsError::None) } else { Ok(self) }
     }
 
-    /// Fails when the TLS library refuses its own defaults.
-    pub fn config(self) -> io::Result<ClientConfig> {
+    #[must_use]
+    pub fn config(self) -> ClientConfig {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let versions = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(io::Error::other)?;
-        Ok(versions.with_root_certificates(self.0).with_no_client_auth())
+        let versions = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let versions = versions.expect("this provider speaks TLS 1.2 and 1.3");
+        versions.with_root_certificates(self.0).with_no_client_auth()
     }
 }
 

@@ -97,7 +97,7 @@ async fn a_failures_answer_is_kept_unless_it_is_empty_or_none_is_wanted() {
     ] {
         let server = answering(answer).await;
         let settings = Settings { keep_answers: keep, ..Settings::default() };
-        let transport = Transport::new(settings, lenient()).unwrap();
+        let transport = Transport::new(settings, lenient());
         let mut details = Details::default();
         let made = transport.attempt(&post(server.uri()).request(permit(LONG)), &mut details).await;
         assert!(matches!(made, AttemptResult::Answered(_)), "{made:?}");

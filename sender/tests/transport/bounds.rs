@@ -132,7 +132,7 @@ async fn a_bound_that_is_lowered_closes_what_is_too_many() {
 
 fn few_sockets(max: u32) -> Transport {
     let connections_max = NonZeroU32::new(max);
-    Transport::new(Settings { connections_max, ..Settings::default() }, lenient()).unwrap()
+    Transport::new(Settings { connections_max, ..Settings::default() }, lenient())
 }
 
 #[tokio::test]
@@ -245,7 +245,7 @@ async fn an_endpoint_of_many_addresses_takes_no_more_sockets_than_its_lane_may_h
     let addresses = holes.iter().map(|(hole, _)| hole.local_addr().unwrap().ip()).collect();
     let (resolver, connections_max) = (Arc::new(Always(addresses)), NonZeroU32::new(3));
     let settings = Settings { resolver, connections_max, ..Settings::default() };
-    let transport = Transport::new(settings, lenient()).unwrap();
+    let transport = Transport::new(settings, lenient());
     let many = post(format!("http://many.example:{port}")).connections_max(2);
     let mut many = pin!(many.through(&transport));
     // Time for a try at four of them.

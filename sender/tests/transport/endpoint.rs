@@ -104,7 +104,7 @@ impl Connection {
     }
 }
 
-async fn read_request(socket: &mut (impl AsyncRead + Unpin)) -> Option<Vec<u8>> {
+pub(crate) async fn read_request(socket: &mut (impl AsyncRead + Unpin)) -> Option<Vec<u8>> {
     let mut request = Vec::new();
     loop {
         if let Some(head) = request.windows(4).position(|four| four == b"\r\n\r\n") {

@@ -209,7 +209,7 @@ async fn reporting() -> (Endpoint, mpsc::UnboundedReceiver<(usize, bool)>) {
 async fn an_idle_connection_is_closed_in_order_after_a_while() {
     let (endpoint, mut ended) = reporting().await;
     let settings = Settings { idle_max: Duration::from_millis(50), ..Settings::default() };
-    let transport = Transport::new(settings, lenient()).unwrap();
+    let transport = Transport::new(settings, lenient());
     check(&post(endpoint.url()).through(&transport).await, "answered 200");
     assert_eq!(ended.recv().await, Some((0, true)));
     assert_eq!(transport.connections(LaneId(1)), 0);
@@ -219,7 +219,7 @@ async fn an_idle_connection_is_closed_in_order_after_a_while() {
 async fn a_connection_that_has_been_idle_for_too_long_is_not_used_even_if_it_is_still_there() {
     let (endpoint, mut ended) = reporting().await;
     let settings = Settings { idle_max: Duration::ZERO, ..Settings::default() };
-    let transport = Transport::new(settings, lenient()).unwrap();
+    let transport = Transport::new(settings, lenient());
     for number in 0..3 {
         check(&post(endpoint.url()).through(&transport).await, "answered 200");
         assert_eq!(ended.recv().await, Some((number, true)));

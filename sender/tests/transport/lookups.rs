@@ -36,7 +36,7 @@ fn scripted(answers: &[&[[u8; 4]]], guard: Guard) -> (Transport, Arc<Scripted>) 
     let answers = answers.iter().map(|answer| answer.to_vec()).collect();
     let resolver = Arc::new(Scripted { answers, asked: AtomicUsize::new(0) });
     let settings = Settings { resolver: Arc::clone(&resolver) as _, ..Settings::default() };
-    (Transport::new(settings, guard).unwrap(), resolver)
+    (Transport::new(settings, guard), resolver)
 }
 
 fn first_only() -> Guard {
@@ -108,7 +108,7 @@ async fn a_name_server_that_hangs_holds_one_look_up_of_a_lane_and_no_other_lane(
     let endpoint = Endpoint::answering(OK).await;
     let resolver = Arc::new(Hanging::default());
     let settings = Settings { resolver: Arc::clone(&resolver) as _, ..Settings::default() };
-    let transport = Arc::new(Transport::new(settings, lenient()).unwrap());
+    let transport = Arc::new(Transport::new(settings, lenient()));
     let mut attempts = JoinSet::new();
     for _ in 0..8 {
         let post = post("http://partner.example").connect_deadline(SHORT);
@@ -133,7 +133,7 @@ impl Resolve for Panicking {
 #[tokio::test]
 async fn a_resolver_that_panics_costs_the_attempt_and_no_more() {
     let settings = Settings { resolver: Arc::new(Panicking), ..Settings::default() };
-    let transport = Transport::new(settings, lenient()).unwrap();
+    let transport = Transport::new(settings, lenient());
     for _ in 0..2 {
         check(&post("http://partner.example").through(&transport).await, "unsent unresolved");
     }
@@ -152,7 +152,7 @@ impl Resolve for Failing {
 async fn a_failure_is_remembered_for_a_moment() {
     let resolver = Arc::new(Failing(AtomicUsize::new(0)));
     let settings = Settings { resolver: Arc::clone(&resolver) as _, ..Settings::default() };
-    let transport = Transport::new(settings, lenient()).unwrap();
+    let transport = Transport::new(settings, lenient());
     for _ in 0..3 {
         let result = post("http://partner.example").through(&transport).await;
         check(&result, "unsent unresolved");
@@ -167,7 +167,7 @@ async fn a_failure_is_remembered_for_a_moment() {
 async fn this_machines_own_name_needs_no_name_server() {
     let endpoint = Endpoint::answering(OK).await;
     let settings = Settings { resolver: Arc::new(Panicking), ..Settings::default() };
-    let without = Transport::new(settings, lenient()).unwrap();
+    let without = Transport::new(settings, lenient());
     let url = format!("http://localhost:{}", endpoint.address.port());
     check(&post(&url).through(&without).await, "answered 204");
     check(&post(&url).through(&transport()).await, "answered 204");
@@ -175,7 +175,7 @@ async fn this_machines_own_name_needs_no_name_server() {
 
 fn asking(server: &NameServer) -> Transport {
     let resolver = Arc::new(DnsResolver::asking(server.address));
-    Transport::new(Settings { resolver, ..Settings::default() }, lenient()).unwrap()
+    Transport::new(Settings { resolver, ..Settings::default() }, lenient())
 }
 
 #[tokio::test]
@@ -197,7 +197,7 @@ async fn the_guard_checks_answers_of_the_name_server() {
     let endpoint = Endpoint::answering(OK).await;
     let server = NameServer::start(|_| Says::Address(Ipv4Addr::LOCALHOST, 60)).await;
     let resolver = Arc::new(DnsResolver::asking(server.address));
-    let strict = Transport::new(Settings { resolver, ..Settings::default() }, Guard::strict()).unwrap();
+    let strict = Transport::new(Settings { resolver, ..Settings::default() }, Guard::strict());
     let url = format!("http://partner.example:{}", endpoint.address.port());
     check(&post(url).through(&strict).await, "unsent address_refused");
     assert_eq!(endpoint.connections(), 0);

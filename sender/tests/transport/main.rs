@@ -13,6 +13,7 @@ mod http2;
 mod keeping;
 mod laws;
 mod lookups;
+mod mutual;
 mod name_server;
 mod permits;
 mod processes;

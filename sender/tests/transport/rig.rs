@@ -7,6 +7,7 @@ use hookproof_sender::engine::{LaneId, Nanos};
 use hookproof_sender::guard::{Guard, Target};
 use hookproof_sender::sign::{Attempt, ExtraHeader, Headers, Keys, Profile, Secret, Signer};
 use hookproof_sender::store::command::Details;
+use hookproof_sender::tls_files::TlsFiles;
 use hookproof_sender::transport::{
     AttemptResult, CancellationToken, Destination, Lease, Request, SendPermit, Settings, Transport,
 };
@@ -23,7 +24,7 @@ pub(crate) const SHORT: Duration = Duration::from_millis(100);
 pub(crate) const TOKEN: &str = "s3cret";
 
 pub(crate) fn transport() -> Transport {
-    Transport::new(Settings::default(), lenient()).unwrap()
+    Transport::new(Settings::default(), lenient())
 }
 
 pub(crate) fn lenient() -> Guard {
@@ -44,7 +45,7 @@ pub(crate) struct Post {
 pub(crate) fn post(base: impl std::fmt::Display) -> Post {
     let url = Target::parse(&format!("{base}/hooks?token={TOKEN}"), &lenient()).unwrap();
     Post {
-        target: Destination { url, late_max: nanos(LONG) },
+        target: Destination { url, tls: None, late_max: nanos(LONG) },
         headers: signed(),
         extra: Vec::new(),
         lane: LaneId(1),
@@ -67,6 +68,11 @@ impl Post {
     /// An abandoned request leaves within this time, or never.
     pub(crate) fn late_max(mut self, late_max: Duration) -> Self {
         self.target.late_max = nanos(late_max);
+        self
+    }
+
+    pub(crate) fn tls(mut self, files: TlsFiles) -> Self {
+        self.target.tls = Some(Arc::new(files));
         self
     }
 

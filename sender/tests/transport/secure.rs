@@ -69,6 +69,19 @@ impl Secure {
         F: Future<Output = ()> + Send + 'static,
     {
         let (config, pem) = config(speaks);
+        Self::accepting(config, pem, (connected, agreed), script, failed).await
+    }
+
+    pub(crate) async fn accepting<F>(
+        config: ServerConfig,
+        pem: String,
+        (connected, agreed): (mpsc::UnboundedSender<()>, oneshot::Receiver<()>),
+        script: impl Fn(TlsStream<TcpStream>) -> F + Send + 'static,
+        failed: impl Fn() + Send + 'static,
+    ) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -129,7 +142,7 @@ impl Secure {
 
 pub(crate) fn trusting(pem: &str) -> Transport {
     let roots = Roots::default().with_pem(pem.as_bytes()).unwrap();
-    Transport::new(Settings { roots, ..Settings::default() }, lenient()).unwrap()
+    Transport::new(Settings { roots, ..Settings::default() }, lenient())
 }
 
 pub(crate) fn config(speaks: &[&str]) -> (ServerConfig, String) {

@@ -30,7 +30,7 @@ async fn a_name_that_does_not_exist() {
 async fn an_address_that_the_guard_refuses() {
     let endpoint = Endpoint::answering("HTTP/1.1 204 No Content\r\n\r\n").await;
     // Private targets were allowed when the target was set.
-    let strict = Transport::new(Settings::default(), Guard::strict()).unwrap();
+    let strict = Transport::new(Settings::default(), Guard::strict());
     check(&post(endpoint.url()).through(&strict).await, "unsent address_refused");
     let port = endpoint.address.port();
     check(
@@ -48,7 +48,7 @@ async fn an_address_without_tls_is_refused_where_https_alone_is_allowed() {
     assert_eq!(Target::parse(&endpoint.url(), &guard), Err(TargetError::Unencrypted));
     assert!(Target::parse("https://127.0.0.1/", &guard).is_ok());
     // Plain HTTP was allowed when the target was set.
-    let strict = Transport::new(Settings::default(), guard).unwrap();
+    let strict = Transport::new(Settings::default(), guard);
     check(&post(endpoint.url()).through(&strict).await, "unsent unencrypted");
     assert_eq!(endpoint.connections(), 0);
 }

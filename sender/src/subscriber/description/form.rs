@@ -18,6 +18,7 @@ pub(crate) enum Form {
     Flag,
     Pattern,
     Path,
+    File,
     Name,
     Region,
     Header,
@@ -28,7 +29,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    pub(in crate::subscriber) const EXPLAINED: [(Self, &'static str); 9] = [
+    pub(in crate::subscriber) const EXPLAINED: [(Self, &'static str); 10] = [
         (Self::Duration, Quantity::Duration.expected()),
         (Self::Rate, Quantity::Rate.expected()),
         (Self::WindowCap, Quantity::Window.expected()),
@@ -38,6 +39,7 @@ impl Form {
             "* for all events, video.trending for one type, video.* for all that begin with video.",
         ),
         (Self::Path, "names with dots between them, 16 at most, such as stats.views"),
+        (Self::File, "an absolute path, such as /etc/hookproof/shop.pem"),
         (Self::Region, "letters, digits, _ and -, such as DE"),
         (Self::Name, "any text, such as creator"),
         (Self::Header, "a name, a colon and a value, such as X-Team: orders"),
@@ -53,6 +55,7 @@ impl Form {
             Self::Flag => "true or false".to_owned(),
             Self::Pattern => "event pattern".to_owned(),
             Self::Path => "path".to_owned(),
+            Self::File => "file".to_owned(),
             Self::Name => "name".to_owned(),
             Self::Region => "region".to_owned(),
             Self::Header => "header".to_owned(),
@@ -77,6 +80,7 @@ impl Form {
             Self::Flag => json!(true),
             Self::Pattern => json!("video.*"),
             Self::Path => json!("stats.views"),
+            Self::File => json!("/etc/hookproof/shop.pem"),
             Self::Name => json!("creator"),
             Self::Region => json!("DE"),
             Self::Header => json!("X-Team: orders"),

@@ -101,6 +101,7 @@ fn of_form(form: &Form, range: &Range) -> Value {
         Form::WindowCap => text(&format!("[0-9]+ per {}", length())),
         Form::Size => text(&format!("[0-9]+({})", units(&SIZES))),
         Form::Region => text("[A-Za-z0-9_-]+"),
+        Form::File => text("/.+"),
         Form::Pattern | Form::Path | Form::Name | Form::Header => json!({ "type": "string" }),
         Form::Count => json!({ "type": "integer" }),
         Form::Flag => json!({ "type": "boolean" }),
@@ -124,7 +125,7 @@ fn of_form(form: &Form, range: &Range) -> Value {
             schema["minItems"] = json!(least);
             schema["maxItems"] = json!(most);
         }
-        (Form::Region | Form::Path | Form::Name | Form::Header, Range::Bytes(least, most)) => {
+        (Form::Region | Form::Path | Form::File | Form::Name | Form::Header, Range::Bytes(least, most)) => {
             schema["minLength"] = json!(least);
             schema["maxLength"] = json!(most);
         }

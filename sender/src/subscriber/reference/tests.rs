@@ -41,6 +41,8 @@ fn beside(name: &str) -> Value {
         "retry.schedule" => json!({ "retry": { "backoff": "fixed" } }),
         "shape.pseudonymise" => json!({ "shape": { "region": "DE" } }),
         "shape.region" => json!({ "shape": { "pseudonymise": ["a"] } }),
+        "tls.certificate" => json!({ "tls": { "key": "/k" } }),
+        "tls.key" => json!({ "tls": { "certificate": "/c" } }),
         _ => json!({}),
     }
 }
@@ -113,7 +115,11 @@ fn ends(form: &Form, range: &Range) -> (Vec<Value>, Vec<Value>) {
             (vec![least.clone(), most.clone()], [next(form, &least, false), next(form, &most, true)].concat())
         }
         Range::Bytes(least, most) => {
-            let begin = if matches!(form, Form::Header) { "a:" } else { "" };
+            let begin = match form {
+                Form::Header => "a:",
+                Form::File => "/",
+                _ => "",
+            };
             let text = |bytes: usize| json!(format!("{begin:a<bytes$.bytes$}"));
             (vec![text(*least), text(*most)], vec![text(*least - 1), text(*most + 1)])
         }
@@ -285,7 +291,7 @@ fn formatted_text_of_the_schema_is_read_unless_too_large_or_empty() {
         }
         let units = if matches!(setting.form, Form::Size) { &SIZES[..] } else { &LENGTHS[..] };
         let has_all = |units: &[(&str, u64)]| units.iter().all(|(unit, _)| pattern.contains(unit));
-        assert!(matches!(setting.form, Form::Region) || has_all(units), "{name}: {pattern}");
+        assert!(matches!(setting.form, Form::Region | Form::File) || has_all(units), "{name}: {pattern}");
     }
 }
 

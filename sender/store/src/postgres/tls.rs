@@ -81,7 +81,7 @@ impl Tls {
             let text = std::fs::read(path).map_err(|error| format!("sslrootcert: {path}: {error}"))?;
             roots = roots.with_pem(&text).map_err(|error| format!("sslrootcert: {path}: {error}"))?;
         }
-        let mut config = roots.config().map_err(|error| error.to_string())?;
+        let mut config = roots.config();
         config.alpn_protocols = vec![PROTOCOL.to_vec()];
         Ok(Self(Arc::new(config)))
     }
