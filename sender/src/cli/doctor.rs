@@ -62,7 +62,7 @@ impl Doctor {
             if printer.json {
                 printer.object(&json!({ "check": check, "state": state.word(), "detail": detail }))?;
             } else {
-                printer.line(format_args!("{:<9} {check:<12} {detail}", state.word()))?;
+                printer.labelled(&format!("{:<9} {check:<12} ", state.word()), &detail)?;
             }
         }
         Ok(if is_off { ExitCode::from(EXIT_OFF) } else { ExitCode::SUCCESS })

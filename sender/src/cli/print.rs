@@ -44,12 +44,31 @@ impl Printer {
         self.write(&table.render(self.colour))
     }
 
+    /// Data, as it is.
     pub(super) fn pairs(&mut self, pairs: &[(String, String)]) -> Result<(), Failure> {
+        self.each(pairs, |label, value| format!("{label}{value}"))
+    }
+
+    /// Long values are wrapped.
+    pub(super) fn sentences(&mut self, pairs: &[(String, String)]) -> Result<(), Failure> {
+        self.each(pairs, wrapped)
+    }
+
+    fn each(
+        &mut self,
+        pairs: &[(String, String)],
+        line: impl Fn(&str, &str) -> String,
+    ) -> Result<(), Failure> {
         let width = pairs.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
         for (name, value) in pairs {
-            self.line(format_args!("{name:width$}  {}", fit(value)))?;
+            self.line(line(&format!("{name:width$}  "), &fit(value)))?;
         }
         Ok(())
+    }
+
+    /// Further lines of a long value begin below its first.
+    pub(super) fn labelled(&mut self, label: &str, value: &str) -> Result<(), Failure> {
+        self.line(wrapped(label, &fit(value)))
     }
 
     fn write(&mut self, text: &str) -> Result<(), Failure> {
@@ -115,6 +134,27 @@ impl Table {
     }
 }
 
+/// A longer word has a line of its own.
+fn wrapped(label: &str, text: &str) -> String {
+    const COLUMNS: usize = 120;
+    let margin = label.chars().count();
+    let (mut lines, mut column) = (label.to_owned(), margin);
+    for (at, word) in text.split(' ').enumerate() {
+        let length = word.chars().count();
+        if at > 0 && column + 1 + length > COLUMNS {
+            lines.push('\n');
+            lines.extend(std::iter::repeat_n(' ', margin));
+            column = margin;
+        } else if at > 0 {
+            lines.push(' ');
+            column += 1;
+        }
+        lines.push_str(word);
+        column += length;
+    }
+    lines
+}
+
 /// Replaces control characters, because strangers choose names and errors.
 fn fit(text: &str) -> String {
     if text.is_empty() {
@@ -161,6 +201,15 @@ mod tests {
         let expected = "NAME    ROWS  STATE\na          1  active\ngrößer  1000  -\n";
         assert_eq!(table.render(false), expected);
         assert!(table.render(true).starts_with("\x1b[1mNAME    ROWS  STATE\x1b[0m\n"));
+    }
+
+    #[test]
+    fn a_long_value_is_wrapped_below_its_first_line() {
+        let (word, longest) = ("x".repeat(55), "y".repeat(130));
+        let text = format!("{word} {word} {word} {longest} end");
+        let expected = format!("state  {word} {word}\n       {word}\n       {longest}\n       end");
+        assert_eq!(wrapped("state  ", &text), expected);
+        assert_eq!(wrapped("state  ", "two  spaces stay"), "state  two  spaces stay");
     }
 
     #[test]

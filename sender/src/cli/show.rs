@@ -76,7 +76,7 @@ impl Show {
         if let Some(lane) = lane {
             pairs.extend(figures(&lane, measured, &look));
         }
-        printer.pairs(&pairs)?;
+        printer.sentences(&pairs)?;
         printer.line("\nsettings (KEY=VALUE of `subscriber set`; (default) where none was given)")?;
         let given = value(&settings.to_json())?;
         printer.pairs(&flattened("", &reference::settings(), &settings.in_effect(), &given))

@@ -61,7 +61,7 @@ impl Status {
         if printer.json {
             printer.object(&found.to_json())?;
         } else {
-            printer.pairs(&found.pairs(look.now))?;
+            printer.sentences(&found.pairs(look.now))?;
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -79,7 +79,9 @@ fn check_each_word(world: &World) {
     let row = |name: &str| table.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
     assert!(row("ill").contains("  breaker open  ") && row("well").contains("  active  "), "{table}");
 
-    let told = world.ok(&["status"]);
+    let told = world.joined(&["status"]);
+    let longest = world.ok(&["status"]).lines().map(|line| line.chars().count()).max();
+    assert!(longest <= Some(120), "{longest:?}");
     let held_up: Vec<_> = told.lines().filter(|line| line.starts_with("held up")).collect();
     let names: Vec<_> =
         held_up.iter().map(|line| line.split_whitespace().nth(2).unwrap().trim_end_matches(':')).collect();
@@ -184,7 +186,8 @@ fn check_a_pause_with_an_end(world: &World) {
     let flow = format!(
         "paused: an operator paused it ({why}) until {until}; `subscriber resume shop` continues sooner"
     );
-    for shown in [world.ok(&["subscriber", "show", "shop"]), world.ok(&["status"]), doctor(world).1] {
+    let shown = [&["subscriber", "show", "shop"][..], &["status"]].map(|arguments| world.joined(arguments));
+    for shown in shown.into_iter().chain([doctor(world).1]) {
         assert!(shown.contains(&flow), "{shown}");
     }
     let listed = world.ok(&["subscriber", "list"]);

@@ -115,6 +115,7 @@ fn a_stranger_on_the_port_of_an_ended_process_gets_no_token() {
     let token = "a-token-of-sixteen-letters-or-more";
     let mut status = world.command(&["status", "--token-env", "SENDER_TOKEN"]);
     let shown = String::from_utf8(status.env("SENDER_TOKEN", token).output().unwrap().stdout).unwrap();
+    let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
     let heard = heard.join().unwrap();
     assert!(heard[0].starts_with("GET /v1/status"), "{heard:?}");
     assert!(!heard.iter().any(|line| line.contains(token)), "{heard:?}");

@@ -93,6 +93,17 @@ impl World {
         ran.stdout
     }
 
+    /// What was printed, with wrapped lines joined.
+    #[track_caller]
+    pub(crate) fn joined(&self, arguments: &[&str]) -> String {
+        let printed = self.ok(arguments);
+        let (first, rest) = printed.split_once('\n').unwrap_or((&printed, ""));
+        rest.lines().fold(first.to_owned(), |joined, line| match line.strip_prefix("  ") {
+            Some(more) => format!("{joined} {}", more.trim_start()),
+            None => format!("{joined}\n{line}"),
+        })
+    }
+
     #[track_caller]
     pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         let arguments = if arguments.contains(&"--json") {

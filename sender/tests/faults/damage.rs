@@ -50,6 +50,7 @@ fn doctor_finds_a_damaged_first_page() {
         fs::write(database.path(), bytes).unwrap();
         let output = database.command(&["doctor"]).output().unwrap();
         let told = String::from_utf8_lossy(&output.stdout);
+        let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         assert!(
             told.starts_with("off") && told.contains("file") && told.contains("restore a backup"),

@@ -285,7 +285,7 @@ fn an_open_breaker_is_named_until_when_and_each_of_its_turns_is_logged_once() {
     assert!(since_there >= since.as_str() && since_there < until.as_str(), "{since_there} {since}");
     assert_eq!(database.json(&["status", "--json"])["held_up"][0]["until"], until_there);
     let output = database.command(&["status"]).output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
+    let text = String::from_utf8(output.stdout).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.contains(&format!("no attempt starts before {until_there}")), "{text}");
 
     other.stop_in_order();
