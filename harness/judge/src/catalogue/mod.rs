@@ -55,6 +55,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::signature::Profile;
 
     fn all() -> impl Iterator<Item = &'static Entry> {
         sender().iter().chain(receiver())
@@ -93,6 +94,25 @@ mod tests {
             let example = example(entry).unwrap_or_else(|| panic!("{} shows nothing", entry.id));
             for framework in ["express", "flask", "go", "laravel"] {
                 assert!(example.lines.contains_key(framework), "{}: nothing for {framework}", entry.id);
+            }
+        }
+    }
+
+    #[test]
+    fn entries_and_examples_of_the_receiver_name_no_header_of_a_profile() {
+        let names = |profile: Profile| {
+            let profile = profile.definition();
+            let signature = Some(profile.signature_header());
+            [signature, profile.id_header(), profile.timestamp_header(), Some(profile.signature_prefix())]
+        };
+        let names: BTreeSet<&str> = Profile::ALL.into_iter().flat_map(names).flatten().collect();
+        for entry in receiver() {
+            let lines = example(entry).into_iter().flat_map(|example| example.lines.values());
+            for text in [&entry.requirement, &entry.why, &entry.remedy].into_iter().chain(lines) {
+                let text = text.to_lowercase();
+                let named: Vec<_> =
+                    names.iter().filter(|name| !name.is_empty() && text.contains(**name)).collect();
+                assert!(named.is_empty(), "{}: {named:?}: {text}", entry.id);
             }
         }
     }
