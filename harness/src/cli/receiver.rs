@@ -387,7 +387,12 @@ async fn watched(settings: &Settings) -> Result<Report, Stopped> {
 
 /// Prints the report, and writes all requested files even if one fails.
 fn hand_over(report: &Report, output: &Output) -> Result<(), String> {
-    let told = ReportWithCounts { report, counts: report.counts(), exit_code: report.exit_code() };
+    let told = ReportWithCounts {
+        report,
+        causes: report.stories(),
+        counts: report.counts(),
+        exit_code: report.exit_code(),
+    };
     let json = serde_json::to_string_pretty(&told).map_err(|error| error.to_string())?;
     let stdout = std::io::stdout();
     let colours = Colours::of(stdout.is_terminal());
@@ -409,6 +414,7 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
 struct ReportWithCounts<'a> {
     #[serde(flatten)]
     report: &'a Report,
+    causes: Vec<suite::Story<'a>>,
     counts: suite::Counts,
     exit_code: u8,
 }

@@ -1,6 +1,7 @@
 //! The client side of the suite: signs and sends deliveries, and records the exchanges.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -9,14 +10,13 @@ use hookproof_judge::signature::{ForeignHash, Received, Secret, Signing, base64,
 
 use super::record::{Recorded, Repeat};
 use super::settings::Settings;
-use super::want::Want;
+use super::want::{Want, Wrong};
 use crate::wire::answer::has_trace;
 use crate::wire::clock::{pass, unix_nanos, unix_seconds};
 use crate::wire::exchange::{Exchange, Feed, Outcome, exchange, expectant, succession};
 use crate::wire::request::{Framing, Request};
 
 const RECORDED_MAX: usize = 40;
-/// The data of a usual delivery.
 pub(super) const DATA: &str = r#"{"video":"v1","views":1200000,"title":"Hookproof"}"#;
 /// Repeats after a 429 or 503 with `Retry-After`, and the longest wait in seconds.
 const PATIENCE: (u32, u64) = (3, 30);
@@ -32,6 +32,7 @@ pub(super) struct Bench<'a> {
     made: Cell<u64>,
     waited: Cell<Duration>,
     recorded: RefCell<Vec<Recorded>>,
+    wrong: RefCell<BTreeSet<Wrong>>,
     leaks: RefCell<Vec<String>>,
     /// The first exchange whose answer leaked.
     leaked: RefCell<Option<Recorded>>,
@@ -80,7 +81,6 @@ impl Delivery {
         self.of_moment(unix_seconds(), data)
     }
 
-    /// With this data, of an event that happened at that moment.
     pub(super) fn of_moment(self, happened: i64, data: &str) -> Self {
         let body = format!(
             r#"{{"id":"{}","type":"{}",{}"timestamp":"{}","data":{data}}}"#,
@@ -92,7 +92,6 @@ impl Delivery {
         Self { body: body.into_bytes(), ..self }
     }
 
-    /// With usual data, whose title fills the body up to this length.
     pub(super) fn of_length(self, bytes: usize) -> Self {
         let titled = |title: &str| DATA.replace("Hookproof", title);
         let short = self.with_data(&titled(""));
@@ -127,12 +126,12 @@ impl<'a> Bench<'a> {
         // It needs to be unique, not secret.
         let run = sha256_hex(format!("{} {}", unix_nanos(), std::process::id()).as_bytes());
         let (made, recorded, leaks) = (Cell::new(0), RefCell::default(), RefCell::default());
-        let leaked = RefCell::default();
+        let (wrong, leaked) = (RefCell::default(), RefCell::default());
         let waited = Cell::default();
         let effects = RefCell::new(Err("needs --effects-url".to_owned()));
         let first_listed = RefCell::default();
         let run = run[..12].to_owned();
-        Self { settings, addresses, run, made, waited, recorded, leaks, leaked, effects, first_listed }
+        Self { settings, addresses, run, made, waited, recorded, wrong, leaks, leaked, effects, first_listed }
     }
 
     pub(super) fn delivery(&self) -> Delivery {
@@ -148,7 +147,6 @@ impl<'a> Bench<'a> {
         delivery.with_data(DATA)
     }
 
-    /// A time in the profile's unit.
     pub(super) fn stamp(&self, seconds: i64) -> i64 {
         self.settings.profile.in_unit(seconds)
     }
@@ -254,12 +252,18 @@ impl<'a> Bench<'a> {
                 || Recorded::new(label, "no details", false, request, exchange, repeat, self.settings);
             self.leaked.borrow_mut().get_or_insert_with(record);
         }
+        let is_signed = request.header(self.settings.profile.signature_header()).is_some();
+        self.wrong.borrow_mut().extend(want.wrong(&exchange.outcome, is_signed));
         let mut recorded = self.recorded.borrow_mut();
         if recorded.len() >= RECORDED_MAX {
             return;
         }
         let met = want.is_met(&exchange.outcome);
         recorded.push(Recorded::new(label, want.words(), met, request, exchange, repeat, self.settings));
+    }
+
+    pub(super) fn take_wrong(&self) -> BTreeSet<Wrong> {
+        self.wrong.take()
     }
 
     pub(super) fn take_recorded(&self) -> Vec<Recorded> {

@@ -12,6 +12,7 @@ mod record;
 mod report;
 mod schedule;
 mod settings;
+mod story;
 mod want;
 
 use std::time::Duration;
@@ -23,9 +24,10 @@ use hookproof_judge::scenario::quantity::Day;
 pub use hooks::Hooks;
 pub use record::Recorded;
 pub(crate) use record::quoted;
-pub use report::{Counts, Report, Row, Stopped};
+pub use report::{Counts, Report, Stopped};
 use schedule::Schedule;
 pub use settings::{Known, KnownError, Need, SERVER, Settings};
+pub use story::{Row, Story};
 use want::{Want, plain, words};
 
 use crate::wire::clock::{Watch, pass, unix_seconds};

@@ -140,7 +140,7 @@ fn repeated(target: &Target, request: &Request, repeat: Repeat<'_>) -> Result<St
 
 /// Bytes that are no text use the shell's `$'…'`.
 fn options(target: &Target, request: &Request) -> String {
-    let mut line = format!("-i -X {} {}", request.method, quoted(target.url.as_bytes()));
+    let mut line = format!("-sS -i -X {} {}", request.method, quoted(target.url.as_bytes()));
     for (name, value) in &request.headers {
         // curl omits a header without a value unless it ends with a semicolon.
         let header = if value.is_empty() {
@@ -219,7 +219,7 @@ mod tests {
         };
         let (plain, other) = (request(b"{}"), request(b"[]"));
         let long = request(&[b'x'; BODY_CURL_MAX + 1]);
-        let curl = "curl -i -X POST 'http://127.0.0.1:9/hook' -H 'A: b'";
+        let curl = "curl -sS -i -X POST 'http://127.0.0.1:9/hook' -H 'A: b'";
         let rows = [
             (Repeat::Curl, Ok(format!("{curl} --data-binary '{{}}'"))),
             (Repeat::With("-m 1"), Ok(format!("{curl} --data-binary '{{}}' -m 1"))),

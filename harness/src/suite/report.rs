@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use hookproof_judge::catalogue::{self, Severity, Verdict};
+use hookproof_judge::catalogue::{self, Verdict};
 use hookproof_judge::exit;
 use hookproof_judge::report::junit::{Case, Outcome, Suite, xml};
 use hookproof_judge::report::{
@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use super::record::Recorded;
 use super::settings::{Need, Settings};
+use super::story::{FAILURES, Group, Row, Story, finding, groups, stories};
 
 /// The result of a run.
 #[derive(Clone, Debug, Serialize)]
@@ -46,35 +47,6 @@ pub struct Report {
     pub again: String,
 }
 
-/// The result of one case.
-#[derive(Clone, Debug, Serialize)]
-pub struct Row {
-    /// The case.
-    pub id: String,
-    /// Its section.
-    pub section: String,
-    /// Its severity.
-    pub severity: Severity,
-    /// Its verdict.
-    pub verdict: Verdict,
-    /// The expectation.
-    pub expected: String,
-    /// The finding.
-    pub came: String,
-    /// Whether a forgery was refused only as if the receiver had failed.
-    pub is_accident: bool,
-    /// Whether the list of effects shows that such a forgery had none.
-    pub had_no_effect: bool,
-    /// The way to mend a receiver that fails it.
-    pub remedy: String,
-    /// The reason of an expected failure.
-    pub known: Option<String>,
-    /// How long it took.
-    pub seconds: f64,
-    /// The exchanges.
-    pub exchanges: Vec<Recorded>,
-}
-
 /// The number of cases of each verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
@@ -92,20 +64,6 @@ pub struct Counts {
     pub harness_error: usize,
     /// Expected failures, which count in none of the others.
     pub known: usize,
-}
-
-impl Row {
-    /// Whether it failed as expected.
-    #[must_use]
-    pub fn is_excused(&self) -> bool {
-        self.known.is_some() && matches!(self.verdict, Verdict::Fail | Verdict::Warn | Verdict::Inconclusive)
-    }
-
-    /// The command that repeats its first exchange with another outcome than expected, or the reason why none does.
-    fn repeat(&self) -> Option<String> {
-        let unmet = self.exchanges.iter().find(|exchange| !exchange.met);
-        unmet.or(self.exchanges.last()).map(Recorded::repeat)
-    }
 }
 
 impl Report {
@@ -142,6 +100,12 @@ impl Report {
     pub fn sort(&mut self) {
         let place = |row: &Row| catalogue::receiver().iter().position(|entry| entry.id == row.id);
         self.rows.sort_by_key(place);
+    }
+
+    /// The failures that share a cause.
+    #[must_use]
+    pub fn stories(&self) -> Vec<Story<'_>> {
+        stories(&self.rows)
     }
 
     /// Finds the expected failures that did not occur: such an entry would hide the next failure.
@@ -288,9 +252,10 @@ impl Report {
     }
 
     fn document(&self) -> Document {
+        let all = groups(&self.rows);
         let cards = |name: &str, status: &[Verdict]| {
-            let some = self.rows.iter().filter(|row| status.contains(&row.verdict));
-            let cards: Vec<Part> = some.map(|row| self.card(row)).collect();
+            let some = all.iter().filter(|group| status.contains(&group.verdict()));
+            let cards: Vec<Part> = some.map(|group| self.group_card(group)).collect();
             let title = (!cards.is_empty()).then(|| Part::Title(name.to_owned()));
             title.into_iter().chain(cards).collect::<Vec<_>>()
         };
@@ -298,7 +263,8 @@ impl Report {
         parts.extend(cards("Warnings", &[Verdict::Warn]));
         parts.push(Part::Title("All cases".to_owned()));
         parts.extend(self.sections());
-        let failures = self.rows.iter().filter(|row| FAILURES.contains(&row.verdict) && !row.is_excused());
+        let fails = |group: &&Group<'_>| FAILURES.contains(&group.verdict()) && !group.rows[0].is_excused();
+        let failures = all.iter().filter(fails);
         let strict = if self.strict { "strict" } else { "not strict" };
         Document {
             title: self.target.clone(),
@@ -312,7 +278,7 @@ impl Report {
             verdict: Headline {
                 status: Some(self.status()),
                 sentence: self.summary(),
-                failures: failures.map(|row| (row.id.clone(), story(row))).collect(),
+                failures: failures.map(|group| (group.name(), group.lead())).collect(),
                 more: self.remarks(),
             },
             parts,
@@ -329,12 +295,27 @@ impl Report {
         }
     }
 
-    fn card(&self, row: &Row) -> Part {
-        let again = format!("hookproof receiver {} {} --only {}", self.target, self.again, row.id);
-        let mut parts = vec![Part::Lead(story(row)), Part::Remedy(row.remedy.clone())];
-        let mut details = vec![Part::Table(Table::pairs(
-            [("again", again)].into_iter().chain(row.repeat().map(|repeat| ("repeat", repeat))),
-        ))];
+    fn group_card(&self, group: &Group<'_>) -> Part {
+        let Some(story) = &group.story else { return self.card(group.rows[0], false) };
+        let again = Table::pairs([("again", self.again(&story.cases))]);
+        let mut parts =
+            vec![Part::Lead(group.lead()), Part::Remedy(story.remedy.to_owned()), Part::Table(again)];
+        parts.extend(group.rows.iter().map(|row| self.card(row, true)));
+        Part::Card { status: Some(group.verdict()), name: group.name(), parts }
+    }
+
+    fn again(&self, cases: &[&str]) -> String {
+        format!("hookproof receiver {} {} --only {}", self.target, self.again, cases.join(","))
+    }
+
+    /// A card of a story, which tells the remedy, folds its own.
+    fn card(&self, row: &Row, is_in_story: bool) -> Part {
+        let (mut parts, remedy) = (vec![Part::Lead(finding(row))], Part::Remedy(row.remedy.clone()));
+        let again = [("again", self.again(&[&row.id]))].into_iter();
+        let repeat = row.repeat().map(|repeat| ("repeat", repeat));
+        let mut details = vec![Part::Table(Table::pairs(again.chain(repeat)))];
+        let place = if is_in_story { &mut details } else { &mut parts };
+        place.push(remedy);
         details.extend(explained(&row.id));
         if let Some(example) = catalogue::find(&row.id).and_then(catalogue::example) {
             details.push(Part::Text(format!("For example: {}", example.shows)));
@@ -381,29 +362,10 @@ fn cells(row: &Row) -> Vec<Cell> {
     let known = known.map(|why| format!(" (expected: {why})")).unwrap_or_default();
     vec![
         Cell::Status(row.verdict),
-        if is_failure(row) { Cell::Link(id) } else { Cell::Code(id) },
+        if row.is_failure() { Cell::Link(id) } else { Cell::Code(id) },
         Cell::Text(row.expected.clone()),
         Cell::Text(format!("{}{known}", row.came)),
     ]
-}
-
-const FAILURES: [Verdict; 2] = [Verdict::Fail, Verdict::HarnessError];
-
-fn story(row: &Row) -> String {
-    let told = |one: &&Recorded| !one.met && row.came.contains(&format!("{}: {}", one.label, one.came));
-    let mut unmet = row.exchanges.iter().filter(told);
-    let Some(Recorded { label, wanted, came, .. }) = unmet.next() else {
-        return format!("{}; found: {}", row.expected, row.came);
-    };
-    let more = match unmet.count() {
-        0 => String::new(),
-        more => format!(", and {more} more"),
-    };
-    format!("{label}: expected {wanted}, got {came}{more}")
-}
-
-fn is_failure(row: &Row) -> bool {
-    matches!(row.verdict, Verdict::Fail | Verdict::Warn | Verdict::HarnessError)
 }
 
 fn fold(summary: String, open: bool, parts: Vec<Part>) -> Part {
@@ -433,15 +395,19 @@ impl Report {
     pub fn table(&self, colours: Colours) -> String {
         let mut text =
             format!("{} · {}{}\n", self.target, self.profile, if self.strict { " · strict" } else { "" });
-        let mut section = "";
+        let (mut section, stories) = ("", self.stories());
         let unjudged = self.unjudged();
         for row in &self.rows[..self.rows.len() - unjudged] {
             if row.section != section {
                 section = &row.section;
                 let _infallible = writeln!(text, "\n{section}");
             }
-            text.push_str(&lines(row, colours));
+            let story = stories.iter().find(|story| story.cases.contains(&row.id.as_str()));
+            text.push_str(
+                &story.map_or_else(|| lines(row, colours), |story| line(row, &story.name, colours)),
+            );
         }
+        stories.iter().for_each(|story| text.push_str(&self.story_text(story)));
         if let Some(row) = self.rows.last().filter(|_| unjudged > 0) {
             text.push_str(&format!("\ncases not judged: {unjudged}; {}\n", row.came));
         }
@@ -449,6 +415,23 @@ impl Report {
         let summary = format!("{}: {}", self.status(), self.summary());
         for line in std::iter::once(summary).chain(self.remarks()) {
             text.push_str(&format!("{line}\n"));
+        }
+        text
+    }
+
+    /// The cause and the remedy once, with the request of its first case.
+    fn story_text(&self, story: &Story<'_>) -> String {
+        let Story { name, wrong, remedy, remedy_of, cases } = story;
+        let mut text = format!("\n{name}: {wrong}, in {} cases\n", cases.len());
+        let first = self.rows.iter().find(|row| row.id == cases[0]).and_then(Row::repeat);
+        let rows = [
+            ("cases", Some(cases.join(", "))),
+            ("remedy", Some(format!("{remedy} (hookproof explain {remedy_of})"))),
+            ("repeat", first),
+            ("all", Some(self.again(cases))),
+        ];
+        for (name, value) in rows {
+            text.extend(value.map(|value| format!("  {:<9} {value}\n", format!("{name}:"))));
         }
         text
     }
@@ -538,16 +521,22 @@ fn by_option<'a>(cases: impl Iterator<Item = (&'a String, String)>) -> String {
     cases.map(|(option, ids)| format!("{ids} (without {option})")).collect::<Vec<_>>().join("; ")
 }
 
-fn lines(row: &Row, colours: Colours) -> String {
+fn line(row: &Row, story: &str, colours: Colours) -> String {
+    format!("{}{} → {} ({story})\n", head(row, colours), row.expected, row.came)
+}
+
+fn head(row: &Row, colours: Colours) -> String {
     let verdict = paint(row.verdict, &format!("{:<14}", row.verdict), colours);
-    let (id, width) = (&row.id, ID_WIDTH);
-    let indent = " ".repeat(2 + 14 + 1 + width);
+    format!("  {verdict} {:<ID_WIDTH$}", row.id)
+}
+
+fn lines(row: &Row, colours: Colours) -> String {
+    let (id, head) = (&row.id, head(row, colours));
+    let indent = " ".repeat(2 + 14 + 1 + ID_WIDTH);
     match row.verdict {
-        Verdict::Pass | Verdict::NotApplicable => {
-            format!("  {verdict} {id:<width$}{} → {}\n", row.expected, row.came)
-        }
+        Verdict::Pass | Verdict::NotApplicable => format!("{head}{} → {}\n", row.expected, row.came),
         _ => {
-            let mut text = format!("  {verdict} {id:<width$}expected: {}\n", row.expected);
+            let mut text = format!("{head}expected: {}\n", row.expected);
             text.push_str(&format!("{indent}came:     {}\n", row.came));
             if let Some(why) = &row.known {
                 text.push_str(&format!("{indent}expected to fail: {why}\n"));

@@ -9,8 +9,8 @@ use super::Step;
 use super::bench::Bench;
 use super::cases::{Case, Finding, Slow};
 use super::record::{Recorded, rounded};
-use super::report::Row;
 use super::settings::Settings;
+use super::story::Row;
 use crate::wire::clock::{Watch, pass};
 
 /// How long a receiver may take to serve again after a failed case.
@@ -83,7 +83,6 @@ impl<'a, F: FnMut(Step<'_>)> Schedule<'a, F> {
         }
     }
 
-    /// Returns the cases to judge again.
     async fn judge_beside(&mut self, slow: Selected, beside: Vec<Selected>) -> Vec<Selected> {
         (self.step)(Step::Sends(SLOW));
         let watch = Watch::start();
@@ -168,7 +167,6 @@ impl<'a, F: FnMut(Step<'_>)> Schedule<'a, F> {
     }
 }
 
-/// Whether slow connections cannot have caused this verdict.
 fn is_settled(row: &Row) -> bool {
     match row.verdict {
         Verdict::Pass | Verdict::NotApplicable => true,
@@ -202,6 +200,8 @@ fn weigh(
         is_accident: finding.is_accident,
         had_no_effect: finding.had_no_effect,
         remedy: finding.remedy.unwrap_or(&entry.remedy).to_owned(),
+        wrong: finding.wrong.map(|wrong| settings.redact_text(&wrong)),
+        cause: finding.cause.map(str::to_owned),
         known,
         seconds,
         exchanges,

@@ -1,5 +1,7 @@
 //! The expectation of a correct receiver's answer.
 
+use std::fmt;
+
 use crate::wire::exchange::Outcome;
 
 /// The most characters of a header that are shown; a date has 29.
@@ -19,15 +21,52 @@ pub(super) enum Want {
     Refuse,
     /// 4xx, or the connection closed.
     RejectOrClose,
-    /// Anything but 5xx, silence and a lost connection.
+    /// Anything but 5xx, silence and a lost connection, where only the input can break a receiver.
     NoBreak,
+    /// The same where memory, time or a store can break it too.
+    NoFailure,
     /// No 2xx.
     NotTaken,
     /// Anything; it is only reported.
     Report,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Wrong {
+    /// A request that 4xx should refuse was accepted; whether it had a signature header.
+    Accepted {
+        is_signed: bool,
+    },
+    /// The receiver's code failed (500: RFC 9110, section 15.6.1) where 4xx would do.
+    Broke,
+    Other(String, &'static str),
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Accepted { .. } => f.write_str("2xx where 4xx is due"),
+            Self::Broke => f.write_str("500 where 4xx is due"),
+            Self::Other(came, due) => write!(f, "{came} where {due} is due"),
+        }
+    }
+}
+
 impl Want {
+    pub(super) fn wrong(self, outcome: &Outcome, is_signed: bool) -> Option<Wrong> {
+        let refuses = matches!(self, Self::Reject | Self::RejectOrUnknown | Self::Refuse);
+        match outcome {
+            outcome if self.is_met(outcome) => None,
+            Outcome::Answer(answer) if refuses && (200..300).contains(&answer.status) => {
+                Some(Wrong::Accepted { is_signed })
+            }
+            Outcome::Answer(answer) if answer.status == 500 && (refuses || self == Self::NoBreak) => {
+                Some(Wrong::Broke)
+            }
+            outcome => Some(Wrong::Other(words(outcome), self.words())),
+        }
+    }
+
     pub(super) const fn words(self) -> &'static str {
         match self {
             Self::Accept => "2xx",
@@ -35,7 +74,7 @@ impl Want {
             Self::RejectOrUnknown => "4xx or 501",
             Self::Reject | Self::Refuse => "4xx",
             Self::RejectOrClose => "4xx or closed",
-            Self::NoBreak => "2xx or 4xx",
+            Self::NoBreak | Self::NoFailure => "2xx or 4xx",
             Self::NotTaken => "not 2xx",
             Self::Report => "any answer",
         }
@@ -58,7 +97,7 @@ impl Want {
             Self::AcceptOrLength => (200..300).contains(&status) || status == 411,
             Self::RejectOrUnknown => (400..500).contains(&status) || status == 501,
             Self::Reject | Self::Refuse | Self::RejectOrClose => (400..500).contains(&status),
-            Self::NoBreak => (200..300).contains(&status) || (400..500).contains(&status),
+            Self::NoBreak | Self::NoFailure => (200..300).contains(&status) || (400..500).contains(&status),
             Self::NotTaken => (300..500).contains(&status) || status == 501,
             Self::Report => true,
         }
@@ -112,6 +151,30 @@ mod tests {
             );
         }
         assert!(!Want::Reject.is_accident(&Outcome::Closed) && !Want::Reject.is_met(&Outcome::Closed));
+    }
+
+    #[test]
+    fn exchanges_go_wrong_alike_only_where_one_cause_explains_them() {
+        let answered = |status| {
+            Outcome::Answer(Answer { status, headers: Vec::new(), body: Vec::new(), keeps_open: false })
+        };
+        for (want, status, expected) in [
+            (Want::Reject, 401, None),
+            (Want::Reject, 204, Some("2xx where 4xx is due")),
+            (Want::Refuse, 200, Some("2xx where 4xx is due")),
+            (Want::Reject, 500, Some("500 where 4xx is due")),
+            (Want::NoBreak, 500, Some("500 where 4xx is due")),
+            (Want::NoFailure, 500, Some("500 where 2xx or 4xx is due")),
+            (Want::Reject, 502, Some("502 where 4xx is due")),
+            (Want::RejectOrClose, 500, Some("500 where 4xx or closed is due")),
+            (Want::Accept, 500, Some("500 where 2xx is due")),
+            (Want::Accept, 401, Some("401 where 2xx is due")),
+        ] {
+            let wrong = want.wrong(&answered(status), true).map(|wrong| wrong.to_string());
+            assert_eq!(wrong.as_deref(), expected, "{want:?} {status}");
+        }
+        assert_eq!(Want::Accept.wrong(&answered(500), true), Some(Wrong::Other("500".to_owned(), "2xx")));
+        assert_eq!(Want::NoBreak.wrong(&answered(500), false), Some(Wrong::Broke));
     }
 
     #[test]

@@ -99,6 +99,20 @@ pub(crate) fn thousand() -> String {
     render_page(folder.path(), "sim", Path::new("many.toml"))
 }
 
+fn wrong_exchange() -> Recorded {
+    Recorded {
+        label: "a body <of another>".to_owned(),
+        request: "POST / HTTP/1.1\n\n{}".to_owned(),
+        wanted: "4xx".to_owned(),
+        came: "200".to_owned(),
+        answer: "HTTP/1.1 200".to_owned(),
+        seconds: 0.0125,
+        met: false,
+        curl: Some("curl -sS -i 'http://127.0.0.1/'".to_owned()),
+        no_curl: None,
+    }
+}
+
 fn receiver() -> String {
     let row = |id: &str, verdict: Verdict, expected: &str, came: &str, exchanges: Vec<Recorded>| Row {
         id: id.to_owned(),
@@ -110,20 +124,11 @@ fn receiver() -> String {
         is_accident: false,
         had_no_effect: false,
         remedy: "compare all of it".to_owned(),
+        wrong: exchanges.first().map(|_| "2xx where 4xx is due".to_owned()),
+        cause: None,
         known: None,
         seconds: 0.0125,
         exchanges,
-    };
-    let exchange = Recorded {
-        label: "a body <of another>".to_owned(),
-        request: "POST / HTTP/1.1\n\n{}".to_owned(),
-        wanted: "4xx".to_owned(),
-        came: "200".to_owned(),
-        answer: "HTTP/1.1 200".to_owned(),
-        seconds: 0.0125,
-        met: false,
-        curl: Some("curl -i 'http://127.0.0.1/'".to_owned()),
-        no_curl: None,
     };
     let report = Report {
         version: "0".to_owned(),
@@ -139,7 +144,14 @@ fn receiver() -> String {
                 Verdict::Fail,
                 "a signature that is cut short is rejected",
                 "a body <of another>: 200",
-                vec![exchange],
+                vec![wrong_exchange()],
+            ),
+            row(
+                "sig.tag-bit",
+                Verdict::Warn,
+                "a signature that differs in one bit is rejected",
+                "a body <of another>: 200",
+                vec![wrong_exchange()],
             ),
             row(
                 "replay.twice",

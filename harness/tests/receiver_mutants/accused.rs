@@ -72,6 +72,63 @@ fn a_receiver_that_does_not_know_put_refuses_it_by_intent() {
     assert_eq!(report.exit_code(), 0);
 }
 
+#[track_caller]
+fn check_stories(flaw: Flaw, selected: &[&str], expected: &[(&str, &str, &[&str])]) {
+    let report = judged_by(Some(flaw), only(selected), true);
+    let stories = report.stories();
+    let told: Vec<_> =
+        stories.iter().map(|story| (story.wrong, story.remedy_of, story.cases.as_slice())).collect();
+    assert_eq!(told, expected, "{flaw:?}");
+}
+
+#[test]
+fn failures_with_one_cause_are_one_story() {
+    const ACCEPTED: &str = "2xx where 4xx is due";
+    let json = ["whitespace", "key-order", "duplicate-keys", "escapes", "numbers", "newline"];
+    let json = json.map(|name| format!("raw.{name}"));
+    let json = json.each_ref().map(String::as_str);
+    check_stories(
+        Flaw::WritesJsonAgain,
+        &["sig.body-bit", "raw"],
+        &[("401 where 2xx is due", "raw.whitespace", &json[..])],
+    );
+    let forgeries = ["sig.wrong-secret", "sig.tag-bit", "sig.content-type", "sig.trust", "replay.poison"];
+    check_stories(Flaw::NeverVerifies, &forgeries, &[(ACCEPTED, "sig.wrong-secret", &forgeries[..])]);
+    let unsigned = ["sig.missing", "sig.content-type", "sig.trust"];
+    check_stories(Flaw::MissingIsFine, &["sig"], &[(ACCEPTED, "sig.missing", &unsigned[..])]);
+    let repeats = ["replay.exact", "replay.at-once", "replay.resigned", "replay.same-id-new-body"];
+    check_stories(Flaw::NoDedupe, &repeats, &[("more than one effect", "replay.exact", &repeats[..])]);
+    let age = ["time.old", "time.unsigned"];
+    check_stories(Flaw::NoAgeCheck, &["time"], &[(ACCEPTED, "time.old", &age[..])]);
+    let ahead = ["time.future", "time.extreme"];
+    check_stories(Flaw::NoFutureCheck, &["time"], &[(ACCEPTED, "time.future", &ahead[..])]);
+    let empty = ["sig.empty", "time.empty"];
+    check_stories(
+        Flaw::ThrowsOnEmpty,
+        &["sig", "time"],
+        &[("500 where 4xx is due", "raw.not-json", &empty[..])],
+    );
+    let chunks = ["raw.chunked", "raw.chunk-extensions"];
+    let report = judged_by(Some(Flaw::NeedsLength), only(&["raw"]), true);
+    let stories = report.stories();
+    assert_eq!((stories.len(), stories[0].remedy_of, &*stories[0].cases), (1, chunks[0], &chunks[..]));
+}
+
+#[test]
+fn failures_with_causes_of_their_own_keep_their_remedies() {
+    for (flaw, selected) in [
+        (Flaw::AgeOfDate, ["time", "sig"]),
+        (Flaw::TrustsProxy, ["sig", "raw"]),
+        (Flaw::Races, ["replay.exact", "replay.at-once"]),
+        (Flaw::FailsAfterwards, ["sig", "raw.not-json"]),
+        (Flaw::NotAsciiBreaks, ["header", "raw"]),
+        (Flaw::BareChunks, ["raw", "header.case"]),
+        (Flaw::Unpacks, ["limit.gzip", "limit.deep"]),
+    ] {
+        check_stories(flaw, &selected, &[]);
+    }
+}
+
 #[test]
 fn a_receiver_that_loses_work_is_told_to_store_it_and_not_to_bound_it() {
     let report = judged_by(Some(Flaw::DropsWhenBusy), only(&["ack.overload"]), true);

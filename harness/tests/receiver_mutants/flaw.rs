@@ -141,6 +141,7 @@ flaws! {
     UnpacksDeflate, "limit.gzip", "unpacks deflate, in 64 MB of memory";
     UnpacksZstd, "limit.gzip", "unpacks zstd, in 64 MB of memory";
     ClaimBreaks, "limit.gzip", "lets the exception of a body with a false encoding through";
+    EncodingBreaks, "limit.inflate", "lets the exception of an encoding that it does not know through";
     Recurses, "limit.deep", "parses JSON of any depth on its stack";
     Inflates, "limit.inflate", "unpacks gzip piece by piece, however long it is";
     InflatesZstd, "limit.inflate", "unpacks zstd piece by piece, however long it is";

@@ -9,6 +9,9 @@ use crate::server::Server;
 const MEMORY_BYTES: u64 = 64 * 1024 * 1024;
 
 pub(crate) fn answer(server: &Server, coding: &str, body: &[u8]) -> u16 {
+    if server.has(Flaw::EncodingBreaks) {
+        return 500;
+    }
     let into_memory = match (server.flaw, coding) {
         (Some(Flaw::Unpacks), "gzip")
         | (Some(Flaw::UnpacksDeflate), "deflate")

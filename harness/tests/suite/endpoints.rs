@@ -130,10 +130,21 @@ fn a_failure_is_shown_with_the_line_that_repeats_it_and_junit_counts_plainly() {
     let reports = ["--junit", &file("junit.xml"), "--known", &file("known.toml")];
     let only = ["--secret-env", "HOOK_SECRET", "--only", "sig.valid,sig.missing,sig.empty"];
     let arguments = [&["receiver", &url][..], &only, &reports].concat();
-    check(&arguments, 1, &format!("repeat:   curl -i -X POST '{url}' -H 'Host: "));
+    check(&arguments, 1, &format!("repeat:   curl -sS -i -X POST '{url}' -H 'Host: "));
     let junit = std::fs::read_to_string(file("junit.xml")).unwrap();
     let told = "failed cases: 2; cases that passed, though --known expects them to fail: 1";
     assert!(junit.contains(told), "{junit}");
+}
+
+#[test]
+fn a_receiver_that_accepts_each_forgery_alike_does_not_verify_first() {
+    let url = format!("http://{}/", serve_each(|_| Some(())));
+    let only = ["--strict", "--only", "sig.valid,raw.verify-first"];
+    check(
+        &[&["receiver", &url, "--secret-env", "HOOK_SECRET"][..], &only].concat(),
+        1,
+        "FAIL           raw.verify-first",
+    );
 }
 
 /// Checks only the age, as Stripe's own libraries do.

@@ -8,6 +8,7 @@ mod load;
 mod profiles;
 mod reference;
 mod round_trip;
+mod stories;
 
 use std::process::{Command, Output, Stdio};
 

@@ -33,13 +33,11 @@ pub(super) const CASES: [Case; 9] = [
     Case::shots("method.options", |bench| method(bench, "OPTIONS", Report)),
 ];
 
-/// The count, and the total time limit.
 const TIMED: (usize, Duration) = (100, Duration::from_secs(30));
 const TIMED_MIN: usize = 10;
 /// Beyond the first senders give up; beyond the second they complain.
 const SLOWEST: Duration = Duration::from_secs(10);
 const SLOW: Duration = Duration::from_secs(1);
-/// Requests, far beyond any rate, and those open at once.
 const OVERLOAD: (usize, usize) = (600, 100);
 const REPEAT_OVERLOAD: Repeat<'_> = Repeat::Not("it takes 600 different deliveries, 100 at once");
 
@@ -91,7 +89,6 @@ fn unwatched() -> Finding {
     Finding::new(Verdict::HarnessError, "no thread could be started that watches the machine")
 }
 
-/// From when to when an exchange lasted that is over.
 fn wait(clock: &Clock, exchange: &Exchange) -> (u64, u64) {
     let until = clock.now();
     (until.saturating_sub(nanos(exchange.took)), until)
@@ -202,7 +199,7 @@ async fn no_redirect(bench: &Bench<'_>) -> Finding {
     let mut seen = Vec::new();
     for (what, accept) in [("Accept: text/html", "text/html"), ("Accept: */*", "*/*")] {
         let request = bench.signed(&bench.delivery()).with("Accept", accept);
-        let exchange = bench.send(what, &request, Want::NoBreak).await;
+        let exchange = bench.send(what, &request, Want::NoFailure).await;
         if let Outcome::Answer(answer) = &exchange.outcome {
             if (300..400).contains(&answer.status) {
                 return Finding::fail(format!("{what}: {}", answer.status));
@@ -229,7 +226,6 @@ pub(super) const LEAKS: [Case; 2] = [
 
 const REJECTIONS: u8 = 100;
 
-/// Every error answer of the run has been searched already.
 async fn leak(bench: &Bench<'_>) -> Finding {
     let delivery = bench.delivery();
     let header = bench.settings.profile.signature_header();

@@ -3,7 +3,7 @@
 use hookproof_judge::catalogue::Verdict;
 
 use super::signature::wrong;
-use super::{Case, Finding, Running, Shots, THROTTLED, fire, limited};
+use super::{CHUNKED, Case, Finding, Running, Shots, THROTTLED, fire, limited};
 use crate::suite::bench::{Bench, Delivery, Shot};
 use crate::suite::record::Repeat;
 use crate::suite::want::Want::{
@@ -24,7 +24,6 @@ pub(super) const CASES: [Case; 6] = [
 ];
 
 const LARGE_BYTES: usize = 32 * 1024;
-/// A receiver must have reacted to so many bytes.
 const ENDLESS_MAX: u64 = 8 * 1024 * 1024;
 
 fn odd_case(bench: &Bench<'_>) -> Shots {
@@ -230,6 +229,7 @@ const CHUNKED_BYTES: usize = 10_000;
 /// that does so each time reads no chunks. If it takes some, a sender cannot tell which bodies pass.
 async fn framed(bench: &Bench<'_>, shots: Vec<Shot>) -> Finding {
     let (mut taken, mut refused, mut broken) = (Vec::new(), Vec::new(), Vec::new());
+    let mut cause = None;
     for Shot { label, request, want, .. } in &shots {
         let outcome = bench.send(label, request, *want).await.outcome;
         let came = format!("{label}: {}", words(&outcome));
@@ -237,7 +237,12 @@ async fn framed(bench: &Bench<'_>, shots: Vec<Shot>) -> Finding {
             outcome if limited(outcome) => return Finding::unclear(format!("{came}: {THROTTLED}")),
             Outcome::Answer(answer) if answer.status == 411 => refused.push(came),
             outcome if want.is_met(outcome) => taken.push(words(outcome)),
-            _ => broken.push(came),
+            _ => {
+                // The first ones are plain: nothing is known of special ones.
+                let reads_none = taken.is_empty() && refused.is_empty();
+                cause = cause.or(reads_none.then_some(CHUNKED));
+                broken.push(came);
+            }
         }
         if outcome == Outcome::Silent {
             break;
@@ -245,7 +250,7 @@ async fn framed(bench: &Bench<'_>, shots: Vec<Shot>) -> Finding {
     }
     taken.dedup();
     match (broken.is_empty(), taken.is_empty(), refused.is_empty()) {
-        (false, ..) => Finding::fail(broken.join("; ")),
+        (false, ..) => Finding { cause, ..Finding::fail(broken.join("; ")) },
         (true, _, true) => Finding::pass(taken.join(", ")),
         (true, true, false) => Finding::new(
             Verdict::NotApplicable,
@@ -359,8 +364,12 @@ async fn verify_first(bench: &Bench<'_>) -> Finding {
     }
     let came = format!("{} with good JSON, {} with bad", statuses[0], statuses[1]);
     match statuses[0] {
-        status if status != statuses[1] => Finding::fail(came),
+        status if status != statuses[1] => {
+            let wrong = Some("another status for bad JSON".to_owned());
+            Finding { wrong, ..Finding::fail(came) }
+        }
         500.. => Finding::accident(bench, &forged.iter().collect::<Vec<_>>(), None, &came).await,
-        _ => Finding::pass(came),
+        400.. => Finding::pass(came),
+        _ => Finding::fail(came),
     }
 }

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use super::{Case, Finding, Running, Shots, limited, not_served};
 use crate::suite::bench::{Bench, Shot};
 use crate::suite::record::Repeat;
-use crate::suite::want::Want::{Accept, NoBreak, RejectOrClose, Report};
+use crate::suite::want::Want::{Accept, NoBreak, NoFailure, RejectOrClose, Report};
 use crate::suite::want::words;
 use crate::wire::clock::pass;
 use crate::wire::exchange::{Exchange, Feed, Outcome, exchange};
@@ -24,13 +24,11 @@ pub(super) const CASES: [Case; 5] = [
     Case::shots("limit.deep", deep),
 ];
 
-/// So many bytes of an endless body count as swallowed.
 const ENDLESS_MAX: u64 = 64 * 1024 * 1024;
 const DEEP: usize = 100_000;
 /// Half of them never end their head, half never end their body.
 const SLOW_CONNECTIONS: usize = 50;
 const SLOW_GAP: Duration = Duration::from_secs(1);
-/// At a byte a second, twelve days.
 const SLOW_BYTES_MAX: usize = 1_000_000;
 
 fn sized(bench: &Bench<'_>, what: &str, bytes: usize) -> Shots {
@@ -176,7 +174,6 @@ const BOMB_MIB: usize = 128;
 const FRAMES: usize = 16;
 /// The fastest counts, since other load only adds time.
 const ROUNDS: usize = 5;
-/// Rounds on a busy machine, for the plain bytes and for a slow bomb.
 const ROUNDS_MAX: usize = 50;
 const AGAIN: usize = 5;
 /// A bomb is too slow at this multiple of an equal plain body's time.
@@ -233,9 +230,9 @@ fn packed(bench: &Bench<'_>) -> Shots {
         let delivery = bench.delivery().with_body(packed.as_slice());
         let request = bench.signed(&delivery).with("Content-Encoding", coding);
         let what = format!("{} bytes that unpack to {mib} MiB ({coding})", packed.len());
-        shots.push(Shot::new(what, request, NoBreak));
+        shots.push(Shot::new(what, request, NoFailure));
         let request = bench.signed(&bench.delivery()).with("Content-Encoding", coding);
-        shots.push(Shot::new(format!("plain JSON declared as {coding}"), request, NoBreak));
+        shots.push(Shot::new(format!("plain JSON declared as {coding}"), request, NoFailure));
     }
     Ok(shots)
 }
@@ -248,7 +245,7 @@ async fn inflate(bench: &Bench<'_>) -> Finding {
     };
     let (mut seen, mut slow) = (Vec::new(), Vec::new());
     for Bomb { coding, packed, .. } in bombs {
-        let (mut claimed, mut plain) = (Duration::MAX, Duration::MAX);
+        let (mut claimed, mut plain, mut without) = (Duration::MAX, Duration::MAX, None);
         for round in 0..ROUNDS_MAX {
             // Repetition distinguishes a slow receiver from a busy machine.
             let is_slow = is_too_long(claimed, plain);
@@ -257,12 +254,21 @@ async fn inflate(bench: &Bench<'_>) -> Finding {
                 (true, round < ROUNDS || (is_slow && round < ROUNDS + AGAIN)),
             ];
             for (claims, _) in wanted.into_iter().filter(|(_, wanted)| *wanted) {
-                let took = match took(bench, coding, packed, claims).await {
-                    Ok(took) => took,
+                let exchange = match timed(bench, coding, packed, claims).await {
+                    Ok(exchange) => exchange,
                     Err(finding) => return finding,
                 };
-                let least = if claims { &mut claimed } else { &mut plain };
-                *least = took.min(*least);
+                match &exchange.outcome {
+                    Outcome::Answer(answer) if answer.status >= 500 && claims => {
+                        return broken(coding, &exchange.outcome, without.as_ref());
+                    }
+                    // The time of an error is none of reading: the shortest counts in its place.
+                    Outcome::Answer(answer) if answer.status >= 500 => {
+                        (plain, without) = (Duration::ZERO, Some(exchange.outcome));
+                    }
+                    _ if claims => claimed = exchange.took.min(claimed),
+                    _ => plain = exchange.took.min(plain),
+                }
             }
         }
         let came =
@@ -275,20 +281,30 @@ async fn inflate(bench: &Bench<'_>) -> Finding {
     Finding::fail(format!("more than {SLOWER_MAX} times as long: {}", slow.join("; ")))
 }
 
+fn broken(coding: &str, claimed: &Outcome, without: Option<&Outcome>) -> Finding {
+    let came = format!("{coding}: {}", words(claimed));
+    match without.map(words) {
+        Some(without) => {
+            Finding::unclear(format!("{came}; without that header {without}: another cause comes before it"))
+        }
+        None => Finding::fail(came),
+    }
+}
+
 fn is_too_long(claimed: Duration, plain: Duration) -> bool {
     claimed > plain.max(SHORTEST).saturating_mul(SLOWER_MAX)
 }
 
-async fn took(bench: &Bench<'_>, coding: &str, packed: &[u8], claims: bool) -> Result<Duration, Finding> {
+async fn timed(bench: &Bench<'_>, coding: &str, packed: &[u8], claims: bool) -> Result<Exchange, Finding> {
     let request = bench.signed(&bench.delivery().with_body(packed));
     let request = if claims { request.with("Content-Encoding", coding) } else { request };
     let what =
         if claims { format!("{} bytes of {coding}", packed.len()) } else { "the same bytes".to_owned() };
-    let exchange = bench.send(&what, &request, Report).await;
+    let exchange = bench.send(&what, &request, if claims { NoFailure } else { Report }).await;
     match &exchange.outcome {
         outcome if limited(outcome) => Err(Finding::unclear(format!("{what}: {}", words(outcome)))),
         Outcome::Silent => Err(Finding::fail(format!("{what}: {}", words(&exchange.outcome)))),
-        Outcome::Answer(_) | Outcome::Closed => Ok(exchange.took),
+        Outcome::Answer(_) | Outcome::Closed => Ok(exchange),
         other => Err(Finding::unclear(format!("{what}: {}", words(other)))),
     }
 }

@@ -7,14 +7,15 @@ mod replay;
 mod signature;
 mod time;
 
+use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::time::Duration;
 
 use hookproof_judge::catalogue::Verdict;
 
 use super::bench::{Bench, Delivery, Shot};
-use super::want::{Want, words};
-use crate::wire::clock::Watch;
+use super::want::{Want, Wrong, words};
+use crate::wire::clock::{Watch, unix_seconds};
 use crate::wire::exchange::Outcome;
 use crate::wire::request::Request;
 pub(super) use limit::Slow;
@@ -38,6 +39,16 @@ pub(super) fn all() -> Vec<Case> {
 
 const STORE_FIRST: &str = "commit each delivery before you answer it with 2xx, and answer 503 if you cannot; no sender repeats it after 2xx";
 
+/// The cases whose remedy mends others too.
+const UNVERIFIED: &str = "sig.wrong-secret";
+const UNSIGNED: &str = "sig.missing";
+const BREAKS: &str = "raw.not-json";
+const REPEATS: &str = "replay.exact";
+const CHUNKED: &str = "raw.chunked";
+const OLD: &str = "time.old";
+const AHEAD: &str = "time.future";
+const OF_AGE: [&str; 4] = [AHEAD, "time.extreme", "time.twice", "time.unsigned"];
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Finding {
     pub(super) verdict: Verdict,
@@ -52,6 +63,10 @@ pub(super) struct Finding {
     pub(super) had_no_effect: bool,
     /// In place of the catalogue's remedy, where the finding has another cause.
     pub(super) remedy: Option<&'static str>,
+    /// What it saw, in words that other cases share.
+    pub(super) wrong: Option<String>,
+    /// The case whose remedy mends this one too, where what was seen leaves no other cause.
+    pub(super) cause: Option<&'static str>,
 }
 
 impl Finding {
@@ -64,6 +79,8 @@ impl Finding {
             is_accident: false,
             had_no_effect: false,
             remedy: None,
+            wrong: None,
+            cause: None,
         }
     }
 
@@ -76,7 +93,8 @@ impl Finding {
     }
 
     pub(super) fn loss(came: impl Into<String>) -> Self {
-        Self { is_loss: true, remedy: Some(STORE_FIRST), ..Self::fail(came) }
+        let wrong = Some("2xx, and never processed".to_owned());
+        Self { is_loss: true, remedy: Some(STORE_FIRST), wrong, ..Self::fail(came) }
     }
 
     pub(super) fn warn(came: impl Into<String>) -> Self {
@@ -92,7 +110,10 @@ impl Finding {
     ) -> Self {
         let effects = bench.have_effects(forged, known).await;
         let unknown = match &effects {
-            Ok(true) => return Self::fail(format!("{came}, and processed all the same")),
+            Ok(true) => {
+                let wrong = Some("5xx, and processed all the same".to_owned());
+                return Self { wrong, ..Self::fail(format!("{came}, and processed all the same")) };
+            }
             Ok(false) => String::new(),
             Err(why) => format!("; its effects are unknown: {why}"),
         };
@@ -108,6 +129,47 @@ impl Finding {
     pub(super) fn unclear(came: impl Into<String>) -> Self {
         Self::new(Verdict::Inconclusive, came)
     }
+
+    /// With the cause that its exchanges show, once a control has excluded the others.
+    async fn traced(mut self, bench: &Bench<'_>, id: &str) -> Self {
+        let wrong = bench.take_wrong();
+        if self.wrong.is_some() || ![Verdict::Fail, Verdict::Warn].contains(&self.verdict) {
+            return self;
+        }
+        let mut shown: Vec<String> = wrong.iter().map(ToString::to_string).collect();
+        shown.dedup();
+        self.wrong = shown.pop().filter(|_| shown.is_empty());
+        self.cause = match wrong.first() {
+            Some(Wrong::Broke) if wrong.len() == 1 => Some(BREAKS),
+            Some(Wrong::Accepted { .. }) if self.wrong.is_some() => accepted(bench, &wrong, id).await,
+            _ => self.cause,
+        };
+        self
+    }
+}
+
+/// A receiver that accepts a stranger's signature, none, or any time accepts every special one of that kind.
+async fn accepted(bench: &Bench<'_>, wrong: &BTreeSet<Wrong>, id: &str) -> Option<&'static str> {
+    let delivery = bench.delivery();
+    let stranger = bench.signature_by(&delivery, &bench.foreign_secret().ok()?);
+    let stranger = bench.request(&delivery, &[stranger]);
+    let header = bench.settings.profile.signature_header();
+    let unsigned = bench.signed(&bench.delivery()).without(header);
+    let is_unsigned = !wrong.contains(&Wrong::Accepted { is_signed: true });
+    let age = bench.settings.tolerance_seconds + 3600;
+    let at = |seconds| bench.signed(&bench.delivery().at(bench.stamp(unix_seconds() + seconds)));
+    let controls = [
+        ("the control: signed with another secret", stranger, UNVERIFIED, true),
+        ("the control: not signed", unsigned, UNSIGNED, is_unsigned),
+        ("the control: an old delivery", at(-age), OLD, OF_AGE.contains(&id)),
+        ("the control: a delivery from ahead", at(age), AHEAD, id == "time.extreme"),
+    ];
+    for (label, request, cause, explains) in controls {
+        if explains && Want::Accept.is_met(&bench.send(label, &request, Want::Report).await.outcome) {
+            return Some(cause);
+        }
+    }
+    None
 }
 
 pub(super) type Shots = Result<Vec<Shot>, String>;
@@ -137,6 +199,7 @@ impl Case {
 
     /// A correct delivery follows: a receiver that stopped serving fails the case.
     pub(super) async fn run<'a>(&self, bench: &'a Bench<'a>) -> Finding {
+        bench.take_wrong();
         let finding = match self.how {
             CaseBody::Shots(shots) => match shots(bench) {
                 Ok(shots) => fire(bench, &shots).await,
@@ -144,7 +207,7 @@ impl Case {
             },
             CaseBody::Course(course) => course(bench).await,
         };
-        Self::confirmed(bench, finding).await
+        Self::confirmed(bench, finding).await.traced(bench, self.id).await
     }
 
     /// A finding without a failure, once a correct delivery was accepted.
@@ -240,5 +303,8 @@ mod tests {
         let cases: Vec<_> = all().iter().map(|case| case.id).collect();
         let entries: Vec<_> = catalogue::receiver().iter().map(|entry| entry.id.as_str()).collect();
         assert_eq!(cases, entries);
+        for cause in [UNVERIFIED, UNSIGNED, BREAKS, REPEATS, CHUNKED, OLD].into_iter().chain(OF_AGE) {
+            assert!(entries.contains(&cause), "{cause}");
+        }
     }
 }

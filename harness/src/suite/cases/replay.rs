@@ -7,10 +7,10 @@ use tokio::task::JoinSet;
 
 use super::super::hooks::{self, Broken};
 use super::signature::wrong;
-use super::{Case, Finding, Running, fire_after, limited};
+use super::{Case, Finding, REPEATS, Running, fire_after, limited};
 use crate::suite::bench::{Bench, DATA, Delivery, Shot};
 use crate::suite::record::Repeat;
-use crate::suite::want::Want::{self, Accept, NoBreak, Reject};
+use crate::suite::want::Want::{self, Accept, NoFailure, Reject};
 use crate::suite::want::words;
 use crate::wire::clock::{Watch, pass, unix_seconds};
 use crate::wire::exchange::{Feed, Outcome, exchange};
@@ -33,7 +33,6 @@ const UNDER_WAY_MAX: usize = 2_000;
 const RESTARTS_MAX: usize = 3;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Sends a delivery; an unexpected answer ends the case.
 pub(super) async fn step(
     bench: &Bench<'_>,
     label: &str,
@@ -56,9 +55,21 @@ async fn one_effect(bench: &Bench<'_>, delivery: &Delivery) -> Finding {
     match bench.effects_of(&delivery.id).await {
         Ok(1) => Finding::pass("accepted, one effect"),
         Ok(0) => never_processed(bench, "accepted, and never processed".to_owned()).await,
-        Ok(count) => Finding::fail(format!("{count} effects")),
+        Ok(count) => {
+            let (wrong, cause) = (Some("more than one effect".to_owned()), repeats(bench).await);
+            Finding { wrong, cause, ..Finding::fail(format!("{count} effects")) }
+        }
         Err(why) => Finding::unclear(format!("accepted; its effects are unknown: {why}")),
     }
+}
+
+/// A receiver that processes an exact repeat processes every special one.
+async fn repeats(bench: &Bench<'_>) -> Option<&'static str> {
+    let delivery = bench.delivery();
+    for label in ["the control: a delivery", "the control: the same again"] {
+        bench.send(label, &bench.signed(&delivery), Want::Report).await;
+    }
+    matches!(bench.effects_of(&delivery.id).await, Ok(2..)).then_some(REPEATS)
 }
 
 /// If a later delivery is processed, the case's own cause is left; otherwise all deliveries are lost.
@@ -155,7 +166,7 @@ async fn new_body(bench: &Bench<'_>) -> Finding {
     if let Err(finding) = step(bench, "a delivery", &delivery, Accept).await {
         return finding;
     }
-    if let Err(finding) = step(bench, "the same id with another body", &other, NoBreak).await {
+    if let Err(finding) = step(bench, "the same id with another body", &other, NoFailure).await {
         return unless_repeats_fail(bench, finding).await;
     }
     one_effect(bench, &delivery).await
@@ -236,7 +247,6 @@ async fn after_restart(bench: &Bench<'_>) -> Finding {
     }
 }
 
-/// Deliveries around a restart.
 #[derive(Default)]
 struct UnderWay {
     accepted: Vec<Delivery>,
@@ -278,7 +288,6 @@ async fn restarted(bench: &Bench<'_>, command: &str) -> Result<UnderWay, String>
     ended.unwrap_or(Ok(())).map(|()| under_way)
 }
 
-/// Repeats the unanswered ones, as a sender does: every one has one effect. Returns their number.
 async fn repeated(bench: &Bench<'_>, under_way: UnderWay) -> Result<usize, Finding> {
     let UnderWay { accepted, unanswered } = under_way;
     for delivery in &unanswered {
@@ -407,7 +416,6 @@ async fn cached(bench: &Bench<'_>) -> Finding {
     Finding { came: format!("{}; {}", finding.came, after.came), ..after }
 }
 
-/// Forgeries that each share something with a verified delivery.
 fn forgeries(bench: &Bench<'_>, known: &Delivery) -> Vec<Shot> {
     let profile = bench.settings.profile;
     let shot = |what: &str, delivery: &Delivery, signature: String| {
@@ -461,7 +469,6 @@ async fn on_one_connection(bench: &Bench<'_>) -> Finding {
     }
 }
 
-/// Pairs of ids that a case-insensitive or truncating column confuses.
 async fn distinct(bench: &Bench<'_>) -> Finding {
     let named = |id: String| Delivery { id, ..bench.delivery() }.with_data(DATA);
     let (short, long) = (bench.delivery().id, bench.delivery().id);
