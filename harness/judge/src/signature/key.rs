@@ -270,7 +270,7 @@ impl Secret {
     #[must_use]
     pub fn redact_bytes(&self, bytes: &[u8]) -> Vec<u8> {
         let spellings = spellings(&self.text, &self.bytes);
-        spellings.iter().fold(bytes.to_vec(), |bytes, form| without(&bytes, form))
+        spellings.iter().fold(bytes.to_vec(), |bytes, form| without(bytes, form))
     }
 
     /// Whether the bytes hold the secret, also a short one.
@@ -305,15 +305,18 @@ fn hmac_md5(key: &[u8], message: &[u8]) -> Vec<u8> {
 }
 
 /// The bytes without each occurrence of `form`.
-fn without(bytes: &[u8], form: &[u8]) -> Vec<u8> {
-    let mut kept = Vec::with_capacity(bytes.len());
-    let mut rest = bytes;
-    while let Some(at) = rest.windows(form.len()).position(|window| window == form) {
-        kept.extend_from_slice(&rest[..at]);
-        kept.extend_from_slice(b"(secret)");
-        rest = &rest[at + form.len()..];
+fn without(bytes: Vec<u8>, form: &[u8]) -> Vec<u8> {
+    let found: Vec<usize> = memchr::memmem::find_iter(&bytes, form).collect();
+    if found.is_empty() {
+        return bytes;
     }
-    kept.extend_from_slice(rest);
+    let (mut kept, mut from) = (Vec::with_capacity(bytes.len()), 0);
+    for at in found {
+        kept.extend_from_slice(&bytes[from..at]);
+        kept.extend_from_slice(b"(secret)");
+        from = at + form.len();
+    }
+    kept.extend_from_slice(&bytes[from..]);
     kept
 }
 
