@@ -38,23 +38,29 @@ fn without_script(html: &str) -> String {
 #[test]
 fn every_page_is_one_that_everybody_can_read() {
     let Some(axe) = axe() else { return };
-    for (name, html) in golden::pages() {
-        let Some(page) = Page::of("every_page_is_one_that_everybody_can_read", html) else { return };
-        let plain = without_script(&page.html);
-        let (light, dark) =
-            ("--blink-settings=preferredColorScheme=1", "--blink-settings=preferredColorScheme=0");
-        let ways: [(&str, &str, &[&str]); 4] = [
-            ("in light", &page.html, &[light]),
-            ("in dark", &page.html, &[dark]),
-            ("narrow", &page.html, &[light, "--window-size=500,800"]),
-            ("without its script", &plain, &[light]),
-        ];
-        for (way, html, arguments) in ways {
-            let looked = html.replacen("<head>", UNANSWERED, 1);
-            let looked = looked.replace("</body>", &format!("<script>{axe}</script>{RUN}"));
-            let found = page.probed(&looked, &[arguments, &[WAITS]].concat());
-            assert!(found["rules"].as_u64() > Some(10), "{name} {way}: {found}");
-            assert_eq!(found["broken"], serde_json::json!([]), "{name} {way}");
+    let (light, dark) =
+        ("--blink-settings=preferredColorScheme=1", "--blink-settings=preferredColorScheme=0");
+    let ways: [(&str, bool, &[&str]); 4] = [
+        ("in light", true, &[light]),
+        ("in dark", true, &[dark]),
+        ("narrow", true, &[light, "--window-size=500,800"]),
+        ("without its script", false, &[light]),
+    ];
+    let pages = golden::pages();
+    std::thread::scope(|scope| {
+        for (way, scripted, arguments) in ways {
+            let (axe, pages) = (&axe, &pages);
+            scope.spawn(move || pages.iter().for_each(|page| check(axe, page, way, scripted, arguments)));
         }
-    }
+    });
+}
+
+fn check(axe: &str, (name, html): &(&str, String), way: &str, scripted: bool, arguments: &[&str]) {
+    let html = if scripted { html.clone() } else { without_script(html) };
+    let Some(page) = Page::of("every_page_is_one_that_everybody_can_read", html) else { return };
+    let looked = page.html.replacen("<head>", UNANSWERED, 1);
+    let looked = looked.replace("</body>", &format!("<script>{axe}</script>{RUN}"));
+    let found = page.probed(&looked, &[arguments, &[WAITS]].concat());
+    assert!(found["rules"].as_u64() > Some(10), "{name} {way}: {found}");
+    assert_eq!(found["broken"], serde_json::json!([]), "{name} {way}");
 }

@@ -27,7 +27,7 @@ use hookproof_judge::signature::{Profile, Secret};
 pub(crate) const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 pub(crate) const RETIRED: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 
-const AT_ONCE: usize = 6;
+const AT_ONCE: usize = 8;
 
 /// Strictly and with every probe.
 fn judged(flaw: Option<Flaw>) -> Report {
