@@ -53,7 +53,7 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     let shown = |name: &str| quoted(&folder.join(name).display().to_string());
     if arguments.launch {
         line("\nAnswer the questions in its comments, or plan it as it stands:");
-        line(format_args!("  hookproof plan {} --slo 'p95<60s'", shown(LAUNCH)));
+        line(format_args!("  hookproof plan {} --slo 'p95<60s' --seeds 1", shown(LAUNCH)));
         return ExitCode::SUCCESS;
     }
     line("\nTry it on the sender that comes with Hookproof:");

@@ -317,7 +317,8 @@ impl Chart {
             let text = format!("{}{when}", (self.show)(value));
             fits("worst", (x, y), anchor(x, &text), Some(at), text);
         }
-        if let Some((bound, name)) = self.bound.as_ref().filter(|(bound, _)| *bound <= heights.top) {
+        let bound = self.bound.as_ref().filter(|(bound, _)| *bound <= heights.top);
+        if let Some((bound, name)) = bound {
             let y = HEAD + self.level(*bound, heights) - 3;
             let mut sides = [(WIDTH, "end"), (0, "start")].into_iter();
             sides.any(|(x, anchor)| fits("bound", (x, y), anchor, None, name.clone()));
@@ -337,7 +338,10 @@ impl Chart {
             let x = place(t);
             fits("", (x, below + FOOT - 5), anchor(x, &name), Some(t), name);
         }
-        for (y, name) in self.values(heights) {
+        let bound = bound.map(|(bound, _)| self.level(*bound, heights));
+        let crosses =
+            |y: u64| bound.is_some_and(|line| (y.saturating_sub(LETTER_TALL)..y + GAP).contains(&line));
+        for (y, name) in self.values(heights).into_iter().filter(|(y, _)| !crosses(*y)) {
             fits("value", (0, HEAD + y - 3), "start", None, name);
         }
         labels
@@ -607,6 +611,10 @@ mod tests {
             chart.svg().into_string().contains("<text class=\"bound\" x=\"0\""),
             "beside the worst moment"
         );
+        // The line of the bound crosses the name of the value below it.
+        (chart.bound, chart.violated) = (Some((42, "allowed: 42".to_owned())), false);
+        let shown = texts(&chart);
+        assert!(shown.contains(&"20".to_owned()) && !shown.contains(&"40".to_owned()), "{shown:?}");
         // Each label of a place needs 84 units, and a place has 36.
         chart.places = (0..20).map(|at| (at * 5, format!("{at:02}: 100"))).collect();
         let shown = texts(&chart);

@@ -171,6 +171,12 @@ impl Plan {
         let short = self.headroom.as_ref().map_or(0, |headroom| headroom.short);
         self.model_errors.is_empty() && self.breaches.is_empty() && short == 0
     }
+
+    /// The breaches of the present traffic, or of the lowest load that fails.
+    fn missed(&self) -> &[Breach] {
+        let beyond = || self.headroom.as_ref().map_or(&[][..], |headroom| &headroom.breaks);
+        if self.breaches.is_empty() { beyond() } else { &self.breaches }
+    }
 }
 
 /// The size and the bounds of a plan or a simulation, by arithmetic.

@@ -8,7 +8,7 @@ use super::rows::{Row, rows};
 use super::scale::times;
 use super::slo::{Breach, Measure, Slo};
 use super::table::{
-    HEAD, LIKE, advised, answer, machine_rows, never_recover, raises, row, show_short, show_up, tried, within,
+    LIKE, advised, answer, cells, machine_rows, never_recover, raises, show_short, show_up, tried, within,
 };
 use super::{LanePlan, Plan};
 use crate::sim::figures::Figures;
@@ -25,7 +25,7 @@ pub fn page(plan: &Plan) -> String {
     let sampled = plan.sampled.iter().map(|sampled| format!("{}.", sampled.told()));
     let retries = plan.retries.iter().map(|retries| format!("{}.", retries.told()));
     let objectives: Vec<String> = plan.objectives.iter().map(ToString::to_string).collect();
-    let rows = rows(&plan.lanes);
+    let rows = rows(plan);
     let [mut parts, charts] = charts(plan, &rows);
     parts.extend(changes(plan));
     parts.extend(curve(plan));
@@ -126,9 +126,10 @@ fn broken(headroom: &Headroom, most: u64) -> Vec<Band> {
 
 fn subscribers(plan: &Plan, rows: &[Row<'_>]) -> Vec<Part> {
     let cell = |(place, text)| if place == 0 { Cell::Text(text) } else { Cell::Number(text) };
-    let cells = |one: &Row<'_>| row(&one.shown).into_iter().enumerate().map(cell).collect();
-    let (head, searched) = (HEAD.map(str::to_owned).to_vec(), rows.len() > CHARTS_MAX);
-    let mut table = Part::Table(Table { head, rows: rows.iter().map(cells).collect(), searched });
+    let (mut all, searched) = (cells(rows).into_iter(), rows.len() > CHARTS_MAX);
+    let head = all.next().unwrap_or_default();
+    let cells = all.map(|row| row.into_iter().enumerate().map(cell).collect()).collect();
+    let mut table = Part::Table(Table { head, rows: cells, searched });
     if searched {
         let summary = format!("All {} rows", rows.len());
         table = Part::Fold { status: None, summary, open: false, parts: vec![table] };
@@ -140,6 +141,7 @@ fn subscribers(plan: &Plan, rows: &[Row<'_>]) -> Vec<Part> {
 /// The subscriber that breaks first, against its objective, then the other rows.
 fn charts(plan: &Plan, rows: &[Row<'_>]) -> [Vec<Part>; 2] {
     let Some(figures) = &plan.figures else { return [Vec::new(), Vec::new()] };
+    let end = last_change(figures);
     let lane = |breach: &Breach| plan.lanes.iter().find(|lane| lane.name == breach.subscriber);
     let lowest = plan.headroom.as_ref().and_then(|headroom| headroom.breaks.first());
     let first = lowest.or(plan.breaches.first()).and_then(lane);
@@ -148,7 +150,7 @@ fn charts(plan: &Plan, rows: &[Row<'_>]) -> [Vec<Part>; 2] {
     let is_first = |lane: &&LanePlan| first.is_some_and(|first| first.name == lane.name);
     let others: Vec<_> = rows.iter().filter(|row| !row.lanes.iter().any(is_first)).collect();
     let folds = others.iter().take(CHARTS_MAX).filter_map(|row| {
-        let parts = against(plan, figures, row.lanes.last()?);
+        let parts = against(plan, figures, end, row.lanes.last()?);
         Some(Part::Fold { status: None, summary: row.shown.name.clone(), open: false, parts })
     });
     let more = others.len().saturating_sub(CHARTS_MAX);
@@ -157,7 +159,7 @@ fn charts(plan: &Plan, rows: &[Row<'_>]) -> [Vec<Part>; 2] {
         let title = (!parts.is_empty()).then(|| title(name));
         title.into_iter().chain(parts).collect()
     };
-    let first = first.map_or(Vec::new(), |lane| against(plan, figures, lane));
+    let first = first.map_or(Vec::new(), |lane| against(plan, figures, end, lane));
     let mut both: [Vec<Part>; 2] =
         [named("What breaks first", first), named("Over time", folds.chain(more).collect())];
     if let Some(begins) = both.iter_mut().find(|parts| !parts.is_empty()) {
@@ -166,26 +168,27 @@ fn charts(plan: &Plan, rows: &[Row<'_>]) -> [Vec<Part>; 2] {
     both
 }
 
-/// Those of the present traffic, or of the lowest load that fails.
-fn breaches(plan: &Plan) -> &[Breach] {
-    let beyond = || plan.headroom.as_ref().map_or(&[][..], |headroom| &headroom.breaks);
-    if plan.breaches.is_empty() { beyond() } else { &plan.breaches }
-}
-
 /// The worst missed objective of this kind, of this subscriber or of any.
 fn missed<'p>(plan: &'p Plan, measure: Measure, whose: Option<&LanePlan>) -> Option<&'p Slo> {
     let own = |breach: &&Breach| whose.is_none_or(|lane| lane.name == breach.subscriber);
-    breaches(plan).iter().filter(own).find_map(|breach| {
+    plan.missed().iter().filter(own).find_map(|breach| {
         let slo = plan.objectives.iter().find(|slo| slo.to_string() == breach.objective)?;
         slo.measure.is_like(measure).then_some(slo)
     })
 }
 
-fn against(plan: &Plan, figures: &Figures, lane: &LanePlan) -> Vec<Part> {
+/// When the last figure of any subscriber changes; nothing is drawn of a run that only waits for its end.
+fn last_change(figures: &Figures) -> u64 {
+    let of = |line: &[(u64, u64)]| line.last().map_or(0, |(at, _)| *at);
+    let lines = figures.lanes.iter().flat_map(|lane| [of(&lane.waiting), of(&lane.slowest)]);
+    lines.fold(figures.traffic_end, u64::max).min(figures.end)
+}
+
+fn against(plan: &Plan, figures: &Figures, end: u64, lane: &LanePlan) -> Vec<Part> {
     let Some(of) = figures.lanes.iter().find(|of| of.name == lane.name) else { return Vec::new() };
     let bound = lane.bound.as_ref().ok();
     let drawn = |what: &str, measure, line: (&[(u64, u64)], bool), bound: Option<(u64, String)>, show| {
-        let mut chart = Chart::over(format!("{what} of {}", lane.name), (0, figures.end), show);
+        let mut chart = Chart::over(format!("{what} of {}", lane.name), (0, end), show);
         let (points, holds) = (line.0.to_vec(), line.1);
         chart.shapes = vec![Shape::Line { class: "waiting", name: String::new(), points, holds }];
         let missed = missed(plan, measure, Some(lane));
@@ -200,8 +203,8 @@ fn against(plan: &Plan, figures: &Figures, lane: &LanePlan) -> Vec<Part> {
     let late = missed(plan, Measure::Drain, Some(lane)).filter(|_| !plan.breaches.is_empty());
     backlog.bands.extend(late.map(|slo| Band {
         class: "witness",
-        from: figures.traffic_end.saturating_add(slo.most).min(figures.end),
-        until: figures.end,
+        from: figures.traffic_end.saturating_add(slo.most).min(end),
+        until: end,
         what: format!("too late for {slo}"),
     }));
     let most = bound.map(|bound| (bound.delay_ns, format!("bound {}", show_up(bound.delay_ns))));

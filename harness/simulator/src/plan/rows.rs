@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::LanePlan;
-use super::slo::NEVER;
+use super::slo::{Breach, NEVER};
+use super::{LanePlan, Plan};
 
 /// Figures of like subscribers differ from the middle one by at most this part, and always may by these.
 const ALIKE: u64 = 4;
@@ -19,8 +19,12 @@ pub(super) struct Row<'a> {
     pub(super) lanes: Vec<&'a LanePlan>,
 }
 
-/// Subscribers that differ from most of their name come first, then the worst.
-pub(super) fn rows(lanes: &[LanePlan]) -> Vec<Row<'_>> {
+/// Subscribers that miss an objective come first, then those that differ from most of their name, then the worst.
+pub(super) fn rows(plan: &Plan) -> Vec<Row<'_>> {
+    ordered(&plan.lanes, plan.missed())
+}
+
+fn ordered<'a>(lanes: &'a [LanePlan], breaches: &[Breach]) -> Vec<Row<'a>> {
     let mut groups: BTreeMap<&str, Vec<&LanePlan>> = BTreeMap::new();
     lanes.iter().for_each(|lane| groups.entry(&lane.group).or_default().push(lane));
     let mut rows: Vec<(bool, Row<'_>)> = Vec::new();
@@ -34,7 +38,10 @@ pub(super) fn rows(lanes: &[LanePlan]) -> Vec<Row<'_>> {
             rows.push((false, Row { shown: greatest(first, rest), lanes: like }));
         }
     }
-    rows.sort_by_key(|(differs, row)| Reverse((*differs, worst(&row.shown))));
+    let misses = |row: &Row<'_>| {
+        row.lanes.iter().any(|lane| breaches.iter().any(|breach| breach.subscriber == lane.name))
+    };
+    rows.sort_by_key(|(differs, row)| Reverse((misses(row), *differs, worst(&row.shown))));
     rows.into_iter().map(|(_, row)| row).collect()
 }
 
@@ -110,7 +117,7 @@ mod tests {
     }
 
     fn names(lanes: &[LanePlan]) -> Vec<String> {
-        rows(lanes).into_iter().map(|row| row.shown.name).collect()
+        ordered(lanes, &[]).into_iter().map(|row| row.shown.name).collect()
     }
 
     #[test]
@@ -121,9 +128,23 @@ mod tests {
         lanes.push(LanePlan { shed: 4, ..lane("partner-shed", "partner", 60_000) });
         lanes.push(lane("ingest", "ingest", 90_000));
         assert_eq!(names(&lanes), ["partner-shed", "partner-slow", "ingest", "292 × partner"]);
-        let like = &rows(&lanes)[3];
+        let like = &ordered(&lanes, &[])[3];
         assert_eq!(like.shown.latency_ns[1], Some(60_291_000_000));
         assert_eq!((like.lanes.len(), like.lanes[291].name.as_str()), (292, "partner-291"));
+    }
+
+    #[test]
+    fn a_row_with_a_missed_objective_comes_first() {
+        let lanes = [lane("a", "a", 10), lane("b", "b", 20), LanePlan { shed: 4, ..lane("c", "c", 30) }];
+        let missed = Breach {
+            subscriber: "b".to_owned(),
+            group: "b".to_owned(),
+            objective: "p95<15ms".to_owned(),
+            figure: "20 ms".to_owned(),
+            excess: 1_333,
+        };
+        let rows = ordered(&lanes, &[missed]).into_iter().map(|row| row.shown.name);
+        assert_eq!(rows.collect::<Vec<_>>(), ["b", "c", "a"]);
     }
 
     #[test]

@@ -94,7 +94,6 @@ impl Knob {
             let most = u128::from(RATE_MAX) * u128::from(per) / u128::from(SECOND);
             let is_allowed = per <= PER_MAX && u128::from(tenths) <= most;
             if tenths < TENTHS_BELOW * 10 && !tenths.is_multiple_of(10) && is_allowed {
-                // `51/10s` is the notation of 5.1/s.
                 bucket.rate = Rate { count: tenths, per: Duration(per) };
             }
         }
@@ -141,6 +140,10 @@ impl Knob {
     /// Its value, in the scenario's notation.
     #[must_use]
     pub fn of(self, subscriber: &Subscriber) -> String {
+        self.told(subscriber, |rate| rate.to_string())
+    }
+
+    fn told(self, subscriber: &Subscriber, show: fn(Rate) -> String) -> String {
         let limit = &subscriber.limit;
         let windows: Vec<String> = limit.windows.iter().map(ToString::to_string).collect();
         let windows = (!windows.is_empty()).then(|| windows.join(", "));
@@ -148,7 +151,7 @@ impl Knob {
         let rows = subscriber.queue.rows.map(|rows| format!("{rows} rows"));
         let bytes = subscriber.queue.bytes.map(|bytes| bytes.to_string());
         let (own, with_it) = match self {
-            Self::Rate => (limit.bucket.map(|bucket| bucket.rate.to_string()), windows),
+            Self::Rate => (limit.bucket.map(|bucket| show(bucket.rate)), windows),
             Self::Burst => (limit.bucket.map(|bucket| bucket.burst.to_string()), in_flight),
             Self::Windows => (windows, None),
             Self::InFlight => (limit.in_flight.map(|count| count.to_string()), None),
@@ -194,7 +197,7 @@ impl Knob {
 
     #[must_use]
     pub fn cost(self, before: &Subscriber, after: &Subscriber) -> String {
-        let (whom, from, to) = (&before.group, self.of(before), self.of(after));
+        let (whom, from, to) = (&before.group, self.told(before, spoken), self.told(after, spoken));
         match self {
             Self::Rate | Self::Windows => format!("{whom} must accept {to} instead of {from}"),
             Self::Burst => format!("{whom} must accept a burst of {to} instead of {from}"),
@@ -214,6 +217,15 @@ impl Knob {
             Self::InFlight => "requests in flight",
             Self::Queue => "queue",
         }
+    }
+}
+
+/// `51/10s` is the notation of 5.1/s.
+fn spoken(rate: Rate) -> String {
+    if rate.per.0 == 10 * SECOND {
+        format!("{}.{}/s", rate.count / 10, rate.count % 10)
+    } else {
+        rate.to_string()
     }
 }
 
@@ -272,7 +284,7 @@ mod tests {
         );
         assert_eq!(
             Knob::Rate.cost(&before, &after),
-            "a must accept 52/10s (8 per 1s) instead of 5/s (7 per 1s)"
+            "a must accept 5.2/s (8 per 1s) instead of 5/s (7 per 1s)"
         );
         let mut after = before.clone();
         assert!(Knob::Rate.raise(&mut after, 1_190));

@@ -11,7 +11,7 @@ use super::advice::{Advice, Change, Raise, Trial, Why};
 use super::headroom::Headroom;
 use super::interval::Interval;
 use super::machine::Need;
-use super::rows::rows;
+use super::rows::{Row, rows};
 use super::scale::times;
 use super::search::TRIED_MAX;
 use super::{Down, LanePlan, MachinePlan, Plan, machine};
@@ -21,7 +21,7 @@ const LISTED_MAX: usize = 30;
 /// The most subscribers in the answer.
 const TOLD_MAX: usize = 3;
 
-pub(super) const HEAD: [&str; 13] = [
+const HEAD: [&str; 13] = [
     "subscriber",
     "owed",
     "peak backlog",
@@ -36,6 +36,9 @@ pub(super) const HEAD: [&str; 13] = [
     "shed",
     "expired",
 ];
+
+/// The last columns of the head.
+const LOSSES: usize = 2;
 
 #[must_use]
 pub fn answer(plan: &Plan) -> String {
@@ -150,10 +153,8 @@ fn present(plan: &Plan) -> String {
 
 #[must_use]
 pub fn table(plan: &Plan) -> String {
-    let lanes = rows(&plan.lanes);
-    let mut cells = vec![HEAD.map(str::to_owned).to_vec()];
-    cells.extend(lanes.iter().take(LISTED_MAX).map(|one| row(&one.shown)));
-    let mut text = columns(&cells);
+    let lanes = rows(plan);
+    let mut text = columns(&cells(&lanes[..lanes.len().min(LISTED_MAX)]));
     if lanes.len() < plan.lanes.len() {
         let _ = writeln!(text, "{LIKE}");
     }
@@ -198,6 +199,8 @@ pub fn table(plan: &Plan) -> String {
     if let Some(headroom) = &plan.headroom {
         text.push_str(&curve(headroom));
         text.push_str(&changes(headroom));
+    } else if !plan.breaches.is_empty() {
+        text.push_str("no change was searched; plan without --no-headroom for one\n");
     }
     for error in &plan.model_errors {
         let _ = writeln!(text, "ERROR in the model: {error}");
@@ -218,7 +221,19 @@ pub(super) fn never_recover(down: &Down) -> String {
     format!("{one}: {letters} dead letters at {}; objectives without a name leave them out", show(down.by_ns))
 }
 
-pub(super) fn row(lane: &LanePlan) -> Vec<String> {
+/// The head and the rows; what no row lost has no column.
+pub(super) fn cells(rows: &[Row<'_>]) -> Vec<Vec<String>> {
+    let mut cells = vec![HEAD.map(str::to_owned).to_vec()];
+    cells.extend(rows.iter().map(|one| row(&one.shown)));
+    for lost in (HEAD.len() - LOSSES..HEAD.len()).rev() {
+        if cells[1..].iter().all(|row| row[lost] == "0") {
+            cells.iter_mut().for_each(|row| drop(row.remove(lost)));
+        }
+    }
+    cells
+}
+
+fn row(lane: &LanePlan) -> Vec<String> {
     let bound = lane.bound.as_ref();
     let drained = lane.drain_ns.map_or_else(|| format!("no, {} left", lane.left), show_short);
     vec![
