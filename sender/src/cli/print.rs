@@ -134,14 +134,14 @@ impl Table {
     }
 }
 
-/// A longer word has a line of its own.
+/// A command between backticks stays on one line.
 fn wrapped(label: &str, text: &str) -> String {
     const COLUMNS: usize = 120;
     let margin = label.chars().count();
-    let (mut lines, mut column) = (label.to_owned(), margin);
+    let (mut lines, mut column, mut is_code) = (label.to_owned(), margin, false);
     for (at, word) in text.split(' ').enumerate() {
         let length = word.chars().count();
-        if at > 0 && column + 1 + length > COLUMNS {
+        if at > 0 && !is_code && column + 1 + length > COLUMNS {
             lines.push('\n');
             lines.extend(std::iter::repeat_n(' ', margin));
             column = margin;
@@ -151,6 +151,7 @@ fn wrapped(label: &str, text: &str) -> String {
         }
         lines.push_str(word);
         column += length;
+        is_code ^= word.matches('`').count() % 2 == 1;
     }
     lines
 }
@@ -209,6 +210,8 @@ mod tests {
         let text = format!("{word} {word} {word} {longest} end");
         let expected = format!("state  {word} {word}\n       {word}\n       {longest}\n       end");
         assert_eq!(wrapped("state  ", &text), expected);
+        let command = format!("`sender {}`", "resume ".repeat(20).trim_end());
+        assert!(!wrapped("state  ", &format!("then {command}")).contains('\n'));
         assert_eq!(wrapped("state  ", "two  spaces stay"), "state  two  spaces stay");
     }
 
