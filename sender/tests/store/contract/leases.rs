@@ -205,11 +205,11 @@ pub(super) fn many_ends_are_told_in_few_runs_and_none_too_early<B: Backend>() {
     let mut world = World::<B>::new();
     let lane = capped_lane(&mut world);
     let began = world.now;
-    attempts(&mut world, lane, 1_500, Nanos::SECOND);
+    attempts(&mut world, lane, 2_100, Nanos::SECOND);
     world.pass(Nanos::SECOND);
     let ended = ended(&mut world);
     assert!(ended.len() <= 1_024, "{}", ended.len());
-    assert_eq!(ended.iter().map(|run| run.count).sum::<u32>(), 1_500);
+    assert_eq!(ended.iter().map(|run| run.count).sum::<u32>(), 2_100);
     // At no moment may the runs count more ends than there were.
     let mut said = 0;
     for run in &ended {
