@@ -7,7 +7,6 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use rustls::ClientConfig;
-use rustls::client::Resumption;
 use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -19,8 +18,6 @@ use crate::store::roots::{Roots, RootsError};
 use hookproof_words::ids::size;
 
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// One subscriber has one endpoint, perhaps with several names.
-const SESSIONS_MAX: usize = 8;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
@@ -84,7 +81,6 @@ impl PemFile {
         if !found.is_file() {
             return Err(unreadable(&"it is no file"));
         }
-        // Reserved once, so that no part stays behind in a smaller buffer.
         let room = usize::try_from(found.len().min(FILE_BYTES_MAX) + 1).unwrap_or_default();
         let mut bytes = Zeroizing::new(Vec::with_capacity(room));
         let file = File::open(&*self.path).map_err(failed)?;
@@ -119,7 +115,6 @@ impl Contents {
         if let Some((chain, key)) = &self.identity {
             config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(certified(chain, key)?));
         }
-        config.resumption = Resumption::in_memory_sessions(SESSIONS_MAX);
         Ok(config)
     }
 }
@@ -129,8 +124,9 @@ impl Pem {
         Roots::none().with_pem(&self.bytes).map_err(|error| {
             let problem = match error {
                 RootsError::None => "holds no certificate".to_owned(),
-                RootsError::Unfit { number, problem } => {
-                    format!("holds a certificate, number {number}, that cannot be used ({problem})")
+                // The parser may quote a key.
+                RootsError::Unfit { number, .. } => {
+                    format!("holds a certificate, number {number}, that cannot be used")
                 }
             };
             self.file.unfit(&format!("{problem}; expected certificates of authorities in PEM"))

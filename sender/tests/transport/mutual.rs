@@ -222,7 +222,16 @@ fn files_that_cannot_be_used_are_named_with_what_is_expected() {
     }
     fs::write(party.path("ca"), "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").unwrap();
     let error = party.files().check(url).unwrap_err();
-    assert!(error.problem.starts_with("holds a certificate, number 1, that cannot be used ("), "{error}");
+    let unfit =
+        "holds a certificate, number 1, that cannot be used; expected certificates of authorities in PEM";
+    assert_eq!(&*error.problem, unfit);
+    // On one line, as an environment variable may have left it: the parser quotes the whole of it.
+    for secret in
+        ["-----BEGIN PRIVATE KEY-----MIISECRET-----END PRIVATE KEY-----", "-----BEGIN CERTIFICATE-----\nMIIS"]
+    {
+        fs::write(party.path("ca"), secret).unwrap();
+        assert_eq!(&*party.files().check(url).unwrap_err().problem, unfit);
+    }
     fs::write(party.path("ca"), "").unwrap();
     check("tls.ca", "holds no certificate; expected certificates of authorities in PEM");
     fs::write(party.path("ca"), vec![b'x'; (1 << 20) + 1]).unwrap();
