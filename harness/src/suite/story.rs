@@ -50,7 +50,8 @@ impl Row {
     /// The command that repeats its first exchange with another outcome than expected, or the reason why none does.
     pub(super) fn repeat(&self) -> Option<String> {
         let unmet = self.exchanges.iter().find(|exchange| !exchange.met);
-        unmet.or(self.exchanges.last()).map(Recorded::repeat)
+        let own = || self.exchanges.iter().rev().find(|exchange| !exchange.label.starts_with("the control:"));
+        unmet.or_else(own).map(Recorded::repeat)
     }
 
     pub(super) const fn is_failure(&self) -> bool {

@@ -7,7 +7,7 @@ use flate2::Compression;
 use flate2::write::{GzEncoder, ZlibEncoder};
 use tokio::task::JoinSet;
 
-use super::{Case, Finding, Running, Shots, limited, not_served};
+use super::{Case, Finding, Running, Shots, THROTTLED, limited, not_served};
 use crate::suite::bench::{Bench, Shot};
 use crate::suite::record::Repeat;
 use crate::suite::want::Want::{Accept, NoBreak, NoFailure, RejectOrClose, Report};
@@ -243,9 +243,9 @@ async fn inflate(bench: &Bench<'_>) -> Finding {
         Ok(bombs) => bombs,
         Err(why) => return Finding::new(hookproof_judge::catalogue::Verdict::HarnessError, why),
     };
-    let (mut seen, mut slow) = (Vec::new(), Vec::new());
+    let (mut seen, mut slow, mut unclear) = (Vec::new(), Vec::new(), Vec::new());
     for Bomb { coding, packed, .. } in bombs {
-        let (mut claimed, mut plain, mut without) = (Duration::MAX, Duration::MAX, None);
+        let (mut claimed, mut plain, mut without) = (Duration::MAX, Duration::MAX, None::<String>);
         for round in 0..ROUNDS_MAX {
             // Repetition distinguishes a slow receiver from a busy machine.
             let is_slow = is_too_long(claimed, plain);
@@ -258,16 +258,24 @@ async fn inflate(bench: &Bench<'_>) -> Finding {
                     Ok(exchange) => exchange,
                     Err(finding) => return finding,
                 };
-                match &exchange.outcome {
-                    Outcome::Answer(answer) if answer.status >= 500 && claims => {
-                        return broken(coding, &exchange.outcome, without.as_ref());
+                if let Outcome::Answer(answer) = &exchange.outcome
+                    && answer.status >= 500
+                {
+                    let came = words(&exchange.outcome);
+                    match &without {
+                        _ if !claims => without = Some(came),
+                        _ if answer.header("retry-after").is_some() => {
+                            return Finding::unclear(format!("{coding}: {came}: {THROTTLED}"));
+                        }
+                        Some(without) => unclear.push(format!(
+                            "{coding}: {came}; without that header {without}: another cause comes before it"
+                        )),
+                        None => return Finding::fail(format!("{coding}: {came}")),
                     }
-                    // The time of an error is none of reading: the shortest counts in its place.
-                    Outcome::Answer(answer) if answer.status >= 500 => {
-                        (plain, without) = (Duration::ZERO, Some(exchange.outcome));
-                    }
-                    _ if claims => claimed = exchange.took.min(claimed),
-                    _ => plain = exchange.took.min(plain),
+                }
+                match claims {
+                    true => claimed = exchange.took.min(claimed),
+                    false => plain = exchange.took.min(plain),
                 }
             }
         }
@@ -275,20 +283,11 @@ async fn inflate(bench: &Bench<'_>) -> Finding {
             format!("{coding} {} ms, without that header {} ms", claimed.as_millis(), plain.as_millis());
         if is_too_long(claimed, plain) { slow.push(came) } else { seen.push(came) }
     }
-    if slow.is_empty() {
-        return Finding::pass(seen.join("; "));
+    if !slow.is_empty() {
+        return Finding::fail(format!("more than {SLOWER_MAX} times as long: {}", slow.join("; ")));
     }
-    Finding::fail(format!("more than {SLOWER_MAX} times as long: {}", slow.join("; ")))
-}
-
-fn broken(coding: &str, claimed: &Outcome, without: Option<&Outcome>) -> Finding {
-    let came = format!("{coding}: {}", words(claimed));
-    match without.map(words) {
-        Some(without) => {
-            Finding::unclear(format!("{came}; without that header {without}: another cause comes before it"))
-        }
-        None => Finding::fail(came),
-    }
+    unclear.dedup();
+    if unclear.is_empty() { Finding::pass(seen.join("; ")) } else { Finding::unclear(unclear.join("; ")) }
 }
 
 fn is_too_long(claimed: Duration, plain: Duration) -> bool {
