@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
@@ -60,12 +61,12 @@ fn render_page(here: &Path, command: &str, file: &Path) -> String {
 
 #[test]
 fn pages_are_as_they_were() {
-    for (name, html) in pages() {
-        check(name, &html);
+    for (name, html) in PAGES.iter() {
+        check(name, html);
     }
 }
 
-pub(crate) fn pages() -> Vec<(&'static str, String)> {
+pub(crate) static PAGES: LazyLock<Vec<(&str, String)>> = LazyLock::new(|| {
     vec![
         ("pass", trace("good.jsonl")),
         ("over-rate", trace("over-rate.jsonl")),
@@ -78,7 +79,7 @@ pub(crate) fn pages() -> Vec<(&'static str, String)> {
         ("load", load()),
         ("plan", small_plan()),
     ]
-}
+});
 
 fn live() -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/traces/good.jsonl");

@@ -89,11 +89,8 @@ impl Page {
 
     /// In a frame of this width, because windows have a minimal width.
     fn probe_framed(&self, width: u32) -> Value {
-        let page = self.html.replace("</body>", PROBE).replace('&', "&amp;").replace('"', "&quot;");
-        let frame = format!(
-            "<!doctype html><body><iframe style=\"width:{width}px;height:900px\" srcdoc=\"{page}\"></iframe></body>"
-        );
-        self.probed(&frame, &["--window-size=1000,1400"])
+        let frame = frame("page", width, &self.html.replace("</body>", PROBE));
+        self.probed(&format!("<!doctype html><body>{frame}</body>"), &["--window-size=1000,1400"])
     }
 
     fn probed(&self, html: &str, arguments: &[&str]) -> Value {
@@ -114,6 +111,11 @@ impl Page {
         let all: Vec<String> = arguments.iter().chain(last).map(|one| (*one).to_owned()).collect();
         browser::run(&self.program, &self.folder.path().join("profile"), &all)
     }
+}
+
+fn frame(name: &str, width: u32, html: &str) -> String {
+    let page = html.replace('&', "&amp;").replace('"', "&quot;");
+    format!("<iframe name=\"{name}\" style=\"width:{width}px;height:900px\" srcdoc=\"{page}\"></iframe>")
 }
 
 fn number(found: &Value, name: &str) -> i64 {
@@ -245,8 +247,8 @@ const SCREENS_MAX: i64 = 10;
 /// The width of a small phone.
 #[test]
 fn every_page_fits_a_narrow_screen() {
-    for (name, html) in golden::pages() {
-        let Some(page) = Page::of("every_page_fits_a_narrow_screen", html) else { return };
+    for (name, html) in golden::PAGES.iter() {
+        let Some(page) = Page::of("every_page_fits_a_narrow_screen", html.clone()) else { return };
         let found = page.probe_framed(360);
         assert_eq!((number(&found, "wide"), number(&found, "wider")), (360, 0), "{name}");
         assert_eq!((number(&found, "outside"), &found["loaded"]), (0, &Value::Array(Vec::new())), "{name}");
@@ -280,11 +282,11 @@ fn it_prints() {
 #[test]
 #[ignore = "writes reports/*.png, which differ between fonts"]
 fn samples() {
-    for (name, html) in golden::pages() {
-        if !["over-rate", "receiver", "load", "plan"].contains(&name) {
+    for (name, html) in golden::PAGES.iter() {
+        if !["over-rate", "receiver", "load", "plan"].contains(name) {
             continue;
         }
-        let Some(page) = Page::of("samples", html) else { return };
+        let Some(page) = Page::of("samples", html.clone()) else { return };
         let file = page.folder.path().join("page.html");
         std::fs::write(&file, &page.html).expect("written");
         let to = Path::new(env!("CARGO_MANIFEST_DIR")).join("../reports").join(format!("page-{name}.png"));
