@@ -177,8 +177,11 @@ fn missed<'p>(plan: &'p Plan, measure: Measure, whose: Option<&LanePlan>) -> Opt
     })
 }
 
-/// When the last figure of any subscriber changes; nothing is drawn of a run that only waits for its end.
+/// When the last figure of any subscriber changes, or the end of a run that leaves a backlog.
 fn last_change(figures: &Figures) -> u64 {
+    if figures.lanes.iter().any(|lane| lane.left > 0) {
+        return figures.end;
+    }
     let of = |line: &[(u64, u64)]| line.last().map_or(0, |(at, _)| *at);
     let lines = figures.lanes.iter().flat_map(|lane| [of(&lane.waiting), of(&lane.slowest)]);
     lines.fold(figures.traffic_end, u64::max).min(figures.end)

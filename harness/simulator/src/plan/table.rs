@@ -200,7 +200,7 @@ pub fn table(plan: &Plan) -> String {
         text.push_str(&curve(headroom));
         text.push_str(&changes(headroom));
     } else if !plan.breaches.is_empty() {
-        text.push_str("no change was searched; plan without --no-headroom for one\n");
+        text.push_str("no change was searched (--no-headroom)\n");
     }
     for error in &plan.model_errors {
         let _ = writeln!(text, "ERROR in the model: {error}");
