@@ -150,8 +150,8 @@ fn the_page_for_planners_plans_a_launch() {
     assert!(both.iter().all(|part| said.contains(part)), "{said}");
 }
 
-/// The summary line that a page quotes counts the checks of the run. A check that the machine's load left inconclusive
-/// counts too.
+/// The summary that a page quotes counts the checks of the run, inconclusive ones too. Only a slow machine has the
+/// backlog that `rate.utilisation` judges.
 #[track_caller]
 fn the_page_counts_the_checks(page: &str, name: &str, report: &Path) {
     let text = fs::read_to_string(root().join(page)).unwrap();
@@ -159,8 +159,13 @@ fn the_page_counts_the_checks(page: &str, name: &str, report: &Path) {
     let line = text.lines().find_map(|line| line.strip_prefix(&begin)).unwrap();
     let (counts, _) = line.split_once(':').unwrap_or((line, ""));
     let counted: usize = counts.split(' ').filter_map(|word| word.parse::<usize>().ok()).sum();
-    let judged = verdicts(report).into_values().filter(|status| status != "not-applicable").count();
-    assert_eq!(counted, judged, "{page}: {line}");
+    let judged: Vec<String> = verdicts(report)
+        .into_iter()
+        .filter(|(_, status)| status != "not-applicable")
+        .map(|(id, _)| id)
+        .collect();
+    let by_load = usize::from(judged.iter().any(|id| id == "rate.utilisation"));
+    assert!((judged.len() - by_load..=judged.len()).contains(&counted), "{page}: {line}: {judged:?}");
 }
 
 #[test]

@@ -15,7 +15,7 @@ axe.run({ resultTypes: ['violations'] }).then(found => window.parent.tell(window
 /// Shows what each frame told, once all did.
 const TOLD: &str = r"<!doctype html><body><script>
 const all = {};
-const tell = (name, found) => {
+window.tell = (name, found) => {
   all[name] = found;
   if (Object.keys(all).length < document.querySelectorAll('iframe').length) return;
   const shown = document.createElement('pre');
@@ -46,7 +46,7 @@ fn without_script(html: &str) -> String {
     format!("{before}{after}")
 }
 
-/// Pages that one browser shows, each in a frame.
+/// Frames of one browser.
 const AT_ONCE: usize = 4;
 
 #[test]
