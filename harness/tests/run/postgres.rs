@@ -72,13 +72,19 @@ fn a_run_starts_a_server_of_its_own_which_it_may_stop_and_which_ends_with_it() {
     let scenario = format!("{SHARED}{RESTARTS}");
     let run = start(&scenario, place.path(), "");
     let (code, said, trace, reported) = run.end();
-    assert!(code == Some(0) && reported, "{said}");
+    assert!(passes(code, &said) && reported, "{said}");
     let trace = trace.unwrap();
     for check in ["fault.database-restart", "rate.across-workers", "loss.none"] {
         let (status, sentence) = status(&scenario, &trace, check);
         assert_eq!(status, Status::Pass, "{check}: {sentence}");
     }
     assert!(!lives(place.path()) && place.path().read_dir().unwrap().next().is_none(), "the server is left");
+}
+
+/// On a busy machine the harness may be late, and then says so.
+fn passes(code: Option<i32>, said: &str) -> bool {
+    let mut open = said.lines().filter_map(|line| line.trim_start().strip_prefix("INCONCLUSIVE"));
+    code == Some(0) || code == Some(2) && open.any(|check| check.trim_start().starts_with("harness."))
 }
 
 const CUT_OFF: &str = "[[fault]]\nat = \"1s\"\ndo = \"partition\"\nworker = 1\nlasts = \"1s\"\n\
@@ -97,7 +103,7 @@ fn a_node_is_cut_off_from_a_server_of_the_runs_own_and_comes_back() {
         let (status, sentence) = status(&scenario, &trace, check);
         assert_eq!(status, Status::Pass, "{check}: {sentence}: {said}");
     }
-    assert!(code == Some(0) && trace.faults.len() == 2, "{code:?}: {said}");
+    assert!(passes(code, &said) && trace.faults.len() == 2, "{code:?}: {said}");
     assert!(place.path().read_dir().unwrap().next().is_none(), "the links are left");
 }
 
@@ -122,7 +128,7 @@ fn parted(test: &str, fault: &str) -> Option<Trace> {
         let (status, sentence) = status(&scenario, &trace, check);
         assert_eq!(status, Status::Pass, "{check}: {sentence}: {said}");
     }
-    assert!(code == Some(0) && trace.faults.len() == 1, "{code:?}: {said}");
+    assert!(passes(code, &said) && trace.faults.len() == 1, "{code:?}: {said}");
     Some(trace)
 }
 
