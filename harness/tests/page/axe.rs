@@ -12,7 +12,6 @@ axe.run({ resultTypes: ['violations'] }).then(found => window.parent.tell(window
 }));
 </script></body>";
 
-/// Shows what each frame told, once all did.
 const TOLD: &str = r"<!doctype html><body><script>
 const all = {};
 window.tell = (name, found) => {
