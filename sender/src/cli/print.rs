@@ -138,10 +138,18 @@ impl Table {
 fn wrapped(label: &str, text: &str) -> String {
     const COLUMNS: usize = 120;
     let margin = label.chars().count();
-    let (mut lines, mut column, mut is_code) = (label.to_owned(), margin, false);
-    for (at, word) in text.split(' ').enumerate() {
+    let (mut words, mut is_code) = (Vec::<String>::new(), false);
+    for word in text.split(' ') {
+        match words.last_mut().filter(|_| is_code) {
+            Some(code) => code.extend([" ", word]),
+            None => words.push(word.to_owned()),
+        }
+        is_code ^= word.matches('`').count() % 2 == 1;
+    }
+    let (mut lines, mut column) = (label.to_owned(), margin);
+    for (at, word) in words.iter().enumerate() {
         let length = word.chars().count();
-        if at > 0 && !is_code && column + 1 + length > COLUMNS {
+        if at > 0 && column + 1 + length > COLUMNS {
             lines.push('\n');
             lines.extend(std::iter::repeat_n(' ', margin));
             column = margin;
@@ -151,7 +159,6 @@ fn wrapped(label: &str, text: &str) -> String {
         }
         lines.push_str(word);
         column += length;
-        is_code ^= word.matches('`').count() % 2 == 1;
     }
     lines
 }
@@ -211,7 +218,7 @@ mod tests {
         let expected = format!("state  {word} {word}\n       {word}\n       {longest}\n       end");
         assert_eq!(wrapped("state  ", &text), expected);
         let command = format!("`sender {}`", "resume ".repeat(20).trim_end());
-        assert!(!wrapped("state  ", &format!("then {command}")).contains('\n'));
+        assert_eq!(wrapped("state  ", &format!("then {command}")), format!("state  then\n       {command}"));
         assert_eq!(wrapped("state  ", "two  spaces stay"), "state  two  spaces stay");
     }
 
