@@ -159,7 +159,7 @@ pub(crate) fn runner(cases: u32) -> TestRunner {
     TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
 }
 
-/// A lane that starts this many more attempts lives, once X passed after its script; a few would start millions.
+/// A lane lives that starts this many more attempts once windows and doubt have ended; a few scripts would start millions.
 const ALIVE: u64 = 2_000;
 
 #[derive(Clone, Copy)]
@@ -236,9 +236,9 @@ impl<'a, S: Sender> Play<'a, S> {
     pub(crate) fn judge_silence(mut self) -> Result<(), String> {
         self.sender.set_paused(self.now, false);
         self.silence.begin(self.now, false);
-        self.run(self.silence.longest());
+        self.run(self.silence.waits());
         let alive = self.started + ALIVE;
-        for _ in 0..2 {
+        for _ in 0..3 {
             self.run_up_to(self.silence.longest(), alive);
         }
         self.silence.judge()

@@ -108,8 +108,12 @@ impl Silence {
 
     /// X.
     pub(crate) fn longest(&self) -> Nanos {
-        let waits = EMPTY_CLAIMS + OWN_WAIT + self.delay.times(COMMITS);
-        self.lateness + self.window + self.gap.times(self.burst + self.debt) + waits
+        self.waits() + self.gap.times(self.burst + self.debt)
+    }
+
+    /// X without the bucket.
+    pub(crate) fn waits(&self) -> Nanos {
+        self.lateness + self.window + EMPTY_CLAIMS + OWN_WAIT + self.delay.times(COMMITS)
     }
 
     /// To be called when nothing more starts now; `started` counts all starts so far.
