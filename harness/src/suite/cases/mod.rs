@@ -67,7 +67,7 @@ pub(super) struct Finding {
     pub(super) remedy: Option<&'static str>,
     /// What it saw, in words that other cases share.
     pub(super) wrong: Option<String>,
-    /// The case whose remedy mends this one too, where what was seen leaves no other cause.
+    /// The case whose remedy mends this one too, if its exchanges exclude other causes.
     pub(super) cause: Option<&'static str>,
 }
 
