@@ -1,7 +1,7 @@
 //! Like subscribers as one row, so that the ones that differ are seen.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::slo::{Breach, NEVER};
 use super::{LanePlan, Plan};
@@ -38,10 +38,9 @@ fn ordered<'a>(lanes: &'a [LanePlan], breaches: &[Breach]) -> Vec<Row<'a>> {
             rows.push((false, Row { shown: greatest(first, rest), lanes: like }));
         }
     }
-    let misses = |row: &Row<'_>| {
-        row.lanes.iter().any(|lane| breaches.iter().any(|breach| breach.subscriber == lane.name))
-    };
-    rows.sort_by_key(|(differs, row)| Reverse((misses(row), *differs, worst(&row.shown))));
+    let missed: BTreeSet<&str> = breaches.iter().map(|breach| breach.subscriber.as_str()).collect();
+    let misses = |row: &Row<'_>| row.lanes.iter().any(|lane| missed.contains(lane.name.as_str()));
+    rows.sort_by_cached_key(|(differs, row)| Reverse((misses(row), *differs, worst(&row.shown))));
     rows.into_iter().map(|(_, row)| row).collect()
 }
 
