@@ -74,7 +74,7 @@ pub(super) async fn create(State(app): State<App>, request: Request) -> Result<R
     let subscribe = Subscribe {
         id: id.as_str().into(),
         name: required(written.name, "name")?,
-        url: Arc::clone(&url),
+        url,
         patterns: patterns_text(&written.events.unwrap_or_else(EventPatterns::all))?,
         settings: settings.to_json().into(),
         bounds: agreement.bounds,

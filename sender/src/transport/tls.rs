@@ -22,7 +22,7 @@ pub(super) struct Tls {
     common: TlsConnector,
     own: Arc<Own>,
     readers: Arc<Semaphore>,
-    /// Of the files that attempts read or wait for.
+    /// Of files that attempts read.
     turns: Mutex<Vec<(Arc<TlsFiles>, Arc<Semaphore>)>>,
 }
 
