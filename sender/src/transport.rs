@@ -10,8 +10,8 @@
 //!   which drops unsent bytes. A shared HTTP/2 connection is reset with its last request, or after `late_max`: requests
 //!   that this cuts off are in doubt, and do not count against the endpoint.
 //! - **The guard judges the address that is connected to**, after DNS, for each connection.
-//! - **Lanes share nothing** except the bounds on all sockets (see `sockets`) and name lookups. At its own bound of
-//!   `connections_max`, a lane's attempt waits until its deadline, and is then unsent.
+//! - **Lanes share nothing** except the bounds on all sockets (see `sockets`), name lookups and readers of `tls` files. At its
+//!   own bound of `connections_max`, a lane's attempt waits until its deadline, and is then unsent.
 //! - **Nothing leaves after its time.** The first write checks the deadline, the lane's consent and its lease, on a
 //!   clock that counts suspended time ([`SendPermit`]). Later writes check the deadline and the lease.
 //! - **Everything ends.** Limits apply to the attempt, to connecting, to the bytes of an answer, and to the traffic

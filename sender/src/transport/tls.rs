@@ -51,7 +51,6 @@ impl Tls {
         turn
     }
 
-    /// Reads the files, so that a renewed one counts for this connection.
     pub(super) async fn connector(&self, files: Option<&Arc<TlsFiles>>) -> Result<TlsConnector, Failure> {
         let Some(files) = files else { return Ok(self.common.clone()) };
         let broken = |error: &(dyn std::error::Error + 'static)| Failure::Request(Cause::of(error));
