@@ -1,7 +1,7 @@
 //! A machine that stalls excuses lateness by the time that it took, and excuses nothing else.
 
 use hookproof_judge::check::{Starvation, Status, Strictness, judge};
-use hookproof_judge::trace::{Cut, CutKind, SLEEPER, Stall, Text, Trace};
+use hookproof_judge::trace::{Cut, CutKind, ENDPOINTS, SLEEPER, Stall, Text, Trace};
 
 use crate::build::{self, check};
 
@@ -96,6 +96,53 @@ fn a_request_that_was_stamped_late_was_not_given_up_early() {
     check("network.timeout", timeout, hung_up(3_500, &[]), Status::Fail);
     check("network.timeout", timeout, hung_up(3_500, &[(12_300, 13_000)]), Status::Inconclusive);
     check("network.timeout", timeout, hung_up(3_500, &[(12_300, 12_500)]), Status::Fail);
+}
+
+/// Four requests with a deadline of two seconds and a cap of two in flight are read at 25 s and answered half a second
+/// later.
+#[test]
+fn a_request_past_its_deadline_when_a_stalled_endpoint_reads_it_is_not_in_flight() {
+    let text = build::scenario("rate = \"100/s\", burst = 50, in_flight = 2").text;
+    let scenario = build::named(&format!("{text}timeout = \"2s\"\n"));
+    for (machine, expected) in [
+        (&[][..], Status::Fail),
+        (&[(5_000, 25_000)], Status::Inconclusive),
+        // No deadline passed in it, or it was caught up.
+        (&[(24_000, 25_000)], Status::Fail),
+        (&[(5_000, 7_000)], Status::Fail),
+    ] {
+        let mut trace = build::trace(&scenario, &[SECOND, 2 * SECOND, 3 * SECOND, 4 * SECOND]);
+        for token in 0..4 {
+            build::deliver(&mut trace, "a", token, 25 * SECOND + token, 500);
+            let answer = trace.answers.last_mut().expect("answered");
+            (answer.t, answer.end) = (answer.t + SECOND / 2, answer.t + SECOND / 2);
+        }
+        build::end(&mut trace, 40 * SECOND);
+        stalls(&mut trace, machine);
+        trace.stalls.iter_mut().for_each(|stall| stall.thread = ENDPOINTS.to_owned());
+        build::verdict("rate.in-flight", &scenario, &trace, expected);
+    }
+}
+
+/// The only attempt fails at 10 s, and the run ends 20 s later.
+#[test]
+fn a_stall_takes_from_the_time_in_which_a_retry_must_come() {
+    for (machine, expected) in [
+        (&[][..], Status::Fail),
+        (&[(11_000, 25_000)], Status::Inconclusive),
+        (&[(11_000, 13_000)], Status::Fail),
+    ] {
+        let failed = |trace: &mut Trace| {
+            build::without(trace, 2);
+            build::without(trace, 1);
+            trace.answers[0].status = 500;
+            (trace.arrivals[0].t, trace.arrivals[0].read) = (10 * SECOND, 10 * SECOND);
+            (trace.answers[0].t, trace.answers[0].end) = (10 * SECOND, 10 * SECOND);
+            build::end(trace, 30 * SECOND);
+            stalls(trace, machine);
+        };
+        check("retry.status", "", failed, expected);
+    }
 }
 
 #[test]

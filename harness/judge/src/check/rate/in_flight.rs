@@ -7,7 +7,7 @@
 //! - If the *sender* ended the exchange, by its deadline or death, the endpoint notices later. The request counts until
 //!   [`NOTICE`] before that, and never beyond its deadline or a kill.
 //! - A request does not count if its deadline passed before it was read and while a process was stopped: nobody could
-//!   close it, and a process that takes over does not wait.
+//!   close it, and a process that takes over does not wait. If the harness stalled, the deadline alone decides.
 //! - A request that was open when one of several processes stopped counts until the stop, if the stop lasted
 //!   `takeover_within`. That exceeds the lease, so another process may have taken the lane over.
 //!
@@ -115,17 +115,18 @@ impl Stops {
 fn surely_open(evidence: &Evidence<'_>, stops: &Stops, lane: &Lane<'_>, n: u32) -> u64 {
     let exchange = evidence.exchange(n);
     let timeout = lane.subscriber.timeout.0;
-    let sent = evidence.sent_from(n);
-    let earliest = sent.saturating_add(timeout);
-    if earliest <= exchange.t && stops.overlap(earliest, exchange.t) {
+    let (sent, held) = (evidence.sent_from(n), evidence.forgiven.behind(exchange.t));
+    let earliest = sent.saturating_sub(held).saturating_add(timeout);
+    if earliest <= exchange.t && (held > 0 || stops.overlap(earliest, exchange.t)) {
         return exchange.t;
     }
-    let deadline = exchange.t.saturating_add(timeout);
+    let deadline = exchange.t.saturating_sub(held).saturating_add(timeout);
     let behaviours = &lane.subscriber.behaviours;
     let lengthy = behaviours.iter().any(|one| one.answer.is_lengthy() && one.covers(exchange.t));
     let mut until = if lengthy { exchange.begun } else { exchange.end };
     if exchange.ended_by_peer() || until >= deadline {
-        until = until.min(deadline).saturating_sub(NOTICE);
+        let noticed = until.saturating_sub(evidence.forgiven.behind(until));
+        until = noticed.min(deadline).saturating_sub(NOTICE);
     }
     // The connection of a request that was not read whole is unknown.
     let connection = evidence.trace.arrivals.get(n as usize).map(|arrival| arrival.connection);
@@ -168,7 +169,7 @@ pub(in crate::check) const CHECK: Check = Check {
     why: "each request in flight holds a thread, a connection or memory at the endpoint, even at a low rate",
     remedy: "take a permit before connecting, and return it only after the answer's last byte or the \
         connection's end",
-    stall: Stall::Crowds,
+    stall: Stall::Delays,
     by_contract: true,
     stands_alone: true,
     picture: Picture::Open,

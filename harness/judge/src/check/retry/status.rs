@@ -14,6 +14,10 @@ use crate::check::evidence::{Evidence, Lane};
 use crate::check::verdict::{Finding, Tally};
 use crate::check::{Check, Stall};
 use crate::entry::Severity;
+use crate::scenario::SECOND;
+
+/// A retry that is this much later than its latest time never comes.
+const PATIENCE: u64 = 10 * SECOND;
 
 pub(in crate::check) const CHECK: Check = Check {
     id: "retry.status",
@@ -137,13 +141,11 @@ fn failures(evidence: &Evidence<'_>, tally: &mut Tally) -> BTreeMap<u16, bool> {
             if next.is_some() {
                 entry.0 += 1;
             }
-            let enough = exchange
-                .end
-                .saturating_add(retry.bounds(number).1)
-                .saturating_add(10 * crate::scenario::SECOND);
+            let due = exchange.end.saturating_add(retry.bounds(number).1);
+            let waited = evidence.late_after(exchange.end, due, evidence.end);
             let idle = evidence.retry_after(*n).is_none() && evidence.subscriber(delivery).breaker.is_none();
             let left = number < retry.attempts && attempts.len() == number as usize;
-            if left && idle && enough < evidence.end && retry.ttl.0 > evidence.end {
+            if left && idle && waited > PATIENCE && retry.ttl.0 > evidence.end {
                 entry.1 = entry.1.or(Some(*n));
             }
         }

@@ -102,12 +102,13 @@ fn every_check_of_the_catalogue_is_in_one_of_both_lists_and_nothing_else_is() {
 
 /// The checks whose break is lateness: of a request, of its stamp, or of an outcome that the sender may have seen after
 /// its deadline.
-const BY_LATENESS: [&str; 28] = [
+const BY_LATENESS: [&str; 29] = [
     "rate.utilisation",
     "pressure.holds",
     "retry.after-503",
     "retry.after-endpoint",
     "retry.after-hostile",
+    "retry.status",
     "retry.gone",
     "recovery.drains",
     "recovery.gap",
