@@ -140,8 +140,7 @@ fn abandoned(evidence: &Evidence<'_>, asked: u64, exit: u64, tally: &mut Tally) 
     let gone = evidence.exchanges.iter().zip(0_u32..).filter(|(exchange, n)| {
         let open =
             exchange.t < asked && asked < exchange.end && exchange.end <= exit.saturating_add(1_000_000_000);
-        open && evidence.is_surely_in_time(*n, exchange.end)
-            && exchange.outcome == Outcome::Cut(CutKind::PeerGone)
+        open && evidence.is_in_time(*n, exchange.end) && exchange.outcome == Outcome::Cut(CutKind::PeerGone)
     });
     for (exchange, n) in gone {
         let lane = exchange.lane.unwrap_or_default();
@@ -177,7 +176,7 @@ pub(super) fn takeover(evidence: &Evidence<'_>) -> Finding {
     for (delivery, _, before, after) in evidence.retries() {
         let (first, second) = (evidence.exchange(before), evidence.exchange(after));
         let overlap = second.t < first.begun && !first.ended_by_peer();
-        let in_time = evidence.is_surely_in_time(before, first.begun);
+        let in_time = evidence.is_in_time(before, first.begun);
         if overlap && in_time && !evidence.was_killed(evidence.sent_from(before), second.t) {
             let what = "two attempts of one delivery were in flight at once".to_owned();
             tally.broke(|| evidence.witness(delivery.lane, &[before, after], what));

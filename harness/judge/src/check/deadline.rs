@@ -53,7 +53,7 @@ fn is_given_up_early(evidence: &Evidence<'_>, lane: &Lane<'_>, n: u32, is_last: 
     let (sent, end) = (evidence.sent_from(n), exchange.end);
     gave_up
         && end < evidence.end
-        && evidence.is_surely_in_time(n, end)
+        && evidence.is_in_time(n, end)
         && !evidence.was_killed(sent, end)
         && !evidence.is_disturbed(sent, end)
         && lane.gone.is_none_or(|gone| end < gone)

@@ -34,7 +34,7 @@ fn is_excused(evidence: &Evidence<'_>, taken: u32, again: u32) -> bool {
     // was replaced.
     let again_killed = evidence.was_killed(exchange.t, evidence.exchange(again).t)
         && evidence.exchange(again).t <= exchange.end;
-    !evidence.is_surely_in_time(taken, exchange.end) || evidence.may_be_forgotten(taken) || again_killed
+    !evidence.is_in_time(taken, exchange.end) || evidence.may_be_forgotten(taken) || again_killed
 }
 
 pub(super) const BOUNDED: Check = Check {

@@ -108,7 +108,7 @@ impl<'a> Evidence<'a> {
 
     /// The earliest moment at which a request may have been sent. It may have waited at an endpoint that had just
     /// resumed accepting or reading, or for a TLS handshake. A request that was read just after its process was killed
-    /// or stopped was sent before.
+    /// or stopped was sent before. The machine may have held up the request or its stamp.
     pub(crate) fn sent_from(&self, n: u32) -> u64 {
         let exchange = self.exchange(n);
         let lane = exchange.lane.and_then(|lane| self.lanes.get(lane as usize));
@@ -121,12 +121,8 @@ impl<'a> Evidence<'a> {
         };
         let known = [self.struck_before(exchange.t), self.dialled_before(n, exchange.t)];
         let waited = behaviours.iter().filter(waited).map(|one| one.at.0);
-        known.into_iter().flatten().chain(waited).fold(exchange.t, u64::min)
-    }
-
-    /// The same, if the machine may have held up the request or its stamp.
-    pub(crate) fn sent_at_the_earliest(&self, n: u32) -> u64 {
-        self.sent_from(n).saturating_sub(self.forgiven.behind(self.exchange(n).t))
+        let earliest = known.into_iter().flatten().chain(waited).fold(exchange.t, u64::min);
+        earliest.saturating_sub(self.forgiven.behind(exchange.t))
     }
 
     /// When the connection of a request at `t` was opened, if its TLS handshake had just finished.
@@ -150,18 +146,11 @@ impl<'a> Evidence<'a> {
         self.strikes.shortly_before(t, within)
     }
 
-    /// Whether an outcome at `t` came before the sender's deadline, which counts from the sending, by the stamps.
+    /// Whether the sender saw an outcome at `t` before its deadline, which counts from the sending. The machine may have
+    /// held up its view.
     pub(crate) fn is_in_time(&self, n: u32, t: u64) -> bool {
-        self.is_before_deadline(n, t.saturating_sub(self.sent_from(n)))
-    }
-
-    /// The same, though the machine may have held up the request and the sender's view of the outcome.
-    pub(crate) fn is_surely_in_time(&self, n: u32, t: u64) -> bool {
-        let seen = t.saturating_add(self.forgiven.held_from(t));
-        self.is_before_deadline(n, seen.saturating_sub(self.sent_at_the_earliest(n)))
-    }
-
-    fn is_before_deadline(&self, n: u32, took: u64) -> bool {
+        let seen = t.saturating_add(self.forgiven.held_from(t.saturating_add(READ_AT_ONCE)));
+        let took = seen.saturating_sub(self.sent_from(n));
         let lane = self.exchange(n).lane.and_then(|lane| self.lanes.get(lane as usize));
         let timeout = lane.map_or(0, |lane| lane.subscriber.timeout.0);
         took.saturating_add(NEAR.min(timeout / 4)) < timeout
@@ -239,8 +228,16 @@ impl<'a> Evidence<'a> {
         let writable = self.strikes.unwritable.iter().fold(t, |writable, one| {
             if one.from <= writable.saturating_add(promised) { one.over_for(writable) } else { writable }
         });
-        let noted = writable.saturating_add(promised);
-        noted.saturating_add(self.forgiven.delay(t, noted))
+        let due = writable.saturating_add(promised);
+        let mut noted = due;
+        loop {
+            // A stall before the later moment delays it further.
+            let held = due.saturating_add(self.forgiven.delay(t, noted));
+            if held <= noted {
+                return noted;
+            }
+            noted = held;
+        }
     }
 
     /// From when a process that was asked to end could record its state, by the faults known at `until`.
@@ -296,7 +293,7 @@ impl<'a> Evidence<'a> {
 pub(super) fn surely_heard(evidence: &Evidence<'_>, n: u32) -> bool {
     let exchange = evidence.exchange(n);
     exchange.is_delivered()
-        && evidence.is_surely_in_time(n, exchange.end)
+        && evidence.is_in_time(n, exchange.end)
         && !evidence.was_killed(
             evidence.sent_from(n),
             exchange.end.saturating_add(NOTED).max(evidence.noted_by(exchange.end)),

@@ -263,8 +263,7 @@ fn stamped_anew(evidence: &Evidence<'_>, tally: &mut Tally) {
     let arrival = |n: u32| &evidence.trace.arrivals[n as usize];
     let stamp = |n: u32| timestamp(arrival(n)).and_then(|text| text.parse::<u64>().ok());
     for (delivery, _, before, after) in evidence.retries() {
-        let apart =
-            evidence.sent_at_the_earliest(after) >= evidence.exchange(before).t.saturating_add(STAMPED_ANEW);
+        let apart = evidence.sent_from(after) >= evidence.exchange(before).t.saturating_add(STAMPED_ANEW);
         if !apart || !is_fresh(evidence, delivery.lane) {
             continue;
         }

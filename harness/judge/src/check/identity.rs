@@ -12,7 +12,7 @@
 use super::evidence::Evidence;
 use super::format::{arrivals, is_stalled, rotations, unconfirmed};
 use super::verdict::{Finding, Tally, Witness};
-use crate::check::Check;
+use crate::check::{Check, Stall};
 use crate::entry::Severity;
 use crate::scenario::FaultKind;
 use crate::signature::Profile;
@@ -110,6 +110,7 @@ pub(super) const SECRET: Check = Check {
     remedy: "look up the keys by subscriber for each attempt; sign with both while a key retires, and with none \
         after that",
     needs: &[Lack::Signature],
+    stall: Stall::Delays,
     follows_fault: true,
     stands_alone: true,
     find: secret,
@@ -141,12 +142,13 @@ pub(super) fn secret(evidence: &Evidence<'_>) -> Finding {
                 });
                 continue;
             }
+            let sent = evidence.sent_from(*n);
             let keys = match &arrival.signed.verified {
                 Verified::Unchecked(_) => {
                     unchecked += 1;
                     continue;
                 }
-                verified if rotations.is_changing(arrival.t) => {
+                verified if rotations.is_changing(arrival.t) || rotations.is_changing(sent) => {
                     let is_lost = matches!(verified, Verified::No(_)) && rotations.is_unknown(arrival.t);
                     unknown += u64::from(is_lost);
                     continue;
@@ -157,11 +159,12 @@ pub(super) fn secret(evidence: &Evidence<'_>) -> Finding {
             tally.see();
             // A request that the endpoint left unread was signed earlier.
             let fresh = !is_stalled(lane.subscriber, arrival.t);
+            let both = rotations.both(arrival.t) && rotations.both(sent);
             let what = if keys.is_empty() {
                 "made with no secret of this subscriber"
-            } else if fresh && rotations.both(arrival.t) && with_every_key && keys.len() < 2 {
+            } else if fresh && both && with_every_key && keys.len() < 2 {
                 "two secrets are valid, but only one signed"
-            } else if fresh && !once && keys.iter().any(|key| *key < rotations.oldest(arrival.t)) {
+            } else if fresh && !once && keys.iter().any(|key| *key < rotations.oldest(sent)) {
                 "made with a retired secret"
             } else if arrival.signed.surplus > 0 {
                 "a further signature was made with no secret of this subscriber"

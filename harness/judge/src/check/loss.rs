@@ -16,7 +16,7 @@ use super::evidence::Evidence;
 use super::outcomes::{Fate, fates};
 use super::outcomes::{is_broken_off, missing, not_settled_in_time};
 use super::verdict::{Finding, Tally, WITNESS_MAX};
-use crate::check::Check;
+use crate::check::{Check, Stall};
 use crate::entry::Severity;
 
 pub(super) const NONE: Check = Check {
@@ -26,6 +26,7 @@ pub(super) const NONE: Check = Check {
     requirement: "every accepted event reaches every matching subscriber or becomes a dead letter",
     why: "the emitter forgets an event after its acknowledgement, so nobody else can repeat it",
     remedy: "commit before acknowledging, and delete only after storing the outcome",
+    stall: Stall::Delays,
     find: none,
     ..Check::PLAIN
 };

@@ -390,7 +390,7 @@ pub(super) fn expires(evidence: &Evidence<'_>) -> Finding {
         // A redriven dead letter is exempt; an event accepted before the redrive can be one.
         let excused = |t: u64| t >= redriven && taken >= redriven;
         let late = |n: &&u32| {
-            evidence.late(until - grace, evidence.sent_at_the_earliest(**n)) > grace
+            evidence.late(until - grace, evidence.sent_from(**n)) > grace
                 && !excused(evidence.exchange(**n).t)
         };
         if let Some(n) = evidence.attempts(delivery).iter().find(late) {

@@ -200,7 +200,7 @@ fn contradiction(evidence: &Evidence<'_>, delivery: &Delivery, said: Option<u32>
     let lane = &evidence.lanes[delivery.lane as usize];
     let heard = attempts.iter().filter(|n| {
         let exchange = evidence.exchange(**n);
-        let in_time = evidence.is_surely_in_time(**n, exchange.end);
+        let in_time = evidence.is_in_time(**n, exchange.end);
         // A subscriber that leaves gives up all that waits, also while an attempt is under way.
         let is_over = lane.gone.is_none_or(|gone| exchange.end < gone);
         exchange.status().is_some() && in_time && is_over && !evidence.may_be_forgotten(**n)

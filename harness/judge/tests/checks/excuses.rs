@@ -168,6 +168,11 @@ fn attempts_that_lay_unread_together_were_not_made_together() {
         let unread = if cut.is_some() { Status::Inconclusive } else { Status::Pass };
         check(id, &format!("{retries}\n{STALLS}\n{}", then(what)), together, unread);
         check(id, &format!("{retries}\n{}", then(what)), together, Status::Fail);
+        let stalled = |trace: &mut Trace| {
+            together(trace);
+            stall(trace, SECOND, 5 * SECOND);
+        };
+        check(id, &format!("{retries}\n{}", then(what)), stalled, Status::Inconclusive);
     }
 }
 

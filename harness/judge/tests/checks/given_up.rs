@@ -156,3 +156,18 @@ fn a_cut_delivery_is_retried_while_attempts_are_left() {
         check("network.stale", &closes(retry), cut_and_given_up(reason, again), expected);
     }
 }
+
+#[test]
+fn a_sender_may_rest_by_a_breaker_or_a_window_before_it_retries() {
+    for (failures, windows, expected) in [
+        (4, "[]", Status::Fail),
+        (5, "[]", Status::Inconclusive),
+        (4, "[\"4 per 10min\"]", Status::Inconclusive),
+    ] {
+        let scenario = build::scenario(&format!("rate = \"100/s\", burst = 50, windows = {windows}"));
+        let mut trace = build::trace(&scenario, &(1..=failures).map(|at| at * SECOND).collect::<Vec<_>>());
+        trace.answers.iter_mut().for_each(|answer| answer.status = 500);
+        build::end(&mut trace, 60 * SECOND);
+        build::verdict("retry.status", &scenario, &trace, expected);
+    }
+}

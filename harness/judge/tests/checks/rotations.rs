@@ -1,6 +1,6 @@
 use hookproof_judge::check::Status;
 use hookproof_judge::scenario::FaultKind;
-use hookproof_judge::trace::{Fault, Trace, Verified};
+use hookproof_judge::trace::{ENDPOINTS, Fault, Stall, Trace, Verified};
 
 use crate::build::{check, deliver, end, named, trace, verdict};
 
@@ -59,6 +59,19 @@ fn a_secret_that_was_retired_signs_no_more() {
         signed(trace, 2, &Verified::Keys(vec![0].into()));
     };
     check("identity.secret", &rotated(600), overlapping, Status::Pass);
+}
+
+#[test]
+fn a_request_that_a_stalled_endpoint_stamps_late_was_signed_before() {
+    for (stalled, expected) in [(false, Status::Fail), (true, Status::Inconclusive)] {
+        let change = |trace: &mut Trace| {
+            trace.faults.push(rotation(1_600_000_000, 0));
+            signed(trace, 2, &Verified::Keys(vec![0].into()));
+            let stall = Stall { thread: ENDPOINTS.to_owned(), from: S, until: 3 * S };
+            trace.stalls.extend(stalled.then_some(stall));
+        };
+        check("identity.secret", &rotated(0), change, expected);
+    }
 }
 
 #[test]

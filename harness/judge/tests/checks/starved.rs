@@ -1,7 +1,7 @@
 //! A machine that stalls excuses lateness by the time that it took, and excuses nothing else.
 
 use hookproof_judge::check::{Starvation, Status, Strictness, judge};
-use hookproof_judge::trace::{Cut, CutKind, ENDPOINTS, SLEEPER, Stall, Text, Trace};
+use hookproof_judge::trace::{Cut, CutKind, ENDPOINTS, Process, ProcessEvent, SLEEPER, Stall, Text, Trace};
 
 use crate::build::{self, check};
 
@@ -142,6 +142,36 @@ fn a_stall_takes_from_the_time_in_which_a_retry_must_come() {
             stalls(trace, machine);
         };
         check("retry.status", "", failed, expected);
+    }
+}
+
+/// A delivery is answered at 10 s, its process is killed at 10.72 s, and the delivery comes again.
+#[test]
+fn an_outcome_that_a_stall_kept_from_the_store_may_be_forgotten() {
+    let delivered = ("duplicate.bounded", "", 204);
+    let failed = ("retry.attempts", "retry = { attempts = 1 }\n[[subscriber.behaviour]]\nanswer = 500", 500);
+    for (id, more, status) in [delivered, failed] {
+        for (machine, expected) in [
+            (&[][..], Status::Fail),
+            (&[(10_010, 10_710)], Status::Inconclusive),
+            // The sender had its time after the stall, or before it.
+            (&[(10_010, 10_100)], Status::Fail),
+            (&[(10_500, 10_710)], Status::Fail),
+        ] {
+            let again = |trace: &mut Trace| {
+                build::without(trace, 2);
+                build::without(trace, 1);
+                build::without(trace, 0);
+                build::deliver(trace, "a", 0, 10 * SECOND, status);
+                build::deliver(trace, "a", 0, 12 * SECOND, status);
+                for (t, event) in [(10_720, ProcessEvent::Killed), (11_000, ProcessEvent::Started)] {
+                    trace.processes.push(Process { t: t * MS, worker: 0, event, status: None });
+                }
+                build::end(trace, 60 * SECOND);
+                stalls(trace, machine);
+            };
+            check(id, more, again, expected);
+        }
     }
 }
 

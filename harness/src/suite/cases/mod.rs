@@ -48,7 +48,7 @@ const CHUNKED: &str = "raw.chunked";
 const OLD: &str = "time.old";
 const AHEAD: &str = "time.future";
 /// Cases beside those of times whose signature is right.
-const GENUINE: [&str; 3] = ["header.missing-id", "header.twice", "sig.dot-shift"];
+const GENUINE: [&str; 4] = ["header.missing-id", "header.not-ascii", "header.twice", "sig.dot-shift"];
 const OF_AGE: [&str; 4] = [AHEAD, "time.extreme", "time.twice", "time.unsigned"];
 
 #[derive(Clone, Debug, PartialEq, Eq)]

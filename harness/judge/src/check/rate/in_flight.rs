@@ -116,11 +116,12 @@ fn surely_open(evidence: &Evidence<'_>, stops: &Stops, lane: &Lane<'_>, n: u32) 
     let exchange = evidence.exchange(n);
     let timeout = lane.subscriber.timeout.0;
     let (sent, held) = (evidence.sent_from(n), evidence.forgiven.behind(exchange.t));
-    let earliest = sent.saturating_sub(held).saturating_add(timeout);
+    let earliest = sent.saturating_add(timeout);
     if earliest <= exchange.t && (held > 0 || stops.overlap(earliest, exchange.t)) {
         return exchange.t;
     }
-    let deadline = exchange.t.saturating_sub(held).saturating_add(timeout);
+    let stamped = exchange.t.saturating_sub(held);
+    let deadline = stamped.saturating_add(timeout);
     let behaviours = &lane.subscriber.behaviours;
     let lengthy = behaviours.iter().any(|one| one.answer.is_lengthy() && one.covers(exchange.t));
     let mut until = if lengthy { exchange.begun } else { exchange.end };
@@ -131,7 +132,7 @@ fn surely_open(evidence: &Evidence<'_>, stops: &Stops, lane: &Lane<'_>, n: u32) 
     // The connection of a request that was not read whole is unknown.
     let connection = evidence.trace.arrivals.get(n as usize).map(|arrival| arrival.connection);
     until = stops.left(exchange, connection, sent).map_or(until, |left| left.min(until));
-    let kill = evidence.strikes.kills.partition_point(|t| *t < exchange.t);
+    let kill = evidence.strikes.kills.partition_point(|t| *t < stamped);
     let killed = evidence.strikes.kills.get(kill).copied().unwrap_or(u64::MAX);
     until.min(killed).max(exchange.t)
 }

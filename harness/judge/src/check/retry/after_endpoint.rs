@@ -60,7 +60,7 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
             }
             let Some((until, said, by)) = told.filter(|(until, ..)| t < *until) else { continue };
             // A request that a stalled endpoint read late may have left before the answer.
-            if evidence.late(said - grace, evidence.sent_at_the_earliest(*n)) <= grace {
+            if evidence.late(said - grace, evidence.sent_from(*n)) <= grace {
                 continue;
             }
             let what = format!("the pause had {} left", show(until - t));

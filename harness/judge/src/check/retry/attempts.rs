@@ -3,9 +3,9 @@
 //! reset before the request was read). Redriven deliveries start again and aren't judged.
 
 use super::expects_retries;
-use crate::check::Check;
 use crate::check::evidence::{Delivery, Evidence};
 use crate::check::verdict::{Finding, Tally};
+use crate::check::{Check, Stall};
 use crate::entry::Severity;
 
 pub(in crate::check) const CHECK: Check = Check {
@@ -16,6 +16,7 @@ pub(in crate::check) const CHECK: Check = Check {
     why: "too few attempts lose deliveries, too many hammer a dead endpoint, and without a dead letter \
         nobody notices",
     remedy: "count attempts with the delivery, in the transaction of their outcome",
+    stall: Stall::Delays,
     find: judge,
     ..Check::PLAIN
 };
@@ -68,6 +69,9 @@ fn is_exhausted(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
     delivery.dead.is_some_and(|at| evidence.trace.dead[at as usize].reason == "exhausted")
 }
 
+/// An endpoint that stood still for the length of a deadline may have missed whole connections.
 fn all_are_seen(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
-    !evidence.subscriber(delivery).hides_attempts()
+    let subscriber = evidence.subscriber(delivery);
+    let held = evidence.forgiven.delay(evidence.accepted(delivery).unwrap_or(0), evidence.end);
+    !subscriber.hides_attempts() && (held == 0 || held < subscriber.timeout.0)
 }

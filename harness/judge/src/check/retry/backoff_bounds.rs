@@ -27,7 +27,7 @@ const POOLED_MIN: usize = 8;
 /// A sender may throttle itself to this fraction of the contract after failures.
 const GIVING_WAY: u64 = 64;
 /// Assumed least threshold of an undeclared breaker.
-const OWN_FAILURES: u32 = 5;
+pub(super) const OWN_FAILURES: u32 = 5;
 /// Additional lateness at an endpoint that may have an undeclared breaker.
 const OWN_LATE: u64 = 2 * SECOND;
 

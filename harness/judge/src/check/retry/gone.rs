@@ -37,7 +37,7 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
             .arrivals
             .iter()
             .copied()
-            .filter(|n| evidence.late(end, evidence.sent_at_the_earliest(*n)) > grace)
+            .filter(|n| evidence.late(end, evidence.sent_from(*n)) > grace)
             .collect();
         if let Some(next) = after.first() {
             let late = show(evidence.exchange(*next).t - end);

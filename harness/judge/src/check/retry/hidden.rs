@@ -7,9 +7,9 @@
 //! - it follows within [`AT_ONCE`], though a backoff was due. With full jitter that happens by chance with a
 //!   probability of at most `AT_ONCE ÷ base`. So it takes more than a quarter of the cuts, and three of them, to fail.
 
-use crate::check::Check;
 use crate::check::evidence::{Delivery, Evidence, Outcome};
 use crate::check::verdict::{Finding, Tally, show};
+use crate::check::{Check, Stall};
 use crate::entry::Severity;
 use crate::scenario::{Answer, Behaviour};
 use crate::trace::CutKind;
@@ -23,6 +23,7 @@ pub(in crate::check) const CHECK: Check = Check {
     requirement: "every request is an attempt; the HTTP client repeats none by itself",
     why: "a repeat by the HTTP client is a duplicate that no log shows and no limit counts",
     remedy: "switch off the client's automatic retries, also on a stale keep-alive connection",
+    stall: Stall::Delays,
     find: judge,
     ..Check::PLAIN
 };

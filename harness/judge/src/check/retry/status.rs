@@ -9,12 +9,16 @@
 
 use std::collections::BTreeMap;
 
+use super::after::contract_wait;
+use super::backoff_bounds::OWN_FAILURES;
+use super::pause_until;
 use crate::check::duplicate::again;
 use crate::check::evidence::{Evidence, Lane};
 use crate::check::verdict::{Finding, Tally};
 use crate::check::{Check, Stall};
 use crate::entry::Severity;
 use crate::scenario::SECOND;
+use crate::trace::Lack;
 
 /// A retry that is this much later than its latest time never comes.
 const PATIENCE: u64 = 10 * SECOND;
@@ -68,7 +72,7 @@ fn final_success(evidence: &Evidence<'_>, tally: &mut Tally) {
         }
         for (taken, next) in again(evidence, delivery) {
             let (done, again) = (evidence.exchange(taken), evidence.exchange(next));
-            let in_time = evidence.is_surely_in_time(taken, done.end);
+            let in_time = evidence.is_in_time(taken, done.end);
             // A concurrent attempt had left before the success was known.
             let later = again.t > done.end;
             let excused = evidence.was_killed(evidence.sent_from(taken), again.t)
@@ -90,7 +94,7 @@ fn final_failures(evidence: &Evidence<'_>, tally: &mut Tally) {
         tally.see();
         let excused = evidence.event(delivery).is_none_or(|event| event.offers != 1)
             || again.t <= done.end
-            || !evidence.is_surely_in_time(before, done.end)
+            || !evidence.is_in_time(before, done.end)
             || evidence.was_killed(evidence.sent_from(before), again.t)
             || evidence.is_redriven(delivery, again.t);
         if !excused {
@@ -114,14 +118,31 @@ fn redirects(evidence: &Evidence<'_>, at: u32, lane: &Lane<'_>, tally: &mut Tall
     }
 }
 
+/// Whether a breaker of the lane, declared or not, may have opened.
+fn may_have_opened(evidence: &Evidence<'_>, lane: &Lane<'_>) -> bool {
+    let mut row = 0;
+    let opens = |n: &u32| {
+        row = if evidence.exchange(*n).is_delivered() { 0 } else { row + 1 };
+        row >= OWN_FAILURES
+    };
+    lane.subscriber.breaker.is_some()
+        || !evidence.trace.declared.lacks(Lack::Breaker) && lane.arrivals.iter().any(opens)
+}
+
 /// Returns the answered statuses of failures, and whether the sender retried one by itself.
 fn failures(evidence: &Evidence<'_>, tally: &mut Tally) -> BTreeMap<u16, bool> {
     let mut answered: BTreeMap<u16, bool> = BTreeMap::new();
     // By lane and status: the number of retries, and an attempt without a retry despite enough time.
     let mut statuses: BTreeMap<(u32, u16), (u64, Option<u32>)> = BTreeMap::new();
+    let rests = evidence.lanes.iter().map(|lane| {
+        (pause_until(evidence, lane, u64::MAX), contract_wait(lane), may_have_opened(evidence, lane))
+    });
+    let rests: Vec<_> = rests.collect();
+    let until = evidence.at_work_until();
     for delivery in &evidence.deliveries {
         let attempts = evidence.attempts(delivery);
         let retry = &evidence.subscriber(delivery).retry;
+        let (pause, wait, opened) = rests[delivery.lane as usize];
         for (number, n) in (1..).zip(attempts) {
             let exchange = evidence.exchange(*n);
             let finals = &evidence.trace.declared.final_statuses;
@@ -142,10 +163,10 @@ fn failures(evidence: &Evidence<'_>, tally: &mut Tally) -> BTreeMap<u16, bool> {
                 entry.0 += 1;
             }
             let due = exchange.end.saturating_add(retry.bounds(number).1);
-            let waited = evidence.late_after(exchange.end, due, evidence.end);
-            let idle = evidence.retry_after(*n).is_none() && evidence.subscriber(delivery).breaker.is_none();
+            let waited = evidence.late_after(exchange.end, due.max(pause), until);
+            let told = opened || evidence.retry_after(*n).is_some();
             let left = number < retry.attempts && attempts.len() == number as usize;
-            if left && idle && waited > PATIENCE && retry.ttl.0 > evidence.end {
+            if left && !told && waited > PATIENCE.saturating_add(wait) && retry.ttl.0 > evidence.end {
                 entry.1 = entry.1.or(Some(*n));
             }
         }

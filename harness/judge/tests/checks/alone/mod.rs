@@ -102,14 +102,18 @@ fn every_check_of_the_catalogue_is_in_one_of_both_lists_and_nothing_else_is() {
 
 /// The checks whose break is lateness: of a request, of its stamp, or of an outcome that the sender may have seen after
 /// its deadline.
-const BY_LATENESS: [&str; 29] = [
+const BY_LATENESS: [&str; 34] = [
+    "identity.secret",
     "rate.utilisation",
     "pressure.holds",
+    "retry.after-429",
     "retry.after-503",
     "retry.after-endpoint",
     "retry.after-hostile",
+    "retry.backoff-bounds",
     "retry.status",
     "retry.gone",
+    "retry.hidden",
     "recovery.drains",
     "recovery.gap",
     "breaker.opens",
@@ -132,6 +136,7 @@ const BY_LATENESS: [&str; 29] = [
     "fault.clock-skew",
     "latency.first-attempt",
     "efficiency",
+    "retry.after-date",
 ];
 
 /// The checks whose break vanishes where the machine stalls from the beginning for this long.
