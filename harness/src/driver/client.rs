@@ -28,6 +28,8 @@ use crate::wire::exchange;
 
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 const SHOWN_CHARS_MAX: usize = 2_000;
+/// Servers close idle connections after 2 s or more, and a call on a closed one gets no answer.
+const IDLE_MAX: Duration = Duration::from_secs(1);
 
 /// A connection pool. Clones share it.
 #[derive(Clone, Debug)]
@@ -100,7 +102,7 @@ impl Client {
         let connector = Connector::new(certificates)?;
         let mut builder = legacy::Client::builder(TokioExecutor::new());
         // A resent request may arrive twice, unseen by the harness.
-        builder.retry_canceled_requests(false).pool_max_idle_per_host(16);
+        builder.retry_canceled_requests(false).pool_max_idle_per_host(16).pool_idle_timeout(IDLE_MAX);
         Ok(Self { connections: builder.build(connector.clone()), connector })
     }
 
@@ -330,7 +332,11 @@ impl Write for Stream {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
+    use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+    use tokio::net::TcpListener;
+
     use super::*;
 
     #[derive(Debug, thiserror::Error)]
@@ -344,5 +350,38 @@ mod tests {
         assert!(is_ours(&std::io::Error::from_raw_os_error(rustix::io::Errno::MFILE.raw_os_error())));
         assert!(is_ours(&of(rustix::io::Errno::ADDRNOTAVAIL)), "the cause of a cause");
         assert!(!is_ours(&of(rustix::io::Errno::CONNREFUSED)));
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_lay_idle_carries_no_call() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let (opened, mut connections) = tokio::sync::mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                opened.send(()).unwrap();
+                tokio::spawn(async move {
+                    let mut lines = BufReader::new(stream).lines();
+                    while let Ok(Some(line)) = lines.next_line().await {
+                        if line.is_empty() {
+                            lines.get_mut().write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
+                        }
+                    }
+                });
+            }
+        });
+        let client = Client::new(&Certificates::default()).unwrap();
+        let call = || Call {
+            method: http::Method::GET,
+            url: url.clone(),
+            headers: Vec::new(),
+            body: Bytes::new(),
+            within: Duration::from_secs(30),
+        };
+        client.call(call()).await.unwrap();
+        tokio::time::sleep(IDLE_MAX + Duration::from_millis(100)).await;
+        client.call(call()).await.unwrap();
+        connections.recv().await.unwrap();
+        assert!(connections.try_recv().is_ok(), "the second call used the idle connection");
     }
 }
