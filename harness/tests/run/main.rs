@@ -160,16 +160,24 @@ async fn a_harness_that_is_killed_takes_its_sender_with_it() {
 }
 
 #[tokio::test]
-async fn a_starved_generator_makes_the_run_inconclusive() {
-    let run = start("quiet", QUIET, &[]);
-    run.in_its_midst().await;
-    // Frozen for longer than any budget, on any machine.
-    run.signal(Signal::STOP);
-    Clock::begun().pass(1_500_000_000).await;
-    run.signal(Signal::CONT);
-    let (code, said, trace, _) = run.end();
-    assert_eq!(code, Some(2), "{said}");
-    assert!(trace.unwrap().trailer.unwrap().late > 20);
+async fn a_harness_that_stood_still_accuses_nobody() {
+    let runs = [
+        start("quiet", QUIET, &[]),
+        start("limits", include_str!("../sender_mutants/played/limits.toml"), &[]),
+        start("isolation", include_str!("../sender_mutants/played/isolation.toml"), &[]),
+    ];
+    for run in &runs {
+        run.in_its_midst().await;
+        run.signal(Signal::STOP);
+    }
+    // Longer than the deadlines of the attempts, and than the sender keeps an idle connection.
+    Clock::begun().pass(12_000_000_000).await;
+    runs.iter().for_each(|run| run.signal(Signal::CONT));
+    let [quiet, limits, isolation] = runs.map(Run::end);
+    for (code, said, ..) in [&quiet, &limits, &isolation] {
+        assert_eq!(*code, Some(2), "{said}");
+    }
+    assert!(quiet.2.unwrap().trailer.unwrap().late > 20);
 }
 
 #[test]
