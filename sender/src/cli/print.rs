@@ -139,12 +139,16 @@ fn wrapped(label: &str, text: &str) -> String {
     const COLUMNS: usize = 120;
     let margin = label.chars().count();
     let (mut words, mut is_code) = (Vec::<String>::new(), false);
+    let mut left = text.matches('`').count();
     for word in text.split(' ') {
         match words.last_mut().filter(|_| is_code) {
             Some(code) => code.extend([" ", word]),
             None => words.push(word.to_owned()),
         }
-        is_code ^= word.matches('`').count() % 2 == 1;
+        let here = word.matches('`').count();
+        left -= here;
+        // The last one closes nothing that it opens.
+        is_code = (is_code ^ (here % 2 == 1)) && left > 0;
     }
     let (mut lines, mut column) = (label.to_owned(), margin);
     for (at, word) in words.iter().enumerate() {
@@ -220,6 +224,8 @@ mod tests {
         let command = format!("`sender {}`", "resume ".repeat(20).trim_end());
         assert_eq!(wrapped("state  ", &format!("then {command}")), format!("state  then\n       {command}"));
         assert_eq!(wrapped("state  ", "two  spaces stay"), "state  two  spaces stay");
+        let odd = wrapped("", &format!("`foo {}", "bar ".repeat(100)));
+        assert!(odd.lines().all(|line| line.len() <= 120), "{odd}");
     }
 
     #[test]
