@@ -338,6 +338,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
+    use crate::clock::Clock;
 
     #[derive(Debug, thiserror::Error)]
     #[error("connecting")]
@@ -379,7 +380,7 @@ mod tests {
             within: Duration::from_secs(30),
         };
         client.call(call()).await.unwrap();
-        tokio::time::sleep(IDLE_MAX + Duration::from_millis(100)).await;
+        Clock::begun().pass(1_100_000_000).await;
         client.call(call()).await.unwrap();
         connections.recv().await.unwrap();
         assert!(connections.try_recv().is_ok(), "the second call used the idle connection");
