@@ -147,7 +147,7 @@ fn wrapped(label: &str, text: &str) -> String {
         }
         let here = word.matches('`').count();
         left -= here;
-        // The last one closes nothing that it opens.
+        // An unclosed one opens nothing.
         is_code = (is_code ^ (here % 2 == 1)) && left > 0;
     }
     let (mut lines, mut column) = (label.to_owned(), margin);

@@ -8,8 +8,7 @@
 //! and no more.
 //!
 //! The checks measure every lateness by `Evidence::late` and its siblings. A check that breaks judges again with
-//! forgiveness (`stall`), and a failure that then vanishes is inconclusive. Only lateness is forgiven: an arrival is
-//! never stamped too soon.
+//! forgiveness (`stall`), and a failure that then vanishes is inconclusive.
 
 use crate::trace::Stall;
 
