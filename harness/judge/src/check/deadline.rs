@@ -1,6 +1,6 @@
 //! `network.timeout`: the sender closes every exchange at most `timeout` after its request arrived, and the time to
-//! notice that. Before the deadline it ends no request without an answer, and tries none again whose answer had begun
-//! with 2xx, unless its process ended, a fault was near, or the endpoint was gone. A request may have been sent before
+//! notice that. It gives up no request before the deadline, unless its process ended, a fault was near, or the endpoint
+//! was gone. A new attempt after an answer that had begun with 2xx counts as giving up. A request may have been sent before
 //! it was read, so the last quarter of a second, or of a short deadline, is not judged.
 //!
 //! `network.deadline`: the deadline began before the request arrived, so an answer that begins more than `timeout` and

@@ -19,7 +19,7 @@ pub(super) const ENVELOPE_BYTES: u64 = 2_048;
 pub(super) const NOTED: u64 = 5 * SECOND;
 /// An endpoint that resumes reads the waiting requests within this time.
 const READ_WITHIN: u64 = SECOND / 4;
-/// Time in which most sent requests are read.
+/// Time in which most sent requests and answers are read.
 const READ_AT_ONCE: u64 = SECOND / 50;
 /// An answer this near to the sender's deadline may have missed it; for a short deadline, its last quarter
 /// counts.
@@ -230,8 +230,8 @@ impl<'a> Evidence<'a> {
         });
         let due = writable.saturating_add(promised);
         let mut noted = due;
+        // Each turn takes in at least one more stall.
         loop {
-            // A stall before the later moment delays it further.
             let held = due.saturating_add(self.forgiven.delay(t, noted));
             if held <= noted {
                 return noted;

@@ -3,11 +3,10 @@
 //! A request with a stamp in a stall, or within [`AFTER`] of it, may have come at any moment since the stall began. So
 //! a failure that depends on times stands only if it holds for every such placement:
 //!
-//! - *Too many at once* (`rate.*` except `rate.in-flight`, `recovery.no-storm`). The judge moves each such arrival to the earliest moment that
-//!   its contract allows, between the beginning of the stall and its stamp. An earlier arrival never makes a bucket
-//!   fuller or breaks a window's cap, so if any placement conforms, this one does. The check judges again, and a
-//!   failure then stands.
-//! - *Too late*, and too late seen to be over (`rate.in-flight`). The check judges again, with each lateness less the machine's part ([`super::starvation`]).
+//! - *Too many at once* (`rate.*` except `rate.in-flight`, `recovery.no-storm`). The judge moves each such arrival to
+//!   the earliest moment that its contract allows, between the beginning of the stall and its stamp. The check judges
+//!   again, and a failure then stands.
+//! - *Too late*, or stamped too late. The check judges again, without the machine's part ([`super::starvation`]).
 //! - *In another order*. The witness must lie outside of all stalls. If each kept witness touches one, the finding says
 //!   nothing.
 //! - *A matter of all of `drain`*. The finding is void if stalls took a tenth of it.

@@ -159,13 +159,16 @@ fn a_cut_delivery_is_retried_while_attempts_are_left() {
 
 #[test]
 fn a_sender_may_rest_by_a_breaker_or_a_window_before_it_retries() {
-    for (failures, windows, expected) in [
-        (4, "[]", Status::Fail),
-        (5, "[]", Status::Inconclusive),
-        (4, "[\"4 per 10min\"]", Status::Inconclusive),
+    for (failures, later, windows, expected) in [
+        (4, None, "[]", Status::Fail),
+        (5, None, "[]", Status::Inconclusive),
+        // The lane was served: no breaker was open.
+        (5, Some(30), "[]", Status::Fail),
+        (4, None, "[\"4 per 10min\"]", Status::Inconclusive),
     ] {
         let scenario = build::scenario(&format!("rate = \"100/s\", burst = 50, windows = {windows}"));
-        let mut trace = build::trace(&scenario, &(1..=failures).map(|at| at * SECOND).collect::<Vec<_>>());
+        let times: Vec<u64> = (1..=failures).chain(later).map(|at| at * SECOND).collect();
+        let mut trace = build::trace(&scenario, &times);
         trace.answers.iter_mut().for_each(|answer| answer.status = 500);
         build::end(&mut trace, 60 * SECOND);
         build::verdict("retry.status", &scenario, &trace, expected);

@@ -1,7 +1,9 @@
 //! A machine that stalls excuses lateness by the time that it took, and excuses nothing else.
 
 use hookproof_judge::check::{Starvation, Status, Strictness, judge};
-use hookproof_judge::trace::{Cut, CutKind, ENDPOINTS, Process, ProcessEvent, SLEEPER, Stall, Text, Trace};
+use hookproof_judge::trace::{
+    Cut, CutKind, Dead, ENDPOINTS, Process, ProcessEvent, SLEEPER, Stall, Text, Trace,
+};
 
 use crate::build::{self, check};
 
@@ -172,6 +174,58 @@ fn an_outcome_that_a_stall_kept_from_the_store_may_be_forgotten() {
             };
             check(id, more, again, expected);
         }
+    }
+}
+
+/// Two deliveries that fill the queue are answered at 10 s; the queue sheds two more that are offered at 11 s.
+#[test]
+fn a_queue_whose_outcomes_a_stall_kept_from_the_store_is_full() {
+    for (machine, expected) in [
+        (&[][..], Status::Fail),
+        (&[(10_000, 11_000)], Status::Inconclusive),
+        (&[(5_000, 6_000)], Status::Fail),
+    ] {
+        let shed = |trace: &mut Trace| {
+            build::without(trace, 2);
+            for (at, answer) in (0..).zip(&mut trace.answers) {
+                (trace.arrivals[at].t, answer.t, answer.end) = (10 * SECOND, 10 * SECOND, 10 * SECOND);
+            }
+            trace.offers.truncate(2);
+            trace.accepted.truncate(2);
+            for token in [2, 3] {
+                build::offer(trace, token, 11 * SECOND, &["a"]);
+                let (id, subscriber, reason) = (None, "a".to_owned(), "overflow".to_owned());
+                let token = Some(token);
+                trace.dead.push(Dead { t: 12 * SECOND, subscriber, token, id, reason, attempts: None });
+            }
+            build::end(trace, 60 * SECOND);
+            stalls(trace, machine);
+        };
+        check("loss.none", "queue = { rows = 2 }", shed, expected);
+    }
+}
+
+/// An answer 0.7 s after a request asks for five seconds, and the retry comes two seconds later.
+#[test]
+fn an_answer_that_a_stall_kept_from_the_sender_was_not_heard() {
+    let told =
+        "timeout = \"1s\"\n[[subscriber.behaviour]]\nlasts = \"2s\"\nanswer = 429\nretry_after = \"5s\"";
+    for (machine, expected) in [
+        (&[][..], Status::Fail),
+        (&[(1_701, 2_500)], Status::Inconclusive),
+        (&[(1_900, 2_500)], Status::Fail),
+    ] {
+        let missed = |trace: &mut Trace| {
+            build::without(trace, 2);
+            build::without(trace, 1);
+            trace.answers[0].status = 429;
+            trace.answers[0].retry_after = Some(Text::from("5"));
+            (trace.answers[0].t, trace.answers[0].end) = (1_700 * MS, 1_700 * MS);
+            build::deliver(trace, "a", 0, 3_700 * MS, 204);
+            build::end(trace, 60 * SECOND);
+            stalls(trace, machine);
+        };
+        check("retry.after-429", told, missed, expected);
     }
 }
 

@@ -7,7 +7,8 @@
 //! - If the *sender* ended the exchange, by its deadline or death, the endpoint notices later. The request counts until
 //!   [`NOTICE`] before that, and never beyond its deadline or a kill.
 //! - A request does not count if its deadline passed before it was read and while a process was stopped: nobody could
-//!   close it, and a process that takes over does not wait. If the harness stalled, the deadline alone decides.
+//!   close it, and a process that takes over does not wait.
+//! - A request does not count if the harness may have stalled for its whole deadline before it stamped it.
 //! - A request that was open when one of several processes stopped counts until the stop, if the stop lasted
 //!   `takeover_within`. That exceeds the lease, so another process may have taken the lane over.
 //!
@@ -117,7 +118,7 @@ fn surely_open(evidence: &Evidence<'_>, stops: &Stops, lane: &Lane<'_>, n: u32) 
     let timeout = lane.subscriber.timeout.0;
     let (sent, held) = (evidence.sent_from(n), evidence.forgiven.behind(exchange.t));
     let earliest = sent.saturating_add(timeout);
-    if earliest <= exchange.t && (held > 0 || stops.overlap(earliest, exchange.t)) {
+    if held >= timeout || earliest <= exchange.t && stops.overlap(earliest, exchange.t) {
         return exchange.t;
     }
     let stamped = exchange.t.saturating_sub(held);

@@ -9,9 +9,9 @@
 
 use std::collections::BTreeMap;
 
+use super::RequestedPause;
 use super::after::contract_wait;
 use super::backoff_bounds::OWN_FAILURES;
-use super::pause_until;
 use crate::check::duplicate::again;
 use crate::check::evidence::{Evidence, Lane};
 use crate::check::verdict::{Finding, Tally};
@@ -118,15 +118,27 @@ fn redirects(evidence: &Evidence<'_>, at: u32, lane: &Lane<'_>, tally: &mut Tall
     }
 }
 
-/// Whether a breaker of the lane, declared or not, may have opened.
-fn may_have_opened(evidence: &Evidence<'_>, lane: &Lane<'_>) -> bool {
-    let mut row = 0;
-    let opens = |n: &u32| {
-        row = if evidence.exchange(*n).is_delivered() { 0 } else { row + 1 };
-        row >= OWN_FAILURES
+/// Until when a lane surely sends what is due: an undeclared breaker may have opened with its last arrival.
+fn flows_until(evidence: &Evidence<'_>, lane: &Lane<'_>) -> u64 {
+    let last = lane.arrivals.iter().rev().map(|n| evidence.exchange(*n));
+    let row = last.clone().take_while(|one| !one.is_delivered()).count();
+    let until = evidence.at_work_until();
+    let closed = row < OWN_FAILURES as usize || evidence.trace.declared.lacks(Lack::Breaker);
+    if closed { until } else { last.map(|one| one.t).next().unwrap_or(until).min(until) }
+}
+
+/// The end of the longest pause that an endpoint had asked for before each of its arrivals.
+fn pauses(evidence: &Evidence<'_>, lane: &Lane<'_>) -> Vec<(u64, u64)> {
+    let cap = lane.subscriber.retry.retry_after_cap.0;
+    let mut longest = 0;
+    let pause = |n: &u32| {
+        let exchange = evidence.exchange(*n);
+        let asked = evidence.retry_after(*n).map(RequestedPause::read);
+        let until = asked.and_then(|asked| asked.until(evidence, exchange, cap));
+        longest = longest.max(until.unwrap_or(0));
+        (exchange.t, longest)
     };
-    lane.subscriber.breaker.is_some()
-        || !evidence.trace.declared.lacks(Lack::Breaker) && lane.arrivals.iter().any(opens)
+    lane.arrivals.iter().map(pause).collect()
 }
 
 /// Returns the answered statuses of failures, and whether the sender retried one by itself.
@@ -135,14 +147,13 @@ fn failures(evidence: &Evidence<'_>, tally: &mut Tally) -> BTreeMap<u16, bool> {
     // By lane and status: the number of retries, and an attempt without a retry despite enough time.
     let mut statuses: BTreeMap<(u32, u16), (u64, Option<u32>)> = BTreeMap::new();
     let rests = evidence.lanes.iter().map(|lane| {
-        (pause_until(evidence, lane, u64::MAX), contract_wait(lane), may_have_opened(evidence, lane))
+        (pauses(evidence, lane), PATIENCE.saturating_add(contract_wait(lane)), flows_until(evidence, lane))
     });
     let rests: Vec<_> = rests.collect();
-    let until = evidence.at_work_until();
     for delivery in &evidence.deliveries {
         let attempts = evidence.attempts(delivery);
         let retry = &evidence.subscriber(delivery).retry;
-        let (pause, wait, opened) = rests[delivery.lane as usize];
+        let (pauses, patience, until) = &rests[delivery.lane as usize];
         for (number, n) in (1..).zip(attempts) {
             let exchange = evidence.exchange(*n);
             let finals = &evidence.trace.declared.final_statuses;
@@ -163,10 +174,12 @@ fn failures(evidence: &Evidence<'_>, tally: &mut Tally) -> BTreeMap<u16, bool> {
                 entry.0 += 1;
             }
             let due = exchange.end.saturating_add(retry.bounds(number).1);
-            let waited = evidence.late_after(exchange.end, due.max(pause), until);
-            let told = opened || evidence.retry_after(*n).is_some();
+            let asked = pauses[..pauses.partition_point(|(t, _)| *t < due)].last();
+            let due = asked.map_or(due, |(_, end)| due.max(*end));
+            let waited = evidence.late_after(exchange.end, due, *until);
+            let idle = evidence.retry_after(*n).is_none() && evidence.subscriber(delivery).breaker.is_none();
             let left = number < retry.attempts && attempts.len() == number as usize;
-            if left && !told && waited > PATIENCE.saturating_add(wait) && retry.ttl.0 > evidence.end {
+            if left && idle && waited > *patience && retry.ttl.0 > evidence.end {
                 entry.1 = entry.1.or(Some(*n));
             }
         }
