@@ -13,11 +13,13 @@
 
 use super::epochs::Epoch;
 use super::evidence::Evidence;
-use super::rate::{Drain, Level};
+use super::rate::window::capped;
+use super::rate::{Level, Stretch};
 use super::starvation::Starvation;
 use super::verdict::{Finding, Found, Witness, moment, show};
 use super::{Check, Stall};
 use crate::entry::Severity;
+use crate::scenario::Window;
 use crate::trace::{ClockKind, Cut, ENDPOINTS, Trace};
 
 /// For this long after a stall, arrivals of the stall may still wait for their stamp: until the beat after
@@ -149,13 +151,10 @@ fn placed(evidence: &Evidence<'_>, stalls: &[(u64, u64)]) -> Trace {
     let partial = |cut: &Cut| cut.n.is_none() && cut.began.is_some();
     let cuts: Vec<usize> = (0..trace.cuts.len()).filter(|at| partial(&trace.cuts[*at])).collect();
     for lane in &evidence.lanes {
-        let mut times: Vec<u64> = Vec::with_capacity(lane.begun.len());
         let mut room = Room::of(&lane.epochs);
         for n in &lane.begun {
             let t = evidence.exchange(*n).t;
-            let from = earliest(t).max(times.last().copied().unwrap_or(0));
-            let place = room.next(&lane.epochs, &times, from, t);
-            times.push(place);
+            let place = room.next(earliest(t), t);
             match (*n as usize).checked_sub(trace.arrivals.len()) {
                 None => trace.arrivals[*n as usize].t = place,
                 Some(at) => trace.cuts[cuts[at]].began = Some(place),
@@ -165,48 +164,60 @@ fn placed(evidence: &Evidence<'_>, stalls: &[(u64, u64)]) -> Trace {
     trace
 }
 
-/// The capacity that a contract has left, arrival by arrival.
-struct Room {
-    epoch: Option<usize>,
-    level: Level,
-    /// The units of a request in `level`.
-    per: u128,
+/// The capacity that the contracts have left, arrival by arrival.
+struct Room<'e> {
+    epochs: &'e [Epoch],
+    buckets: Vec<(Stretch, Level)>,
+    caps: Vec<((u64, u64), Window)>,
+    /// The arrivals so far.
+    times: Vec<u64>,
 }
 
-impl Room {
-    fn of(epochs: &[Epoch]) -> Self {
-        let rates = epochs.iter().filter_map(|epoch| Some((epoch.from, epoch.limit.bucket?.rate)));
-        let drain = Drain::new(&rates.collect::<Vec<_>>());
-        Self { epoch: None, per: drain.per, level: Level::new(drain) }
+impl<'e> Room<'e> {
+    fn of(epochs: &'e [Epoch]) -> Self {
+        let stretches = Stretch::all(epochs).into_iter();
+        let buckets = stretches.map(|stretch| (stretch.clone(), Level::new(stretch.drain))).collect();
+        Self { epochs, buckets, caps: capped(epochs), times: Vec::new() }
     }
 
     /// The first moment from `from` to `t` at which one more request conforms; `t` if there is none.
-    fn next(&mut self, epochs: &[Epoch], times: &[u64], from: u64, t: u64) -> u64 {
-        let at = epochs.iter().position(|epoch| epoch.from <= t && t <= epoch.until);
-        let limit = at.map(|at| &epochs[at].limit);
-        let burst = |at: Option<usize>| at.and_then(|at| epochs[at].limit.bucket).map(|bucket| bucket.burst);
-        // A lower burst judges only the windows that begin after it.
-        let before = burst(self.epoch);
-        if at != self.epoch && (before.is_none() || burst(at) < before) {
-            self.level.level = 0;
-        }
-        self.epoch = at;
-        let mut place = from;
-        for window in limit.iter().flat_map(|limit| &limit.windows) {
-            let cap = usize::try_from(window.count).unwrap_or(usize::MAX);
-            let before = times.len().checked_sub(cap).map(|first| times[first]);
-            place = place.max(before.map_or(0, |first| first.saturating_add(window.length.0)));
-        }
-        let bucket = limit.and_then(|limit| limit.bucket);
-        if let Some(bucket) = bucket {
-            let room = u128::from(bucket.burst.saturating_sub(1)) * self.per;
-            let units = (u128::from(bucket.rate.count) * self.per).div_ceil(u128::from(bucket.rate.per.0));
-            let over = self.level.at(place).saturating_sub(room).div_ceil(units);
-            place = place.saturating_add(u64::try_from(over).unwrap_or(u64::MAX));
+    fn next(&mut self, from: u64, t: u64) -> u64 {
+        let mut place = from.max(self.times.last().copied().unwrap_or(0));
+        while place < t {
+            let free = self.is_free_from(place);
+            if free == place {
+                break;
+            }
+            // Other contracts may hold in the next epoch.
+            let at = self.epochs.partition_point(|epoch| epoch.until < place);
+            let turn = self.epochs.get(at).map_or(u64::MAX, |epoch| epoch.until.saturating_add(1));
+            place = free.min(turn);
         }
         let place = place.min(t);
-        self.level.arrive(place);
+        self.times.push(place);
+        let holds = |(stretch, _): &&mut (Stretch, Level)| (stretch.from..=stretch.until).contains(&place);
+        self.buckets.iter_mut().filter(holds).for_each(|(_, level)| {
+            level.arrive(place);
+        });
         place
+    }
+
+    /// `place`, or when the contracts in force at `place` have room again.
+    fn is_free_from(&self, place: u64) -> u64 {
+        let buckets =
+            self.buckets.iter().filter(|(stretch, _)| (stretch.from..=stretch.until).contains(&place));
+        let drained = buckets.map(|(stretch, level)| {
+            let room = u128::from(stretch.burst.saturating_sub(1)) * stretch.drain.per;
+            let over = level.at(place).saturating_sub(room).div_ceil(stretch.drain.units(place));
+            place.saturating_add(u64::try_from(over).unwrap_or(u64::MAX))
+        });
+        let caps = self.caps.iter().filter(|((from, until), _)| (*from..=*until).contains(&place));
+        let passed = caps.filter_map(|((from, _), window)| {
+            let first = self.times.len().checked_sub(usize::try_from(window.count).ok()?)?;
+            let first = self.times.get(first).filter(|first| *first >= from)?;
+            Some(first.saturating_add(window.length.0))
+        });
+        drained.chain(passed).max().unwrap_or(place).max(place)
     }
 }
 

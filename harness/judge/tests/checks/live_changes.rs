@@ -3,7 +3,7 @@
 
 use hookproof_judge::check::Status;
 use hookproof_judge::scenario::{FaultKind, Scenario};
-use hookproof_judge::trace::{Fault, Process, ProcessEvent, Trace};
+use hookproof_judge::trace::{ENDPOINTS, Fault, Process, ProcessEvent, Stall, Trace};
 
 use crate::build;
 
@@ -138,5 +138,27 @@ fn a_change_does_not_hide_a_bucket_that_a_new_process_filled() {
             event(2_010, Ready),
         ]);
         build::verdict("rate.across-restart", &scenario, &trace, expected);
+    }
+}
+
+#[test]
+fn what_a_stall_stamped_late_may_have_come_before_the_limit_was_lowered() {
+    let bucket = |burst: u32| format!("rate = \"1/min\", burst = {burst}");
+    let window = |cap: u32| format!("rate = \"100/s\", burst = 50, windows = [\"{cap} per 10s\"]");
+    let limits: [(&str, &dyn Fn(u32) -> String); 2] = [("envelope", &bucket), ("window", &window)];
+    for (check, limit) in limits {
+        let scenario = changing(&limit(5), &[&limit(2)], "10ms", "");
+        for (from, count, expected, since) in [
+            (1_500, 5, Status::Inconclusive, Status::Inconclusive),
+            (2_100, 5, Status::Fail, Status::Warn),
+            // The older contract has room for five, and no window for one more.
+            (1_500, 6, Status::Fail, Status::Inconclusive),
+        ] {
+            let mut trace = arriving(&scenario, &[(2_500, count)]);
+            let (from, until) = (from * MS, 2_500 * MS);
+            trace.stalls.push(Stall { thread: ENDPOINTS.to_owned(), from, until });
+            build::verdict(&format!("rate.{check}"), &scenario, &trace, expected);
+            build::verdict("rate.live-change", &scenario, &trace, since);
+        }
     }
 }

@@ -59,8 +59,18 @@ impl Drain {
         Self { per, rates: rates.iter().map(|(from, rate)| (*from, units(*rate))).collect() }
     }
 
+    /// Index of the rate that drains from `t` on.
+    fn index(&self, t: u64) -> usize {
+        self.rates.partition_point(|(begins, _)| *begins <= t).saturating_sub(1)
+    }
+
+    /// Units a nanosecond at `t`, and at least 1.
+    pub(crate) fn units(&self, t: u64) -> u128 {
+        self.rates.get(self.index(t)).map_or(1, |(_, units)| (*units).max(1))
+    }
+
     pub(crate) fn between(&self, from: u64, until: u64) -> u128 {
-        let first = self.rates.partition_point(|(begins, _)| *begins <= from).saturating_sub(1);
+        let first = self.index(from);
         let mut drained = 0;
         for (at, (begins, units)) in self.rates.iter().enumerate().skip(first) {
             let ends = self.rates.get(at + 1).map_or(until, |(next, _)| until.min(*next));

@@ -40,7 +40,7 @@ fn fullest_calendar_second(times: &[u64], began_unix_ns: u64) -> usize {
 }
 
 /// Each cap, with each longest span whose contracts have it or a lower one for the same length.
-pub(super) fn capped(epochs: &[Epoch]) -> Vec<((u64, u64), Window)> {
+pub(in crate::check) fn capped(epochs: &[Epoch]) -> Vec<((u64, u64), Window)> {
     let mut caps: Vec<Window> = Vec::new();
     for window in epochs.iter().flat_map(|epoch| &epoch.limit.windows) {
         if !caps.contains(window) {
