@@ -229,6 +229,30 @@ fn an_answer_that_a_stall_kept_from_the_sender_was_not_heard() {
     }
 }
 
+/// Each of five attempts asks for no pause.
+#[test]
+fn attempts_that_a_stall_kept_unread_are_no_hot_loop() {
+    let told =
+        "timeout = \"1s\"\n[[subscriber.behaviour]]\nlasts = \"20s\"\nanswer = 429\nretry_after = \"0s\"";
+    for (machine, expected) in [
+        (&[][..], Status::Fail),
+        (&[(1_000, 11_000)], Status::Inconclusive),
+        // Over long before.
+        (&[(1_000, 2_000)], Status::Fail),
+    ] {
+        let read_together = |trace: &mut Trace| {
+            (0..3).for_each(|_| build::without(trace, 0));
+            for n in 0..5 {
+                build::deliver(trace, "a", 0, 11_000 * MS + n, 429);
+                trace.answers.last_mut().expect("answered").retry_after = Some(Text::from("0"));
+            }
+            build::end(trace, 60 * SECOND);
+            stalls(trace, machine);
+        };
+        check("retry.after-zero", told, read_together, expected);
+    }
+}
+
 #[test]
 fn a_stall_holds_back_for_its_length_and_while_its_work_is_caught_up() {
     let stall = |from, until| Stall { thread: "any".to_owned(), from, until };

@@ -5,7 +5,7 @@
 use super::{RequestedPause, has};
 use crate::check::evidence::Evidence;
 use crate::check::verdict::{Finding, Tally, show};
-use crate::check::{Check, WallClock};
+use crate::check::{Check, Stall, WallClock};
 use crate::entry::Severity;
 use crate::scenario::RetryAfter;
 
@@ -18,6 +18,7 @@ pub(in crate::check) const CHECK: Check = Check {
     requirement: "Retry-After: 0 does not cause a hot loop",
     why: "without a delay one delivery is sent thousands of times a second",
     remedy: "use the backoff's delay if the header asks for none",
+    stall: Stall::Delays,
     wall_clock: WallClock::Dates,
     find: judge,
     ..Check::PLAIN
@@ -45,7 +46,8 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
         }
         tally.see();
         let hot = evidence.subscriber(delivery).retry.base.0 / 10;
-        let length = |run: &[u32]| evidence.exchange(run[RUN - 1]).t - evidence.exchange(run[0]).t;
+        let length =
+            |run: &[u32]| evidence.exchange(run[RUN - 1]).t.saturating_sub(evidence.failed_from(run[0]));
         let looped = attempts.windows(RUN).find(|run| run[..RUN - 1].iter().all(told) && length(run) < hot);
         if let Some(run) = looped {
             let what = format!("{RUN} attempts in {}", show(length(run)));

@@ -102,7 +102,7 @@ fn every_check_of_the_catalogue_is_in_one_of_both_lists_and_nothing_else_is() {
 
 /// The checks whose break is lateness: of a request, of its stamp, or of an outcome that the sender may have seen after
 /// its deadline.
-const BY_LATENESS: [&str; 34] = [
+const BY_LATENESS: [&str; 35] = [
     "identity.secret",
     "rate.utilisation",
     "pressure.holds",
@@ -110,6 +110,7 @@ const BY_LATENESS: [&str; 34] = [
     "retry.after-503",
     "retry.after-endpoint",
     "retry.after-hostile",
+    "retry.after-zero",
     "retry.backoff-bounds",
     "retry.status",
     "retry.gone",
