@@ -439,7 +439,6 @@ fn keys(secrets: &[LiveSecret]) -> Result<Keys, Fault> {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// Its id is invalid.
     #[error("its id cannot be read: {0}")]
     Id(#[from] PublicIdError),
     #[error("its event patterns cannot be read: {problem}")]
@@ -449,15 +448,12 @@ pub enum Fault {
     },
     #[error("its settings do not hold: {0}")]
     Settings(#[from] SettingsError),
-    /// A secret is invalid.
     #[error("{0}")]
     Secret(#[from] SecretError),
     #[error("{0}")]
     Keys(#[from] KeysError),
-    /// It has no secret.
     #[error("it has no secret to sign with; rotate it to give it one")]
     NoSecret,
-    /// Its URL is invalid.
     #[error("{0}")]
     Url(#[from] TargetError),
 }

@@ -34,7 +34,6 @@ pub struct Signer {
 pub struct Attempt<'a> {
     /// The endpoint recognises retries by it.
     pub id: &'a PublicId,
-    /// The event's type.
     pub event_type: &'a EventType,
     /// The subscriber.
     pub subscriber: &'a PublicId,

@@ -14,7 +14,6 @@ const KEPT: [u64; 5] = [0, 10, 50, 90, 100];
 /// A disk after a cut: the files by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Image {
-    /// The number of changes before the cut.
     pub cut: usize,
     /// The seed that selected the sectors and names.
     pub seed: u64,

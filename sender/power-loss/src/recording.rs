@@ -3,64 +3,45 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Kind, file, offset and length.
 const HEAD: usize = 32;
 
-/// One change of the folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A file was created.
     Create {
-        /// The file's number.
         file: u64,
         /// Its name.
         name: String,
     },
-    /// Bytes were written.
     Write {
-        /// The file's number.
         file: u64,
-        /// The position in bytes.
         offset: usize,
         /// The bytes.
         bytes: Vec<u8>,
     },
-    /// A file's length was set.
     Truncate {
-        /// The file's number.
         file: u64,
-        /// The new length.
         length: usize,
     },
-    /// A file or the folder was synced.
     Sync {
-        /// The file's number.
         file: u64,
     },
     /// All writes since the file's last sync are lost, though programs still read them.
     FailedSync {
-        /// The file's number.
         file: u64,
     },
-    /// A name was removed.
     Unlink {
         /// The name.
         name: String,
     },
-    /// A name was changed.
     Rename {
-        /// The old name.
         from: String,
-        /// The new name.
         to: String,
     },
     /// A name was added to a file.
     Link {
-        /// The existing name.
         from: String,
-        /// The new name.
         to: String,
     },
 }
 
-/// The changes in order.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
     /// Each change, with the recording's length after it.
@@ -80,19 +61,16 @@ impl Recording {
         Self { changes }
     }
 
-    /// The number of changes.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.changes.len()
     }
 
-    /// Whether there are none.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
 
-    /// The changes in order.
     pub fn changes(&self) -> impl Iterator<Item = &Change> {
         self.changes.iter().map(|(_, change)| change)
     }

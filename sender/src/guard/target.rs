@@ -151,21 +151,13 @@ pub enum TargetError {
         /// Its length.
         bytes: usize,
     },
-    /// A blank or a control character.
     #[error("the URL has a space or control character at byte {at}; percent-encode it")]
-    Blank {
-        /// Its byte position.
-        at: usize,
-    },
+    Blank { at: usize },
     /// No scheme.
     #[error("the URL is not absolute; begin it with https://")]
     Relative,
-    /// Not a URL.
     #[error("the URL cannot be read: {problem}")]
-    Malformed {
-        /// The parser's error.
-        problem: url::ParseError,
-    },
+    Malformed { problem: url::ParseError },
     #[error("the URL's host is {host}: {problem}; expected letters, digits, hyphens and dots")]
     Host {
         /// The host.
@@ -175,7 +167,6 @@ pub enum TargetError {
     },
     #[error("the URL's path or query has a character that cannot be sent; percent-encode it")]
     Path,
-    /// Neither http nor https.
     #[error("the URL's scheme is {scheme}; expected https or http")]
     Scheme {
         /// The scheme.

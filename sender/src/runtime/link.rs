@@ -12,12 +12,10 @@ use crate::store::{Command, Reply, StoreError};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Failed {
-    /// The store cannot read or write.
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error("the database takes no more commands: {0}")]
     TurnedAway(Why),
-    /// The store's thread has ended.
     #[error("the sender is stopping")]
     Stopped,
 }

@@ -234,10 +234,7 @@ pub enum SecretError {
     },
     /// The plain text has a character that is not visible ASCII.
     #[error("the secret has a character at byte {at} that is not visible ASCII")]
-    TextCharacter {
-        /// Its byte position.
-        at: usize,
-    },
+    TextCharacter { at: usize },
     /// Plain text, but the profile needs decoded bytes.
     #[error("the secret is a plain text; this signing profile needs {PREFIX} and base64")]
     PlainText,

@@ -23,7 +23,6 @@ use crate::units::Bytes;
 #[derive(Clone, Debug)]
 pub struct Agreement {
     pub lane: Arc<Settings>,
-    /// Its signing profile.
     pub profile: Profile,
     /// Headers beside those of the sender.
     pub headers: Box<[ExtraHeader]>,
@@ -31,7 +30,6 @@ pub struct Agreement {
     /// Equal event ids within it are the same event.
     pub dedupe: Nanos,
     pub coalescing: Coalescing,
-    /// The shaping of its data.
     pub shaping: Shaping,
     pub bounds: Bounds,
     pub tls: Option<Arc<TlsFiles>>,

@@ -11,17 +11,13 @@ use crate::excerpt::Excerpt;
 pub enum SettingsError {
     /// Not JSON.
     #[error("the settings cannot be read: {problem}")]
-    NotJson {
-        /// The parser's error.
-        problem: Box<str>,
-    },
+    NotJson { problem: Box<str> },
     /// Not an object, or one with a repeated field.
     #[error("the settings cannot be read: {problem}")]
     NotSettings {
         /// The error.
         problem: Box<str>,
     },
-    /// An unknown field.
     #[error("the settings have no field {field}; {hint}")]
     UnknownField {
         /// Its path.
@@ -35,20 +31,16 @@ pub enum SettingsError {
         field: Box<str>,
         problem: Box<str>,
     },
-    /// A figure out of range.
     #[error(transparent)]
     OutOfRange(#[from] OutOfRange),
-    /// A field that contradicts another.
     #[error("{field} {problem}")]
     Contradiction {
         /// Its path.
         field: &'static str,
         problem: Box<str>,
     },
-    /// Invalid shaping rules.
     #[error("shape cannot be followed: {0}")]
     Shape(#[from] ShapingError),
-    /// Invalid coalescing rules.
     #[error("coalesce cannot be followed: {0}")]
     Coalesce(#[from] CoalescingError),
 }

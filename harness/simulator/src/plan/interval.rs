@@ -11,11 +11,8 @@ use serde::Serialize;
 /// Where the headroom of another seed lies in 19 of 20 cases, in thousandths of the traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Interval {
-    /// The lower end.
     pub low: u64,
-    /// The upper end.
     pub high: u64,
-    /// The number of seeds.
     pub seeds: u64,
 }
 

@@ -33,9 +33,7 @@ pub struct Machine {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Load {
-    /// Requests in the busiest second.
     pub peak_per_second: u64,
-    /// Events in the busiest second.
     pub peak_events: u64,
     /// The database's largest size, in bytes.
     pub database_bytes: u64,

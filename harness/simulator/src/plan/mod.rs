@@ -139,7 +139,6 @@ pub struct MachinePlan {
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Plan {
-    /// The scenario's name.
     pub scenario: String,
     pub conditions: Vec<Condition>,
     pub objectives: Vec<Slo>,

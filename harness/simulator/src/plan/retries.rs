@@ -20,7 +20,6 @@ const OFF: Breaker =
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Retries {
-    /// All requests of the run.
     pub requests: u64,
     /// Those beyond the first of each delivery.
     pub retries: u64,

@@ -11,11 +11,7 @@ pub enum SimError {
     #[error(transparent)]
     Schedule(#[from] ScheduleError),
     #[error("the sender refuses subscriber {name}: {why}")]
-    Subscriber {
-        /// The subscriber's name.
-        name: String,
-        why: String,
-    },
+    Subscriber { name: String, why: String },
     #[error("the sender refuses event {token}: {why}")]
     Event {
         /// The event's number in the schedule.
@@ -25,11 +21,7 @@ pub enum SimError {
     #[error("[sender] arguments: {0}")]
     Argument(String),
     #[error("the simulated sender cannot {doing}: {error}")]
-    Store {
-        /// The operation that failed.
-        doing: &'static str,
-        error: StoreError,
-    },
+    Store { doing: &'static str, error: StoreError },
     #[error("the simulated database does not fit into {}: {error}; set TMPDIR to a folder with more room", .folder.display())]
     Full {
         /// The folder that contains the run's own folder.
@@ -40,7 +32,6 @@ pub enum SimError {
     Interrupted(Duration),
     #[error("no folder for the simulated database: {0}")]
     Folder(std::io::Error),
-    /// The simulator has a defect.
     #[error("defect of the simulator: {0}")]
     Defect(String),
 }

@@ -65,18 +65,22 @@ pub struct SendLimits {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
-    /// This process owns a lane now.
-    Took { lane: LaneId, term: Term },
-    /// Another process owns a lane now.
+    Took {
+        lane: LaneId,
+        term: Term,
+    },
     Lost {
         lane: LaneId,
-        /// The ownership that ended.
         term: Term,
     },
     /// A lane is blocked; the dispatcher retries.
-    Stuck { lane: LaneId, why: Arc<str> },
-    /// A blocked lane moves again.
-    Moves { lane: LaneId },
+    Stuck {
+        lane: LaneId,
+        why: Arc<str>,
+    },
+    Moves {
+        lane: LaneId,
+    },
     /// A lane's share of its contract changed.
     Shifted {
         lane: LaneId,
@@ -84,7 +88,11 @@ pub enum News {
         shift: Shift,
     },
     /// A lane's breaker opened, stays open for another cooldown, or closed.
-    Turned { lane: LaneId, before: Standing, breaker: Standing },
+    Turned {
+        lane: LaneId,
+        before: Standing,
+        breaker: Standing,
+    },
     /// A lane tries its endpoint at once, as an operator asked.
     Retried {
         lane: LaneId,
@@ -92,7 +100,10 @@ pub enum News {
         insist: bool,
     },
     /// State was not written, and the process ends: the effect is that of a crash.
-    GaveUp { lane: LaneId, why: Arc<str> },
+    GaveUp {
+        lane: LaneId,
+        why: Arc<str>,
+    },
 }
 
 pub trait SubscriberSet {

@@ -10,17 +10,19 @@ use crate::messages::node::Nodes;
 
 #[derive(Debug)]
 pub enum Event<S> {
-    /// Only time passed.
     Tick,
     /// Lanes have due work from these moments on.
     Work(Vec<(LaneId, StoreTime)>),
     /// The present nodes, or a lane was handed back, as soon as the store reports it. Answers to renewals
     /// report the same later.
     Nodes(Nodes),
-    /// All of them.
     Roster(Arc<S>),
     /// An attempt of [`super::Effect::Send`] ended or was withheld.
-    Ended { attempt: AttemptId, delivery: DeliveryId, result: AttemptEnd },
+    Ended {
+        attempt: AttemptId,
+        delivery: DeliveryId,
+        result: AttemptEnd,
+    },
     /// The store answered [`super::Effect::Submit`] or [`super::Effect::Persist`].
     Answered(Answered),
     /// Give everything back, then end.

@@ -152,7 +152,6 @@ pub struct Opened {
     pub cause: Cause,
 }
 
-/// How an attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cause {
     Answered(u16),
@@ -192,9 +191,7 @@ pub struct IsProbe(pub bool);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// The endpoint accepted the request.
     Well,
-    /// The attempt failed.
     Ill(Cause),
     /// Neither: the endpoint answered with a time to come back.
     Busy,

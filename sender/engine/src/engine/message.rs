@@ -18,11 +18,8 @@ use super::{AttemptId, BatchId, DeliveryId, LaneId, Revision, Term};
 
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// Only time passed.
     Tick,
-    /// This process now owns a lane.
     Take(Box<Takeover>),
-    /// The lease on a lane was renewed.
     Renew {
         lane: LaneId,
         /// Any other than the present one is ignored.
@@ -34,11 +31,12 @@ pub enum Input {
     /// is still reported.
     Lose {
         lane: LaneId,
-        /// The ownership that ended.
         term: Term,
     },
     /// Give a lane back: start nothing, finish the attempts under way, persist the state and forget the lane.
-    Leave { lane: LaneId },
+    Leave {
+        lane: LaneId,
+    },
     /// Lowered limits hold at once.
     Change {
         lane: LaneId,
@@ -46,9 +44,13 @@ pub enum Input {
         settings: Arc<Settings>,
     },
     /// An operator paused a lane. Attempts under way continue.
-    Pause { lane: LaneId },
+    Pause {
+        lane: LaneId,
+    },
     /// An operator resumed a paused or disabled lane.
-    Resume { lane: LaneId },
+    Resume {
+        lane: LaneId,
+    },
     /// An open breaker lets one probe through before the end of its cooldown. No limit changes.
     Retry {
         lane: LaneId,
@@ -72,9 +74,13 @@ pub enum Input {
         next: Option<StoreTime>,
     },
     /// An attempt ended: the last byte of its answer was read, or no answer will come.
-    Ended { attempt: AttemptId, outcome: Outcome },
-    /// A batch of settlements is durable.
-    Settled { batch: BatchId },
+    Ended {
+        attempt: AttemptId,
+        outcome: Outcome,
+    },
+    Settled {
+        batch: BatchId,
+    },
     /// That record, or a later one, is durable. The lane starts nothing until its first record and the first after each
     /// change are durable. An attempt in doubt counts against the cap in flight until a durable record includes it. A
     /// late confirmation only slows the lane down; an early one breaks the contract if the process dies.
@@ -103,7 +109,6 @@ pub struct Takeover {
 
 #[derive(Clone, Debug)]
 pub enum Origin {
-    /// No request was ever sent.
     Fresh,
     /// The previous owner gave the lane back in order, and nothing has been sent since.
     Resumed {
@@ -136,7 +141,6 @@ pub struct Due {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// A complete answer came.
     Answered(Answer),
     /// No byte of the request left, with proof: refused, unresolved, no route, TLS failed.
     Unsent,
@@ -174,7 +178,6 @@ impl Outcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     pub status: u16,
-    /// The raw value of `Retry-After`.
     pub retry_after: Option<Box<[u8]>>,
     /// The raw value of `Date`: the endpoint's own clock.
     pub date: Option<Box<[u8]>>,
@@ -185,13 +188,7 @@ pub struct Answer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Read due deliveries from the store, after all settlements polled before.
-    Claim {
-        lane: LaneId,
-        term: Term,
-        /// The most deliveries to return.
-        max: u32,
-    },
-    /// Make an attempt now.
+    Claim { lane: LaneId, term: Term, max: u32 },
     Send {
         /// The id for [`Input::Ended`].
         attempt: AttemptId,
@@ -230,12 +227,7 @@ pub enum Output {
         shift: Shift,
     },
     /// The breaker opened, stays open for another cooldown, or closed.
-    Turn {
-        lane: LaneId,
-        /// The breaker's state before.
-        before: Standing,
-        breaker: Standing,
-    },
+    Turn { lane: LaneId, before: Standing, breaker: Standing },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -29,13 +29,11 @@ pub enum Why {
         /// The share of the last attempts that failed, in percent.
         percent: u32,
     },
-    /// The endpoint answered 429.
     Refused,
     Recovered,
 }
 
 impl Why {
-    /// The machine-readable name.
     #[must_use]
     pub const fn word(&self) -> &'static str {
         match self {

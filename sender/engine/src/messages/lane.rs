@@ -10,7 +10,6 @@ pub use hookproof_words::states::{LaneState, WhenFull};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// The most deliveries.
     pub rows_max: u64,
     /// The most bytes of bodies; a shared body counts for each delivery.
     pub bytes_max: u64,
@@ -79,16 +78,12 @@ impl fmt::Debug for Secret {
 /// waiting`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// All recorded deliveries.
     pub accepted: u64,
-    /// Accepted by the endpoint.
     pub delivered: u64,
     /// Dead letters that were not redriven, including deleted ones.
     pub dead: u64,
-    /// Replaced by a newer one.
     pub coalesced: u64,
     pub waiting: u64,
-    /// The bytes of waiting bodies.
     pub waiting_bytes: u64,
     /// Waiting deliveries that were tried before.
     pub retrying: u64,
