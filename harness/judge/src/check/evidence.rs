@@ -156,13 +156,6 @@ impl<'a> Evidence<'a> {
         took.saturating_add(NEAR.min(timeout / 4)) < timeout
     }
 
-    /// The earliest moment at which the sender may have taken an attempt for failed.
-    pub(crate) fn failed_from(&self, n: u32) -> u64 {
-        let failed = self.exchange(n);
-        let heard = !failed.ended_by_peer() && self.is_in_time(n, failed.begun);
-        if heard { failed.begun } else { self.sent_from(n) }
-    }
-
     /// The attempts of a delivery, sorted by time.
     pub(crate) fn attempts(&self, delivery: &Delivery) -> &[u32] {
         &self.attempts[delivery.range.start as usize..delivery.range.end as usize]

@@ -150,11 +150,18 @@ fn placed(evidence: &Evidence<'_>, stalls: &[(u64, u64)]) -> Trace {
     // The places of the cuts of requests that were not read whole, in the order of their exchanges.
     let partial = |cut: &Cut| cut.n.is_none() && cut.began.is_some();
     let cuts: Vec<usize> = (0..trace.cuts.len()).filter(|at| partial(&trace.cuts[*at])).collect();
+    // No request comes before its event was offered.
+    let mut offered = vec![0; evidence.exchanges.len()];
+    for delivery in &evidence.deliveries {
+        let Some(event) = evidence.event(delivery) else { continue };
+        let t = evidence.trace.offers[event.offer as usize].t;
+        evidence.attempts(delivery).iter().for_each(|n| offered[*n as usize] = t);
+    }
     for lane in &evidence.lanes {
         let mut room = Room::of(&lane.epochs);
         for n in &lane.begun {
             let t = evidence.exchange(*n).t;
-            let place = room.next(earliest(t), t);
+            let place = room.next(earliest(t).max(offered[*n as usize]), t);
             match (*n as usize).checked_sub(trace.arrivals.len()) {
                 None => trace.arrivals[*n as usize].t = place,
                 Some(at) => trace.cuts[cuts[at]].began = Some(place),
@@ -195,10 +202,13 @@ impl<'e> Room<'e> {
         }
         let place = place.min(t);
         self.times.push(place);
-        let holds = |(stretch, _): &&mut (Stretch, Level)| (stretch.from..=stretch.until).contains(&place);
-        self.buckets.iter_mut().filter(holds).for_each(|(_, level)| {
-            level.arrive(place);
-        });
+        for (stretch, level) in &mut self.buckets {
+            if (stretch.from..=stretch.until).contains(&place) {
+                level.arrive(place);
+                // One excess is no reason for another.
+                level.level = level.level.min(u128::from(stretch.burst) * stretch.drain.per);
+            }
+        }
         place
     }
 

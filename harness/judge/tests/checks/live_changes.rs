@@ -141,6 +141,10 @@ fn a_change_does_not_hide_a_bucket_that_a_new_process_filled() {
     }
 }
 
+fn stalled(trace: &mut Trace, from: u64, until: u64) {
+    trace.stalls.push(Stall { thread: ENDPOINTS.to_owned(), from: from * MS, until: until * MS });
+}
+
 #[test]
 fn what_a_stall_stamped_late_may_have_come_before_the_limit_was_lowered() {
     let bucket = |burst: u32| format!("rate = \"1/min\", burst = {burst}");
@@ -155,10 +159,31 @@ fn what_a_stall_stamped_late_may_have_come_before_the_limit_was_lowered() {
             (1_500, 6, Status::Fail, Status::Inconclusive),
         ] {
             let mut trace = arriving(&scenario, &[(2_500, count)]);
-            let (from, until) = (from * MS, 2_500 * MS);
-            trace.stalls.push(Stall { thread: ENDPOINTS.to_owned(), from, until });
+            stalled(&mut trace, from, 2_500);
             build::verdict(&format!("rate.{check}"), &scenario, &trace, expected);
             build::verdict("rate.live-change", &scenario, &trace, since);
         }
+    }
+}
+
+#[test]
+fn no_request_of_a_stall_came_before_its_event() {
+    let limit = |burst: u32| format!("rate = \"1/min\", burst = {burst}");
+    let scenario = changing(&limit(5), &[&limit(2)], "10ms", "");
+    for (offered, expected) in [(1_900, Status::Inconclusive), (2_400, Status::Fail)] {
+        let mut trace = arriving(&scenario, &[(2_500, 5)]);
+        trace.offers.iter_mut().for_each(|offer| offer.t = offered * MS);
+        stalled(&mut trace, 1_500, 2_500);
+        build::verdict("rate.envelope", &scenario, &trace, expected);
+    }
+}
+
+#[test]
+fn an_excess_before_a_stall_is_no_excess_in_it() {
+    let scenario = changing("rate = \"1/s\", burst = 5", &["rate = \"1/s\", burst = 2"], "10ms", "");
+    for before in [0, 30] {
+        let mut trace = arriving(&scenario, &[(1_000, before), (10_000, 4)]);
+        stalled(&mut trace, 4_000, 10_000);
+        build::verdict("rate.live-change", &scenario, &trace, Status::Inconclusive);
     }
 }

@@ -46,8 +46,13 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
         }
         tally.see();
         let hot = evidence.subscriber(delivery).retry.base.0 / 10;
-        let length =
-            |run: &[u32]| evidence.exchange(run[RUN - 1]).t.saturating_sub(evidence.failed_from(run[0]));
+        let length = |run: &[u32]| {
+            let (first, last) = (evidence.exchange(run[0]), evidence.exchange(run[RUN - 1]));
+            // A stall may have kept an attempt unread until the sender had given it up.
+            let heard = evidence.is_in_time(run[0], first.begun);
+            let unread = if heard { 0 } else { evidence.forgiven.behind(first.t) };
+            last.t.saturating_sub(first.t) + unread
+        };
         let looped = attempts.windows(RUN).find(|run| run[..RUN - 1].iter().all(told) && length(run) < hot);
         if let Some(run) = looped {
             let what = format!("{RUN} attempts in {}", show(length(run)));

@@ -62,7 +62,8 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
         }
         tally.see();
         let (least, most) = evidence.subscriber(delivery).retry.bounds(number);
-        let from = evidence.failed_from(before);
+        let heard = !failed.ended_by_peer() && evidence.is_in_time(before, failed.begun);
+        let from = if heard { failed.begun } else { evidence.sent_from(before) };
         if next.t < from.saturating_add(least) {
             let what = format!(
                 "retried {} after failure {number}; the shortest delay is {}",
