@@ -31,19 +31,16 @@ pub enum Durability {
 /// The inbox cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another process uses it.
     #[error("{path} is in use by another receiver; end that receiver first, or name another file")]
     InUse {
         /// The file.
         path: PathBuf,
     },
-    /// It is not an inbox.
     #[error("{path} is not an inbox; name another file")]
     Foreign {
         /// The file.
         path: PathBuf,
     },
-    /// Made by another version of this program.
     #[error(
         "{path} has schema {found}; expected {VERSION}: use the version of the program that made it, or another \
          file"

@@ -86,7 +86,6 @@ pub struct Arrival {
     pub event: Option<String>,
     /// The body's media type.
     pub content_type: Option<String>,
-    /// The signed body.
     pub body: Bytes,
     /// Reserves the body's memory.
     #[expect(dead_code, reason = "held, not used")]
@@ -94,7 +93,6 @@ pub struct Arrival {
 }
 
 impl Arrival {
-    /// A delivery with this id.
     #[must_use]
     pub fn new(id: impl Into<String>, body: impl Into<Bytes>) -> Self {
         Self { id: id.into(), event: None, content_type: None, body: body.into(), room: None }
@@ -119,16 +117,12 @@ pub enum Accepted {
 /// Why an arrival was not accepted. The sender should retry.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// The queue of the writer is full.
     #[error("the queue to the disk is full")]
     Busy,
-    /// The backlog is full.
     #[error("the inbox is full")]
     Full,
-    /// The disk failed.
     #[error("the inbox cannot be written: {0}")]
     Disk(String),
-    /// The inbox is closing.
     #[error("the inbox is closed")]
     Closed,
 }

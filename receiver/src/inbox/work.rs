@@ -5,7 +5,6 @@ use rusqlite::Transaction;
 
 use crate::clock::Millis;
 
-/// A delivery to be processed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
     pub(super) seq: u64,
@@ -16,7 +15,6 @@ pub struct Delivery {
     pub event: Option<String>,
     /// The body's media type.
     pub content_type: Option<String>,
-    /// The signed body.
     pub body: Bytes,
     /// When it arrived.
     pub received: Millis,
@@ -62,9 +60,7 @@ impl Work for Counting {}
 /// A delay that doubles up to a maximum.
 #[derive(Clone, Copy, Debug)]
 pub struct RetryPolicy {
-    /// The first delay.
     pub first: Duration,
-    /// The longest delay.
     pub longest: Duration,
     /// A delivery that is given up stays in the file with its last error.
     pub attempts_max: u32,

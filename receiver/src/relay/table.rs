@@ -19,7 +19,6 @@ use crate::verify::{Keys, Rejection, verify};
 
 const SUBSCRIBER: &str = "x-vvv-subscriber";
 
-/// The settings of a route.
 #[derive(Clone, Debug)]
 pub struct RouteSettings {
     /// The keys that verify deliveries.
@@ -33,12 +32,9 @@ pub struct RouteSettings {
     pub path: Option<String>,
 }
 
-/// The routes of a relay.
 #[derive(Clone, Debug)]
 pub enum Routes {
-    /// One route for all deliveries.
     One(Box<RouteSettings>),
-    /// A route for each subscriber.
     BySubscriber(BTreeMap<String, RouteSettings>),
 }
 

@@ -45,7 +45,6 @@ pub enum Fault {
     /// It can't have one.
     #[error("SQLite makes no write-ahead log there; put it on a local file system")]
     NoLog,
-    /// A log is there without it.
     #[error("its log is there without it")]
     LogAlone,
     /// The files around it.

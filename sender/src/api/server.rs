@@ -38,7 +38,6 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// Other machines could reach it without a token.
     #[error("{address} is reachable from other machines without a token; set one, or listen on 127.0.0.1")]
     Open {
         /// The address.

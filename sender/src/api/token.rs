@@ -121,7 +121,6 @@ pub enum TokenError {
     /// Its scope would be unclear.
     #[error("the token is given twice; expected a token of its own for each scope")]
     Again,
-    /// A character that is not visible ASCII.
     #[error("the token has a character at byte {at} that is not visible ASCII")]
     Character {
         /// Its byte position.

@@ -148,7 +148,6 @@ pub enum JsonError {
         /// The first invalid byte.
         at: usize,
     },
-    /// Nested too deeply.
     #[error("it is nested more than {max} levels deep at byte {at}")]
     TooDeep {
         /// The limit.

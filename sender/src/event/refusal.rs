@@ -46,7 +46,6 @@ pub enum Refusal {
         /// Its name.
         name: Excerpt,
     },
-    /// A repeated field.
     #[error("the field {field} is given twice")]
     DoubledField {
         /// Its name.
@@ -71,7 +70,6 @@ pub enum Refusal {
         /// Its kind.
         found: JsonKind,
     },
-    /// A lone surrogate escape.
     #[error("the field {field} has half of a surrogate pair at byte {at}; expected Unicode text")]
     LoneSurrogate {
         /// The field.
@@ -79,7 +77,6 @@ pub enum Refusal {
         /// Where the escape begins.
         at: usize,
     },
-    /// An invalid type.
     #[error("{0}")]
     Type(#[from] EventTypeError),
     #[error(
@@ -87,10 +84,8 @@ pub enum Refusal {
         reserved = EventType::RESERVED
     )]
     Reserved(EventType),
-    /// An invalid key.
     #[error("{0}")]
     Key(#[from] EventKeyError),
-    /// An invalid id.
     #[error("{0}")]
     Id(#[from] PublicIdError),
 }

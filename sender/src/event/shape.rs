@@ -473,7 +473,6 @@ pub enum ShapingError {
         /// The cause.
         problem: FieldProblem,
     },
-    /// Too many fields.
     #[error("the shaping rules name {count} fields; at most {} are accepted", ShapingRules::FIELDS_MAX)]
     TooMany {
         /// Their number.
@@ -497,7 +496,6 @@ pub enum ShapingError {
         /// The name.
         name: Excerpt,
     },
-    /// Pseudonyms without a region secret.
     #[error("the shaping rules replace fields by pseudonyms, but the subscriber's region has no secret")]
     NoRegionSecret,
 }
@@ -510,7 +508,6 @@ pub enum FieldProblem {
     /// Too long.
     #[error("it is longer than {} bytes", ShapingRules::PATH_BYTES_MAX)]
     TooLong,
-    /// Too many names.
     #[error("it has more than {} names", ShapingRules::PATH_NAMES_MAX)]
     TooDeep,
 }

@@ -86,10 +86,8 @@ pub enum Failure {
         /// The error.
         cause: Cause,
     },
-    /// A file of the settings `tls.…`.
     #[error(transparent)]
     TlsFile(#[from] TlsFileError),
-    /// No whole answer.
     #[error("no complete answer within {within:?}")]
     Deadline {
         /// The deadline.

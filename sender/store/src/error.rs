@@ -123,7 +123,6 @@ pub enum StoreError {
         /// The database's address.
         address: String,
     },
-    /// Made by another version of this program.
     #[error(
         "{} has schema {found}; expected {expected}: use the version of the program that made it, or another \
          database", .path.display()

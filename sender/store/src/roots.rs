@@ -48,10 +48,8 @@ impl Roots {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RootsError {
-    /// It holds no certificate.
     #[error("found no certificate among the extra roots; expected PEM with -----BEGIN CERTIFICATE-----")]
     None,
-    /// A certificate is unreadable.
     #[error("cannot use certificate {number} of the extra roots: {problem}")]
     Unfit {
         /// Its place in the text, from 1.

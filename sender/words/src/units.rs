@@ -296,7 +296,6 @@ impl fmt::Display for Quantity {
 pub enum Problem {
     #[error("it is empty")]
     Empty,
-    /// Does not begin with a digit.
     #[error("it does not begin with a digit")]
     NoNumber,
     /// A fraction, or digits with separators.

@@ -69,7 +69,6 @@ pub enum TraceError {
     Empty,
     #[error("the trace has no header; expected one in its first line")]
     NoHeader,
-    /// Another version wrote it.
     #[error("the trace has format {0}; expected {FORMAT}: judge it with the version that wrote it")]
     Format(u32),
     #[error("the trace is larger than {} GiB; record a shorter run", BYTES_MAX >> 30)]

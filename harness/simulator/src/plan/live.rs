@@ -27,7 +27,6 @@ pub enum LiveError {
         path: String,
         error: StoreError,
     },
-    /// It has no active subscriber.
     #[error("{0} has no active subscribers; expected a database in which a sender has some")]
     Nobody(String),
     #[error("the scenario with the data of the sender is invalid: {0}")]

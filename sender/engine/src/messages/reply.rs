@@ -85,10 +85,8 @@ pub enum Refusal {
     /// The remaining room is kept for deliveries.
     #[error("the disk is full: events are refused, deliveries continue; free some space")]
     DiskFull,
-    /// The outbox row is gone: another process emitted it.
     #[error("outbox row {} is gone: another process took it", .0.0)]
     OutboxTaken(OutboxId),
-    /// The outbox row has another id: another process emitted it in part.
     #[error("outbox row {} has another id: another process took a part of it; read it again", .0.0)]
     OutboxNamed(OutboxId),
     #[error("lane {} is unknown or removed", .0.0)]

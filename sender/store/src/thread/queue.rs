@@ -47,19 +47,15 @@ impl Capacity {
 pub struct TurnedAway {
     /// The reason.
     pub why: Why,
-    /// The request, unanswered.
     pub request: Request,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Why {
-    /// The queue is full; try again a little later.
     #[error("its queue is full; try again later")]
     Full,
-    /// The disk is full: events are refused.
     #[error("the disk is full: events are refused, deliveries continue; free some space")]
     DiskFull,
-    /// The thread has stopped.
     #[error("it has been stopped")]
     Stopped,
 }

@@ -25,15 +25,12 @@ pub enum MoveError {
     /// Both are files, or both are servers.
     #[error("a database is moved between a file and a server; expected --from one and --to the other")]
     Alike,
-    /// A process uses one of them.
     #[error("{database} is in use ({by}); end all processes on it first")]
     InUse {
-        /// The database in use.
         database: String,
         /// The process.
         by: String,
     },
-    /// The target is not empty.
     #[error("{database} is not empty ({what}); expected a new file, or an empty database")]
     Occupied {
         /// The target.
@@ -60,10 +57,8 @@ pub enum MoveError {
     /// One of them cannot be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The file failed.
     #[error("the file cannot be read or written: {0}")]
     File(String),
-    /// The server failed.
     #[error("the server says: {}", postgres::message_of(.0))]
     Postgres(#[from] tokio_postgres::Error),
     /// The file cannot be renamed or synced.
@@ -195,7 +190,6 @@ const BESIDE: [&str; 4] = ["done", "nodes", "state", "totals"];
 pub struct Moved {
     /// Its name.
     pub table: &'static str,
-    /// The number of its rows.
     pub rows: u64,
 }
 
