@@ -132,7 +132,8 @@ pub fn sign_attempt(
     now: StoreTime,
 ) -> Result<Headers, UnusableRow> {
     let event_type: EventType = row.kind.parse()?;
-    let frozen = row.signature.as_deref().map(tag).transpose()?;
+    let read = |text| Tag::from_hex(text).ok_or(UnusableRow::Signature);
+    let frozen = row.signature.as_deref().map(read).transpose()?;
     let (subscriber, signer) = (subscriber.id(), subscriber.signer());
     let attempt = Attempt { id, event_type: &event_type, subscriber, number, frozen, body: &row.body.bytes };
     let mut headers = Headers::new();
@@ -142,34 +143,14 @@ pub fn sign_attempt(
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnusableRow {
-    /// The type is invalid.
     #[error("the delivery's row is damaged: {0}")]
     EventType(#[from] EventTypeError),
-    /// The signature is invalid.
     #[error("the delivery's row is damaged: its signature is not 64 hexadecimal digits")]
     Signature,
 }
 
 fn hex(bytes: &[u8; 16]) -> String {
     format!("{:032x}", u128::from_be_bytes(*bytes))
-}
-
-fn tag(text: &str) -> Result<Tag, UnusableRow> {
-    let digit = |byte: u8| match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        _ => None,
-    };
-    let mut bytes = [0; 32];
-    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-    if pairs.len() != bytes.len() || !rest.is_empty() {
-        return Err(UnusableRow::Signature);
-    }
-    for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
-        let (Some(high), Some(low)) = (digit(*high), digit(*low)) else { return Err(UnusableRow::Signature) };
-        *byte = high << 4 | low;
-    }
-    Ok(Tag(bytes))
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ mod profile;
 pub use extra_header::{ExtraHeader, HeaderError};
 pub use headers::Headers;
 pub(crate) use keys::Mac;
+use keys::{Key, Signature};
 pub use keys::{Keys, KeysError, Retiring, Secret, SecretError, Tag};
 use profile::{Content, Form, PARTS_MAX, Part};
 pub use profile::{KeyForm, Profile, UnknownProfile};
@@ -25,9 +26,9 @@ pub struct Signer {
     profile: Profile,
     /// Empty unless the profile signs it.
     url: Box<str>,
-    current: Mac,
+    current: Key,
     /// The most recent first.
-    retiring: Vec<(Mac, StoreTime)>,
+    retiring: Vec<(Key, StoreTime)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +48,7 @@ pub struct Attempt<'a> {
 
 impl Signer {
     pub fn new(profile: Profile, keys: &Keys) -> Result<Self, SecretError> {
-        let ready = |secret: &Secret| Ok(Mac::new(&secret.key(profile.form().key)?));
+        let ready = |secret: &Secret| secret.key(profile.form().key);
         let retiring = keys.retiring().iter().map(|key| Ok((ready(key.secret())?, key.until())));
         Ok(Self {
             profile,
@@ -74,7 +75,10 @@ impl Signer {
     #[must_use]
     pub fn freeze(&self, at: StoreTime, body: &[u8]) -> Option<Tag> {
         let oldest = self.all(at).last().filter(|_| self.profile.form().is_frozen);
-        oldest.map(|mac| mac.tag(&[body]))
+        match oldest.map(|key| key.sign(&[body])) {
+            Some(Signature::Hmac(tag)) => Some(tag),
+            Some(Signature::Ed25519(_)) | None => None,
+        }
     }
 
     /// Replaces the content of `headers`. Hashes the body once for each key.
@@ -94,11 +98,11 @@ impl Signer {
                     if let Some(prefix) = form.beside {
                         headers.text(prefix).timestamp(timestamp);
                     }
-                    let tags = self.tags(&form, at, attempt, headers.written_timestamp());
-                    for (place, tag) in tags.iter().flatten().enumerate() {
+                    let signatures = self.signatures(&form, at, attempt, headers.written_timestamp());
+                    for (place, signature) in signatures.iter().flatten().enumerate() {
                         let separator = form.separator.filter(|_| place > 0 || form.beside.is_some());
                         headers.text(separator.unwrap_or_default()).text(form.prefix);
-                        headers.tag(tag, form.is_base64);
+                        headers.signature(signature, form.is_base64);
                     }
                     &mut *headers
                 }
@@ -106,12 +110,12 @@ impl Signer {
         }
     }
 
-    fn tags(&self, form: &Form, at: StoreTime, attempt: &Attempt<'_>, timestamp: &str) -> Tags {
-        let mut tags = [None; Keys::COUNT_MAX];
+    fn signatures(&self, form: &Form, at: StoreTime, attempt: &Attempt<'_>, timestamp: &str) -> Signatures {
+        let mut signatures = [None; Keys::COUNT_MAX];
         // None if the profile changed after the emission; the signature depends only on body and key.
         if let Some(frozen) = attempt.frozen.filter(|_| form.is_frozen) {
-            tags[0] = Some(frozen);
-            return tags;
+            signatures[0] = Some(Signature::Hmac(frozen));
+            return signatures;
         }
         let mut parts: [&[u8]; PARTS_MAX] = [&[]; PARTS_MAX];
         for (place, part) in parts.iter_mut().zip(form.signed) {
@@ -126,19 +130,19 @@ impl Signer {
         // A single signature is of the oldest key that has not retired: the endpoint knows it, and has until its
         // retirement to learn the new one.
         let unused = if form.separator.is_some() { 0 } else { self.all(at).count() - 1 };
-        for (place, mac) in tags.iter_mut().zip(self.all(at).skip(unused)) {
-            *place = Some(mac.tag(&parts));
+        for (place, key) in signatures.iter_mut().zip(self.all(at).skip(unused)) {
+            *place = Some(key.sign(&parts));
         }
-        tags
+        signatures
     }
 
-    fn all(&self, at: StoreTime) -> impl Iterator<Item = &Mac> {
+    fn all(&self, at: StoreTime) -> impl Iterator<Item = &Key> {
         let retiring = self.retiring.iter().filter(move |(_, until)| at < *until);
-        std::iter::once(&self.current).chain(retiring.map(|(mac, _)| mac))
+        std::iter::once(&self.current).chain(retiring.map(|(key, _)| key))
     }
 }
 
-type Tags = [Option<Tag>; Keys::COUNT_MAX];
+type Signatures = [Option<Signature>; Keys::COUNT_MAX];
 
 #[cfg(test)]
 mod tests;

@@ -23,7 +23,8 @@ impl Vector {
 
     fn signed(&self) -> Headers {
         let profile: Profile = self.text("profile").parse().unwrap();
-        let secret = Secret::parse(self.0["secrets"][0].as_str().unwrap()).unwrap();
+        let secrets = self.0.get("private_keys").unwrap_or(&self.0["secrets"]);
+        let secret = Secret::parse(secrets[0].as_str().unwrap()).unwrap();
         let event = self.header("x-vvv-event").or(self.header("x-github-event")).unwrap_or("video.trending");
         let attempt = Attempt {
             id: &self.text("id").parse().unwrap(),

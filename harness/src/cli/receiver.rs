@@ -41,7 +41,7 @@ pub(super) struct ReceiverArgs {
 pub(super) struct ReceiverTarget {
     #[arg(long, default_value = Profile::NAMES[0], help = profiles(), value_parser = profile)]
     pub(super) profile: Profile,
-    /// The environment variable that holds its secret
+    /// The environment variable that holds its secret, or the private key to its public one
     #[arg(long, value_name = "NAME")]
     pub(super) secret_env: String,
     /// I may send anything to this endpoint (needed for all but loopback addresses)

@@ -24,6 +24,7 @@ struct Vector {
     name: String,
     profile: String,
     secrets: Vec<String>,
+    private_keys: Option<Vec<String>>,
     now: i64,
     #[serde(default)]
     url: String,
@@ -51,7 +52,8 @@ impl Vector {
     fn is_signed_alike(&self) -> Result<(), String> {
         let profile: sign::Profile = self.profile.parse().map_err(|_| "our sender lacks it")?;
         let secret = |text: &String| sign::Secret::parse(text).map_err(|error| error.to_string());
-        let mut secrets = self.secrets.iter().map(secret).collect::<Result<Vec<_>, _>>()?.into_iter();
+        let secrets = self.private_keys.as_ref().unwrap_or(&self.secrets);
+        let mut secrets = secrets.iter().map(secret).collect::<Result<Vec<_>, _>>()?.into_iter();
         let current = secrets.next().unwrap();
         let retiring = secrets.map(|secret| sign::Retiring::new(secret, StoreTime(u64::MAX)));
         let keys = sign::Keys::from_parts(current, retiring.collect()).unwrap();

@@ -16,6 +16,7 @@ use std::process::{Command, Output, Stdio};
 pub(crate) fn hookproof(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof"));
     command.args(arguments).env("HOOK_SECRET", reference::SECRET).env("OLD_SECRET", reference::RETIRED);
+    command.env("PRIVATE_KEY", reference::PRIVATE);
     command.output().unwrap()
 }
 

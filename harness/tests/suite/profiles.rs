@@ -4,6 +4,7 @@ use std::path::Path;
 
 use hookproof_judge::signature::Profile;
 
+use crate::reference::{PRIVATE, PUBLIC};
 use crate::{check, hookproof};
 
 const PROFILE: &str = r#"
@@ -86,6 +87,79 @@ fn a_receiver_is_certified_by_a_profile_of_its_own_and_a_flaw_is_found() {
     }
 }
 
+const BY_KEY: &str = r#"
+algorithm = "ed25519"
+key       = "hex"
+encoding  = "base64"
+header    = "X-Acme-Signature"
+signed    = ["{id}.{timestamp}.{body}"]
+timestamp = "X-Acme-Time"
+id        = "X-Acme-Id"
+"#;
+
+/// The flaw is to take any signature.
+const BY_KEY_RECEIVER: &str = r#"
+import { createPublicKey, verify } from "node:crypto";
+import { readFileSync } from "node:fs";
+
+const raw = readFileSync(0);
+const end = raw.indexOf("\r\n\r\n");
+const headers = {};
+for (const line of raw.subarray(0, end).toString("latin1").split("\r\n").slice(1)) {
+  const [, name, value] = line.match(/^([^:]*):[ \t]*(.*?)[ \t]*$/);
+  (headers[name.toLowerCase()] ??= []).push(value);
+}
+const one = (name, form) => {
+  const values = headers[name] ?? [];
+  if (values.length !== 1 || !form.test(values[0])) process.exit(1);
+  return values[0];
+};
+const signature = Buffer.from(one("x-acme-signature", /^[A-Za-z0-9+/]{85}[AQgw]==$/), "base64");
+const time = one("x-acme-time", /^[1-9][0-9]{0,15}$/);
+const id = one("x-acme-id", /^[\x21-\x2d\x2f-\x7e]{1,256}$/);
+if (Math.abs(Date.now() / 1000 - Number(time)) > 300) process.exit(1);
+const der = Buffer.from("302a300506032b6570032100" + process.env.PUBLIC_KEY, "hex");
+const key = createPublicKey({ key: der, format: "der", type: "spki" });
+const signed = Buffer.concat([Buffer.from(`${id}.${time}.`), raw.subarray(end + 4)]);
+process.exit(process.argv[2] === "trusting" || verify(null, signed, key, signature) ? 0 : 1);
+"#;
+
+#[test]
+fn a_receiver_with_a_public_key_is_certified_by_a_profile_of_its_own_and_a_flaw_is_found() {
+    if std::process::Command::new("node").arg("--version").output().is_err() {
+        eprintln!("skipped: Node is not on this machine");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    std::fs::write(file("acme.toml"), BY_KEY).unwrap();
+    std::fs::write(file("receiver.mjs"), BY_KEY_RECEIVER).unwrap();
+    let judged = |flaw: &str, only: &str| {
+        let command = format!("PUBLIC_KEY={PUBLIC} node {} {flaw}", file("receiver.mjs"));
+        let profile = file("acme.toml");
+        let whom = [
+            "receiver",
+            "--exec",
+            &command,
+            "--profile",
+            &profile,
+            "--secret-env",
+            "PRIVATE_KEY",
+            "--strict",
+        ];
+        let output = hookproof(&[&whom[..], &["--only", only]].concat());
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let (code, told) = judged("none", "sig.*,time.*");
+    assert_eq!(code, Some(0), "{told}");
+    for case in ["sig.valid", "sig.wrong-secret", "sig.tag-bit", "sig.algorithm", "sig.id-swap", "time.old"] {
+        assert!(told.contains(&format!("PASS           {case}")), "{case}: {told}");
+    }
+    assert!(!told.contains(PRIVATE), "{told}");
+    let (code, told) = judged("trusting", "sig.wrong-secret");
+    assert_eq!(code, Some(1), "{told}");
+}
+
 #[test]
 fn a_mistake_in_a_profile_is_told_with_its_place_and_the_expected_value() {
     let folder = tempfile::tempdir().unwrap();
@@ -114,8 +188,8 @@ fn a_mistake_in_a_profile_is_told_with_its_place_and_the_expected_value() {
             "acme.toml:4: tolerance: expected a whole number from 0 to 4294967295, got the text \"60\"",
         ),
         (
-            "algorithm = \"ed25519\"\nheader = \"S\"\nsigned = [\"{body}\"]",
-            "acme.toml:1: algorithm: expected hmac-sha1, hmac-sha256 or hmac-sha512, with which the suite can sign",
+            "algorithm = \"rsa-sha256\"\nheader = \"S\"\nsigned = [\"{body}\"]",
+            "acme.toml:1: algorithm: expected hmac-sha1, hmac-sha256, hmac-sha512 or ed25519, with which the suite can sign",
         ),
     ];
     for command in ["receiver", "load"] {

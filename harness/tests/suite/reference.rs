@@ -12,6 +12,10 @@ use crate::hookproof;
 pub(crate) const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 pub(crate) const RETIRED: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 
+/// A key pair of Ed25519, that of `scenarios/vectors/providers/discord.json`.
+pub(crate) const PRIVATE: &str = "612d736565642d6f662d616e2d656432353531392d707269766174652d6b6579";
+pub(crate) const PUBLIC: &str = "2615936c343f1dbda94fbf24c9a99c723152c105c69ae4fc9fbd805cb5f5ffc2";
+
 /// A receiver in its own folder, started by a script, until the test ends.
 pub(crate) struct Daemon {
     folder: tempfile::TempDir,
@@ -78,8 +82,9 @@ impl Drop for Daemon {
 
 pub(crate) fn reference(profile: &str) -> (Daemon, String) {
     let (port, effects_port) = (free_port(), free_port());
+    let secret = if profile == "discord" { PUBLIC } else { SECRET };
     let command = format!(
-        "HOOK_SECRET={SECRET} nohup {binary} receiver-server serve --profile {profile} --secret-env HOOK_SECRET \
+        "HOOK_SECRET={secret} nohup {binary} receiver-server serve --profile {profile} --secret-env HOOK_SECRET \
          --url http://127.0.0.1:{port}/hooks --db inbox.db --listen 127.0.0.1:{port} --effects-listen 127.0.0.1:{effects_port}",
         binary = env!("CARGO_BIN_EXE_hookproof"),
     );
@@ -203,7 +208,7 @@ fn the_reference_receiver_passes_what_concerns_the_other_profiles() {
             "--profile",
             profile,
             "--secret-env",
-            "HOOK_SECRET",
+            if *profile == "discord" { "PRIVATE_KEY" } else { "HOOK_SECRET" },
             "--effects-url",
             &effects,
         ];

@@ -8,13 +8,14 @@ use hookproof_receiver::verify;
 use hookproof_sender::sign;
 use serde_json::Value;
 
-use crate::reference::{RETIRED, SECRET, reference};
+use crate::reference::{PRIVATE, RETIRED, SECRET, reference};
 
 /// The lines of `hookproof sender`, each an object.
 fn sender(folder: &tempfile::TempDir, arguments: &[&str]) -> Vec<Value> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof"));
     command.arg("sender").args(arguments).args(["--json", "--db"]).arg(folder.path().join("sender.db"));
-    let output = command.env("RIGHT", SECRET).env("WRONG", RETIRED).output().unwrap();
+    command.env("RIGHT", SECRET).env("WRONG", RETIRED);
+    let output = command.env("RIGHT_KEY", PRIVATE).env("WRONG_KEY", "f".repeat(64)).output().unwrap();
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8_lossy(&output.stdout);
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -33,7 +34,8 @@ fn each_profile_is_accepted_with_its_secret_and_rejected_with_another() {
     for (profile, receiver) in &receivers {
         for secret in ["RIGHT", "WRONG"] {
             let (name, url, sign) = (name(profile, secret), receiver.url(), format!("sign={profile}"));
-            let fixed = [&*sign, "retry.attempts=1", "--secret-env", secret, "--allow-private-targets"];
+            let variable = if *profile == "discord" { format!("{secret}_KEY") } else { secret.to_owned() };
+            let fixed = [&*sign, "retry.attempts=1", "--secret-env", &variable, "--allow-private-targets"];
             sender(&folder, &[&["subscriber", "add", &name, &url][..], &fixed].concat());
         }
     }

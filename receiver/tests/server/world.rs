@@ -9,7 +9,7 @@ use hookproof_receiver::inbox::Effects;
 use hookproof_verify::Profile;
 use tempfile::TempDir;
 
-use crate::signing::{Headers, SECRET, sign};
+use crate::signing::{Headers, SECRET, key, sign};
 use crate::wire::{Answer, request};
 
 pub(crate) struct World {
@@ -96,7 +96,8 @@ pub(crate) struct Starting {
 
 impl Starting {
     pub(crate) fn at(listen: &str, arguments: &[&str]) -> Self {
-        Self::with_routes(listen, &[arguments, &["--secret-env", "HOOK_SECRET"]].concat())
+        let name = if arguments.contains(&"discord") { "DISCORD_KEY" } else { "HOOK_SECRET" };
+        Self::with_routes(listen, &[arguments, &["--secret-env", name]].concat())
     }
 
     pub(crate) fn with_routes(listen: &str, arguments: &[&str]) -> Self {
@@ -147,7 +148,8 @@ impl Drop for Process {
 
 pub(crate) fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof-receiver"));
-    command.args(arguments).env("HOOK_SECRET", SECRET).env_remove("HOOKPROOF_LOG");
+    command.args(arguments).env("HOOK_SECRET", SECRET).env("DISCORD_KEY", key(Profile::Discord, SECRET));
+    command.env_remove("HOOKPROOF_LOG");
     command
 }
 

@@ -8,7 +8,8 @@ use ed25519_dalek::VerifyingKey;
 use zeroize::Zeroizing;
 
 use super::profile::Profile;
-use super::signature::{Mac, decode_base64};
+use super::scheme::Algorithm;
+use super::signature::{Mac, decode_base64, decode_hex};
 
 const SECRET_PREFIX: &str = "whsec_";
 const PUBLIC_PREFIX: &str = "whpk_";
@@ -16,7 +17,8 @@ const PUBLIC_PREFIX: &str = "whpk_";
 const PUBLIC_BYTES: usize = 32;
 const PUBLIC_WRITTEN: usize = 44;
 
-/// `whsec_` and base64, `whpk_` and base64 (a public key), or plain text for profiles that use the text itself.
+/// `whsec_` and base64, `whpk_` and base64 (a public key), a public key in hex for `discord`, or plain text for
+/// profiles that use the text itself.
 /// Cannot be printed. Wiped when dropped.
 #[derive(Clone)]
 pub struct Secret(Zeroizing<String>);
@@ -83,11 +85,15 @@ impl Keys {
             if place >= Self::COUNT_MAX {
                 return Err(KeyError::TooMany);
             }
-            if profile != Profile::StandardWebhooks {
+            if profile.scheme().is_some_and(|scheme| scheme.algorithm == Algorithm::Ed25519) {
+                keys.publics.push(public(decode_hex(text)).ok_or(KeyError::PublicHex)?);
+                places_of_publics.push(place);
+            } else if profile != Profile::StandardWebhooks {
                 keys.macs.push(Mac::new(text.as_bytes()));
                 keys.places.push(place);
             } else if let Some(encoded) = text.strip_prefix(PUBLIC_PREFIX) {
-                keys.publics.push(public(encoded)?);
+                let bytes = decode_base64::<PUBLIC_BYTES, PUBLIC_WRITTEN>(encoded);
+                keys.publics.push(public(bytes).ok_or(KeyError::Public)?);
                 places_of_publics.push(place);
             } else {
                 keys.macs.push(Mac::new(&shared(text)?));
@@ -158,11 +164,9 @@ fn shared(text: &str) -> Result<Zeroizing<Vec<u8>>, KeyError> {
     if (min..=max).contains(&bytes.len()) { Ok(bytes) } else { Err(KeyError::Length { bytes: bytes.len() }) }
 }
 
-fn public(encoded: &str) -> Result<VerifyingKey, KeyError> {
-    let bytes = decode_base64::<PUBLIC_BYTES, PUBLIC_WRITTEN>(encoded).ok_or(KeyError::Public)?;
-    let key = VerifyingKey::from_bytes(&bytes).map_err(|_| KeyError::Public)?;
+fn public(bytes: Option<[u8; PUBLIC_BYTES]>) -> Option<VerifyingKey> {
     // Signatures for a weak key can be forged.
-    if key.is_weak() { Err(KeyError::Public) } else { Ok(key) }
+    VerifyingKey::from_bytes(&bytes?).ok().filter(|key| !key.is_weak())
 }
 
 /// An invalid secret. Reveals nothing of the text.
@@ -194,6 +198,9 @@ pub enum KeyError {
     /// Not a usable Ed25519 key.
     #[error("the public key is not the base64 of a valid ed25519 key after {PUBLIC_PREFIX}")]
     Public,
+    /// Not a usable Ed25519 key in hex.
+    #[error("the public key is not 64 hexadecimal digits in lower case of a valid ed25519 key")]
+    PublicHex,
     /// No key.
     #[error("there is no key; expected at least one secret")]
     None,

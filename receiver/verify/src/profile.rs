@@ -19,6 +19,8 @@ pub enum Profile {
     Stripe,
     /// `X-Hub-Signature-256`.
     Github,
+    /// `X-Signature-Ed25519` over timestamp and body, by the application's public key.
+    Discord,
     /// HubSpot's v3, over method, [URL](crate::Keys::with_url), body and milliseconds.
     Hubspot,
     /// `X-Line-Signature`.
@@ -41,12 +43,13 @@ pub enum Profile {
 
 impl Profile {
     /// All profiles, the default first.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::StandardWebhooks,
         Self::VvvTimestamped,
         Self::VvvFrozen,
         Self::Stripe,
         Self::Github,
+        Self::Discord,
         Self::Hubspot,
         Self::Line,
         Self::Linear,
@@ -67,6 +70,7 @@ impl Profile {
             Self::VvvFrozen => "vvv-frozen",
             Self::Stripe => "stripe",
             Self::Github => "github",
+            Self::Discord => "discord",
             Self::Hubspot => "hubspot",
             Self::Line => "line",
             Self::Linear => "linear",
@@ -86,6 +90,7 @@ impl Profile {
             Self::VvvTimestamped => &scheme::VVV_TIMESTAMPED,
             Self::Stripe => &scheme::STRIPE,
             Self::Github => &scheme::GITHUB,
+            Self::Discord => &scheme::DISCORD,
             Self::Hubspot => &scheme::HUBSPOT,
             Self::Line => &scheme::LINE,
             Self::Linear => &scheme::LINEAR,

@@ -2,7 +2,14 @@
 
 pub(super) const PARTS_MAX: usize = 4;
 
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Algorithm {
+    HmacSha256,
+    Ed25519,
+}
+
 pub(super) struct Scheme {
+    pub(super) algorithm: Algorithm,
     pub(super) signature: &'static str,
     pub(super) prefix: &'static str,
     pub(super) is_base64: bool,
@@ -33,6 +40,7 @@ pub(super) enum Part {
 
 /// One signature over the body alone, in hex.
 const BODY: Scheme = Scheme {
+    algorithm: Algorithm::HmacSha256,
     signature: "",
     prefix: "",
     is_base64: false,
@@ -63,6 +71,14 @@ pub(super) const STRIPE: Scheme = Scheme {
 
 pub(super) const GITHUB: Scheme =
     Scheme { signature: "x-hub-signature-256", prefix: "sha256=", id: Some("x-github-delivery"), ..BODY };
+
+pub(super) const DISCORD: Scheme = Scheme {
+    algorithm: Algorithm::Ed25519,
+    signature: "x-signature-ed25519",
+    timestamp: Some(Stamp::Header("x-signature-timestamp")),
+    signed: &[Part::Timestamp, Part::Body],
+    ..BODY
+};
 
 pub(super) const HUBSPOT: Scheme = Scheme {
     signature: "x-hubspot-signature-v3",

@@ -2,8 +2,8 @@
 
 use super::headers::{Headers, id, only};
 use super::keys::Keys;
-use super::scheme::{PARTS_MAX, Part, Scheme, Stamp};
-use super::signature::{BASE64, HEX, Tag, fitting_key};
+use super::scheme::{Algorithm, PARTS_MAX, Part, Scheme, Stamp};
+use super::signature::{BASE64, Ed25519, HEX, LONG_HEX, Tag, decode_hex, fitting_key, fitting_public};
 use super::timestamp::{self, UnixSeconds};
 use super::{Rejection, Verified, body_id};
 
@@ -72,19 +72,9 @@ impl Scheme {
         body: &[u8],
         keys: &Keys,
     ) -> Result<usize, Rejection> {
-        let name = self.signature;
         let own = values
             .split(move |character| Some(character) == separator)
             .filter_map(|value| value.strip_prefix(self.prefix));
-        let read = if self.is_base64 { Tag::from_base64 } else { Tag::from_hex };
-        let tags = own.clone().filter_map(read);
-        if tags.clone().next().is_none() {
-            let expected = if self.is_base64 { BASE64 } else { HEX };
-            return Err(match own.clone().next() {
-                Some(_) => Rejection::Encoding { name, expected },
-                None => Rejection::NoSignature { name },
-            });
-        }
         let mut parts: [&[u8]; PARTS_MAX] = [&[]; PARTS_MAX];
         for (place, part) in parts.iter_mut().zip(self.signed) {
             *place = match part {
@@ -95,6 +85,23 @@ impl Scheme {
                 Part::Method => METHOD,
             };
         }
+        if self.algorithm == Algorithm::Ed25519 {
+            let signatures = own.clone().filter_map(|text| -> Option<Ed25519> { decode_hex(text) });
+            signatures.clone().next().ok_or_else(|| self.unread(own, LONG_HEX))?;
+            return fitting_public(keys.publics(), &parts, signatures).ok_or(Rejection::Signature);
+        }
+        let (read, expected): (fn(&str) -> _, _) =
+            if self.is_base64 { (Tag::from_base64, BASE64) } else { (Tag::from_hex, HEX) };
+        let tags = own.clone().filter_map(read);
+        tags.clone().next().ok_or_else(|| self.unread(own, expected))?;
         fitting_key(keys.macs(), &parts, tags).ok_or(Rejection::Signature)
+    }
+
+    fn unread<'v>(&self, mut own: impl Iterator<Item = &'v str>, expected: &'static str) -> Rejection {
+        let name = self.signature;
+        match own.next() {
+            Some(_) => Rejection::Encoding { name, expected },
+            None => Rejection::NoSignature { name },
+        }
     }
 }

@@ -1,5 +1,6 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use ed25519_dalek::{Signature, VerifyingKey};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 use subtle::{Choice, ConstantTimeEq as _};
@@ -8,9 +9,10 @@ use super::rejection::Rejection;
 
 const TAG_BYTES: usize = 32;
 const BASE64_BYTES: usize = 44;
-const HEX_BYTES: usize = 64;
+const ED25519_BYTES: usize = 64;
 
 pub(super) const HEX: &str = "64 hexadecimal digits in lower case";
+pub(super) const LONG_HEX: &str = "128 hexadecimal digits in lower case";
 pub(super) const BASE64: &str = "standard base64 of 32 bytes, with its padding";
 
 /// As secret as the key; wiped when dropped.
@@ -41,15 +43,24 @@ impl Tag {
         decode_base64::<TAG_BYTES, BASE64_BYTES>(text).map(Self)
     }
 
-    /// Need not take constant time, since the text came over the wire.
     pub(super) fn from_hex(text: &str) -> Option<Self> {
-        let digits: &[u8; HEX_BYTES] = text.as_bytes().try_into().ok()?;
-        let mut bytes = [0; TAG_BYTES];
-        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-            *byte = digit(pair[0])? << 4 | digit(pair[1])?;
-        }
-        Some(Self(bytes))
+        decode_hex(text).map(Self)
     }
+}
+
+pub(super) type Ed25519 = [u8; ED25519_BYTES];
+
+/// Need not take constant time, since the text came over the wire.
+pub(super) fn decode_hex<const BYTES: usize>(text: &str) -> Option<[u8; BYTES]> {
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    if pairs.len() != BYTES || !rest.is_empty() {
+        return None;
+    }
+    let mut bytes = [0; BYTES];
+    for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+        *byte = digit(*high)? << 4 | digit(*low)?;
+    }
+    Some(bytes)
 }
 
 /// Exactly `BYTES` bytes from exactly `WRITTEN` characters.
@@ -80,6 +91,18 @@ pub(super) fn fitting_key(
         let expected = mac.tag(parts);
         let fits = signatures.clone().map(|tag| tag.0.ct_eq(&expected.0));
         fits.fold(Choice::from(0), |any, this| any | this).into()
+    })
+}
+
+/// The first matching key's index. Allocates the message once.
+pub(super) fn fitting_public(
+    publics: &[VerifyingKey],
+    parts: &[&[u8]],
+    signatures: impl Iterator<Item = Ed25519> + Clone,
+) -> Option<usize> {
+    let message = parts.concat();
+    publics.iter().position(|public| {
+        signatures.clone().any(|bytes| public.verify_strict(&message, &Signature::from_bytes(&bytes)).is_ok())
     })
 }
 

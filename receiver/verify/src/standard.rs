@@ -1,10 +1,8 @@
 //! Standard Webhooks 1.0: `id.timestamp.body`, signed by each key, as `v1` (HMAC) or `v1a` (Ed25519).
 
-use ed25519_dalek::{Signature, VerifyingKey};
-
 use super::headers::{Headers, id, only};
 use super::keys::Keys;
-use super::signature::{BASE64, Tag, decode_base64, fitting_key};
+use super::signature::{BASE64, Ed25519, Tag, decode_base64, fitting_key, fitting_public};
 use super::timestamp::{self, UnixSeconds};
 use super::{Rejection, Verified};
 
@@ -12,7 +10,6 @@ const ID: &str = "webhook-id";
 const TIMESTAMP: &str = "webhook-timestamp";
 const SIGNATURE: &str = "webhook-signature";
 
-const ED25519_BYTES: usize = 64;
 const ED25519_WRITTEN: usize = 88;
 /// The most `v1a` signatures checked: each costs as much as hashing many bodies.
 const ED25519_TRIED_MAX: usize = 8;
@@ -53,8 +50,8 @@ fn fitting(keys: &Keys, parts: &[&[u8]], signatures: &str) -> Result<usize, Reje
     }
     let publics = keys.publics();
     if !publics.is_empty() && of("v1a").next().is_some() {
-        let signatures =
-            of("v1a").take(ED25519_TRIED_MAX).filter_map(decode_base64::<ED25519_BYTES, ED25519_WRITTEN>);
+        let read = |text| -> Option<Ed25519> { decode_base64::<_, ED25519_WRITTEN>(text) };
+        let signatures = of("v1a").take(ED25519_TRIED_MAX).filter_map(read);
         return fitting_public(publics, parts, signatures)
             .map(|place| keys.place_of_public(place))
             .ok_or(Rejection::Signature);
@@ -65,16 +62,5 @@ fn fitting(keys: &Keys, parts: &[&[u8]], signatures: &str) -> Result<usize, Reje
         Rejection::Encoding { name: SIGNATURE, expected: BASE64 }
     } else {
         Rejection::NoSignature { name: SIGNATURE }
-    })
-}
-
-fn fitting_public(
-    publics: &[VerifyingKey],
-    parts: &[&[u8]],
-    signatures: impl Iterator<Item = [u8; ED25519_BYTES]> + Clone,
-) -> Option<usize> {
-    let message = parts.concat();
-    publics.iter().position(|public| {
-        signatures.clone().any(|bytes| public.verify_strict(&message, &Signature::from_bytes(&bytes)).is_ok())
     })
 }

@@ -7,7 +7,7 @@ mod signing;
 use std::alloc::System;
 
 use hookproof_verify::{Keys, Profile, Secret, UnixSeconds, verify};
-use signing::{OTHER, SECRET, URL, linear_body, sign};
+use signing::{OTHER, SECRET, URL, key, linear_body, sign};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 #[global_allocator]
@@ -17,8 +17,8 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 fn verifying_allocates_nothing() {
     const NOW: i64 = 1_700_000_000;
     let body = linear_body(NOW, &"x".repeat(20_000));
-    let secrets = [OTHER, SECRET].map(|text| Secret::new(text).unwrap());
     for profile in Profile::ALL {
+        let secrets = [OTHER, SECRET].map(|text| Secret::new(key(profile, text)).unwrap());
         let keys = Keys::new(profile, &secrets).unwrap().with_url(URL);
         let headers = sign(profile, SECRET, "evt_1", NOW, &body);
         let wrong = sign(profile, SECRET, "evt_1", NOW, b"another body");
@@ -31,6 +31,7 @@ fn verifying_allocates_nothing() {
         });
         // If the body has the id or the time, the search for it ends with an error, which is one small box.
         let named = [Profile::StandardWebhooks, Profile::VvvFrozen, Profile::Github, Profile::Shopify];
-        assert_eq!(fewest.min(), Some(usize::from(!named.contains(&profile))), "{profile}");
+        let messages = if profile == Profile::Discord { 2 } else { 0 };
+        assert_eq!(fewest.min(), Some(messages + usize::from(!named.contains(&profile))), "{profile}");
     }
 }

@@ -1,13 +1,14 @@
 // Makes providers/*.json: requests in each provider's form, and what the provider's own library says of them.
 //
 //     npm install @shopify/shopify-api@13.1.0 @slack/bolt@5.1.0 @zoom/rivet@0.4.0 @linear/sdk@98.0.0 square@46.0.0 \
-//       @paddle/paddle-node-sdk@3.10.0 @line/bot-sdk@11.0.0 @hubspot/api-client@13.5.0 @octokit/webhooks-methods@6.0.0
-//     node providers.mjs PATH/TO/scenarios/vectors/providers     (in a folder of its own, from which this is run)
+//       @paddle/paddle-node-sdk@3.10.0 @line/bot-sdk@11.0.0 @hubspot/api-client@13.5.0 @octokit/webhooks-methods@6.0.0 \
+//       discord-interactions@4.4.0
+//     node providers.mjs PATH/TO/scenarios/vectors/providers [PROFILE]     (in a folder of its own, from which this is run)
 //
 // The signatures are made here by Node's crypto, after the provider's documents. A valid one that the library refuses
 // ends the script. The files are data of the repository; nothing runs this in a build.
 
-import { createHmac } from "node:crypto";
+import { createHmac, createPrivateKey, createPublicKey, sign } from "node:crypto";
 import { createRequire } from "node:module";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -18,6 +19,7 @@ const NOW = 1_700_000_000;
 const URL = "https://example.org/hooks?tenant=7";
 const SECRET = "a-secret-of-twenty-bytes";
 const OTHER = "another-secret-of-thirty-bytes";
+const SEED = "a-seed-of-an-ed25519-private-key";
 const BODIES = {
   "an-event": { id: "evt_1", type: "video.trending", event: "video.trending", data: { views: 1200000 } },
   "text-beyond-ascii": { id: "evt_1", event: "video.trending", title: "caf\u00e9 \u{1f680}" },
@@ -26,6 +28,16 @@ const BODIES = {
 
 console.debug = console.error = () => {};
 const tag = (text, encoding, secret = SECRET) => createHmac("sha256", secret).update(text).digest(encoding);
+const privateKey = (seed) => createPrivateKey({
+  key: Buffer.concat([Buffer.from("302e020100300506032b657004220420", "hex"), Buffer.from(seed)]), format: "der", type: "pkcs8",
+});
+const publicKey = createPublicKey(privateKey(SEED)).export({ format: "der", type: "spki" }).subarray(-32).toString("hex");
+/** The same signature with its number plus the order of the group, as RFC 8032, section 5.1.7 forbids. */
+const malleated = (signature) => {
+  const order = 2n ** 252n + 27742317777372353535851937790883648493n;
+  const number = BigInt(`0x${Buffer.from(signature.slice(64), "hex").reverse().toString("hex")}`) + order;
+  return signature.slice(0, 64) + Buffer.from(number.toString(16).padStart(64, "0"), "hex").reverse().toString("hex");
+};
 const version = (name) => JSON.parse(readFileSync(join(process.cwd(), "node_modules", name, "package.json"), "utf8")).version;
 
 const shopify = () => {
@@ -105,6 +117,20 @@ const PROFILES = {
     headers: (body, secret) => ({ "x-hub-signature-256": `sha256=${tag(body, "hex", secret)}` }),
     signature: "x-hub-signature-256",
   },
+  discord: {
+    library: "discord-interactions", what: "verifyKey, which looks at no time",
+    check: () => {
+      const { verifyKey } = require("discord-interactions");
+      return ({ headers, body }) => verifyKey(body, headers["x-signature-ed25519"], headers["x-signature-timestamp"], publicKey);
+    },
+    headers: (body, secret, at = NOW) => {
+      const seed = secret === OTHER ? SEED.replace("private", "another") : SEED;
+      const signature = sign(null, Buffer.from(`${at}${body}`), privateKey(seed)).toString("hex");
+      return { "x-signature-ed25519": signature, "x-signature-timestamp": String(at) };
+    },
+    keys: { secrets: [publicKey], private_keys: [Buffer.from(SEED).toString("hex")] },
+    signature: "x-signature-ed25519", stamped: true, malleated,
+  },
   hubspot: {
     library: "@hubspot/api-client", what: "Signature.isValid, v3",
     check: () => {
@@ -158,12 +184,12 @@ async function judged(check, one) {
   } catch { return false; } finally { globalThis.Date = RealDate; }
 }
 
-for (const [profile, of] of Object.entries(PROFILES)) {
+for (const [profile, of] of Object.entries(PROFILES).filter(([name]) => [name, undefined].includes(process.argv[3]))) {
   const { headers, id = "evt_1", signature, stamped, tolerance = 300 } = of;
   const signedAt = stamped ? NOW : (of.signedAt ?? null);
   const text = (body) => JSON.stringify(of.body ? of.body(body) : body);
   const vector = (name, head, body, rest) => ({
-    name, profile, secrets: [SECRET], now: NOW, ...(of.addressed && { method: "POST", url: URL }),
+    name, profile, ...(of.keys ?? { secrets: [SECRET] }), now: NOW, ...(of.addressed && { method: "POST", url: URL }),
     headers: Object.entries(head), body, ...rest,
   });
   const vectors = Object.entries(BODIES).map(([name, body]) =>
@@ -178,7 +204,8 @@ for (const [profile, of] of Object.entries(PROFILES)) {
   invalid("truncated", changed((text) => text.slice(0, -4)), "signature-malformed");
   invalid("a-byte-more", changed((text) => of.encoding ? text.replace(/=$/, "A") : `${text}00`), "signature-malformed");
   invalid("in-the-other-case", changed((text) => text.toUpperCase()), 
-    of.encoding ? "signature-wrong" : { linear: "signature-malformed", paddle: "timestamp-malformed" }[profile] ?? "signature-none");
+    of.encoding ? "signature-wrong" : { discord: "signature-malformed", linear: "signature-malformed", paddle: "timestamp-malformed" }[profile] ?? "signature-none");
+  if (of.malleated) invalid("number-beyond-the-order", changed(of.malleated), "signature-wrong");
   if (of.addressed) invalid("another-url", good, "signature-wrong", { url: URL.replace("7", "8") });
   if (signedAt !== null) {
     invalid("too-old", good, "timestamp-old", { now: NOW + tolerance + 1 });

@@ -87,7 +87,7 @@ pub(super) async fn create(State(app): State<App>, request: Request) -> Result<R
     };
     wait_until_known(&app).await?;
     let mut value = shown_now(&app, lane).await?;
-    value["secret"] = Value::from(secret.reveal());
+    json_forms::add_secret(&mut value, &secret, agreement.profile);
     let location = [(header::LOCATION, format!("/v1/subscribers/{}", id.as_str()))];
     Ok((location, answer(StatusCode::CREATED, &value)).into_response())
 }
@@ -262,16 +262,14 @@ pub(super) async fn rotate(
     let settings = SettingsText::from_json(&subscriber.settings)?;
     let id: PublicId = PublicId::new(Kind::Subscriber, wall(), random());
     // Only the kind of secret can be wrong here.
-    agree(&settings, &id, &Keys::new(secret.clone()), &app.config().regions)?;
+    let agreement = agree(&settings, &id, &Keys::new(secret.clone()), &app.config().regions)?;
     let now = wall();
     let retire = StoreTime(now.0.saturating_add(overlap.0));
     let rotate = Rotate { lane: subscriber.lane, secret: Secret::new(secret.reveal()), retire, now };
     carry_out(&app, Command::Rotate(rotate), "rotate the secret").await?;
-    Ok(ok(&json!({
-        "id": &*subscriber.id,
-        "secret": secret.reveal(),
-        "old_secrets_retire": time_text(retire),
-    })))
+    let mut value = json!({ "id": &*subscriber.id, "old_secrets_retire": time_text(retire) });
+    json_forms::add_secret(&mut value, &secret, agreement.profile);
+    Ok(ok(&value))
 }
 
 /// `POST /v1/subscribers/{id}/test` reports the first attempt if it comes soon.

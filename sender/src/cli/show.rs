@@ -12,9 +12,10 @@ use crate::operate::flow::{Flow, State};
 use crate::operate::json_forms as form;
 use crate::operate::pause::in_words;
 use crate::runtime::clock::wall;
+use crate::sign::Secret;
 use crate::store::lane::Pause;
 use crate::store::latency::Measured;
-use crate::store::read::{LaneStatus, Over};
+use crate::store::read::{LaneStatus, LiveSecret, Over};
 use crate::subscriber::description::{Default, Form, Group, Setting};
 use crate::subscriber::{SettingsText, reference};
 
@@ -47,12 +48,19 @@ impl Show {
         let unusable = files.and_then(|files| files.check(&subscriber.url).err());
         let fault = agreement.err().map(|fault| fault.to_string());
         let fault = fault.or_else(|| unusable.as_ref().map(ToString::to_string));
+        let profile = settings.sign.unwrap_or_default();
+        let public_key = |live: &LiveSecret| Secret::parse(live.secret.reveal()).ok()?.public_key(profile);
         if printer.json {
             let mut whole = form::subscriber(&subscriber, fault);
-            whole["secrets"] = secrets
-                .iter()
-                .map(|live| json!({ "created": moment(live.created), "retires": live.retires.map(moment) }))
-                .collect();
+            let shown = |live: &LiveSecret| {
+                let mut value =
+                    json!({ "created": moment(live.created), "retires": live.retires.map(moment) });
+                if let Some(key) = public_key(live) {
+                    value["public_key"] = key.into();
+                }
+                value
+            };
+            whole["secrets"] = secrets.iter().map(shown).collect();
             whole["flow"] = flow.map_or(Value::Null, |flow| flow.to_json());
             whole["deliveries"] = lane.as_ref().map_or(Value::Null, |lane| form::counts(&lane.counts));
             form::measured(&mut whole, measured);
@@ -72,6 +80,7 @@ impl Show {
             let until =
                 live.retires.map_or_else(|| "signs".to_owned(), |at| format!("signs until {}", moment(at)));
             pairs.push(("secret".to_owned(), format!("{until}, since {}", moment(live.created))));
+            pairs.extend(public_key(&live).map(|key| ("public key".to_owned(), key)));
         }
         if let Some(lane) = lane {
             pairs.extend(figures(&lane, measured, &look));

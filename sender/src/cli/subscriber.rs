@@ -126,15 +126,16 @@ impl Add {
             eprintln!("{warning}");
         }
         if printer.json {
-            return printer
-                .object(&json!({ "id": id.as_str(), "name": self.name, "secret": secret.reveal() }))
-                .map_err(|failure| unseen(&failure, "is added", &self.name));
+            let mut value = json!({ "id": id.as_str(), "name": self.name });
+            form::add_secret(&mut value, &secret, agreement.profile);
+            return printer.object(&value).map_err(|failure| unseen(&failure, "is added", &self.name));
         }
         printer
             .line(format_args!("added {} as {id}", self.name))
-            .and_then(|()| printer.line(format_args!("secret  {}", secret.reveal())))
+            .and_then(|()| reveal(printer, &secret, agreement.profile))
             .map_err(|failure| unseen(&failure, "is added", &self.name))?;
-        eprintln!("the secret is not shown again; give it to the operator of the endpoint");
+        let given = secret.public_key(agreement.profile).map_or("it", |_| "the public key");
+        eprintln!("the secret is not shown again; give {given} to the operator of the endpoint");
         Ok(())
     }
 }
@@ -378,9 +379,11 @@ impl RotateSecret {
             )));
         }
         let secret = secret(self.secret_env.as_deref())?;
+        let mut profile = Profile::default();
         on(&self.name, common, |session, subscriber| {
             let settings = SettingsText::from_json(&subscriber.settings).map_err(Failure::refused)?;
-            check_signing(settings.sign.unwrap_or_default(), &secret)?;
+            profile = settings.sign.unwrap_or_default();
+            check_signing(profile, &secret)?;
             let now = wall();
             let retire = StoreTime(now.0.saturating_add(self.overlap.0));
             session.command(Command::Rotate(Rotate {
@@ -391,12 +394,13 @@ impl RotateSecret {
             }))
         })?;
         if printer.json {
+            let mut value = json!({ "name": self.name });
+            form::add_secret(&mut value, &secret, profile);
             return printer
-                .object(&json!({ "name": self.name, "secret": secret.reveal() }))
+                .object(&value)
                 .map_err(|failure| unseen(&failure, "has a new secret", &self.name));
         }
-        printer
-            .line(format_args!("secret  {}", secret.reveal()))
+        reveal(printer, &secret, profile)
             .map_err(|failure| unseen(&failure, "has a new secret", &self.name))?;
         eprintln!("the secret is not shown again; the old one keeps signing for {}", self.overlap);
         Ok(())
@@ -447,6 +451,11 @@ fn patterns_json(patterns: &EventPatterns) -> Result<String, Failure> {
 
 fn secret(variable: Option<&str>) -> Result<Secret, Failure> {
     variable.map_or_else(|| Ok(Secret::generate(&random())), secret_from)
+}
+
+fn reveal(printer: &mut Printer, secret: &Secret, profile: Profile) -> Result<(), Failure> {
+    printer.line(format_args!("secret  {}", secret.reveal()))?;
+    secret.public_key(profile).map_or(Ok(()), |key| printer.line(format_args!("public  {key}")))
 }
 
 /// The change took effect, but its output failed.

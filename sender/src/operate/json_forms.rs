@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::engine::{Nanos, StoreTime, UnderWay};
 use crate::event::timestamp::Timestamp;
 use crate::roster::Roster;
+use crate::sign::{Profile, Secret};
 use crate::store::clock::Fault;
 use crate::store::command::Reason;
 use crate::store::lane::{Counts, LaneState, OwnerId, Pause};
@@ -147,6 +148,14 @@ pub(crate) fn broken(roster: &Roster) -> Value {
 
 pub(crate) fn pause(pause: &Pause) -> Value {
     json!({ "reason": pause.reason.as_deref(), "until": pause.until.map(moment) })
+}
+
+/// Adds a new secret, and its public key where the endpoint needs that.
+pub(crate) fn add_secret(value: &mut Value, secret: &Secret, profile: Profile) {
+    value["secret"] = secret.reveal().into();
+    if let Some(key) = secret.public_key(profile) {
+        value["public_key"] = key.into();
+    }
 }
 
 /// With all settings in effect, and without secrets.

@@ -4,7 +4,7 @@ use std::ops::Range;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::keys::Tag;
+use super::keys::{Signature, hex};
 
 /// Lower case, as HTTP/2 requires; values are visible ASCII.
 #[derive(Clone, Debug, Default)]
@@ -70,9 +70,10 @@ impl Headers {
     }
 
     /// In base64, else in hex.
-    pub(super) fn tag(&mut self, tag: &Tag, is_base64: bool) -> &mut Self {
+    pub(super) fn signature(&mut self, signature: &Signature, is_base64: bool) -> &mut Self {
+        let bytes = signature.bytes();
         self.write(
-            |text| if is_base64 { STANDARD.encode_string(tag.0, text) } else { text.extend(tag.hex()) },
+            |text| if is_base64 { STANDARD.encode_string(bytes, text) } else { text.extend(hex(bytes)) },
         )
     }
 

@@ -2,11 +2,13 @@ use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use ed25519_dalek::SigningKey;
+use ed25519_dalek::ed25519::signature::MultipartSigner as _;
 use hmac::{Hmac, KeyInit, Mac as _};
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
-use super::profile::KeyForm;
+use super::profile::{KeyForm, Profile};
 use crate::engine::time::StoreTime;
 use crate::store::command::SECRETS_MAX;
 
@@ -120,18 +122,69 @@ impl fmt::Debug for Mac {
     }
 }
 
+/// A key that signs. As secret as its text; wiped when dropped.
+#[derive(Clone, Debug)]
+pub(super) enum Key {
+    Hmac(Mac),
+    Ed25519(Box<SigningKey>),
+}
+
+impl Key {
+    pub(super) fn sign(&self, parts: &[&[u8]]) -> Signature {
+        match self {
+            Self::Hmac(mac) => Signature::Hmac(mac.tag(parts)),
+            Self::Ed25519(key) => Signature::Ed25519(key.multipart_sign(parts).to_bytes()),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Signature {
+    Hmac(Tag),
+    Ed25519([u8; 64]),
+}
+
+impl Signature {
+    pub(super) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Hmac(Tag(bytes)) => bytes,
+            Self::Ed25519(bytes) => bytes,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag(pub [u8; 32]);
 
 impl Tag {
     /// In lower case.
     pub(crate) fn hex(&self) -> impl Iterator<Item = char> {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        self.0
-            .iter()
-            .flat_map(|byte| [byte >> 4, byte & 15])
-            .map(|digit| char::from(DIGITS[usize::from(digit)]))
+        hex(&self.0)
     }
+
+    /// From 64 digits in lower case.
+    pub(crate) fn from_hex(text: &str) -> Option<Self> {
+        let digit = |byte: u8| match byte {
+            b'0'..=b'9' => Some(byte - b'0'),
+            b'a'..=b'f' => Some(byte - b'a' + 10),
+            _ => None,
+        };
+        let mut bytes = [0; 32];
+        let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+        if pairs.len() != bytes.len() || !rest.is_empty() {
+            return None;
+        }
+        for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+            *byte = digit(*high)? << 4 | digit(*low)?;
+        }
+        Some(Self(bytes))
+    }
+}
+
+pub(super) fn hex(bytes: &[u8]) -> impl Iterator<Item = char> {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.map(|digit| char::from(DIGITS[usize::from(digit)]))
 }
 
 const PREFIX: &str = "whsec_";
@@ -186,11 +239,30 @@ impl Secret {
         Mac::new(self.text.as_bytes())
     }
 
-    pub(super) fn key(&self, form: KeyForm) -> Result<Zeroizing<Vec<u8>>, SecretError> {
-        match form {
-            KeyForm::Text => Ok(Zeroizing::new(self.text.as_bytes().to_vec())),
-            KeyForm::Decoded => decode(self.text.strip_prefix(PREFIX).ok_or(SecretError::PlainText)?),
-        }
+    pub(super) fn key(&self, form: KeyForm) -> Result<Key, SecretError> {
+        let encoded = self.text.strip_prefix(PREFIX);
+        Ok(match form {
+            KeyForm::Text => Key::Hmac(self.mac()),
+            KeyForm::Decoded => Key::Hmac(Mac::new(&decode(encoded.ok_or(SecretError::PlainText)?)?)),
+            KeyForm::Private => Key::Ed25519(Box::new(self.private()?)),
+        })
+    }
+
+    fn private(&self) -> Result<SigningKey, SecretError> {
+        let seed = match self.text.strip_prefix(PREFIX) {
+            Some(encoded) => <[u8; 32]>::try_from(decode(encoded)?.as_slice()).ok(),
+            None => Tag::from_hex(&self.text).map(|Tag(bytes)| bytes),
+        };
+        let seed = Zeroizing::new(seed.ok_or(SecretError::Private)?);
+        Ok(SigningKey::from_bytes(&seed))
+    }
+
+    /// In hex, for the endpoint; none if the endpoint needs the secret itself.
+    #[must_use]
+    pub fn public_key(&self, profile: Profile) -> Option<String> {
+        let private = || self.private().ok();
+        let key = (profile.form().key == KeyForm::Private).then(private).flatten()?;
+        Some(hex(key.verifying_key().as_bytes()).collect())
     }
 }
 
@@ -232,10 +304,14 @@ pub enum SecretError {
         /// Its length.
         bytes: usize,
     },
-    /// The plain text has a character that is not visible ASCII.
     #[error("the secret has a character at byte {at} that is not visible ASCII")]
     TextCharacter { at: usize },
     /// Plain text, but the profile needs decoded bytes.
     #[error("the secret is a plain text; this signing profile needs {PREFIX} and base64")]
     PlainText,
+    #[error(
+        "the secret is no private key of ed25519; expected {PREFIX} and base64 of 32 bytes, or 64 hexadecimal digits in \
+         lower case"
+    )]
+    Private,
 }

@@ -22,6 +22,9 @@ word_form! {
         Stripe = "stripe",
         /// As GitHub signs: over the body alone, in hex.
         Github = "github",
+        /// As Discord signs: over timestamp and body, in hex, by Ed25519, anew for each attempt. The secret is the private
+        /// key; `subscriber show` prints the public one, for the receiver.
+        Discord = "discord",
         /// As HubSpot signs (v3): over method, URL, body and milliseconds, in base64, anew for each attempt.
         Hubspot = "hubspot",
         /// As LINE signs: over the body alone, in base64.
@@ -48,6 +51,8 @@ pub enum KeyForm {
     Decoded,
     /// The text itself: libraries of these profiles use a secret as it is.
     Text,
+    /// The private key of Ed25519.
+    Private,
 }
 
 /// The value of a header.
@@ -115,6 +120,7 @@ impl Profile {
             Self::VvvFrozen => Form { is_frozen: true, ..hex("", BODY) },
             Self::Stripe => Form { beside: Some("t="), separator: Some(","), ..hex("v1=", STAMPED) },
             Self::Github | Self::Meta => hex("sha256=", BODY),
+            Self::Discord => Form { key: KeyForm::Private, ..hex("", &[Timestamp, Body]) },
             Self::Hubspot => {
                 Form { unit: Nanos::from_millis(1), ..base64("", &[Text("POST"), Url, Body, Timestamp]) }
             }
@@ -146,6 +152,7 @@ impl Profile {
                 ("x-github-event", EventType),
                 ("x-github-delivery", Id),
             ],
+            Self::Discord => &[("x-signature-timestamp", Timestamp), ("x-signature-ed25519", Signature)],
             Self::Hubspot => {
                 &[("x-hubspot-request-timestamp", Timestamp), ("x-hubspot-signature-v3", Signature)]
             }

@@ -163,6 +163,30 @@ fn the_public_example_of_github_comes_out() {
     );
 }
 
+/// The key pair of test 1 of RFC 8032, section 7.1; the signature was made by Node's crypto.
+#[test]
+fn a_private_key_is_read_in_both_of_its_forms_and_tells_its_public_one() {
+    const HEX: &str = "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60";
+    const BASE64: &str = "whsec_nWGxne/9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A=";
+    let signature = "721cc689d6e28a0ab086319096b32d55420b02f2013fdc8aea4f61b09099b860\
+         fb83554c2c23d7187d6e2f9da8b090c7ae2ab1ea5cf57c30b9e00aa928402a0f";
+    let expected = [("x-signature-timestamp", "1700000000"), ("x-signature-ed25519", signature)];
+    let public = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
+    for text in [HEX, BASE64] {
+        check(Profile::Discord, &Keys::new(secret(text)), NOW, &expected);
+        assert_eq!(secret(text).public_key(Profile::Discord).as_deref(), Some(public));
+        assert_eq!(secret(text).public_key(Profile::Slack), None);
+    }
+    for text in [PLAIN, &HEX[2..], &HEX.to_uppercase(), "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"] {
+        let error = Signer::new(Profile::Discord, &Keys::new(secret(text))).unwrap_err();
+        assert_eq!(
+            (error, secret(text).public_key(Profile::Discord)),
+            (SecretError::Private, None),
+            "{text}"
+        );
+    }
+}
+
 #[test]
 fn while_a_key_retires_both_sign_where_there_is_room_for_both() {
     let value = |profile, at, place: usize| signed(profile, &rotated(), at)[place].1.clone();
@@ -271,7 +295,7 @@ fn as_many_signatures_as_declared_fit() {
     for profile in Profile::ALL {
         let headers = signed(profile, &keys, NOW);
         let (_, value) =
-            headers.iter().find(|(name, _)| name.contains("signature") || name.contains("hmac")).unwrap();
+            headers.iter().rfind(|(name, _)| name.contains("signature") || name.contains("hmac")).unwrap();
         let signatures = value.split([' ', ',', '=']).filter(|part| part.len() >= 43).count();
         let expected = if profile.form().separator.is_some() { Keys::COUNT_MAX } else { 1 };
         assert_eq!(signatures, expected, "{profile}: {value}");
@@ -305,8 +329,8 @@ fn profiles_go_by_their_names() {
     assert_eq!(
         "svix".parse::<Profile>().unwrap_err().to_string(),
         "\"svix\" is not a signing profile; expected one of \
-         standard-webhooks, vvv-timestamped, vvv-frozen, stripe, github, hubspot, line, meta, paddle, shopify, \
-         slack, square, zoom"
+         standard-webhooks, vvv-timestamped, vvv-frozen, stripe, github, discord, hubspot, line, meta, paddle, \
+         shopify, slack, square, zoom"
     );
 }
 

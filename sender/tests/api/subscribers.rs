@@ -227,6 +227,23 @@ async fn a_rotated_secret_is_shown_once_and_the_old_one_signs_beside_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_new_secret_of_discord_comes_with_its_public_key() {
+    let world = World::new().await;
+    let discord = json!({ "name": "acme", "url": URL, "sign": "discord" });
+    let added = world.post("/v1/subscribers", discord).await.expect(201);
+    let rotated = world.post("/v1/subscribers/acme/rotate", json!({})).await.expect(200);
+    for answer in [&added, &rotated] {
+        assert_eq!(answer["public_key"].as_str().map(str::len), Some(64), "{answer}");
+    }
+    assert_ne!(added["public_key"], rotated["public_key"]);
+    let short = json!({ "secret": "a-plain-text-that-is-long-enough" });
+    world.post("/v1/subscribers/acme/rotate", short).await.refuses(422, "bad_secret", Some("secret"));
+    let slack = json!({ "name": "other", "url": URL, "sign": "slack" });
+    assert_eq!(world.post("/v1/subscribers", slack).await.expect(201).get("public_key"), None);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn as_many_secrets_as_are_ever_live_sign_together() {
     let world = World::new().await;
     world.subscribe("acme", URL, json!({})).await;

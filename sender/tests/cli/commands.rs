@@ -112,6 +112,20 @@ fn no_secret_is_shown_after_it_was_made() {
 }
 
 #[test]
+fn the_public_key_of_a_private_one_is_shown_always() {
+    let (world, _) = World::with_shop(NOWHERE, &["sign=discord"]);
+    let rotated = world.json(&["subscriber", "rotate", "shop", "--overlap", "0s"]);
+    let key = rotated["public_key"].as_str().unwrap();
+    assert_eq!(world.json(&["subscriber", "show", "shop"])["secrets"][0]["public_key"], key);
+    assert!(world.ok(&["subscriber", "show", "shop"]).contains(key));
+    let add = ["subscriber", "add", "plain", NOWHERE, "sign=discord", "--allow-private-targets"];
+    let added = world.ok(&add);
+    assert!(added.contains("\nsecret  whsec_") && added.contains("\npublic  "), "{added}");
+    world.ok(&["subscriber", "set", "shop", "sign=slack"]);
+    assert!(!world.ok(&["subscriber", "show", "shop"]).contains(key));
+}
+
+#[test]
 fn events_are_emitted_from_an_argument_a_file_and_stdin_and_counted_by_status() {
     let (world, _) = World::with_shop(NOWHERE, &["--events", "order.*"]);
     let emit = ["emit", "--type", "order.paid", "--json"];

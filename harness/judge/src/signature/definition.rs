@@ -113,7 +113,6 @@ pub struct Definition {
     pub(super) prefix: String,
     /// Separates several values in the header; without it there is one.
     pub(super) separator: Option<String>,
-    /// The signed parts, in order.
     pub(super) signed: Vec<Part>,
     pub(super) timestamp: Option<Stamp>,
     pub(super) unit: Unit,
@@ -165,7 +164,6 @@ pub struct Written<P> {
     pub(super) headers: Option<std::collections::BTreeMap<String, String>>,
 }
 
-/// As in a template.
 impl fmt::Display for Part {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -184,6 +182,11 @@ impl Algorithm {
     /// Whether the sender signs with a private key, so that the judge knows only the public key.
     pub(super) const fn is_public(self) -> bool {
         matches!(self, Self::Ed25519 | Self::EcdsaP256 | Self::RsaSha256)
+    }
+
+    /// Whether the suite can sign by it.
+    pub(super) const fn can_sign(self) -> bool {
+        !matches!(self, Self::EcdsaP256 | Self::RsaSha256)
     }
 }
 
@@ -363,10 +366,12 @@ impl Definition {
         }
     }
 
-    /// A text of the secret whose bytes are one zero. HMAC pads keys with zeros, so it equals an empty secret.
+    /// A text of the secret whose bytes are one zero. HMAC pads keys with zeros, so it equals an empty secret. A
+    /// private key has 32 of them.
     #[must_use]
-    pub const fn nothing(&self) -> &'static str {
+    pub fn nothing(&self) -> &'static str {
         match self.key {
+            _ if self.is_public() => "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
             KeyForm::Base64 | KeyForm::Whsec => "whsec_AA==",
             KeyForm::Hex => "00",
             KeyForm::Text | KeyForm::Pem => "\0",

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use md5::{Digest as _, Md5};
-use ring::signature::{self, UnparsedPublicKey};
+use ring::signature::{self, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
 use ring::{digest, hmac};
-use rustls_pki_types::SubjectPublicKeyInfoDer;
 use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{PrivatePkcs8KeyDer, SubjectPublicKeyInfoDer};
 use zeroize::Zeroizing;
 
 use super::definition::{Algorithm, Definition, KeyForm};
@@ -63,7 +63,10 @@ impl From<Secret> for Key {
 
 impl Key {
     pub(super) fn parse(definition: &Definition, text: &str) -> Result<Self, KeyError> {
-        let Some(algorithm) = definition.algorithm.filter(|algorithm| algorithm.is_public()) else {
+        // Such a text is a secret, also of a private key.
+        let is_secret = text.starts_with(PREFIX) && definition.algorithm == Some(Algorithm::Ed25519);
+        let public = definition.algorithm.filter(|algorithm| algorithm.is_public() && !is_secret);
+        let Some(algorithm) = public else {
             return Ok(Secret::of(definition, text)?.into());
         };
         let bytes = key_bytes(definition.key, text)?;
@@ -143,13 +146,32 @@ impl fmt::Debug for Key {
     }
 }
 
+/// PEM in an answer or in the environment may have its line ends as two letters.
+fn unescaped(text: &str) -> Zeroizing<String> {
+    Zeroizing::new(text.replace("\\n", "\n"))
+}
+
 fn public_key_of_pem(text: &str) -> Result<Vec<u8>, KeyError> {
-    /// PEM in an answer or in the environment may have its line ends as two letters.
-    const ESCAPED: &str = "\\n";
-    let text = text.replace(ESCAPED, "\n");
-    let whole =
-        SubjectPublicKeyInfoDer::from_pem_slice(text.as_bytes()).map_err(|_| KeyError::Form("PEM"))?;
-    Ok(whole.as_ref().to_vec())
+    let whole = SubjectPublicKeyInfoDer::from_pem_slice(unescaped(text).as_bytes());
+    Ok(whole.map_err(|_| KeyError::Form("PEM"))?.as_ref().to_vec())
+}
+
+/// From its 32 bytes or from PKCS #8, in the declared form or after `whsec_`.
+fn private_key(form: KeyForm, text: &str) -> Result<(Zeroizing<Vec<u8>>, Ed25519KeyPair), KeyError> {
+    let pair = match form {
+        KeyForm::Pem if !text.is_empty() && !text.starts_with(PREFIX) => {
+            let der = PrivatePkcs8KeyDer::from_pem_slice(unescaped(text).as_bytes());
+            let der = der.map_err(|_| KeyError::Private)?;
+            let bytes = Zeroizing::new(der.secret_pkcs8_der().to_vec());
+            Ed25519KeyPair::from_pkcs8_maybe_unchecked(&bytes).map(|pair| (bytes, pair))
+        }
+        form => {
+            let form = if text.starts_with(PREFIX) { KeyForm::Whsec } else { form };
+            let bytes = Zeroizing::new(key_bytes(form, text)?);
+            Ed25519KeyPair::from_seed_unchecked(&bytes).map(|pair| (bytes, pair))
+        }
+    };
+    pair.map_err(|_| KeyError::Private)
 }
 
 /// The key inside an X.509 `SubjectPublicKeyInfo`; other bytes stay as they are. The algorithm then checks
@@ -212,6 +234,10 @@ pub enum KeyError {
     Encoding,
     #[error("the key is not {0}, which the signature's `key` declares")]
     Form(&'static str),
+    #[error(
+        "the private key is not one of ed25519; expected its 32 bytes in the form of `key` or after {PREFIX}, or PKCS #8 as PEM"
+    )]
+    Private,
 }
 
 const PREFIX: &str = "whsec_";
@@ -224,7 +250,13 @@ const KEY_BYTES_KNOWN_MIN: usize = 8;
 pub struct Secret {
     text: Zeroizing<String>,
     bytes: Zeroizing<Vec<u8>>,
-    key: hmac::Key,
+    signer: Signer,
+}
+
+#[derive(Clone)]
+enum Signer {
+    Hmac(hmac::Key),
+    Ed25519(Arc<Ed25519KeyPair>),
 }
 
 impl Secret {
@@ -233,22 +265,36 @@ impl Secret {
     }
 
     fn of(definition: &Definition, text: &str) -> Result<Self, KeyError> {
-        let bytes = Zeroizing::new(key_bytes(definition.key, text)?);
-        let hash = definition.algorithm.and_then(Algorithm::hmac).unwrap_or(hmac::HMAC_SHA256);
-        let key = hmac::Key::new(hash, &bytes);
-        Ok(Self { text: Zeroizing::new(text.to_owned()), bytes, key })
+        let (bytes, signer) = if definition.algorithm == Some(Algorithm::Ed25519) {
+            let (bytes, pair) = private_key(definition.key, text)?;
+            (bytes, Signer::Ed25519(Arc::new(pair)))
+        } else {
+            let bytes = Zeroizing::new(key_bytes(definition.key, text)?);
+            let hash = definition.algorithm.and_then(Algorithm::hmac).unwrap_or(hmac::HMAC_SHA256);
+            let key = hmac::Key::new(hash, &bytes);
+            (bytes, Signer::Hmac(key))
+        };
+        Ok(Self { text: Zeroizing::new(text.to_owned()), bytes, signer })
     }
 
     #[must_use]
     pub fn tag(&self, message: &[u8]) -> Vec<u8> {
-        hmac::sign(&self.key, message).as_ref().to_vec()
+        match &self.signer {
+            Signer::Hmac(key) => hmac::sign(key, message).as_ref().to_vec(),
+            Signer::Ed25519(pair) => pair.sign(message).as_ref().to_vec(),
+        }
     }
 
-    /// A tag that every receiver must refuse.
+    /// A tag that every receiver must refuse. A public key is the secret of an HMAC where a receiver lets the request
+    /// choose the algorithm.
     pub(super) fn foreign_tag(&self, hash: ForeignHash, message: &[u8]) -> Vec<u8> {
-        let hmac = |algorithm| hmac::sign(&hmac::Key::new(algorithm, &self.bytes), message).as_ref().to_vec();
+        let key = match &self.signer {
+            Signer::Hmac(_) => self.bytes.as_slice(),
+            Signer::Ed25519(pair) => pair.public_key().as_ref(),
+        };
+        let hmac = |algorithm| hmac::sign(&hmac::Key::new(algorithm, key), message).as_ref().to_vec();
         match hash {
-            ForeignHash::Md5 => hmac_md5(&self.bytes, message),
+            ForeignHash::Md5 => hmac_md5(key, message),
             ForeignHash::Sha1 => hmac(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY),
             ForeignHash::Sha256 => hmac(hmac::HMAC_SHA256),
             ForeignHash::Sha512 => hmac(hmac::HMAC_SHA512),
@@ -258,7 +304,12 @@ impl Secret {
 
     /// Takes constant time.
     fn authenticates(&self, tag: &[u8], message: &[u8]) -> bool {
-        hmac::verify(&self.key, message, tag).is_ok()
+        match &self.signer {
+            Signer::Hmac(key) => hmac::verify(key, message, tag).is_ok(),
+            Signer::Ed25519(pair) => {
+                UnparsedPublicKey::new(&signature::ED25519, pair.public_key()).verify(message, tag).is_ok()
+            }
+        }
     }
 
     /// The text without the secret in any form that [`Secret::is_in`] knows.

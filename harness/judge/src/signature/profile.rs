@@ -18,12 +18,13 @@ macro_rules! embedded {
 /// The standard's prefix of header names, which `header_prefix` replaces.
 const STANDARD_PREFIX: &str = "webhook-";
 
-const EMBEDDED: [(&str, &str); 14] = embedded![
+const EMBEDDED: [(&str, &str); 15] = embedded![
     "standard-webhooks",
     "vvv-timestamped",
     "vvv-frozen",
     "stripe",
     "github",
+    "discord",
     "hubspot",
     "line",
     "linear",
@@ -60,7 +61,6 @@ impl Profile {
     pub const STRIPE: Self = Self::ALL[3];
     pub const GITHUB: Self = Self::ALL[4];
 
-    /// Each embedded profile.
     pub const ALL: [Self; EMBEDDED.len()] = {
         let mut all = [Self(Source::Embedded(0)); EMBEDDED.len()];
         let mut at = 0;
@@ -104,9 +104,8 @@ impl Profile {
             };
             return Err(serde::de::Error::custom(wrong));
         }
-        if definition.algorithm.is_none_or(Algorithm::is_public) {
-            let wrong =
-                "algorithm: expected hmac-sha1, hmac-sha256 or hmac-sha512, with which the suite can sign";
+        if !definition.algorithm.is_some_and(Algorithm::can_sign) {
+            let wrong = "algorithm: expected hmac-sha1, hmac-sha256, hmac-sha512 or ed25519, with which the suite can sign";
             return Err(serde::de::Error::custom(wrong));
         }
         Ok(Self(Source::Own(Box::leak(Box::new(definition)))))
@@ -166,7 +165,7 @@ fn of_profile<P>(written: &Written<P>, given: &str) -> Result<Definition, String
     ];
     let others = [
         ("signed", written.signed.is_some()),
-        ("public_key", written.public_key.is_some()),
+        ("public_key", written.public_key.is_some() && !profile.is_public()),
         ("tolerance", written.tolerance.is_some()),
         ("several", written.several.is_some()),
         ("age_only", written.age_only.is_some()),

@@ -36,13 +36,10 @@ pub enum Wrong {
     Missing(Cow<'static, str>),
     #[error("there are several {0} headers")]
     Several(Cow<'static, str>),
-    /// The header is empty, or not visible ASCII.
     #[error("the {0} header is empty or not visible ASCII")]
     Text(Cow<'static, str>),
-    /// The timestamp is not a canonical number of seconds.
     #[error("the timestamp {0:?} is not a number of seconds")]
     Timestamp(String),
-    /// The header holds no signature of the profile's kind and version.
     #[error("the {0} header holds no signature of the profile's kind")]
     NoSignature(Cow<'static, str>),
     #[error("signature {0} of the request is not in the profile's encoding")]
@@ -78,6 +75,8 @@ impl Definition {
     #[must_use]
     pub fn secret_of(&self, bytes: &[u8]) -> String {
         match self.key {
+            // Else it would pass for a public key.
+            _ if self.is_public() => format!("whsec_{}", base64(bytes)),
             KeyForm::Hex => hex(bytes),
             KeyForm::Base64 => base64(bytes),
             KeyForm::Text | KeyForm::Whsec | KeyForm::Pem => format!("whsec_{}", base64(bytes)),

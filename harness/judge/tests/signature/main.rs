@@ -5,17 +5,23 @@ mod vectors;
 use proptest::prelude::*;
 
 use hookproof_judge::signature::{
-    CheckedSignature, Key, KeyError, Profile, Received, Secret, Signing, Wrong, hex, sign, unbase64,
+    CheckedSignature, Key, KeyError, Profile, Received, Secret, Signing, Wrong, base64, hex, sign, unbase64,
 };
 
 const BODY: &[u8] = br#"{"id":"evt_1","type":"video.trending"}"#;
 
+/// A private key has 32 bytes.
+fn longer(profile: Profile, text: &str) -> Secret {
+    let more = if profile.is_public() { "aGFsZiBvZiA=" } else { "" };
+    Secret::parse(profile, &format!("{text}{more}")).unwrap()
+}
+
 fn secret(profile: Profile) -> Secret {
-    Secret::parse(profile, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap()
+    longer(profile, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 }
 
 fn other(profile: Profile) -> Secret {
-    Secret::parse(profile, "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD").unwrap()
+    longer(profile, "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD")
 }
 
 fn signing(body: &[u8]) -> Signing<'_> {
@@ -81,6 +87,47 @@ fn a_profile_may_sign_the_headers_of_id_type_and_attempt() {
     assert_eq!(verdict(profile, &[secret(profile)], &headers, BODY), Err(Wrong::NoKey));
     let own = text.replace("header.X-Id", "header.S");
     assert!(Profile::parse("own", &own).unwrap_err().to_string().contains("a signature cannot cover itself"));
+}
+
+#[test]
+fn a_private_key_signs_in_each_of_its_forms_as_the_providers_library_wants_it() {
+    let seed = b"a-seed-of-an-ed25519-private-key";
+    let pkcs8 = [b"\x30\x2e\x02\x01\0\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20", &seed[..]].concat();
+    let pem = format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n", base64(&pkcs8));
+    let whsec = format!("whsec_{}", base64(seed));
+    let own = |key: &str| {
+        let sign = "header = \"x-signature-ed25519\"\nsigned = [\"{timestamp}{body}\"]\ntimestamp = \"x-signature-timestamp\"";
+        Profile::parse("own", &format!("algorithm = \"ed25519\"\n{key}{sign}")).unwrap()
+    };
+    let discord: Profile = "discord".parse().unwrap();
+    let rows = [
+        (discord, hex(seed)),
+        (discord, whsec.clone()),
+        (own("key = \"hex\"\n"), hex(seed)),
+        (own("key = \"base64\"\n"), base64(seed)),
+        (own(""), pem.clone()),
+        (own(""), pem.replace('\n', "\\n")),
+        (own(""), whsec),
+    ];
+    for (expected, body) in vectors::valid("discord") {
+        for (profile, text) in &rows {
+            let secret = Secret::parse(*profile, text).unwrap();
+            let signing = Signing { timestamp: "1700000000", body: body.as_bytes(), ..Signing::default() };
+            let mut headers = sign(*profile, &[&secret], &signing);
+            headers.sort();
+            assert_eq!(headers, expected, "{profile}: {body}");
+            assert_eq!(verdict(*profile, &[secret], &headers, body.as_bytes()), Ok(vec![0]));
+        }
+    }
+    for (profile, text) in
+        [(discord, "00"), (discord, "whsec_AAAA"), (own(""), &*hex(seed)), (own(""), "whsec_AAAA")]
+    {
+        let error = Secret::parse(profile, text).unwrap_err();
+        assert_eq!(error, KeyError::Private, "{text}");
+    }
+    let public = discord.key("2615936c343f1dbda94fbf24c9a99c723152c105c69ae4fc9fbd805cb5f5ffc2").unwrap();
+    assert_eq!(public.mark(), None, "a public key is no secret");
+    assert!(discord.key(&format!("whsec_{}", base64(seed))).unwrap().mark().is_some());
 }
 
 #[test]

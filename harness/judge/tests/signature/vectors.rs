@@ -90,6 +90,14 @@ fn each_providers_profile_has_vectors_that_its_library_judged() {
     assert_eq!(names, expected);
 }
 
+/// The headers and the body of each.
+pub(crate) fn valid(provider: &str) -> Vec<(Vec<(String, String)>, String)> {
+    let name = format!("{provider}.json");
+    let path = in_folder("providers").into_iter().find(|path| path.ends_with(&name)).unwrap();
+    let valid = read(&path).vectors.into_iter().filter(|one| one.valid);
+    valid.map(|one| (one.headers, one.body.unwrap())).collect()
+}
+
 fn read(path: &Path) -> File {
     let text = std::fs::read_to_string(path).unwrap();
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))

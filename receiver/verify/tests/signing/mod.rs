@@ -2,20 +2,38 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use ed25519_dalek::{Signer as _, SigningKey};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use hookproof_verify::Profile;
 use sha2::Sha256;
 
 /// The secret of all tests, valid in every profile.
 pub(crate) const SECRET: &str = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
-pub(crate) const OTHER: &str = "whsec_b3RoZXIgb3RoZXIgb3RoZXIgb3RoZXIgb3RoZXI=";
+pub(crate) const OTHER: &str = "whsec_b3RoZXIgb3RoZXIgb3RoZXIgb3RoZXIgb3RoZXIgMzI=";
 
 pub(crate) type Headers = Vec<(&'static str, Vec<u8>)>;
+
+fn bytes_of(secret: &str) -> Vec<u8> {
+    STANDARD.decode(secret.strip_prefix("whsec_").unwrap()).unwrap()
+}
+
+fn private(secret: &str) -> SigningKey {
+    SigningKey::from_bytes(&bytes_of(secret)[..32].try_into().unwrap())
+}
+
+/// The text that the receiver is given.
+pub(crate) fn key(profile: Profile, secret: &str) -> String {
+    match profile {
+        Profile::Discord => hex(private(secret).verifying_key().as_bytes()),
+        _ => secret.to_owned(),
+    }
+}
 
 /// Decodes the secret as the profile does.
 pub(crate) fn tag(profile: Profile, secret: &str, parts: &[&[u8]]) -> Vec<u8> {
     let key = match profile {
-        Profile::StandardWebhooks => STANDARD.decode(secret.strip_prefix("whsec_").unwrap()).unwrap(),
+        Profile::Discord => return private(secret).sign(&parts.concat()).to_bytes().to_vec(),
+        Profile::StandardWebhooks => bytes_of(secret),
         _ => secret.as_bytes().to_vec(),
     };
     let mut mac = Hmac::<Sha256>::new_from_slice(&key).unwrap();
@@ -70,6 +88,10 @@ pub(crate) fn sign(profile: Profile, secret: &str, id: &str, at: i64, body: &[u8
             ("x-github-event", "video.trending".to_owned()),
             ("x-github-delivery", id.to_owned()),
         ],
+        Profile::Discord => {
+            let tag = hex(&tag(profile, secret, &[at.as_bytes(), body]));
+            vec![("x-signature-timestamp", at), ("x-signature-ed25519", tag)]
+        }
         Profile::Hubspot => {
             let tag = tag(profile, secret, &[b"POST", URL.as_bytes(), body, ms.as_bytes()]);
             vec![("x-hubspot-signature-v3", base64(&tag)), ("x-hubspot-request-timestamp", ms)]

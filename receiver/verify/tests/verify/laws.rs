@@ -44,6 +44,7 @@ fn guarded(profile: Profile) -> &'static [&'static str] {
         Profile::VvvFrozen => &["x-vvv-signature"],
         Profile::Stripe => &["stripe-signature"],
         Profile::Github | Profile::Meta => &["x-hub-signature-256"],
+        Profile::Discord => &["x-signature-timestamp", "x-signature-ed25519"],
         Profile::Hubspot => &["x-hubspot-signature-v3", "x-hubspot-request-timestamp"],
         Profile::Line => &["x-line-signature"],
         Profile::Linear => &["linear-signature"],

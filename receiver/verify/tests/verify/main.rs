@@ -21,7 +21,8 @@ const BODY: &[u8] =
     br#"{"id":"msg_2KWPBgLlAfxdpx2AI54pPJ85f4W","type":"video.trending","data":{"views":1200000},"webhookTimestamp":1700000000250}"#;
 
 fn keys(profile: Profile, secrets: &[&str]) -> Keys {
-    let secrets: Vec<_> = secrets.iter().map(|text| Secret::new(*text).unwrap()).collect();
+    let secrets: Vec<_> =
+        secrets.iter().map(|text| Secret::new(signing::key(profile, text)).unwrap()).collect();
     Keys::new(profile, &secrets).unwrap().with_url(signing::URL)
 }
 
@@ -61,6 +62,7 @@ fn place_of_signature(profile: Profile) -> (&'static str, String) {
         Profile::VvvFrozen => ("x-vvv-signature", String::new()),
         Profile::Stripe => ("stripe-signature", format!("t={NOW},v1=")),
         Profile::Github | Profile::Meta => ("x-hub-signature-256", "sha256=".to_owned()),
+        Profile::Discord => ("x-signature-ed25519", String::new()),
         Profile::Hubspot => ("x-hubspot-signature-v3", String::new()),
         Profile::Line => ("x-line-signature", String::new()),
         Profile::Linear => ("linear-signature", String::new()),

@@ -2,7 +2,7 @@
 
 use hookproof_verify::{KeyError, Keys, Profile, Secret, UnixSeconds, verify};
 
-use crate::signing::{OTHER, SECRET, base64, hex, sign, tag};
+use crate::signing::{self, OTHER, SECRET, base64, hex, sign, tag};
 use crate::{BODY, ID, NOW, check, keys, place_of_signature, signed, stamped_by_headers, value, with};
 
 #[test]
@@ -226,6 +226,9 @@ fn texts_that_are_no_keys_are_refused() {
     check(standard, &SECRET.replace('=', ""), KeyError::Encoding);
     check(standard, "whsec_c2hvcnQ=", KeyError::Length { bytes: 5 });
     check(standard, "whpk_c2hvcnQ=", KeyError::Public);
+    check(Profile::Discord, SECRET, KeyError::PublicHex);
+    check(Profile::Discord, &format!("01{}", "0".repeat(62)), KeyError::PublicHex);
+    check(Profile::Discord, &signing::key(Profile::Discord, SECRET).to_uppercase(), KeyError::PublicHex);
     // The neutral element, for which anybody can sign.
     let weak = [&[1_u8][..], &[0; 31]].concat();
     check(standard, &format!("whpk_{}", base64(&weak)), KeyError::Public);
@@ -237,7 +240,7 @@ fn texts_that_are_no_keys_are_refused() {
 #[test]
 fn nothing_that_is_printed_shows_a_secret_or_what_was_expected() {
     for profile in Profile::ALL {
-        let secret = Secret::new(SECRET).unwrap();
+        let secret = Secret::new(signing::key(profile, SECRET)).unwrap();
         let keys = Keys::new(profile, [&secret]).unwrap();
         let (name, before) = place_of_signature(profile);
         let good = value(&signed(profile), name).to_owned();

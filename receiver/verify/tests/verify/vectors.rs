@@ -2,10 +2,8 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use hookproof_verify::{Profile, UnixSeconds, verify};
+use hookproof_verify::{Keys, Profile, Secret, UnixSeconds, verify};
 use serde::Deserialize;
-
-use crate::keys;
 
 #[derive(Deserialize)]
 struct File {
@@ -41,8 +39,8 @@ impl Vector {
 
     fn disagreement(&self) -> Option<String> {
         let profile: Profile = self.profile.parse().unwrap();
-        let secrets: Vec<_> = self.secrets.iter().map(String::as_str).collect();
-        let (keys, body) = (keys(profile, &secrets).with_url(&self.url), self.body());
+        let secrets: Vec<_> = self.secrets.iter().map(|text| Secret::new(text).unwrap()).collect();
+        let (keys, body) = (Keys::new(profile, &secrets).unwrap().with_url(&self.url), self.body());
         let found = verify(UnixSeconds(self.now), self.headers.as_slice(), &body, &keys);
         let agrees = match &found {
             Ok(verified) => {
