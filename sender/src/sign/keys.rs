@@ -164,21 +164,26 @@ impl Tag {
 
     /// From 64 digits in lower case.
     pub(crate) fn from_hex(text: &str) -> Option<Self> {
-        let digit = |byte: u8| match byte {
-            b'0'..=b'9' => Some(byte - b'0'),
-            b'a'..=b'f' => Some(byte - b'a' + 10),
-            _ => None,
-        };
         let mut bytes = [0; 32];
-        let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-        if pairs.len() != bytes.len() || !rest.is_empty() {
-            return None;
-        }
-        for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
-            *byte = digit(*high)? << 4 | digit(*low)?;
-        }
+        unhex(text, &mut bytes)?;
         Some(Self(bytes))
     }
+}
+
+fn unhex(text: &str, bytes: &mut [u8]) -> Option<()> {
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    if pairs.len() != bytes.len() || !rest.is_empty() {
+        return None;
+    }
+    for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+        *byte = digit(*high)? << 4 | digit(*low)?;
+    }
+    Some(())
 }
 
 pub(super) fn hex(bytes: &[u8]) -> impl Iterator<Item = char> {
@@ -249,11 +254,16 @@ impl Secret {
     }
 
     fn private(&self) -> Result<SigningKey, SecretError> {
-        let seed = match self.text.strip_prefix(PREFIX) {
-            Some(encoded) => <[u8; 32]>::try_from(decode(encoded)?.as_slice()).ok(),
-            None => Tag::from_hex(&self.text).map(|Tag(bytes)| bytes),
-        };
-        let seed = Zeroizing::new(seed.ok_or(SecretError::Private)?);
+        let mut seed = Zeroizing::new([0; 32]);
+        if let Some(encoded) = self.text.strip_prefix(PREFIX) {
+            let bytes = decode(encoded)?;
+            if bytes.len() != seed.len() {
+                return Err(SecretError::Private);
+            }
+            seed.copy_from_slice(&bytes);
+        } else {
+            unhex(&self.text, seed.as_mut_slice()).ok_or(SecretError::Private)?;
+        }
         Ok(SigningKey::from_bytes(&seed))
     }
 

@@ -1,6 +1,6 @@
 //! Requests with one fault, and the rule that they violate.
 
-use hookproof_verify::{KeyError, Keys, Profile, Secret, UnixSeconds, verify};
+use hookproof_verify::{KeyError, Keys, Profile, Rejection, Secret, UnixSeconds, verify};
 
 use crate::signing::{self, OTHER, SECRET, base64, hex, sign, tag};
 use crate::{BODY, ID, NOW, check, keys, place_of_signature, signed, stamped_by_headers, value, with};
@@ -210,6 +210,30 @@ fn a_signature_over_the_body_alone_is_refused_where_more_is_signed() {
     }
 }
 
+/// RFC 8032, 5.1.7.
+#[test]
+fn a_signature_of_ed25519_has_one_form() {
+    const ORDER: &str = "edd3f55c1a631258d69cf7a2def9de1400000000000000000000000000000010";
+    let byte = |text: &str, at: usize| u16::from_str_radix(&text[2 * at..][..2], 16).unwrap();
+    let headers = signed(Profile::Discord);
+    let keys = keys(Profile::Discord, &[SECRET]);
+    let name = "x-signature-ed25519";
+    let good = value(&headers, name).to_owned();
+    assert!(verify(UnixSeconds(NOW), headers.as_slice(), BODY, &keys).is_ok());
+    let (mut sum, mut carry) = (good[..64].to_owned(), 0);
+    for at in 0..32 {
+        let digit = byte(&good, 32 + at) + byte(ORDER, at) + carry;
+        sum.push_str(&hex(&[(digit & 255) as u8]));
+        carry = digit >> 8;
+    }
+    let small = format!("01{}{}", "0".repeat(62), &good[64..]);
+    for forged in [sum, small, "0".repeat(128)] {
+        let headers = with(headers.clone(), name, &*forged);
+        let found = verify(UnixSeconds(NOW), headers.as_slice(), BODY, &keys);
+        assert_eq!(found, Err(Rejection::Signature), "{forged}");
+    }
+}
+
 #[test]
 fn texts_that_are_no_keys_are_refused() {
     #[track_caller]
@@ -228,6 +252,7 @@ fn texts_that_are_no_keys_are_refused() {
     check(standard, "whpk_c2hvcnQ=", KeyError::Public);
     check(Profile::Discord, SECRET, KeyError::PublicHex);
     check(Profile::Discord, &format!("01{}", "0".repeat(62)), KeyError::PublicHex);
+    check(Profile::Discord, &"0".repeat(64), KeyError::PublicHex);
     check(Profile::Discord, &signing::key(Profile::Discord, SECRET).to_uppercase(), KeyError::PublicHex);
     // The neutral element, for which anybody can sign.
     let weak = [&[1_u8][..], &[0; 31]].concat();
