@@ -12,8 +12,6 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 #[test]
 fn signing_into_a_used_buffer_allocates_nothing() {
     let at = StoreTime::from_secs(1_700_000_000);
-    let mut keys = Keys::new(Secret::generate(&[1; 32]));
-    keys.rotate(at, Secret::generate(&[2; 32]), StoreTime(u64::MAX)).unwrap();
     let [id, subscriber] =
         ["evt_01hf7yat000000000000000000", "sub_01hf7yat000000000000000000"].map(str::parse);
     let (id, subscriber) = (id.unwrap(), subscriber.unwrap());
@@ -21,6 +19,8 @@ fn signing_into_a_used_buffer_allocates_nothing() {
     let body = [b'x'; 300];
     let mut headers = Headers::new();
     for profile in Profile::ALL {
+        let mut keys = Keys::new(Secret::generate(profile, &[1; 32]));
+        keys.rotate(at, Secret::generate(profile, &[2; 32]), StoreTime(u64::MAX)).unwrap();
         let signer = Signer::new(profile, &keys).unwrap();
         let attempt = Attempt {
             id: &id,

@@ -173,8 +173,10 @@ impl<'a> Bench<'a> {
     }
 
     pub(super) fn foreign_secret(&self) -> Result<Secret, String> {
-        let text = base64(&sha256_hex(format!("foreign {}", self.run).as_bytes()).as_bytes()[..32]);
-        Secret::parse(self.settings.profile, &format!("whsec_{text}")).map_err(|error| error.to_string())
+        let (profile, seed) = (self.settings.profile, sha256_hex(format!("foreign {}", self.run).as_bytes()));
+        let prefix = if profile.is_public() { "whsk_" } else { "whsec_" };
+        let text = format!("{prefix}{}", base64(&seed.as_bytes()[..32]));
+        Secret::parse(profile, &text).map_err(|error| error.to_string())
     }
 
     pub(super) fn request(&self, delivery: &Delivery, signatures: &[String]) -> Request {

@@ -13,7 +13,7 @@ pub(crate) const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 pub(crate) const RETIRED: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 
 /// A key pair of Ed25519, that of `scenarios/vectors/providers/discord.json`.
-pub(crate) const PRIVATE: &str = "612d736565642d6f662d616e2d656432353531392d707269766174652d6b6579";
+pub(crate) const PRIVATE: &str = "whsk_YS1zZWVkLW9mLWFuLWVkMjU1MTktcHJpdmF0ZS1rZXk=";
 pub(crate) const PUBLIC: &str = "2615936c343f1dbda94fbf24c9a99c723152c105c69ae4fc9fbd805cb5f5ffc2";
 
 /// A receiver in its own folder, started by a script, until the test ends.

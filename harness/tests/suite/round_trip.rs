@@ -15,7 +15,8 @@ fn sender(folder: &tempfile::TempDir, arguments: &[&str]) -> Vec<Value> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof"));
     command.arg("sender").args(arguments).args(["--json", "--db"]).arg(folder.path().join("sender.db"));
     command.env("RIGHT", SECRET).env("WRONG", RETIRED);
-    let output = command.env("RIGHT_KEY", PRIVATE).env("WRONG_KEY", "f".repeat(64)).output().unwrap();
+    let output =
+        command.env("RIGHT_KEY", PRIVATE).env("WRONG_KEY", PRIVATE.replace("YS1z", "YW5v")).output().unwrap();
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8_lossy(&output.stdout);
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()

@@ -17,8 +17,8 @@ const PUBLIC_PREFIX: &str = "whpk_";
 const PUBLIC_BYTES: usize = 32;
 const PUBLIC_WRITTEN: usize = 44;
 
-/// `whsec_` and base64, `whpk_` and base64 (a public key), a public key in hex for `discord`, or plain text for
-/// profiles that use the text itself.
+/// `whsec_` and base64, `whpk_` and base64 (a public key; for `discord` also in hex), or plain text for profiles that use
+/// the text itself.
 /// Cannot be printed. Wiped when dropped.
 #[derive(Clone)]
 pub struct Secret(Zeroizing<String>);
@@ -86,14 +86,13 @@ impl Keys {
                 return Err(KeyError::TooMany);
             }
             if profile.scheme().is_some_and(|scheme| scheme.algorithm == Algorithm::Ed25519) {
-                keys.publics.push(public(decode_hex(text)).ok_or(KeyError::PublicHex)?);
+                keys.publics.push(public(after_prefix(text).or_else(|| decode_hex(text)))?);
                 places_of_publics.push(place);
             } else if profile != Profile::StandardWebhooks {
                 keys.macs.push(Mac::new(text.as_bytes()));
                 keys.places.push(place);
-            } else if let Some(encoded) = text.strip_prefix(PUBLIC_PREFIX) {
-                let bytes = decode_base64::<PUBLIC_BYTES, PUBLIC_WRITTEN>(encoded);
-                keys.publics.push(public(bytes).ok_or(KeyError::Public)?);
+            } else if text.starts_with(PUBLIC_PREFIX) {
+                keys.publics.push(public(after_prefix(text))?);
                 places_of_publics.push(place);
             } else {
                 keys.macs.push(Mac::new(&shared(text)?));
@@ -164,9 +163,14 @@ fn shared(text: &str) -> Result<Zeroizing<Vec<u8>>, KeyError> {
     if (min..=max).contains(&bytes.len()) { Ok(bytes) } else { Err(KeyError::Length { bytes: bytes.len() }) }
 }
 
-fn public(bytes: Option<[u8; PUBLIC_BYTES]>) -> Option<VerifyingKey> {
+fn after_prefix(text: &str) -> Option<[u8; PUBLIC_BYTES]> {
+    decode_base64::<PUBLIC_BYTES, PUBLIC_WRITTEN>(text.strip_prefix(PUBLIC_PREFIX)?)
+}
+
+fn public(bytes: Option<[u8; PUBLIC_BYTES]>) -> Result<VerifyingKey, KeyError> {
+    let key = bytes.and_then(|bytes| VerifyingKey::from_bytes(&bytes).ok());
     // Signatures for a weak key can be forged.
-    VerifyingKey::from_bytes(&bytes?).ok().filter(|key| !key.is_weak())
+    key.filter(|key| !key.is_weak()).ok_or(KeyError::Public)
 }
 
 /// An invalid secret. Reveals nothing of the text.
@@ -196,11 +200,11 @@ pub enum KeyError {
         bytes: usize,
     },
     /// Not a usable Ed25519 key.
-    #[error("the public key is not the base64 of a valid ed25519 key after {PUBLIC_PREFIX}")]
+    #[error(
+        "the key is not a safe public one of ed25519; expected {PUBLIC_PREFIX} and base64 of 32 bytes, or for discord 64 \
+         hexadecimal digits in lower case"
+    )]
     Public,
-    /// Not a usable Ed25519 key in hex.
-    #[error("the public key is not 64 hexadecimal digits in lower case of a valid ed25519 key")]
-    PublicHex,
     /// No key.
     #[error("there is no key; expected at least one secret")]
     None,

@@ -128,7 +128,7 @@ const PROFILES = {
       const signature = sign(null, Buffer.from(`${at}${body}`), privateKey(seed)).toString("hex");
       return { "x-signature-ed25519": signature, "x-signature-timestamp": String(at) };
     },
-    keys: { secrets: [publicKey], private_keys: [Buffer.from(SEED).toString("hex")] },
+    keys: { secrets: [publicKey], private_keys: [`whsk_${Buffer.from(SEED).toString("base64")}`] },
     signature: "x-signature-ed25519", stamped: true, malleated,
   },
   hubspot: {

@@ -74,9 +74,13 @@ pub(super) fn agree(
 
 pub(super) fn secret_or(
     given: Option<String>,
+    settings: &SettingsText,
     fresh: impl FnOnce() -> [u8; Secret::RANDOM_BYTES],
 ) -> Result<Secret, Problem> {
-    given.map_or_else(|| Ok(Secret::generate(&fresh())), |text| Ok(Secret::parse(&text)?))
+    given.map_or_else(
+        || Ok(Secret::generate(settings.sign.unwrap_or_default(), &fresh())),
+        |text| Ok(Secret::parse(&text)?),
+    )
 }
 
 pub(super) struct Rotation {

@@ -64,9 +64,10 @@ pub(super) async fn list(State(app): State<App>, uri: Uri) -> Result<Response, P
 pub(super) async fn create(State(app): State<App>, request: Request) -> Result<Response, Problem> {
     Query::read(request.uri().query(), &[])?;
     let mut object = object(request).await?;
-    let secret = secret_or(take_text(&mut object, "secret")?, random)?;
+    let secret = take_text(&mut object, "secret")?;
     let written = Written::take(object, &app.config().guard)?;
     let settings = SettingsText::read(&written.settings)?;
+    let secret = secret_or(secret, &settings, random)?;
     let id = PublicId::new(Kind::Subscriber, wall(), random());
     let agreement = agree(&settings, &id, &Keys::new(secret.clone()), &app.config().regions)?;
     let url = required(written.url, "url")?;
@@ -257,9 +258,9 @@ pub(super) async fn rotate(
 ) -> Result<Response, Problem> {
     Query::read(request.uri().query(), &[])?;
     let Rotation { secret, overlap } = Rotation::take(object_or_nothing(request).await?)?;
-    let secret = secret_or(secret, random)?;
     let subscriber = subscriber(&app, &whom).await?;
     let settings = SettingsText::from_json(&subscriber.settings)?;
+    let secret = secret_or(secret, &settings, random)?;
     let id: PublicId = PublicId::new(Kind::Subscriber, wall(), random());
     // Only the kind of secret can be wrong here.
     let agreement = agree(&settings, &id, &Keys::new(secret.clone()), &app.config().regions)?;

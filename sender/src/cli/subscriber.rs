@@ -105,8 +105,7 @@ impl Add {
         let id = PublicId::new(Kind::Subscriber, wall(), random());
         let settings = SettingsText::default().patched(&changes.patch).map_err(unfit)?;
         let agreement = settings.validate(&id, &self.reach.regions()?).map_err(unfit)?;
-        let secret = secret(self.secret_env.as_deref())?;
-        check_signing(agreement.profile, &secret)?;
+        let secret = secret(self.secret_env.as_deref(), agreement.profile)?;
         let url = checked_url(&self.url, &self.reach.guard())?;
         if let Some(files) = &agreement.tls {
             files.check(&url).map_err(Failure::usage)?;
@@ -378,21 +377,16 @@ impl RotateSecret {
                 self.overlap
             )));
         }
-        let secret = secret(self.secret_env.as_deref())?;
-        let mut profile = Profile::default();
-        on(&self.name, common, |session, subscriber| {
-            let settings = SettingsText::from_json(&subscriber.settings).map_err(Failure::refused)?;
-            profile = settings.sign.unwrap_or_default();
-            check_signing(profile, &secret)?;
-            let now = wall();
-            let retire = StoreTime(now.0.saturating_add(self.overlap.0));
-            session.command(Command::Rotate(Rotate {
-                lane: subscriber.lane,
-                secret: stored(&secret),
-                retire,
-                now,
-            }))
-        })?;
+        let database = common.existing_database()?;
+        let subscriber = Look::open(&database)?.subscriber(&self.name)?;
+        let settings = SettingsText::from_json(&subscriber.settings).map_err(Failure::refused)?;
+        let profile = settings.sign.unwrap_or_default();
+        let secret = secret(self.secret_env.as_deref(), profile)?;
+        let now = wall();
+        let retire = StoreTime(now.0.saturating_add(self.overlap.0));
+        let rotate = Rotate { lane: subscriber.lane, secret: stored(&secret), retire, now };
+        let options = operating(database.clone(), &Reach::default(), None)?;
+        with_session(options, |session| session.command(Command::Rotate(rotate)))?;
         if printer.json {
             let mut value = json!({ "name": self.name });
             form::add_secret(&mut value, &secret, profile);
@@ -449,8 +443,10 @@ fn patterns_json(patterns: &EventPatterns) -> Result<String, Failure> {
     serde_json::to_string(patterns).map_err(Failure::ours)
 }
 
-fn secret(variable: Option<&str>) -> Result<Secret, Failure> {
-    variable.map_or_else(|| Ok(Secret::generate(&random())), secret_from)
+fn secret(variable: Option<&str>, profile: Profile) -> Result<Secret, Failure> {
+    let made = || Ok(Secret::generate(profile, &random()));
+    let secret = variable.map_or_else(made, secret_from)?;
+    check_signing(profile, &secret).map(|()| secret)
 }
 
 fn reveal(printer: &mut Printer, secret: &Secret, profile: Profile) -> Result<(), Failure> {

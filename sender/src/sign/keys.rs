@@ -90,12 +90,8 @@ impl Keys {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeysError {
-    /// More than [`Keys::COUNT_MAX`].
     #[error("{count} keys would sign at once; expected at most {}: wait until one retires", Keys::COUNT_MAX)]
-    TooMany {
-        /// Their number.
-        count: usize,
-    },
+    TooMany { count: usize },
 }
 
 /// Hashed in advance. As secret as the key; wiped when dropped.
@@ -164,26 +160,21 @@ impl Tag {
 
     /// From 64 digits in lower case.
     pub(crate) fn from_hex(text: &str) -> Option<Self> {
+        let digit = |byte: u8| match byte {
+            b'0'..=b'9' => Some(byte - b'0'),
+            b'a'..=b'f' => Some(byte - b'a' + 10),
+            _ => None,
+        };
         let mut bytes = [0; 32];
-        unhex(text, &mut bytes)?;
+        let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+        if pairs.len() != bytes.len() || !rest.is_empty() {
+            return None;
+        }
+        for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+            *byte = digit(*high)? << 4 | digit(*low)?;
+        }
         Some(Self(bytes))
     }
-}
-
-fn unhex(text: &str, bytes: &mut [u8]) -> Option<()> {
-    let digit = |byte: u8| match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        _ => None,
-    };
-    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-    if pairs.len() != bytes.len() || !rest.is_empty() {
-        return None;
-    }
-    for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
-        *byte = digit(*high)? << 4 | digit(*low)?;
-    }
-    Some(())
 }
 
 pub(super) fn hex(bytes: &[u8]) -> impl Iterator<Item = char> {
@@ -193,9 +184,10 @@ pub(super) fn hex(bytes: &[u8]) -> impl Iterator<Item = char> {
 }
 
 const PREFIX: &str = "whsec_";
+const PRIVATE_PREFIX: &str = "whsk_";
 
 /// Only [`Secret::reveal`] exposes its text. Wiped when dropped. New secrets have the form of Standard Webhooks:
-/// `whsec_` and base64. Migrated subscribers may bring plain text.
+/// `whsec_` and base64, or `whsk_` for a private key. Migrated subscribers may bring plain text.
 #[derive(Clone)]
 pub struct Secret {
     text: Zeroizing<String>,
@@ -208,12 +200,12 @@ impl Secret {
     /// The shortest and the longest.
     pub const TEXT_BYTES: (usize, usize) = (16, 256);
 
-    /// A new secret from random bytes.
     #[must_use]
-    pub fn generate(random: &[u8; Self::RANDOM_BYTES]) -> Self {
+    pub fn generate(profile: Profile, random: &[u8; Self::RANDOM_BYTES]) -> Self {
+        let is_private = profile.form().key == KeyForm::Private;
         // A growing buffer would leave copies of the secret in memory.
         let mut text = Zeroizing::new(String::with_capacity(PREFIX.len() + 2 * Self::RANDOM_BYTES));
-        text.push_str(PREFIX);
+        text.push_str(if is_private { PRIVATE_PREFIX } else { PREFIX });
         STANDARD.encode_string(random, &mut text);
         Self { text }
     }
@@ -254,17 +246,9 @@ impl Secret {
     }
 
     fn private(&self) -> Result<SigningKey, SecretError> {
-        let mut seed = Zeroizing::new([0; 32]);
-        if let Some(encoded) = self.text.strip_prefix(PREFIX) {
-            let bytes = decode(encoded)?;
-            if bytes.len() != seed.len() {
-                return Err(SecretError::Private);
-            }
-            seed.copy_from_slice(&bytes);
-        } else {
-            unhex(&self.text, seed.as_mut_slice()).ok_or(SecretError::Private)?;
-        }
-        Ok(SigningKey::from_bytes(&seed))
+        let bytes = self.text.strip_prefix(PRIVATE_PREFIX).and_then(|encoded| decode(encoded).ok());
+        let seed: Option<&[u8; 32]> = bytes.as_ref().and_then(|bytes| bytes.as_slice().try_into().ok());
+        seed.map(SigningKey::from_bytes).ok_or(SecretError::Private)
     }
 
     /// In hex, for the endpoint; none if the endpoint needs the secret itself.
@@ -295,33 +279,20 @@ impl fmt::Debug for Secret {
 /// An invalid secret. Reveals nothing of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SecretError {
-    /// Not base64.
     #[error("the secret is not standard base64 with its padding after {PREFIX}")]
     Encoding,
-    /// Too few or too many bytes.
     #[error("the secret has {bytes} bytes after {PREFIX}; expected {} to {}", Secret::BYTES.0, Secret::BYTES.1)]
-    Length {
-        /// Their number.
-        bytes: usize,
-    },
-    /// The plain text is too short or too long.
+    Length { bytes: usize },
     #[error(
         "the secret has {bytes} bytes; expected {PREFIX} and base64, or a plain text of {} to {}",
         Secret::TEXT_BYTES.0,
         Secret::TEXT_BYTES.1
     )]
-    TextLength {
-        /// Its length.
-        bytes: usize,
-    },
+    TextLength { bytes: usize },
     #[error("the secret has a character at byte {at} that is not visible ASCII")]
     TextCharacter { at: usize },
-    /// Plain text, but the profile needs decoded bytes.
     #[error("the secret is a plain text; this signing profile needs {PREFIX} and base64")]
     PlainText,
-    #[error(
-        "the secret is no private key of ed25519; expected {PREFIX} and base64 of 32 bytes, or 64 hexadecimal digits in \
-         lower case"
-    )]
+    #[error("the secret is no private key of ed25519; expected {PRIVATE_PREFIX} and base64 of 32 bytes")]
     Private,
 }

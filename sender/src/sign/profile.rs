@@ -23,7 +23,7 @@ word_form! {
         /// As GitHub signs: over the body alone, in hex.
         Github = "github",
         /// As Discord signs: over timestamp and body, in hex, by Ed25519, anew for each attempt. The secret is the private
-        /// key; `subscriber show` prints the public one, for the receiver.
+        /// key, `whsk_` and base64; `subscriber show` prints the public one, for the receiver.
         Discord = "discord",
         /// As HubSpot signs (v3): over method, URL, body and milliseconds, in base64, anew for each attempt.
         Hubspot = "hubspot",

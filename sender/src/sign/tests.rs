@@ -33,9 +33,14 @@ fn secret(text: &str) -> Secret {
     Secret::parse(text).unwrap()
 }
 
-fn rotated() -> Keys {
-    let mut keys = Keys::new(secret(SECRET_A));
-    keys.rotate(NOW, secret(SECRET_B), LATER).unwrap();
+fn fitting(profile: Profile, text: &str) -> Secret {
+    let is_private = profile.form().key == KeyForm::Private;
+    secret(&if is_private { text.replace("whsec_", "whsk_") } else { text.to_owned() })
+}
+
+fn rotated(profile: Profile) -> Keys {
+    let mut keys = Keys::new(fitting(profile, SECRET_A));
+    keys.rotate(NOW, fitting(profile, SECRET_B), LATER).unwrap();
     keys
 }
 
@@ -165,19 +170,17 @@ fn the_public_example_of_github_comes_out() {
 
 /// The key pair of test 1 of RFC 8032, section 7.1; the signature was made by Node's crypto.
 #[test]
-fn a_private_key_is_read_in_both_of_its_forms_and_tells_its_public_one() {
-    const HEX: &str = "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60";
-    const BASE64: &str = "whsec_nWGxne/9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A=";
+fn a_private_key_is_read_and_tells_its_public_one() {
+    const KEY: &str = "whsk_nWGxne/9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A=";
     let signature = "721cc689d6e28a0ab086319096b32d55420b02f2013fdc8aea4f61b09099b860\
          fb83554c2c23d7187d6e2f9da8b090c7ae2ab1ea5cf57c30b9e00aa928402a0f";
     let expected = [("x-signature-timestamp", "1700000000"), ("x-signature-ed25519", signature)];
     let public = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
-    for text in [HEX, BASE64] {
-        check(Profile::Discord, &Keys::new(secret(text)), NOW, &expected);
-        assert_eq!(secret(text).public_key(Profile::Discord).as_deref(), Some(public));
-        assert_eq!(secret(text).public_key(Profile::Slack), None);
-    }
-    for text in [PLAIN, &HEX[2..], &HEX.to_uppercase(), "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"] {
+    check(Profile::Discord, &Keys::new(secret(KEY)), NOW, &expected);
+    assert_eq!(secret(KEY).public_key(Profile::Discord).as_deref(), Some(public));
+    assert_eq!(secret(KEY).public_key(Profile::Slack), None);
+    // A public key as secret would let everybody sign.
+    for text in [PLAIN, public, &KEY.replace("whsk_", "whsec_"), "whsk_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"] {
         let error = Signer::new(Profile::Discord, &Keys::new(secret(text))).unwrap_err();
         assert_eq!(
             (error, secret(text).public_key(Profile::Discord)),
@@ -189,14 +192,14 @@ fn a_private_key_is_read_in_both_of_its_forms_and_tells_its_public_one() {
 
 #[test]
 fn while_a_key_retires_both_sign_where_there_is_room_for_both() {
-    let value = |profile, at, place: usize| signed(profile, &rotated(), at)[place].1.clone();
+    let value = |profile, at, place: usize| signed(profile, &rotated(profile), at)[place].1.clone();
     assert_eq!(value(Profile::StandardWebhooks, NOW, 2), format!("v1,{STANDARD_B} v1,{STANDARD_A}"));
     assert_eq!(value(Profile::Stripe, NOW, 0), format!("t=1700000000,v1={STAMPED_B},v1={STAMPED_A}"));
 }
 
 #[test]
 fn a_header_with_one_signature_uses_the_old_key_until_it_retires() {
-    let value = |profile, at, place: usize| signed(profile, &rotated(), at)[place].1.clone();
+    let value = |profile, at, place: usize| signed(profile, &rotated(profile), at)[place].1.clone();
     assert_eq!(value(Profile::VvvTimestamped, NOW, 1), format!("sha256={STAMPED_A}"));
     assert_eq!(value(Profile::VvvFrozen, NOW, 0), BARE_A);
     assert_eq!(value(Profile::Github, NOW, 0), format!("sha256={BARE_A}"));
@@ -236,8 +239,8 @@ fn a_frozen_signature_survives_a_rotation() {
 
 #[test]
 fn only_the_frozen_profile_has_something_to_freeze() {
-    let keys = Keys::new(secret(SECRET_A));
     for profile in Profile::ALL {
+        let keys = Keys::new(fitting(profile, SECRET_A));
         let frozen = signer(profile, &keys).freeze(NOW, BODY.as_bytes());
         assert_eq!(frozen.is_some(), profile == Profile::VvvFrozen, "{profile}");
     }
@@ -262,10 +265,11 @@ fn each_profile_writes_the_headers_that_it_declares_and_repeats_them_as_far_as_t
     for profile in Profile::ALL {
         let [first, retry, by_another_key] = [(NOW, 1, SECRET_A), (LATER, 2, SECRET_A), (LATER, 2, SECRET_B)]
             .map(|(at, number, key)| {
-                let frozen = signer(profile, &Keys::new(secret(SECRET_A))).freeze(NOW, BODY.as_bytes());
+                let frozen =
+                    signer(profile, &Keys::new(fitting(profile, SECRET_A))).freeze(NOW, BODY.as_bytes());
                 let mut headers = Headers::new();
                 let attempt = Attempt { frozen, ..words.attempt(number, BODY) };
-                signer(profile, &Keys::new(secret(key))).sign(at, &attempt, &mut headers);
+                signer(profile, &Keys::new(fitting(profile, key))).sign(at, &attempt, &mut headers);
                 headers
             });
         let names: Vec<_> = first.iter().map(|(name, _)| name).collect();
@@ -288,11 +292,15 @@ fn each_profile_writes_the_headers_that_it_declares_and_repeats_them_as_far_as_t
 
 #[test]
 fn as_many_signatures_as_declared_fit() {
-    let mut keys = Keys::new(secret(SECRET_A));
-    for _ in 1..Keys::COUNT_MAX {
-        keys.rotate(NOW, secret(SECRET_B), LATER).unwrap();
-    }
+    let full = |profile| {
+        let mut keys = Keys::new(fitting(profile, SECRET_A));
+        for _ in 1..Keys::COUNT_MAX {
+            keys.rotate(NOW, fitting(profile, SECRET_B), LATER).unwrap();
+        }
+        keys
+    };
     for profile in Profile::ALL {
+        let keys = full(profile);
         let headers = signed(profile, &keys, NOW);
         let (_, value) =
             headers.iter().rfind(|(name, _)| name.contains("signature") || name.contains("hmac")).unwrap();
@@ -300,6 +308,7 @@ fn as_many_signatures_as_declared_fit() {
         let expected = if profile.form().separator.is_some() { Keys::COUNT_MAX } else { 1 };
         assert_eq!(signatures, expected, "{profile}: {value}");
     }
+    let mut keys = full(Profile::Stripe);
     assert_eq!(
         keys.rotate(NOW, secret(PLAIN), LATER).unwrap_err(),
         KeysError::TooMany { count: Keys::COUNT_MAX + 1 }
@@ -311,7 +320,7 @@ fn as_many_signatures_as_declared_fit() {
 
 #[test]
 fn stored_keys_come_back_as_they_were() {
-    let keys = rotated();
+    let keys = rotated(Profile::Stripe);
     let retiring =
         keys.retiring().iter().map(|key| Retiring::new(key.secret().clone(), key.until())).collect();
     let again = Keys::from_parts(keys.current().clone(), retiring).unwrap();
@@ -337,9 +346,12 @@ fn profiles_go_by_their_names() {
 #[test]
 fn a_new_secret_has_the_standard_form() {
     let bytes: [u8; 32] = std::array::from_fn(|at| u8::try_from(at).unwrap());
-    let new = Secret::generate(&bytes);
+    let new = Secret::generate(Profile::default(), &bytes);
     assert_eq!(new.reveal(), SECRET_A);
     assert!(Secret::parse(new.reveal()).is_ok());
+    let private = Secret::generate(Profile::Discord, &bytes);
+    assert_eq!(private.reveal(), SECRET_A.replace("whsec_", "whsk_"));
+    assert!(private.public_key(Profile::Discord).is_some());
 }
 
 #[test]
@@ -374,7 +386,7 @@ fn encode(bytes: &[u8]) -> String {
 
 #[test]
 fn nothing_that_holds_a_secret_shows_it() {
-    let keys = rotated();
+    let keys = rotated(Profile::Stripe);
     let shown = format!("{:?} {keys:?} {:?}", keys.current(), signer(Profile::Stripe, &keys));
     for part in [&SECRET_A[6..16], &SECRET_B[6..16], "whsec"] {
         assert!(!shown.contains(part), "{shown}");
@@ -402,7 +414,7 @@ proptest! {
         let words = Words::new();
         let mut reused = Headers::new();
         for (body, place) in bodies.iter().zip(places) {
-            let signer = signer(Profile::ALL[place], &rotated());
+            let signer = signer(Profile::ALL[place], &rotated(Profile::ALL[place]));
             signer.sign(NOW, &words.attempt(3, body), &mut reused);
             let mut fresh = Headers::new();
             signer.sign(NOW, &words.attempt(3, body), &mut fresh);

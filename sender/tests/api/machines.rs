@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use axum::Router;
 use axum::http::StatusCode;
 use futures_util::future::try_join_all;
-use hookproof_sender::sign::Secret;
+use hookproof_sender::sign::{Profile, Secret};
 use hookproof_sender::store::command::{Change, Subscribe};
 use hookproof_sender::store::lane::{self, Bounds, WhenFull};
 use hookproof_sender::store::{Command, Reply};
@@ -187,7 +187,7 @@ fn numbered(number: usize, url: &str, event_type: &str) -> Command {
         patterns: format!("[\"{event_type}\"]").into(),
         settings: "{}".into(),
         bounds: Bounds { rows_max: 100_000, bytes_max: 1 << 30, when_full: WhenFull::Refuse },
-        secret: lane::Secret::new(Secret::generate(&[7; Secret::RANDOM_BYTES]).reveal()),
+        secret: lane::Secret::new(Secret::generate(Profile::default(), &[7; Secret::RANDOM_BYTES]).reveal()),
     })
 }
 

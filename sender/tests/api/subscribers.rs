@@ -234,10 +234,11 @@ async fn a_new_secret_of_discord_comes_with_its_public_key() {
     let rotated = world.post("/v1/subscribers/acme/rotate", json!({})).await.expect(200);
     for answer in [&added, &rotated] {
         assert_eq!(answer["public_key"].as_str().map(str::len), Some(64), "{answer}");
+        assert!(answer["secret"].as_str().unwrap().starts_with("whsk_"), "{answer}");
     }
     assert_ne!(added["public_key"], rotated["public_key"]);
-    let short = json!({ "secret": "a-plain-text-that-is-long-enough" });
-    world.post("/v1/subscribers/acme/rotate", short).await.refuses(422, "bad_secret", Some("secret"));
+    let public = json!({ "secret": added["public_key"] });
+    world.post("/v1/subscribers/acme/rotate", public).await.refuses(422, "bad_secret", Some("secret"));
     let slack = json!({ "name": "other", "url": URL, "sign": "slack" });
     assert_eq!(world.post("/v1/subscribers", slack).await.expect(201).get("public_key"), None);
     world.stop().await;

@@ -120,9 +120,14 @@ fn the_public_key_of_a_private_one_is_shown_always() {
     assert!(world.ok(&["subscriber", "show", "shop"]).contains(key));
     let add = ["subscriber", "add", "plain", NOWHERE, "sign=discord", "--allow-private-targets"];
     let added = world.ok(&add);
-    assert!(added.contains("\nsecret  whsec_") && added.contains("\npublic  "), "{added}");
+    assert!(added.contains("\nsecret  whsk_") && added.contains("\npublic  "), "{added}");
     world.ok(&["subscriber", "set", "shop", "sign=slack"]);
     assert!(!world.ok(&["subscriber", "show", "shop"]).contains(key));
+    world.ok(&["subscriber", "rotate", "shop", "--overlap", "0s"]);
+    let refused = world.run(&["subscriber", "set", "shop", "sign=discord"]);
+    let told =
+        "sign by discord: the secret is no private key of ed25519; expected whsk_ and base64 of 32 bytes";
+    assert!(refused.code != 0 && refused.stderr.contains(told), "{}", refused.stderr);
 }
 
 #[test]

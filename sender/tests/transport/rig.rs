@@ -136,7 +136,8 @@ pub(crate) async fn poll_once<F: Future + Unpin>(future: &mut F) -> std::task::P
 }
 
 fn signed() -> Headers {
-    let signer = Signer::new(Profile::Github, &Keys::new(Secret::generate(&[1; 32]))).unwrap();
+    let signer =
+        Signer::new(Profile::Github, &Keys::new(Secret::generate(Profile::Github, &[1; 32]))).unwrap();
     let mut headers = Headers::new();
     let attempt = Attempt {
         id: &"evt_01hf7yat000000000000000000".parse().unwrap(),

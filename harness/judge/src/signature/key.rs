@@ -63,14 +63,19 @@ impl From<Secret> for Key {
 
 impl Key {
     pub(super) fn parse(definition: &Definition, text: &str) -> Result<Self, KeyError> {
-        // Such a text is a secret, also of a private key.
-        let is_secret = text.starts_with(PREFIX) && definition.algorithm == Some(Algorithm::Ed25519);
-        let public = definition.algorithm.filter(|algorithm| algorithm.is_public() && !is_secret);
-        let Some(algorithm) = public else {
+        let Some(algorithm) = definition.algorithm.filter(|algorithm| algorithm.is_public()) else {
             return Ok(Secret::of(definition, text)?.into());
         };
-        let bytes = key_bytes(definition.key, text)?;
-        Ok(Self { kind: Kind::Public(algorithm, public_key_of_der(bytes)), spellings: Arc::default() })
+        let bytes = match (after_prefix(text), algorithm) {
+            (None, _) => public_key_of_der(key_bytes(definition.key, text)?),
+            (Some((PRIVATE, _)), Algorithm::Ed25519) => return Ok(Secret::of(definition, text)?.into()),
+            (Some((PUBLIC, encoded)), Algorithm::Ed25519) => unbase64(encoded).ok_or(KeyError::Public)?,
+            (Some((prefix, _)), _) => return Err(KeyError::Prefix(prefix)),
+        };
+        if algorithm == Algorithm::Ed25519 && bytes.len() != ED25519_BYTES {
+            return Err(KeyError::Public);
+        }
+        Ok(Self { kind: Kind::Public(algorithm, bytes), spellings: Arc::default() })
     }
 
     pub(super) fn signed(&self, signature: &[u8], message: &[u8]) -> bool {
@@ -120,7 +125,7 @@ fn long_spellings(text: &str, bytes: &[u8]) -> Arc<[Zeroizing<Vec<u8>>]> {
 /// The spellings that disclose a secret, a longer one before those inside it: its text with and without prefix and
 /// padding, its bytes, and these in hexadecimal and base64. None is empty.
 fn spellings(text: &str, bytes: &[u8]) -> Vec<Zeroizing<Vec<u8>>> {
-    let bare = text.strip_prefix(PREFIX).unwrap_or(text);
+    let bare = after_prefix(text).map_or(text, |(_, bare)| bare);
     let mut all: Vec<Vec<u8>> =
         [text, bare, bare.trim_end_matches('=')].iter().map(|one| one.as_bytes().to_vec()).collect();
     // A few bytes can occur by chance.
@@ -156,20 +161,24 @@ fn public_key_of_pem(text: &str) -> Result<Vec<u8>, KeyError> {
     Ok(whole.map_err(|_| KeyError::Form("PEM"))?.as_ref().to_vec())
 }
 
-/// From its 32 bytes or from PKCS #8, in the declared form or after `whsec_`.
+/// Other texts could be public keys.
 fn private_key(form: KeyForm, text: &str) -> Result<(Zeroizing<Vec<u8>>, Ed25519KeyPair), KeyError> {
-    let pair = match form {
-        KeyForm::Pem if !text.is_empty() && !text.starts_with(PREFIX) => {
+    let (prefix, bare) = after_prefix(text).unwrap_or(("", text));
+    if bare.is_empty() {
+        return Err(KeyError::Empty);
+    }
+    let pair = match prefix {
+        PRIVATE => {
+            let bytes = Zeroizing::new(unbase64(bare).ok_or(KeyError::Private)?);
+            Ed25519KeyPair::from_seed_unchecked(&bytes).map(|pair| (bytes, pair))
+        }
+        "" if form == KeyForm::Pem => {
             let der = PrivatePkcs8KeyDer::from_pem_slice(unescaped(text).as_bytes());
             let der = der.map_err(|_| KeyError::Private)?;
             let bytes = Zeroizing::new(der.secret_pkcs8_der().to_vec());
             Ed25519KeyPair::from_pkcs8_maybe_unchecked(&bytes).map(|pair| (bytes, pair))
         }
-        form => {
-            let form = if text.starts_with(PREFIX) { KeyForm::Whsec } else { form };
-            let bytes = Zeroizing::new(key_bytes(form, text)?);
-            Ed25519KeyPair::from_seed_unchecked(&bytes).map(|pair| (bytes, pair))
-        }
+        _ => return Err(KeyError::Private),
     };
     pair.map_err(|_| KeyError::Private)
 }
@@ -235,12 +244,29 @@ pub enum KeyError {
     #[error("the key is not {0}, which the signature's `key` declares")]
     Form(&'static str),
     #[error(
-        "the private key is not one of ed25519; expected its 32 bytes in the form of `key` or after {PREFIX}, or PKCS #8 as PEM"
+        "the private key is not one of ed25519; expected {PRIVATE} and base64 of its 32 bytes, or PKCS #8 where `key` is pem"
     )]
     Private,
+    #[error(
+        "the public key is not one of ed25519; expected its 32 bytes in the form of `key`, or {PUBLIC} and base64"
+    )]
+    Public,
+    #[error(
+        "the key begins with {0}, which does not fit the signature's algorithm; expected a public key in the form of `key`, or for ed25519 {PUBLIC} (public) or {PRIVATE} (private) and base64"
+    )]
+    Prefix(&'static str),
 }
 
 const PREFIX: &str = "whsec_";
+const PRIVATE: &str = "whsk_";
+const PUBLIC: &str = "whpk_";
+const ED25519_BYTES: usize = 32;
+
+/// The prefixes of Standard Webhooks.
+fn after_prefix(text: &str) -> Option<(&'static str, &str)> {
+    [PREFIX, PRIVATE, PUBLIC].into_iter().find_map(|prefix| Some((prefix, text.strip_prefix(prefix)?)))
+}
+
 /// From this length on, the bytes of a key, and their encoded forms, count as the secret.
 const KEY_BYTES_KNOWN_MIN: usize = 8;
 

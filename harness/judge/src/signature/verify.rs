@@ -76,7 +76,7 @@ impl Definition {
     pub fn secret_of(&self, bytes: &[u8]) -> String {
         match self.key {
             // Else it would pass for a public key.
-            _ if self.is_public() => format!("whsec_{}", base64(bytes)),
+            _ if self.is_public() => format!("whsk_{}", base64(bytes)),
             KeyForm::Hex => hex(bytes),
             KeyForm::Base64 => base64(bytes),
             KeyForm::Text | KeyForm::Whsec | KeyForm::Pem => format!("whsec_{}", base64(bytes)),

@@ -6,14 +6,15 @@ use proptest::prelude::*;
 
 use hookproof_judge::signature::{
     CheckedSignature, Key, KeyError, Profile, Received, Secret, Signing, Wrong, base64, hex, sign, unbase64,
+    unhex,
 };
 
 const BODY: &[u8] = br#"{"id":"evt_1","type":"video.trending"}"#;
 
 /// A private key has 32 bytes.
 fn longer(profile: Profile, text: &str) -> Secret {
-    let more = if profile.is_public() { "aGFsZiBvZiA=" } else { "" };
-    Secret::parse(profile, &format!("{text}{more}")).unwrap()
+    let private = format!("{}aGFsZiBvZiA=", text.replace("whsec_", "whsk_"));
+    Secret::parse(profile, if profile.is_public() { &private } else { text }).unwrap()
 }
 
 fn secret(profile: Profile) -> Secret {
@@ -89,25 +90,24 @@ fn a_profile_may_sign_the_headers_of_id_type_and_attempt() {
     assert!(Profile::parse("own", &own).unwrap_err().to_string().contains("a signature cannot cover itself"));
 }
 
+fn own(key: &str) -> Profile {
+    let sign = "header = \"x-signature-ed25519\"\nsigned = [\"{timestamp}{body}\"]\ntimestamp = \"x-signature-timestamp\"";
+    Profile::parse("own", &format!("algorithm = \"ed25519\"\n{key}{sign}")).unwrap()
+}
+
 #[test]
 fn a_private_key_signs_in_each_of_its_forms_as_the_providers_library_wants_it() {
     let seed = b"a-seed-of-an-ed25519-private-key";
     let pkcs8 = [b"\x30\x2e\x02\x01\0\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20", &seed[..]].concat();
     let pem = format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n", base64(&pkcs8));
-    let whsec = format!("whsec_{}", base64(seed));
-    let own = |key: &str| {
-        let sign = "header = \"x-signature-ed25519\"\nsigned = [\"{timestamp}{body}\"]\ntimestamp = \"x-signature-timestamp\"";
-        Profile::parse("own", &format!("algorithm = \"ed25519\"\n{key}{sign}")).unwrap()
-    };
+    let whsk = format!("whsk_{}", base64(seed));
     let discord: Profile = "discord".parse().unwrap();
     let rows = [
-        (discord, hex(seed)),
-        (discord, whsec.clone()),
-        (own("key = \"hex\"\n"), hex(seed)),
-        (own("key = \"base64\"\n"), base64(seed)),
+        (discord, whsk.clone()),
+        (own("key = \"base64\"\n"), whsk.clone()),
         (own(""), pem.clone()),
         (own(""), pem.replace('\n', "\\n")),
-        (own(""), whsec),
+        (own(""), whsk),
     ];
     for (expected, body) in vectors::valid("discord") {
         for (profile, text) in &rows {
@@ -119,15 +119,45 @@ fn a_private_key_signs_in_each_of_its_forms_as_the_providers_library_wants_it() 
             assert_eq!(verdict(*profile, &[secret], &headers, body.as_bytes()), Ok(vec![0]));
         }
     }
-    for (profile, text) in
-        [(discord, "00"), (discord, "whsec_AAAA"), (own(""), &*hex(seed)), (own(""), "whsec_AAAA")]
-    {
-        let error = Secret::parse(profile, text).unwrap_err();
-        assert_eq!(error, KeyError::Private, "{text}");
+    // Without its prefix it would be a public key.
+    let base64 = own("key = \"base64\"\n");
+    for (profile, text) in [(discord, hex(seed)), (base64, self::base64(seed)), (own(""), hex(seed))] {
+        assert_eq!(Secret::parse(profile, &text).unwrap_err(), KeyError::Private, "{text}");
     }
-    let public = discord.key("2615936c343f1dbda94fbf24c9a99c723152c105c69ae4fc9fbd805cb5f5ffc2").unwrap();
-    assert_eq!(public.mark(), None, "a public key is no secret");
-    assert!(discord.key(&format!("whsec_{}", base64(seed))).unwrap().mark().is_some());
+    assert_eq!(Secret::parse(discord, "whsk_AAAA").unwrap_err(), KeyError::Private);
+}
+
+#[test]
+fn a_prefix_tells_a_public_key_from_a_private_one_and_a_shared_secret_is_refused() {
+    let public = unhex("2615936c343f1dbda94fbf24c9a99c723152c105c69ae4fc9fbd805cb5f5ffc2").unwrap();
+    let discord: Profile = "discord".parse().unwrap();
+    let whpk = format!("whpk_{}", base64(&public));
+    let rows = [
+        (discord, hex(&public)),
+        (discord, whpk.clone()),
+        (own("key = \"base64\"\n"), base64(&public)),
+        (own(""), whpk),
+    ];
+    for (headers, body) in vectors::valid("discord") {
+        for (profile, text) in &rows {
+            let key = profile.key(text).unwrap();
+            assert_eq!(key.mark(), None, "a public key is no secret: {text}");
+            let headers: Vec<_> = headers.iter().map(|(n, v)| (n.as_str(), v.as_bytes())).collect();
+            let request = Received { headers: &headers, body: body.as_bytes(), ..Received::default() };
+            assert_eq!(profile.verify(&[key], &request).verdict, Ok(vec![0]), "{profile}: {text}");
+        }
+    }
+    let private = format!("whsk_{}", base64(b"a-seed-of-an-ed25519-private-key"));
+    assert!(discord.key(&private).unwrap().mark().is_some());
+    let shared = format!("whsec_{}", base64(&public));
+    for profile in [discord, own("key = \"base64\"\n"), own("")] {
+        let told = profile.key(&shared).unwrap_err().to_string();
+        assert!(told.contains("with whsec_,") && told.contains("whpk_ (public)"), "{profile}: {told}");
+        assert_eq!(Secret::parse(profile, &shared).unwrap_err(), KeyError::Private, "{profile}");
+    }
+    for text in ["whpk_AAAA", &hex(&public)[2..]] {
+        assert_eq!(discord.key(text).unwrap_err(), KeyError::Public, "{text}");
+    }
 }
 
 #[test]

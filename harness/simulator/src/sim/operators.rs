@@ -1,7 +1,6 @@
 //! An action is repeated until a process can do it, and recorded when it is done.
 
 use hookproof_judge::scenario::{Duration, FaultAction, FaultPlan, Limit};
-use hookproof_judge::signature::base64;
 use hookproof_judge::trace::{Fault, Record};
 use hookproof_play::fault;
 use hookproof_sender::engine::{LaneId, StoreTime};
@@ -125,8 +124,8 @@ impl<'a> World<'a> {
         let (mut commands, mut secrets) = (Vec::new(), Vec::new());
         for (at, lane) in meant {
             let bytes: Vec<u8> = (0..4).flat_map(|_| self.chance.bits().to_le_bytes()).collect();
-            let secret = format!("whsec_{}", base64(&bytes));
             let profile = self.given.scenario.subscribers[*at].sign;
+            let secret = profile.secret_of(&bytes);
             let key = profile.key(&secret);
             secrets.push((*at, key.map_err(|error| SimError::Defect(error.to_string()))?));
             commands.push(Command::Rotate(Rotate {

@@ -8,7 +8,6 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock};
 
 use hookproof_judge::scenario::{Duration, Scenario};
-use hookproof_judge::signature::base64;
 use hookproof_judge::trace::{ProcessEvent as ProcessRecord, Record};
 use hookproof_play::endpoint::Choices;
 use hookproof_play::fault::timeline;
@@ -170,10 +169,10 @@ impl<'a> World<'a> {
         let mut first = Process::start(&Birth { path: &path, ..birth })?;
         for (number, subscriber) in (1_u64..).zip(&self.given.scenario.subscribers) {
             let bytes: Vec<u8> = (0..4).flat_map(|_| secrets.bits().to_le_bytes()).collect();
-            let secret = format!("whsec_{}", base64(&bytes));
+            let profile = subscriber.sign;
+            let secret = profile.secret_of(&bytes);
             let command = Command::Subscribe(subscribe(subscriber, number, &secret)?);
             let lane = first.subscribe(command)?;
-            let profile = subscriber.sign;
             let key = profile.key(&secret).map_err(|error| SimError::Defect(error.to_string()))?;
             self.net.endpoints.push(Endpoint {
                 choices: Choices::new(

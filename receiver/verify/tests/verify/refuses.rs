@@ -252,6 +252,25 @@ fn a_signature_that_only_the_strict_rules_refuse_is_refused() {
     check_ed25519(&forged, Some(Rejection::Signature));
 }
 
+/// For the neutral key, R = B and S = 1 sign every message.
+#[test]
+fn a_key_for_which_anybody_can_sign_is_refused() {
+    let forged = format!("58{}{}", "66".repeat(31), hex(&ONE));
+    for message in [BODY, b"another"] {
+        assert!(is_accepted_by_the_lax(&hex(&ONE), &forged, message));
+    }
+    let whpk = format!("whpk_{}", base64(&ONE));
+    for (profile, text) in [
+        (Profile::Discord, hex(&ONE)),
+        (Profile::Discord, "0".repeat(64)),
+        (Profile::Discord, whpk.clone()),
+        (Profile::StandardWebhooks, whpk),
+    ] {
+        let secret = Secret::new(&*text).unwrap();
+        assert_eq!(Keys::new(profile, [&secret]).unwrap_err(), KeyError::Public, "{profile}: {text}");
+    }
+}
+
 fn is_accepted_by_the_lax(key: &str, signature: &str, message: &[u8]) -> bool {
     let bytes = |text: &str| -> Vec<u8> {
         (0..text.len() / 2).map(|at| u8::from_str_radix(&text[2 * at..][..2], 16).unwrap()).collect()
@@ -276,13 +295,9 @@ fn texts_that_are_no_keys_are_refused() {
     check(standard, &SECRET.replace('=', ""), KeyError::Encoding);
     check(standard, "whsec_c2hvcnQ=", KeyError::Length { bytes: 5 });
     check(standard, "whpk_c2hvcnQ=", KeyError::Public);
-    check(Profile::Discord, SECRET, KeyError::PublicHex);
-    check(Profile::Discord, &format!("01{}", "0".repeat(62)), KeyError::PublicHex);
-    check(Profile::Discord, &"0".repeat(64), KeyError::PublicHex);
-    check(Profile::Discord, &signing::key(Profile::Discord, SECRET).to_uppercase(), KeyError::PublicHex);
-    // The neutral element, for which anybody can sign.
-    let weak = [&[1_u8][..], &[0; 31]].concat();
-    check(standard, &format!("whpk_{}", base64(&weak)), KeyError::Public);
+    check(Profile::Discord, SECRET, KeyError::Public);
+    check(Profile::Discord, &SECRET.replace("whsec_", "whsk_"), KeyError::Public);
+    check(Profile::Discord, &signing::key(Profile::Discord, SECRET).to_uppercase(), KeyError::Public);
     assert_eq!(Keys::new(standard, []).unwrap_err(), KeyError::None);
     let secret = Secret::new(SECRET).unwrap();
     assert_eq!(Keys::new(standard, [&secret; 9]).unwrap_err(), KeyError::TooMany);
