@@ -371,7 +371,9 @@ impl Definition {
     #[must_use]
     pub fn nothing(&self) -> &'static str {
         match self.key {
-            _ if self.is_public() => "whsk_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
+            _ if self.algorithm == Some(Algorithm::Ed25519) => {
+                "whsk_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
+            }
             KeyForm::Base64 | KeyForm::Whsec => "whsec_AA==",
             KeyForm::Hex => "00",
             KeyForm::Text | KeyForm::Pem => "\0",

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use ::base64::Engine as _;
 use ::base64::engine::general_purpose::URL_SAFE;
 
-use super::definition::{Definition, Encoding, KeyForm, Part, Stamp, Unit};
+use super::definition::{Algorithm, Definition, Encoding, KeyForm, Part, Stamp, Unit};
 use super::key::{ForeignHash, Key, KeyError, Secret};
 use super::profile::Profile;
 use super::{base64, hex, unbase64, unbase64url, unhex};
@@ -76,7 +76,7 @@ impl Definition {
     pub fn secret_of(&self, bytes: &[u8]) -> String {
         match self.key {
             // Else it would pass for a public key.
-            _ if self.is_public() => format!("whsk_{}", base64(bytes)),
+            _ if self.algorithm == Some(Algorithm::Ed25519) => format!("whsk_{}", base64(bytes)),
             KeyForm::Hex => hex(bytes),
             KeyForm::Base64 => base64(bytes),
             KeyForm::Text | KeyForm::Whsec | KeyForm::Pem => format!("whsec_{}", base64(bytes)),
