@@ -22,11 +22,12 @@ use crate::store::StoreError;
 use crate::store::paging::Page;
 use crate::store::read::{AuditSecond, Delivery, Filter, Place};
 
-const PLACES: [(&str, Place); 4] = [
+const PLACES: [(&str, Place); 5] = [
     ("waiting", Place::Waiting),
     ("delivered", Place::Delivered),
     ("dead", Place::Dead),
     ("coalesced", Place::Coalesced),
+    ("forgotten", Place::Forgotten),
 ];
 
 /// `GET /v1/deliveries`

@@ -19,6 +19,7 @@ mod dead;
 mod deliveries;
 mod events;
 mod exposition;
+mod forget;
 mod form;
 mod gate;
 mod health;

@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use super::gate::{check_scope, gate};
 use super::problem::Problem;
 use super::token::Scope;
-use super::{App, dead, deliveries, events, health, metrics, plan, retry, status, subscribers};
+use super::{App, dead, deliveries, events, forget, health, metrics, plan, retry, status, subscribers};
 use crate::excerpt::Excerpt;
 
 pub(super) const OPENAPI: &str = include_str!("openapi.json");
@@ -45,6 +45,7 @@ fn routes() -> Vec<Route> {
         (Method::GET, "/v1/dead/analysis", get(dead::analysis)),
         (Method::POST, "/v1/dead/redrive", post(dead::redrive)),
         (Method::POST, "/v1/dead/purge", post(dead::purge)),
+        (Method::POST, "/v1/forget", post(forget::forget)),
         (Method::GET, "/v1/status", get(status::status)),
         (Method::GET, "/v1/nodes", get(status::list)),
         (Method::POST, "/v1/nodes/{name}/drain", post(status::drain)),

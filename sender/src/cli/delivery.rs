@@ -1,8 +1,7 @@
 use std::collections::BTreeMap;
-use std::str::FromStr;
 
 use clap::{Args, Subcommand, ValueEnum};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::failure::Failure;
 use super::options::{Common, Reach};
@@ -46,6 +45,7 @@ enum InState {
     Delivered,
     Dead,
     Coalesced,
+    Forgotten,
 }
 
 impl From<InState> for Place {
@@ -55,6 +55,7 @@ impl From<InState> for Place {
             InState::Delivered => Self::Delivered,
             InState::Dead => Self::Dead,
             InState::Coalesced => Self::Coalesced,
+            InState::Forgotten => Self::Forgotten,
         }
     }
 }
@@ -105,7 +106,7 @@ impl List {
 }
 
 /// Lines of JSON, or one table.
-struct Listing<'l> {
+pub(super) struct Listing<'l> {
     look: &'l Look,
     table: Table,
     left: u64,
@@ -113,7 +114,7 @@ struct Listing<'l> {
 }
 
 impl<'l> Listing<'l> {
-    fn new(look: &'l Look, max: u64) -> Self {
+    pub(super) fn new(look: &'l Look, max: u64) -> Self {
         let headings = &[
             "DELIVERY",
             "STATE",
@@ -129,7 +130,7 @@ impl<'l> Listing<'l> {
     }
 
     /// Returns false when it is full.
-    fn add(&mut self, delivery: &read::Delivery, printer: &mut Printer) -> Result<bool, Failure> {
+    pub(super) fn add(&mut self, delivery: &read::Delivery, printer: &mut Printer) -> Result<bool, Failure> {
         if self.left == 0 {
             return Ok(false);
         }
@@ -156,84 +157,12 @@ impl<'l> Listing<'l> {
         Ok(self.left > 0 && !printer.is_closed())
     }
 
-    fn end(&self, printer: &mut Printer) -> Result<(), Failure> {
+    pub(super) const fn is_full(&self) -> bool {
+        self.left == 0
+    }
+
+    pub(super) fn end(&self, printer: &mut Printer) -> Result<(), Failure> {
         if printer.json { Ok(()) } else { printer.table(&self.table, "no such deliveries") }
-    }
-}
-
-#[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  hookproof sender find --db sender.db --key customer-4711
-  hookproof sender find --db sender.db --field /data/customer/email=ann@example.org --json
-
-For each delivery: its event, its subscriber, its state. --field is a JSON pointer into the body as that subscriber gets it, and JSON or
-text. With both options both must hold.
-
-No index helps here: it reads all deliveries, in steps that hold up nothing. Rows of the outbox are not searched, nor events without a
-delivery; these are deleted after `serve --keep-delivered`.")]
-pub(super) struct Find {
-    /// The event's key
-    #[arg(long, value_name = "KEY", required_unless_present = "field")]
-    key: Option<String>,
-    /// A field of the body, and its value
-    #[arg(long, value_name = "/PATH=VALUE")]
-    field: Option<Field>,
-    /// Show so many at most
-    #[arg(long, value_name = "COUNT", default_value = "10000")]
-    max: u64,
-}
-
-#[derive(Clone, Debug)]
-struct Field {
-    pointer: String,
-    text: String,
-    /// The text as JSON, if it is that.
-    value: Option<Value>,
-}
-
-impl FromStr for Field {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (pointer, text) = text
-            .split_once('=')
-            .filter(|(pointer, _)| pointer.starts_with('/'))
-            .ok_or("expected /PATH=VALUE, such as /data/customer=4711")?;
-        let (pointer, text, value) = (pointer.to_owned(), text.to_owned(), serde_json::from_str(text).ok());
-        Ok(Self { pointer, text, value })
-    }
-}
-
-impl Field {
-    fn is_in(&self, body: &[u8]) -> bool {
-        let body: Option<Value> = serde_json::from_slice(body).ok();
-        let found = body.as_ref().and_then(|body| body.pointer(&self.pointer));
-        found.is_some_and(|found| found.as_str() == Some(&self.text) || Some(found) == self.value.as_ref())
-    }
-}
-
-impl Find {
-    pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
-        let look = Look::open(&common.existing_database()?)?;
-        let mut listing = Listing::new(&look, self.max);
-        each(
-            |from| look.reader.deliveries(Filter::default(), from, PAGE_ROWS),
-            |delivery| if self.finds(&look, &delivery)? { listing.add(&delivery, printer) } else { Ok(true) },
-        )?;
-        listing.end(printer)?;
-        if listing.left == 0 {
-            eprintln!("these are the {} of --max; there may be more", self.max);
-        }
-        Ok(())
-    }
-
-    fn finds(&self, look: &Look, delivery: &read::Delivery) -> Result<bool, Failure> {
-        if self.key.as_deref().is_some_and(|key| delivery.key.as_deref() != Some(key)) {
-            return Ok(false);
-        }
-        let Some(field) = &self.field else { return Ok(true) };
-        Ok(look.reader.body(delivery.delivery)?.is_some_and(|body| field.is_in(&body.bytes)))
     }
 }
 

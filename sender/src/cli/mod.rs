@@ -8,6 +8,7 @@ mod doctor;
 mod drain;
 mod emit;
 mod failure;
+mod forget;
 mod in_flight;
 mod mcp;
 mod nodes;
@@ -74,7 +75,9 @@ enum Command {
     #[command(subcommand)]
     Delivery(delivery::Delivery),
     /// Find deliveries by the event's key, or by a value in the body
-    Find(delivery::Find),
+    Find(forget::Find),
+    /// Forget a data subject: erase the events that `find` shows
+    Forget(forget::Forget),
     /// Show dead letters, redrive them, or forget them
     #[command(subcommand)]
     Dead(dead::Dead),
@@ -162,6 +165,10 @@ fn carry_out(command: Command, common: &Common, printer: &mut Printer) -> Result
         }
         Command::Find(find) => {
             find.run(common, printer)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Forget(forget) => {
+            forget.run(common, printer)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Dead(command) => command.run(common, printer),

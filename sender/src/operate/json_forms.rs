@@ -38,6 +38,7 @@ pub(crate) const fn place(place: Place) -> &'static str {
         Place::Delivered => "delivered",
         Place::Dead => "dead",
         Place::Coalesced => "coalesced",
+        Place::Forgotten => "forgotten",
     }
 }
 

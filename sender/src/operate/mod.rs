@@ -5,6 +5,7 @@ pub(crate) mod dead;
 pub(crate) mod deliveries;
 pub(crate) mod flow;
 pub(crate) mod flow_watch;
+pub(crate) mod forget;
 pub(crate) mod health;
 pub(crate) mod json_forms;
 pub(crate) mod nodes;

@@ -69,6 +69,9 @@ const CAPACITY: Capacity = Capacity {
 /// How long the store may fail before new events are refused. Most faults pass sooner.
 pub const FAILING_MAX: Nanos = Nanos::SECOND;
 
+const LOG_PATIENCE: Nanos = Nanos::from_secs(5);
+const LOG_PAUSE: Duration = Duration::from_millis(20);
+
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The database. Created if it does not exist.
@@ -213,6 +216,27 @@ impl Sender {
         F: FnOnce(&dyn Reader) -> T + Send + 'static,
     {
         self.0.readers.query(ask).await
+    }
+
+    /// As [`Database::empty_log`], for up to 5 s. False after the stop.
+    pub async fn empty_log(&self) -> Result<bool, StoreError> {
+        let database = {
+            let running = self.0.running.lock().unwrap_or_else(PoisonError::into_inner);
+            running.as_ref().map(|running| running.database.clone())
+        };
+        let (Some(database), began) = (database, self.clock().now()) else { return Ok(false) };
+        loop {
+            let database = database.clone();
+            let emptied = tokio::task::spawn_blocking(move || database.empty_log()).await;
+            let emptied = emptied.unwrap_or_else(|error| {
+                Err(StoreError::Io { doing: "empty the database's log", detail: error.to_string() })
+            });
+            if emptied != Ok(false) || self.clock().now().since(began) >= LOG_PATIENCE {
+                return emptied;
+            }
+            let passed = timeout(LOG_PAUSE, std::future::pending::<()>()).await;
+            debug_assert!(passed.is_err(), "a pending future never completes");
+        }
     }
 
     #[must_use]
@@ -360,28 +384,9 @@ fn join(
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error("cannot open the database {database}: {error}")]
-    Store {
-        /// The database.
-        database: Database,
-        /// The cause.
-        error: StoreError,
-    },
-    /// A file beside the database failed.
+    Store { database: Database, error: StoreError },
     #[error("cannot {doing} beside the database {database}: {error}")]
-    Beside {
-        /// The failed operation.
-        doing: &'static str,
-        /// The database.
-        database: Database,
-        /// The cause.
-        error: std::io::Error,
-    },
-    /// The start needs this command.
+    Beside { doing: &'static str, database: Database, error: std::io::Error },
     #[error("cannot begin with the database {database}: {error}")]
-    Begin {
-        /// The database.
-        database: Database,
-        /// The cause.
-        error: Failed,
-    },
+    Begin { database: Database, error: Failed },
 }

@@ -61,6 +61,14 @@ impl Database {
         }
     }
 
+    /// Empties a file's log, which holds erased content as it was. Returns false if another thread or program uses it.
+    pub fn empty_log(&self) -> Result<bool, StoreError> {
+        match self {
+            Self::File(file) => sqlite::empty_log(file.path()),
+            Self::Postgres(_) => Ok(true),
+        }
+    }
+
     /// `start`: the time from which a new process would count. Fails when the store cannot be read.
     pub fn examine_clock(&self, start: Start, wall: StoreTime) -> Result<Finding, StoreError> {
         match self {

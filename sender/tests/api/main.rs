@@ -6,6 +6,7 @@ mod alerts;
 mod dead;
 mod deliveries;
 mod events;
+mod forget;
 #[path = "../fuzzing/mod.rs"]
 mod fuzzing;
 mod machines;

@@ -90,11 +90,12 @@ async fn with_a_token_nothing_but_health_is_answered_without_it() {
 }
 
 /// The routes of a scope beside those of `read`, which are all `GET`s.
-const OPERATE: [&str; 12] = [
+const OPERATE: [&str; 13] = [
     "/v1/dead/purge",
     "/v1/dead/redrive",
     "/v1/deliveries/{id}/resend",
     "/v1/deliveries/{id}/retry",
+    "/v1/forget",
     "/v1/nodes/{name}/drain",
     "/v1/nodes/{name}/resume",
     "/v1/subscribers/{id}/pause",
@@ -291,6 +292,7 @@ async fn a_field_of_a_body_may_be_null_only_if_the_schema_says_so() {
                     }
                     "/v1/subscribers/{id}/shed" if field == "plan" => json!({ "all": true }),
                     "/v1/dead/redrive" if field == "after" => json!({ "all": true }),
+                    "/v1/forget" if field != "key" => json!({ "key": "k" }),
                     _ => json!({}),
                 };
                 body[field] = Value::Null;

@@ -94,6 +94,57 @@ fn a_data_subject_is_found_by_key_and_by_a_field_of_the_body_in_both_stores() {
 }
 
 #[test]
+fn a_data_subject_is_forgotten_after_a_confirmation_in_both_stores() {
+    let endpoint = Endpoint::answering(503);
+    let file = World::with_shop(&endpoint.url, &[]).0;
+    let worlds = [Some(file), World::with_shop_on_postgres("forget", &endpoint.url)];
+    for world in worlds.into_iter().flatten() {
+        for (id, key, name) in [("1", "ann", "ann"), ("2", "bob", "bob"), ("3", "shop", "ann")] {
+            let data = format!(r#"{{"name":"{name}"}}"#);
+            world.ok(&["emit", "--type", "a", "--id", id, "--key", key, "--data", &data]);
+        }
+        world.ok(&["drain", "--for", "2s", "--allow-private-targets"]);
+        let found = |options: &[&str]| {
+            let found = world.ok(&[&["find", "--json"], options].concat());
+            found.lines().count()
+        };
+        let (by_key, by_field) = (["--key", "ann"], ["--field", "/data/name=ann"]);
+        let told = world.ok(&["forget", "--key", "ann"]);
+        let counts = "events: 1; deliveries: 1, of them waiting: 1, dead letters: 0; attempts: ";
+        assert!(told.starts_with(counts) && told.ends_with("; repeat with --yes to forget them\n"), "{told}");
+        let plan = world.json(&["forget", "--field", "/data/name=ann"]);
+        assert_eq!(
+            (&plan["plan"], &plan["events"], &plan["log_emptied"]),
+            (&true.into(), &2.into(), &().into())
+        );
+        assert_eq!((found(&by_key), found(&by_field)), (1, 2), "nothing is done without --yes");
+        let ran = world.run(&["forget", "--field", "/data/name=ann", "--yes", "--json"]);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        let done: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+        assert_eq!(
+            (&done["events"], &done["waiting"], &done["log_emptied"]),
+            (&2.into(), &2.into(), &true.into())
+        );
+        let lines: Vec<_> =
+            ran.stderr.lines().filter(|line| line.contains("a data subject was forgotten")).collect();
+        assert!(lines.len() == 1 && lines[0].contains("by=\"field\" events=2"), "{}", ran.stderr);
+        assert!(!ran.stderr.contains("ann") && !ran.stdout.contains("ann"), "{} {}", ran.stderr, ran.stdout);
+        assert_eq!((found(&by_key), found(&by_field), found(&["--key", "bob"])), (0, 0, 1));
+        let listed = world.ok(&["delivery", "list", "--state", "forgotten", "--json"]);
+        assert_eq!(listed.lines().count(), 2);
+        let line: serde_json::Value = serde_json::from_str(listed.lines().next().unwrap()).unwrap();
+        let shown = world.ok(&["delivery", "show", line["id"].as_str().unwrap()]);
+        assert!(
+            shown.contains("forgotten") && !shown.contains("503 \"") && !shown.contains("ann"),
+            "{shown}"
+        );
+        let again = world.json(&["emit", "--type", "a", "--id", "1", "--key", "ann", "--data", "1"]);
+        assert_eq!((&again["deliveries"], &again["duplicates"]), (&0.into(), &1.into()), "{again}");
+        assert_eq!(world.run(&["forget", "--yes"]).code, 64);
+    }
+}
+
+#[test]
 fn dead_letters_are_listed_analysed_redriven_and_purged() {
     let endpoint = Endpoint::answering(403);
     let settings = ["retry.attempts=1", "breaker.failures=100", "breaker.failures_when_slow=100"];

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use hookproof_sender::engine::{Nanos, StoreTime};
 use hookproof_sender::runtime::{Retention, upkeep_due};
-use hookproof_sender::store::command::{Claim, Fate, Persist, Reason};
-use hookproof_sender::store::lane::Limits;
+use hookproof_sender::store::command::{Claim, Coalesce, Erase, Fate, KeptAnswer, Persist, Reason};
+use hookproof_sender::store::lane::{Bounds, Limits};
 use hookproof_sender::store::read::{Notices, Place};
 use hookproof_sender::store::reply::Purged;
 use hookproof_sender::store::sqlite::{Options, SqliteReader, SqliteStore};
-use hookproof_sender::store::{Command, Durability, Reader, Reply, Store, StoreError};
+use hookproof_sender::store::{Command, Database, Durability, Reader, Reply, Store, StoreError};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-use crate::world::{Backend, WIDE, World, body, claim, later};
+use crate::world::{self, Backend, WIDE, World, body, claim, later};
 
 pub(crate) struct File {
     /// Deleted with its last user; `None` if another process owns it.
@@ -583,4 +583,77 @@ fn sqlite_is_built_as_the_store_wants_it() {
             "SQLite was built without {wanted}: run cargo inside of the project, so that it reads .cargo/config.toml"
         );
     }
+}
+
+/// The store's own thread may use it for a moment.
+fn empty_log(database: &Database) {
+    while !database.empty_log().unwrap() {
+        std::thread::yield_now();
+    }
+}
+
+/// How often a word is in the file and in its log.
+fn words_in(path: &Path, word: &[u8]) -> [usize; 2] {
+    ["db", "db-wal"].map(|ending| {
+        let bytes = std::fs::read(path.with_extension(ending)).unwrap();
+        bytes.windows(word.len()).filter(|window| *window == word).count()
+    })
+}
+
+#[test]
+fn nothing_of_a_forgotten_event_is_left_in_the_file_or_in_its_log() {
+    const WORD: &str = "ann@example.org";
+    let mut world = World::<File>::new();
+    let (path, bounds) = (world.backend.path(), Bounds { bytes_max: 1 << 30, ..WIDE });
+    let database = Database::from(path.clone());
+    let lanes = [(); 2].map(|()| world.own_lane(bounds));
+    let mut named = Vec::new();
+    for round in 0..40 {
+        for (each, word) in [WORD, "bob@example.org"].into_iter().enumerate() {
+            let mut event = world.event(&lanes.map(|(lane, _)| lane));
+            event.key = Some(word.into());
+            event.bodies =
+                [20, 3_000 + 1_000 * round].map(|length| body(word.repeat(length / 15).as_bytes())).into();
+            event.targets[1].body = 1;
+            event.targets[1].signature = Some(word.into());
+            if round % 2 == 0 {
+                event.targets[1].coalesce = Some(Coalesce { key: word.into(), window: Nanos::MINUTE });
+            }
+            let placed = world.try_emit(event).unwrap().targets;
+            named.extend((each == 0).then(|| world::waiting(&placed[0])));
+            let (lane, term) = lanes[0];
+            for delivery in world.claim(lane, term) {
+                let retry = Fate::Retry { due: later(world.now, Nanos::MINUTE) };
+                let mut settlement = world.settlement(lane, term, delivery, retry);
+                let attempt = settlement.attempt.as_mut().unwrap();
+                attempt.error = Some(word.into());
+                let answer = KeptAnswer { head: String::new(), body: word.repeat(100).into(), cut: false };
+                attempt.details.answer = Some(Arc::new(answer));
+                world.settle_all(vec![settlement]);
+            }
+        }
+        world.pass(Nanos::SECOND);
+    }
+    empty_log(&database);
+    assert!(words_in(&path, WORD.as_bytes())[0] > 1_000);
+    let bystander = words_in(&path, b"bob@example.org");
+    world.one(Command::Erase(Erase { deliveries: named, plan: false }));
+    assert!(words_in(&path, WORD.as_bytes())[0] > 1_000, "the log does not change the file");
+    empty_log(&database);
+    assert_eq!(words_in(&path, WORD.as_bytes()), [0, 0]);
+    assert_eq!(words_in(&path, b"bob@example.org"), bystander);
+}
+
+#[test]
+fn a_log_that_a_program_reads_is_not_emptied_and_that_is_told() {
+    let mut world = World::<File>::new();
+    let lane = world.new_lane(WIDE);
+    world.emit_one(lane);
+    let reader = Connection::open(world.backend.path()).unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM events").unwrap();
+    world.emit_one(lane);
+    let database = Database::from(world.backend.path());
+    assert!(!database.empty_log().unwrap());
+    reader.execute_batch("COMMIT").unwrap();
+    empty_log(&database);
 }

@@ -42,6 +42,8 @@ pub enum Place {
     Dead,
     /// Replaced by a newer one.
     Coalesced,
+    /// Its content was erased for a data subject before it was delivered.
+    Forgotten,
 }
 
 /// The next step of a delivery.
@@ -127,7 +129,7 @@ macro_rules! codes {
 codes! {
     LaneState { 0 = Active, 1 = Paused, 2 = Disabled, 3 = Removed }
     WhenFull { 0 = ShedOldest, 1 = Refuse }
-    Place { 0 = Waiting, 1 = Delivered, 2 = Dead, 3 = Coalesced }
+    Place { 0 = Waiting, 1 = Delivered, 2 = Dead, 3 = Coalesced, 4 = Forgotten }
     Reason { 0 = Exhausted, 1 = Expired, 2 = Overflow, 3 = Gone, 4 = Unreadable }
     AttemptOutcome { 0 = Delivered, 1 = Rejected, 2 = Unsent, 3 = Silent }
     Condition { 0 = Failing, 1 = Disabled, 2 = Behind, 3 = DeadLetters }

@@ -38,10 +38,9 @@ pub enum Command {
     Rotate(Rotate),
     /// Remove a subscriber. Its waiting deliveries become dead letters (`gone`) in later [`Sweep`]s.
     Remove(LaneId),
-    /// Let dead letters wait again.
     Redrive(Redrive),
     Forget(Forget),
-    /// Try a subscriber's endpoint at once.
+    Erase(Erase),
     Retry(Retry),
     /// Have a settled delivery wait again, with the same id and body.
     Resend(DeliveryId),
@@ -60,13 +59,11 @@ pub struct Emit {
     /// The targets were chosen from this version of the subscribers. If a changed subscriber is a target or matches the
     /// type, the store refuses the event ([`super::Refusal::StaleRoster`]), and the emitter matches it again.
     pub roster: u64,
-    /// The event's public id.
     pub id: Arc<str>,
     /// The id was made for this command, so no recorded event has it.
     pub id_is_new: bool,
     pub kind: Arc<str>,
     pub key: Option<Arc<str>>,
-    /// When the event was received.
     pub received: StoreTime,
     pub bodies: Vec<Body>,
     /// The lanes of the deliveries, each once. Without targets nothing is recorded.
@@ -128,7 +125,6 @@ pub struct RejectOutbox {
 pub struct Claim {
     pub lane: LaneId,
     pub term: Term,
-    /// The most deliveries.
     pub max: u32,
     /// The most bytes of bodies. If the first body is longer, no delivery comes, and [`Claimed::too_long`] has
     /// its length.
@@ -137,7 +133,6 @@ pub struct Claim {
     pub bytes_max: u64,
 }
 
-/// The result of one delivery.
 #[derive(Clone, Debug)]
 pub struct Settlement {
     pub lane: LaneId,
@@ -156,12 +151,9 @@ pub struct Settlement {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// When it began.
     pub at: StoreTime,
-    /// How long it took.
     pub latency: Nanos,
     pub outcome: AttemptOutcome,
-    /// The status of the answer, if any.
     pub status: Option<u16>,
     /// The failure in a few words; cut to [`Attempt::ERROR_BYTES_MAX`].
     pub error: Option<Box<str>>,
@@ -238,7 +230,6 @@ impl KeptAnswer {
         self.head.is_empty() && self.body.is_empty()
     }
 
-    /// Names and values.
     pub fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
         self.head.lines().filter_map(|line| line.split_once(": "))
     }
@@ -256,9 +247,15 @@ impl KeptAnswer {
 
 impl Attempt {
     pub const ERROR_BYTES_MAX: usize = 200;
+
+    /// Without the parts that may name a data subject.
+    #[must_use]
+    pub fn erased(&self) -> Self {
+        let details = Details { answer: None, ..self.details.clone() };
+        Self { error: None, body_hash: 0, details, ..self.clone() }
+    }
 }
 
-/// A lane's checkpoint for its next owner.
 #[derive(Clone, Debug)]
 pub struct Persist {
     pub lane: LaneId,
@@ -275,11 +272,9 @@ pub struct Acquire {
     /// The length of the owner's leases from now. A length and not a moment, because the clocks of processes
     /// may differ.
     pub lease: Nanos,
-    /// The lanes to choose from.
     pub which: LaneSelection,
     /// Only lanes whose home is the owner; without homes, all of them.
     pub homes: Option<Arc<Homes>>,
-    /// The most lanes.
     pub max: u32,
 }
 
@@ -287,10 +282,8 @@ pub struct Acquire {
 pub enum LaneSelection {
     /// Active lanes with waiting deliveries, in ascending order.
     WithWork {
-        /// Only lanes after this one.
         after: LaneId,
     },
-    /// All lanes that are not removed.
     All,
     These(Vec<LaneId>),
 }
@@ -325,6 +318,7 @@ impl Command {
             Self::Remove(_) => "remove a subscriber",
             Self::Redrive(_) => "redrive dead letters",
             Self::Forget(_) => "purge dead letters",
+            Self::Erase(_) => "forget a data subject",
             Self::Retry(_) => "retry deliveries",
             Self::Resend(_) => "send a delivery again",
             Self::Shed(_) => "shed waiting deliveries",
@@ -339,6 +333,7 @@ impl Command {
         match self {
             Self::Emit(emit) => 1 + emit.bodies.len() + emit.targets.len(),
             Self::Settle(settlements) => settlements.len(),
+            Self::Erase(erase) => erase.deliveries.len(),
             Self::Redrive(Redrive { max, .. })
             | Self::Forget(Forget { max, .. })
             | Self::Retry(Retry { max, .. })
@@ -418,7 +413,6 @@ pub const SECRETS_MAX: usize = 4;
 
 #[derive(Clone, Debug)]
 pub struct Subscribe {
-    /// Its public id.
     pub id: Arc<str>,
     /// The name for people: unique among subscribers that are not removed.
     pub name: Arc<str>,
@@ -474,7 +468,6 @@ pub struct Rotate {
     /// When the old secrets stop signing, unless they retire sooner. By the wall clock and not the store's,
     /// because receivers were told a date.
     pub retire: StoreTime,
-    /// The present time by the wall clock. Secrets that retired before are deleted.
     pub now: StoreTime,
 }
 
@@ -500,7 +493,6 @@ pub struct Redrive {
     pub which: Dead,
     /// Only dead letters after this one: continues from [`super::reply::Redriven::last`].
     pub after: Option<DeliveryId>,
-    /// The most dead letters to look at.
     pub max: u32,
 }
 
@@ -510,8 +502,15 @@ pub struct Forget {
     pub which: Dead,
     /// Only dead letters after this one: continues from [`super::Reply::Forgotten`].
     pub after: Option<DeliveryId>,
-    /// The most dead letters to look at.
     pub max: u32,
+}
+
+/// Erases the content of these deliveries' whole events. None of them is sent again.
+#[derive(Clone, Debug)]
+pub struct Erase {
+    pub deliveries: Vec<DeliveryId>,
+    /// Only count.
+    pub plan: bool,
 }
 
 /// Tries an endpoint at once, because an operator mended it: an open breaker lets one probe through, and retries are
@@ -523,7 +522,6 @@ pub struct Retry {
     pub insist: bool,
     /// Ask for the probe. False in the steps after the first one.
     pub probe: bool,
-    /// The most retries to bring forward.
     pub max: u32,
 }
 
@@ -538,13 +536,11 @@ pub enum ToRetry {
 #[derive(Clone, Copy, Debug)]
 pub struct Shed {
     pub lane: LaneId,
-    /// The most deliveries.
     pub max: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct Sweep {
-    /// The most rows.
     pub max: u32,
 }
 
@@ -555,10 +551,7 @@ pub struct Purge {
     /// Delete events with all deliveries delivered or coalesced before this time. It must be at least the
     /// dedupe window ago, because a deleted event is no duplicate of a new one.
     pub settled_before: StoreTime,
-    /// Delete attempts that began before this time.
     pub attempts_before: StoreTime,
-    /// Delete dead letters from before this time.
     pub dead_before: StoreTime,
-    /// The most rows to look at.
     pub max: u32,
 }

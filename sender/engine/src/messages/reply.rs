@@ -1,3 +1,4 @@
+use std::ops::AddAssign;
 use std::sync::Arc;
 
 use hookproof_words::states::Place;
@@ -21,40 +22,38 @@ pub enum Reply {
     /// To [`super::Command::Renew`].
     Renewed(Renewed),
     /// To [`super::Command::Subscribe`].
-    Subscribed { lane: LaneId },
+    Subscribed {
+        lane: LaneId,
+    },
     /// To [`super::Command::Redrive`].
     Redriven(Redriven),
     /// To [`super::Command::Forget`].
     Forgotten {
-        /// The number of deleted dead letters.
         rows: u64,
         /// The last one looked at, if there may be more.
         last: Option<DeliveryId>,
     },
+    /// To [`super::Command::Erase`].
+    Erased(Erased),
     /// To [`super::Command::Retry`].
     Retried {
         lane: LaneId,
         /// The number of retries that are due now and were due later.
         rows: u64,
-        /// There may be more to bring forward.
         more: bool,
     },
     /// To [`super::Command::Resend`].
     Resent,
     /// To [`super::Command::Shed`].
     Dropped {
-        /// The number of dropped deliveries.
         rows: u64,
-        /// There may be more to drop.
         more: bool,
     },
     /// To [`super::Command::Sweep`].
     Swept(Swept),
     /// To [`super::Command::Purge`].
     Purged(Purged),
-    /// Done, without a result.
     Done,
-    /// Refused, without any effect.
     Refused(Refusal),
 }
 
@@ -64,12 +63,7 @@ pub enum Refusal {
         "the subscribers have changed: the event was matched with version {known}, the present one is \
          {current}; match it again"
     )]
-    StaleRoster {
-        /// The version in the command.
-        known: u64,
-        /// The present version.
-        current: u64,
-    },
+    StaleRoster { known: u64, current: u64 },
     /// Lanes that refuse instead of shedding are full.
     #[error("lanes without room for the event: {}; the first is lane {}: {}", .0.len(), .0.first().map_or(0, |full| full.lane.0), .0.first().map_or("full", |full| full.bound.as_str()))]
     Full(Vec<FullLane>),
@@ -78,10 +72,7 @@ pub enum Refusal {
         "the database's log has grown to {} MiB: a program keeps a read transaction open; end it",
         .bytes >> 20
     )]
-    LogFull {
-        /// The length of the log.
-        bytes: u64,
-    },
+    LogFull { bytes: u64 },
     /// The remaining room is kept for deliveries.
     #[error("the disk is full: events are refused, deliveries continue; free some space")]
     DiskFull,
@@ -97,13 +88,7 @@ pub enum Refusal {
     #[error("node {:x} is unknown, or gone", .0.0)]
     UnknownNode(OwnerId),
     #[error("lane {} has a new owner: term {} has ended, the present term is {}", .lane.0, .term.0, .current.0)]
-    StaleTerm {
-        lane: LaneId,
-        /// The ownership in the command.
-        term: Term,
-        /// The present ownership.
-        current: Term,
-    },
+    StaleTerm { lane: LaneId, term: Term, current: Term },
     #[error("the name {0:?} is taken by another subscriber")]
     NameTaken(Arc<str>),
     #[error("the id {0:?} is taken by another subscriber")]
@@ -111,18 +96,9 @@ pub enum Refusal {
     #[error(
         "the subscriber was changed in the meantime: expected version {expected}, found {found}; read it again"
     )]
-    VersionConflict {
-        /// The version in the command.
-        expected: u64,
-        /// The present version.
-        found: u64,
-    },
+    VersionConflict { expected: u64, found: u64 },
     #[error("{live} secrets are valid; expected at most {max}: wait until one retires, or set overlap to 0s")]
-    TooManySecrets {
-        /// Live secrets now.
-        live: u64,
-        max: u64,
-    },
+    TooManySecrets { live: u64, max: u64 },
     #[error("delivery {} is unknown", .0.0)]
     UnknownDelivery(DeliveryId),
     #[error("the delivery does not wait for an attempt: it is {}", match .0 {
@@ -130,6 +106,7 @@ pub enum Refusal {
         Place::Delivered => "delivered; `delivery resend` sends it again",
         Place::Dead => "a dead letter; `delivery resend` sends it again",
         Place::Coalesced => "replaced by a newer one",
+        Place::Forgotten => "forgotten for a data subject",
     })]
     NotWaiting(Place),
     #[error("the delivery waits for an attempt already, or one is under way")]
@@ -207,7 +184,6 @@ impl Bounds {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Emitted {
-    /// The result for each target, in order.
     pub targets: Vec<Placed>,
     /// The number of older deliveries that became dead letters to make room.
     pub shed: u64,
@@ -270,11 +246,8 @@ pub struct ClaimedRow {
     pub attempts: u32,
     /// No attempt starts at or after this time.
     pub expires: StoreTime,
-    /// The event's public id.
     pub event: Arc<str>,
-    /// The event's type.
     pub kind: Arc<str>,
-    /// When the event was received.
     pub received: StoreTime,
     pub body: super::command::Body,
     /// The signature, for profiles that sign once for all attempts.
@@ -303,12 +276,10 @@ pub struct TakenLane {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Handover {
-    /// There was no owner before.
     Fresh,
     Clean(Record),
     /// The previous owner's lease ended, or it died.
     Seized {
-        /// The previous owner.
         from: OwnerId,
         /// The last checkpoint, its own or the one that it found.
         record: Option<Record>,
@@ -323,16 +294,12 @@ pub enum Handover {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
     pub at: StoreTime,
-    /// The number of attempts.
     pub count: u32,
 }
 
-/// A lane's persisted checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// The encoded checkpoint.
     pub bytes: Box<[u8]>,
-    /// When it was persisted.
     pub at: StoreTime,
 }
 
@@ -341,6 +308,30 @@ pub struct Renewed {
     /// Lanes that the owner acquired and has lost since. Each is reported once.
     pub lost: Vec<(LaneId, Term)>,
     pub nodes: Nodes,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Erased {
+    pub events: u64,
+    /// All deliveries of these events.
+    pub deliveries: u64,
+    /// Those that waited, and are not sent.
+    pub waiting: u64,
+    pub dead: u64,
+    pub attempts: u64,
+    pub answers: u64,
+}
+
+impl AddAssign for Erased {
+    fn add_assign(&mut self, other: Self) {
+        let Self { events, deliveries, waiting, dead, attempts, answers } = other;
+        self.events += events;
+        self.deliveries += deliveries;
+        self.waiting += waiting;
+        self.dead += dead;
+        self.attempts += attempts;
+        self.answers += answers;
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -357,11 +348,9 @@ pub struct Redriven {
 pub struct Swept {
     pub expired: u64,
     pub gone: u64,
-    /// Pauses that ended.
     pub resumed: u64,
     /// Deliveries with a corrected due time, after a clock had been ahead.
     pub corrected: u64,
-    /// There may be more to do.
     pub more: bool,
 }
 
@@ -370,8 +359,6 @@ pub struct Purged {
     pub events: u64,
     pub deliveries: u64,
     pub attempts: u64,
-    /// Dead letters deleted.
     pub dead: u64,
-    /// There may be more to do.
     pub more: bool,
 }

@@ -13,6 +13,7 @@ use crate::engine::{LaneId, Nanos, StoreTime};
 
 pub(super) mod dead;
 pub(super) mod emit;
+pub(super) mod erase;
 pub(super) mod lease;
 pub(super) mod retry;
 pub(super) mod room;
@@ -21,6 +22,7 @@ pub(super) mod subscribe;
 pub(super) mod sweep;
 
 use emit::EventRows;
+use erase::EraseRows;
 use lease::LeaseRows;
 use retry::RetryRows;
 use settle::AttemptRows;
@@ -66,7 +68,9 @@ pub(super) trait Rows {
 }
 
 /// All commands.
-pub(super) trait Commands: EventRows + AttemptRows + LeaseRows + RetryRows + SweepRows {
+pub(super) trait Commands:
+    EventRows + EraseRows + AttemptRows + LeaseRows + RetryRows + SweepRows
+{
     /// Reads the longest due deliveries that are not claimed, and claims them.
     fn read_claim(&mut self, claim: &Claim) -> Result<Claimed, Self::Error>;
 
@@ -108,6 +112,7 @@ pub(super) trait Commands: EventRows + AttemptRows + LeaseRows + RetryRows + Swe
             Command::Remove(lane) => self.remove(*lane),
             Command::Redrive(redrive) => self.redrive(redrive),
             Command::Forget(forget) => self.forget(forget),
+            Command::Erase(erase) => self.erase(erase),
             Command::Retry(retry) => self.retry_now(retry),
             Command::Resend(delivery) => self.resend(*delivery),
             Command::Shed(shed) => self.shed(*shed),

@@ -38,6 +38,7 @@ pub(crate) trait RetryRows: RoomRows + SubscriberRows {
         match place {
             Place::Waiting => return Ok(Reply::Refused(Refusal::Pending)),
             Place::Coalesced => return Ok(Reply::Refused(Refusal::Replaced)),
+            Place::Forgotten => return Ok(Reply::Refused(Refusal::BodyGone)),
             Place::Delivered | Place::Dead => {}
         }
         self.lock([lane])?;

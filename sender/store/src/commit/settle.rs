@@ -3,7 +3,7 @@
 use super::dead::DeadRows;
 use super::subscribe::SubscriberRows;
 use crate::command::{Attempt, AttemptOutcome, Fate, KeptAnswer, Reason, Settlement};
-use crate::engine::StoreTime;
+use crate::engine::{DeliveryId, StoreTime};
 use crate::lane::LaneState;
 use crate::latency::Gathered;
 use crate::queue_cache::Waiting;
@@ -26,6 +26,9 @@ impl From<Waiting> for Before {
 
 pub(crate) trait AttemptRows: DeadRows + SubscriberRows {
     fn before(&mut self, settlement: &Settlement) -> Result<Option<Before>, Self::Error>;
+
+    /// Whether the delivery's event was not erased.
+    fn has_content(&mut self, delivery: DeliveryId) -> Result<bool, Self::Error>;
 
     /// Writes an attempt, linked to the previous one, and its answer in place of the one in that slot. Returns false if
     /// the attempt was written already.
@@ -68,6 +71,12 @@ pub(crate) trait AttemptRows: DeadRows + SubscriberRows {
         let capped = lane.is_some_and(|lane| lane.capped);
         let before = self.before(settlement)?;
         if let Some(attempt) = &settlement.attempt {
+            let has_content = match before.as_ref().map(|before| before.place) {
+                Some(Place::Waiting | Place::Dead) => true,
+                Some(Place::Delivered | Place::Coalesced) => self.has_content(settlement.delivery)?,
+                Some(Place::Forgotten) | None => false,
+            };
+            let attempt = if has_content { attempt } else { &attempt.erased() };
             self.record_attempt(settlement, attempt, before.as_ref(), capped)?;
         }
         // In any state of the delivery.
@@ -162,6 +171,7 @@ pub(crate) trait AttemptRows: DeadRows + SubscriberRows {
                     counts.dead_kept = counts.dead_kept.saturating_sub(1);
                 }
                 Place::Coalesced => counts.coalesced = counts.coalesced.saturating_sub(1),
+                Place::Forgotten => counts.dead = counts.dead.saturating_sub(1),
                 Place::Delivered => {}
             }
             counts.delivered += 1;

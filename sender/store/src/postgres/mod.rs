@@ -59,6 +59,7 @@ mod dead;
 mod doctor;
 mod doubt;
 mod emit;
+mod erase;
 mod failure;
 mod latencies;
 mod lease;

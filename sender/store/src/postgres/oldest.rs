@@ -71,7 +71,7 @@ impl Oldest {
         let (orders, rank) = match place {
             Place::Waiting => ([Some(Of::Waiting(lane)), None], (at, delivery)),
             Place::Dead => ([Some(Of::Letters(lane)), Some(Of::AllLetters)], rank(delivery)),
-            Place::Delivered | Place::Coalesced => return,
+            Place::Delivered | Place::Coalesced | Place::Forgotten => return,
         };
         for of in orders.into_iter().flatten() {
             if let Some(known) = self.0.get_mut(&of) {

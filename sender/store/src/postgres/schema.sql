@@ -170,7 +170,7 @@ CREATE TABLE bodies (
 );
 
 -- `body` is null if the body is in the event's row.
--- `state`: 0 waiting, 1 delivered, 2 dead, 3 coalesced. `at`: due time while it waits, settlement time afterwards.
+-- `state`: 0 waiting, 1 delivered, 2 dead, 3 coalesced, 4 forgotten. `at`: due time while it waits, settlement time afterwards.
 -- `last_attempt`: the start of the chain through `attempts`.
 CREATE TABLE deliveries (
     delivery int8 PRIMARY KEY,

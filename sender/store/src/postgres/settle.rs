@@ -5,7 +5,7 @@ use super::values::storable;
 use super::{Result, Work};
 use crate::command::{Attempt, Settlement};
 use crate::commit::settle::{AttemptRows, Before, shortened};
-use crate::engine::StoreTime;
+use crate::engine::{DeliveryId, StoreTime};
 use crate::latency::Gathered;
 use crate::read::Place;
 
@@ -23,6 +23,12 @@ impl AttemptRows for Work<'_> {
             last_attempt: row.last_attempt,
             due: row.at,
         }))
+    }
+
+    fn has_content(&mut self, delivery: DeliveryId) -> Result<bool> {
+        let query = "SELECT 1 FROM all_deliveries d JOIN events e ON e.event = d.event
+            WHERE d.delivery = $1 AND (e.key IS NOT NULL OR e.bytes IS NOT NULL)";
+        Ok(self.sql.exists(query, &[&delivery])?)
     }
 
     fn insert_attempt(

@@ -109,6 +109,7 @@ impl Wanted {
                 | Command::Sweep(_)
                 | Command::RejectOutbox(_)
                 | Command::Forget(_)
+                | Command::Erase(_)
                 | Command::Purge(_) => {}
             }
         }

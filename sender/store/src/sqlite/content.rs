@@ -1,7 +1,7 @@
 //! A cache of events and bodies: an event for a thousand subscribers is read once and stored once.
 //!
-//! Events and bodies never change after their commit, and their numbers are never reused, so entries stay valid in
-//! later transactions. A commit reads its own uncommitted events without this cache.
+//! Events and bodies that are still needed never change, and numbers are never reused, so entries stay valid in later
+//! transactions. A commit reads its own uncommitted events without this cache.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -31,6 +31,7 @@ mod content;
 mod dead;
 mod doctor;
 mod emit;
+mod erase;
 mod event_id;
 mod failure;
 mod file;
@@ -64,7 +65,7 @@ pub use options::Options;
 pub use reader::SqliteReader;
 use reserve::Reserve;
 pub(super) use transfer::{FileFault, Source, Target, Zeros};
-pub(super) use vacuum::vacuum;
+pub(super) use vacuum::{empty_log, vacuum};
 
 /// How long a closing store waits for readers before it leaves the log as it is.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(1);

@@ -9,6 +9,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::Options;
+use super::erase::overwrite_freed_pages;
 use super::failure::{Doing, failure};
 use super::reserve::Reserve;
 use super::values::Bits;
@@ -69,6 +70,7 @@ pub(super) fn writer(path: &Path, options: &Options) -> Result<Connection, Store
          PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = OFF;"
     );
     sql.execute_batch(&settings).doing(OPENING)?;
+    overwrite_freed_pages(&sql, true).doing(OPENING)?;
     // Only now, so that a new file can get its schema.
     if let Some(pages) = options.pages_max {
         let pragma = format!("PRAGMA max_page_count = {pages}");

@@ -6,7 +6,7 @@ use super::values::Bits;
 use super::{Work, at_hand};
 use crate::command::{Attempt, Fate, KeptAnswer, Settlement};
 use crate::commit::settle::{AttemptRows, Before, shortened};
-use crate::engine::StoreTime;
+use crate::engine::{DeliveryId, StoreTime};
 use crate::latency::Gathered;
 
 impl AttemptRows for Work<'_> {
@@ -28,6 +28,12 @@ impl AttemptRows for Work<'_> {
                 })
             })
             .optional()
+    }
+
+    fn has_content(&mut self, delivery: DeliveryId) -> Result<bool> {
+        let query = "SELECT 1 FROM deliveries d JOIN events e ON e.event = d.event
+            WHERE d.delivery = ?1 AND (e.key IS NOT NULL OR e.body IS NOT NULL)";
+        self.sql.prepare_cached(query)?.exists([delivery])
     }
 
     fn insert_attempt(

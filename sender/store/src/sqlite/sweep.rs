@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use rusqlite::{Error, OptionalExtension, Result, params};
 
+use super::erase::overwrite_freed_pages;
 use super::event_id::StoredEventId;
 use super::failure::{is_about_the_disk, is_about_the_row, or_least};
 use super::lease::STILL_COUNTS;
@@ -133,23 +134,12 @@ impl SweepRows for Work<'_> {
         StoreTime(moment.0.saturating_sub(self.rules.expiry_grace.0))
     }
 
+    /// Overwrites no page that becomes free: that could double the writes, and fail on a full disk.
     fn purge_events(&mut self, before: StoreTime, max: u32, purged: &mut Purged) -> Result<bool> {
-        let mut left = u64::from(max);
-        while left > 0 {
-            let next = self.event_after(self.cache.scans.at.event.unwrap_or(0))?;
-            // Nothing is settled before it is received, and events are ordered by receipt. The exceptions were
-            // received "later than now" by a clock that was ahead.
-            let Some(event) = next.filter(|event| !(before..=self.now).contains(&event.received)) else {
-                self.cache.scans.at.event = None;
-                return Ok(false);
-            };
-            left -= 1;
-            if !self.purge_event(&event, before, &mut left, purged)? {
-                return Ok(true);
-            }
-            self.cache.scans.at.event = Some(event.event);
-        }
-        Ok(true)
+        overwrite_freed_pages(self.sql, false)?;
+        let purged = self.purge_old_events(before, max, purged);
+        overwrite_freed_pages(self.sql, true)?;
+        purged
     }
 
     fn delete_attempts(&mut self, before: StoreTime, max: u32) -> Result<(u64, bool)> {
@@ -215,6 +205,25 @@ impl SweepRows for Work<'_> {
 }
 
 impl Work<'_> {
+    fn purge_old_events(&mut self, before: StoreTime, max: u32, purged: &mut Purged) -> Result<bool> {
+        let mut left = u64::from(max);
+        while left > 0 {
+            let next = self.event_after(self.cache.scans.at.event.unwrap_or(0))?;
+            // Nothing is settled before it is received, and events are ordered by receipt. The exceptions were
+            // received "later than now" by a clock that was ahead.
+            let Some(event) = next.filter(|event| !(before..=self.now).contains(&event.received)) else {
+                self.cache.scans.at.event = None;
+                return Ok(false);
+            };
+            left -= 1;
+            if !self.purge_event(&event, before, &mut left, purged)? {
+                return Ok(true);
+            }
+            self.cache.scans.at.event = Some(event.event);
+        }
+        Ok(true)
+    }
+
     /// Notes the expiry of deliveries that may have waited for [`NOTED_AFTER`]. Returns whether more may remain.
     fn index_expiring(&mut self) -> Result<bool> {
         let newest = self.ledger.totals.next_delivery - 1;

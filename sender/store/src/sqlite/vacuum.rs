@@ -11,7 +11,7 @@ use rusqlite::Connection;
 
 use super::failure::{Doing, failure};
 use super::liveness::OwnerFiles;
-use super::{Options, SqliteReader, open};
+use super::{CLOSE_PATIENCE, Options, SqliteReader, open};
 use crate::StoreError;
 use crate::liveness::Liveness as _;
 use crate::vacuum::{Space, VacuumError};
@@ -96,6 +96,15 @@ fn pack(path: &Path, sql: &Connection) -> Result<Space, VacuumError> {
 fn cut(sql: &Connection) -> Result<bool, StoreError> {
     let is_busy: bool = ends_the_process(sql, sql.query_row(CUT, [], |row| row.get(0))).doing(VACUUM)?;
     Ok(!is_busy)
+}
+
+pub(crate) fn empty_log(path: &Path) -> Result<bool, StoreError> {
+    let doing = "empty the database's log";
+    let sql = open::mover(path)?;
+    // SQLite waits for readers and writers, and not for another checkpoint.
+    sql.busy_timeout(CLOSE_PATIENCE).doing(doing)?;
+    let is_busy = sql.query_row(CUT, [], |row| row.get::<_, bool>(0));
+    Ok(!ends_the_process(&sql, is_busy).doing(doing)?)
 }
 
 impl SqliteReader {

@@ -4,6 +4,7 @@ mod claiming;
 mod coalescing;
 mod dead_letters;
 mod emitting;
+mod erasing;
 mod latencies;
 mod leases;
 mod matching;
@@ -221,6 +222,13 @@ contract! {
         all_the_named_letters_are_forgotten_step_by_step
         one_commit_buries_many_and_forgets_the_oldest_of_as_many_lanes
         letters_are_grouped_by_what_they_have_in_common
+    }
+    erasing {
+        a_forgotten_event_has_no_content_and_its_counts_stay
+        a_forgotten_event_offered_again_is_a_duplicate
+        a_forgotten_delivery_is_not_sent_and_cannot_be
+        an_attempt_under_way_of_a_forgotten_delivery_ends_and_leaves_nothing
+        a_late_report_of_a_forgotten_event_leaves_nothing
     }
     retention {
         an_expired_delivery_is_given_up

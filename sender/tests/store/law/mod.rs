@@ -13,8 +13,8 @@ use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use hookproof_sender::store::command::Claim;
 use hookproof_sender::store::lane::{Counts, Limits, OwnerId};
 use hookproof_sender::store::read::{Filter, Place};
-use hookproof_sender::store::reply::{Claimed, Placed};
-use hookproof_sender::store::{Claimer, Command, QuickClaims, Reader, Reply, Store};
+use hookproof_sender::store::reply::{Bound, Claimed, Placed};
+use hookproof_sender::store::{Claimer, Command, QuickClaims, Reader, Refusal, Reply, Store};
 use proptest::prelude::*;
 
 use crate::world::Backend;
@@ -160,7 +160,7 @@ impl<B: Backend> Run<B> {
                     let carry_out = |command| self.model.carry_out(&mut process.hands, command);
                     expected = commands.iter().map(carry_out).collect();
                 }
-                replies.iter_mut().for_each(forget_server_clock);
+                replies.iter_mut().for_each(drop_beyond_the_model);
                 for ((command, reply), expected) in commands.iter().zip(&replies).zip(&expected) {
                     same(reply, expected, command)?;
                 }
@@ -189,10 +189,12 @@ impl<B: Backend> Run<B> {
     }
 }
 
-/// The server's clock is not part of the model.
-fn forget_server_clock(reply: &mut Reply) {
-    if let Reply::Renewed(renewed) = reply {
-        renewed.nodes.server_clock = None;
+/// The server's clock and the history of attempts are not part of the model.
+fn drop_beyond_the_model(reply: &mut Reply) {
+    match reply {
+        Reply::Renewed(renewed) => renewed.nodes.server_clock = None,
+        Reply::Erased(erased) => (erased.attempts, erased.answers) = (0, 0),
+        _ => {}
     }
 }
 
@@ -263,7 +265,7 @@ fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(150)
 }
 
-const KINDS: [&str; 35] = [
+const KINDS: [&str; 38] = [
     "waiting",
     "replaced",
     "overflowed",
@@ -296,6 +298,9 @@ const KINDS: [&str; 35] = [
     "pending",
     "replaced before",
     "no room",
+    "body gone",
+    "erased waiting",
+    "erased",
     "dropped",
     "expired",
     "gone",
@@ -339,8 +344,7 @@ fn random_steps_reach_every_kind_of_reply() {
 }
 
 fn kinds(reply: &Reply) -> Vec<&'static str> {
-    use hookproof_sender::store::Refusal;
-    use hookproof_sender::store::reply::{Bound, Handover, Placed, SettleResult};
+    use hookproof_sender::store::reply::{Erased, Handover, Placed, SettleResult};
     match reply {
         Reply::Emitted(emitted) => {
             let mut kinds: Vec<_> = emitted
@@ -383,15 +387,21 @@ fn kinds(reply: &Reply) -> Vec<&'static str> {
         Reply::Retried { more: true, .. } => vec!["retried in part"],
         Reply::Retried { rows: 1.., .. } => vec!["retried"],
         Reply::Resent => vec!["resent"],
-        Reply::Refused(Refusal::Pending) => vec!["pending"],
-        Reply::Refused(Refusal::Replaced) => vec!["replaced before"],
-        Reply::Refused(Refusal::NoRoom(_)) => vec!["no room"],
+        Reply::Erased(Erased { waiting: 1.., .. }) => vec!["erased waiting"],
+        Reply::Erased(Erased { events: 1.., .. }) => vec!["erased"],
         Reply::Dropped { rows: 1.., .. } | Reply::Forgotten { rows: 1.., .. } => vec!["dropped"],
         Reply::Swept(swept) => {
             let expired = (swept.expired > 0).then_some("expired");
             expired.into_iter().chain((swept.gone > 0).then_some("gone")).collect()
         }
-        Reply::Refused(Refusal::Full(full)) => full
+        Reply::Refused(refusal) => refused(refusal),
+        _ => Vec::new(),
+    }
+}
+
+fn refused(refusal: &Refusal) -> Vec<&'static str> {
+    match refusal {
+        Refusal::Full(full) => full
             .iter()
             .map(|full| match full.bound {
                 Bound::LaneRows => "full LaneRows",
@@ -401,9 +411,13 @@ fn kinds(reply: &Reply) -> Vec<&'static str> {
                 Bound::TotalBytes => "full TotalBytes",
             })
             .collect(),
-        Reply::Refused(Refusal::StaleRoster { .. }) => vec!["stale roster"],
-        Reply::Refused(Refusal::StaleTerm { .. }) => vec!["stale term"],
-        Reply::Refused(Refusal::UnknownLane(_)) => vec!["unknown lane"],
+        Refusal::Pending => vec!["pending"],
+        Refusal::Replaced => vec!["replaced before"],
+        Refusal::NoRoom(_) => vec!["no room"],
+        Refusal::BodyGone => vec!["body gone"],
+        Refusal::StaleRoster { .. } => vec!["stale roster"],
+        Refusal::StaleTerm { .. } => vec!["stale term"],
+        Refusal::UnknownLane(_) => vec!["unknown lane"],
         _ => Vec::new(),
     }
 }

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use hookproof_sender::store::command::{
-    Acquire, AttemptOutcome, Change, Claim, Dead, Emit, Fate, Forget, LaneSelection, Persist, Reason,
+    Acquire, AttemptOutcome, Change, Claim, Dead, Emit, Erase, Fate, Forget, LaneSelection, Persist, Reason,
     Redrive, Renew, Retry, Settlement, Subscribe, Sweep, Target, ToRetry,
 };
 use hookproof_sender::store::lane::{Bounds, Counts, LaneState, Limits, OwnerId, WhenFull};
 use hookproof_sender::store::node::Nodes;
 use hookproof_sender::store::reply::{
-    Bound, Claimed, ClaimedRow, Emitted, FullLane, Handover, Placed, Record, Redriven, Renewed, SettleResult,
-    Swept, TakenLane,
+    Bound, Claimed, ClaimedRow, Emitted, Erased, FullLane, Handover, Placed, Record, Redriven, Renewed,
+    SettleResult, Swept, TakenLane,
 };
 use hookproof_sender::store::{Command, Refusal, Reply};
 
@@ -24,6 +24,7 @@ enum DeliveryPlace {
     Dead,
     Coalesced,
     Forgotten,
+    Erased,
 }
 
 #[derive(Clone, Debug)]
@@ -42,6 +43,8 @@ struct Delivery {
     in_part: bool,
     /// How often it was delivered before it was sent again.
     before: u64,
+    /// The first delivery of the same commit of the event.
+    first: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -97,6 +100,8 @@ pub(crate) struct Model {
     deliveries: BTreeMap<DeliveryId, Delivery>,
     owners: BTreeMap<OwnerId, StoreTime>,
     told: BTreeSet<(StoreTime, DeliveryId)>,
+    /// Events, by [`Delivery::first`].
+    erased: BTreeSet<u64>,
     /// How many lanes were handed back in a state without nodes.
     handed_back: u64,
     /// No later delivery gets a number below this.
@@ -113,6 +118,7 @@ impl Model {
             deliveries: BTreeMap::new(),
             owners: BTreeMap::new(),
             told: BTreeSet::new(),
+            erased: BTreeSet::new(),
             handed_back: 0,
             from: 1,
         }
@@ -176,7 +182,9 @@ impl Model {
         Counts {
             accepted: u64::try_from(all.len()).unwrap() + before,
             delivered: number(DeliveryPlace::Delivered) + before,
-            dead: number(DeliveryPlace::Dead) + number(DeliveryPlace::Forgotten),
+            dead: number(DeliveryPlace::Dead)
+                + number(DeliveryPlace::Forgotten)
+                + number(DeliveryPlace::Erased),
             coalesced: number(DeliveryPlace::Coalesced),
             waiting: number(DeliveryPlace::Waiting),
             waiting_bytes: self.bytes(Some(lane)),
@@ -215,6 +223,7 @@ impl Model {
             Command::Persist(persist) => self.persist(hands, persist),
             Command::Redrive(redrive) => Reply::Redriven(self.redrive(redrive)),
             Command::Forget(forget) => self.forget(forget),
+            Command::Erase(erase) => Reply::Erased(self.erase(erase)),
             Command::Retry(retry) => self.retry(retry),
             Command::Resend(delivery) => self.resend(*delivery),
             Command::Shed(shed) => self.shed(hands, shed.lane, shed.max),
@@ -310,6 +319,7 @@ impl Model {
             times.insert(older, self.deliveries[&older].at);
             self.settle_as(older, DeliveryPlace::Coalesced);
         }
+        let first = self.next_delivery();
         let mut emitted = Emitted { targets: Vec::new(), shed: 0 };
         for (target, route) in emit.targets.iter().zip(routes) {
             let placed = match route {
@@ -318,7 +328,8 @@ impl Model {
                     let older = older.map(|older| (older, times[&older]));
                     let placed = self.place(hands, emit, target, older, &mut emitted.shed);
                     if let Placed::Waiting { delivery, .. } | Placed::Overflowed { delivery } = placed {
-                        self.deliveries.get_mut(&delivery).unwrap().in_part = in_part;
+                        let new = self.deliveries.get_mut(&delivery).unwrap();
+                        (new.in_part, new.first) = (in_part, first);
                     }
                     placed
                 }
@@ -423,6 +434,7 @@ impl Model {
             alike: target.coalesce.as_ref().map(|coalesce| coalesce.key.clone()),
             in_part: false,
             before: 0,
+            first: 0,
         };
         self.deliveries.insert(delivery, new);
         if fits {
@@ -739,7 +751,9 @@ impl Model {
             DeliveryPlace::Forgotten => Some(Refusal::UnknownDelivery(id)),
             DeliveryPlace::Waiting => Some(Refusal::Pending),
             DeliveryPlace::Coalesced => Some(Refusal::Replaced),
+            DeliveryPlace::Erased => Some(Refusal::BodyGone),
             _ if state != LaneState::Active => Some(Refusal::NotActive(state)),
+            _ if self.erased.contains(&found.first) => Some(Refusal::BodyGone),
             _ => self.bound(found.lane, found.size()).map(Refusal::NoRoom),
         };
         if let Some(refusal) = refusal {
@@ -772,6 +786,26 @@ impl Model {
         later.truncate(usize::try_from(max).unwrap());
         later.iter().for_each(|(_, id)| self.deliveries.get_mut(id).unwrap().at = now);
         later.len().try_into().unwrap()
+    }
+
+    fn erase(&mut self, erase: &Erase) -> Erased {
+        let named = erase.deliveries.iter().filter_map(|id| self.deliveries.get(id));
+        let present = named.filter(|found| found.place != DeliveryPlace::Forgotten);
+        let events: BTreeSet<u64> =
+            present.map(|found| found.first).filter(|first| !self.erased.contains(first)).collect();
+        let mut erased = Erased { events: events.len().try_into().unwrap(), ..Erased::default() };
+        for found in self.deliveries.values_mut().filter(|found| events.contains(&found.first)) {
+            erased.deliveries += u64::from(found.place != DeliveryPlace::Forgotten);
+            erased.waiting += u64::from(found.place == DeliveryPlace::Waiting);
+            erased.dead += u64::from(found.place == DeliveryPlace::Dead);
+            if !erase.plan && matches!(found.place, DeliveryPlace::Waiting | DeliveryPlace::Dead) {
+                found.place = DeliveryPlace::Erased;
+            }
+        }
+        if !erase.plan {
+            self.erased.extend(events);
+        }
+        erased
     }
 
     fn forget(&mut self, forget: &Forget) -> Reply {

@@ -3,7 +3,7 @@
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use hookproof_sender::store::Command;
 use hookproof_sender::store::command::{
-    Acquire, Attempt, AttemptOutcome, Change, Claim, Coalesce, Dead, Details, Emit, Fate, Forget,
+    Acquire, Attempt, AttemptOutcome, Change, Claim, Coalesce, Dead, Details, Emit, Erase, Fate, Forget,
     LaneSelection, Persist, Reason, Redrive, Renew, Retry, Settlement, Shed, Sweep, Target, ToRetry,
 };
 use hookproof_sender::store::lane::{Bounds, LaneState, Limits, OwnerId, WhenFull};
@@ -86,6 +86,10 @@ pub(crate) enum Wish {
     },
     Resend {
         pick: prop::sample::Index,
+    },
+    Erase {
+        picks: Vec<prop::sample::Index>,
+        plan: bool,
     },
     Shed {
         lane: u64,
@@ -274,6 +278,8 @@ fn wish() -> impl Strategy<Value = Wish> {
         1 => (weighted(0.5, lane()), 1..3_u32).prop_map(|(lane, max)| Wish::Forget { lane, max }),
         2 => (lane(), 1..3_u32).prop_map(|(lane, max)| Wish::Retry { lane, max }),
         3 => any::<prop::sample::Index>().prop_map(|pick| Wish::Resend { pick }),
+        1 => (vec(any::<prop::sample::Index>(), 1..4), prop::bool::weighted(0.2))
+            .prop_map(|(picks, plan)| Wish::Erase { picks, plan }),
         1 => (lane(), 1..3_u32).prop_map(|(lane, max)| Wish::Shed { lane, max }),
         2 => (1..6_u32).prop_map(|max| Wish::Sweep { max }),
         1 => (lane(), bounds()).prop_map(|(lane, bounds)| Wish::Bounds { lane, bounds }),
@@ -283,6 +289,11 @@ fn wish() -> impl Strategy<Value = Wish> {
         1 => prop::sample::select(vec![None, None, None, Some(3_u64)])
             .prop_map(|lane| lane.map_or(Wish::Renew, |lane| Wish::Remove { lane })),
     ]
+}
+
+fn picked(model: &Model, pick: &prop::sample::Index) -> DeliveryId {
+    let all = usize::try_from(model.next_delivery()).unwrap();
+    DeliveryId(u64::try_from(pick.index(all)).unwrap())
 }
 
 impl Wish {
@@ -329,9 +340,10 @@ impl Wish {
                 let which = ToRetry::Of(LaneId(*lane));
                 Command::Retry(Retry { which, insist: false, probe: true, max: *max })
             }
-            Self::Resend { pick } => {
-                let all = usize::try_from(model.next_delivery()).unwrap();
-                Command::Resend(DeliveryId(u64::try_from(pick.index(all)).unwrap()))
+            Self::Resend { pick } => Command::Resend(picked(model, pick)),
+            Self::Erase { picks, plan } => {
+                let deliveries = picks.iter().map(|pick| picked(model, pick)).collect();
+                Command::Erase(Erase { deliveries, plan: *plan })
             }
             Self::Shed { lane, max } => Command::Shed(Shed { lane: LaneId(*lane), max: *max }),
             Self::Sweep { max } => Command::Sweep(Sweep { max: *max }),

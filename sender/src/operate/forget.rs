@@ -1,0 +1,159 @@
+//! The events of a data subject: found by their key or by a field of a body, and forgotten.
+
+use std::collections::BTreeSet;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::engine::StoreTime;
+use crate::store::command::{Command, Erase};
+use crate::store::paging::{Cursor, Page};
+use crate::store::read::{Delivery, Filter, ReadError, Reader};
+use crate::store::reply::Erased;
+use crate::store::{Reply, StoreError};
+
+const PAGE_ROWS: u32 = 500;
+/// Events that a plan remembers, to count each once. An event's deliveries are near each other.
+const SEEN_MAX: usize = 10_000;
+
+/// If both are given, both must hold.
+#[derive(Clone, Debug)]
+pub(crate) struct Subject {
+    pub(crate) key: Option<String>,
+    pub(crate) field: Option<Field>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Field {
+    pointer: String,
+    text: String,
+    /// The text as JSON, if it is that.
+    value: Option<Value>,
+}
+
+impl FromStr for Field {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (pointer, text) = text
+            .split_once('=')
+            .filter(|(pointer, _)| pointer.starts_with('/'))
+            .ok_or("expected /PATH=VALUE, such as /data/customer=4711")?;
+        let (pointer, text, value) = (pointer.to_owned(), text.to_owned(), serde_json::from_str(text).ok());
+        Ok(Self { pointer, text, value })
+    }
+}
+
+impl Field {
+    fn is_in(&self, body: &[u8]) -> bool {
+        let body: Option<Value> = serde_json::from_slice(body).ok();
+        let found = body.as_ref().and_then(|body| body.pointer(&self.pointer));
+        found.is_some_and(|found| found.as_str() == Some(&self.text) || Some(found) == self.value.as_ref())
+    }
+}
+
+impl Subject {
+    pub(crate) fn is_in(&self, reader: &dyn Reader, delivery: &Delivery) -> Result<bool, StoreError> {
+        if self.key.as_deref().is_some_and(|key| delivery.key.as_deref() != Some(key)) {
+            return Ok(false);
+        }
+        let Some(field) = &self.field else { return Ok(true) };
+        Ok(reader.body(delivery.delivery)?.is_some_and(|body| field.is_in(&body.bytes)))
+    }
+
+    /// Names no value.
+    const fn kind(&self) -> &'static str {
+        match (&self.key, &self.field) {
+            (Some(_), Some(_)) => "key and field",
+            (Some(_), None) => "key",
+            (None, _) => "field",
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Forgetting {
+    subject: Subject,
+    plan: bool,
+    pub(crate) next: Option<Cursor>,
+    pub(crate) is_over: bool,
+    seen: BTreeSet<(StoreTime, Arc<str>)>,
+    erased: Erased,
+}
+
+impl Forgetting {
+    pub(crate) const fn new(subject: Subject, plan: bool, from: Option<Cursor>) -> Self {
+        let erased = Erased { events: 0, deliveries: 0, waiting: 0, dead: 0, attempts: 0, answers: 0 };
+        Self { subject, plan, next: from, is_over: false, seen: BTreeSet::new(), erased }
+    }
+
+    pub(crate) fn step(&mut self, reader: &dyn Reader) -> Result<Vec<Command>, ReadError> {
+        let Page { items, next } = reader.deliveries(Filter::default(), self.next, PAGE_ROWS)?;
+        let mut found = Vec::new();
+        for delivery in items {
+            if self.subject.is_in(reader, &delivery)? && (!self.plan || self.is_first(&delivery)) {
+                found.push(delivery.delivery);
+            }
+        }
+        (self.next, self.is_over) = (next, next.is_none());
+        let plan = self.plan;
+        // One event in a command: it changes no more rows than the emit recorded.
+        let command = |delivery| Command::Erase(Erase { deliveries: vec![delivery], plan });
+        Ok(found.into_iter().map(command).collect())
+    }
+
+    fn is_first(&mut self, delivery: &Delivery) -> bool {
+        if self.seen.len() >= SEEN_MAX {
+            self.seen.clear();
+        }
+        self.seen.insert((delivery.received, Arc::clone(&delivery.event)))
+    }
+
+    /// Returns any other reply.
+    pub(crate) fn add(&mut self, reply: Reply) -> Result<(), Reply> {
+        match reply {
+            Reply::Erased(erased) => {
+                self.erased += erased;
+                Ok(())
+            }
+            other => Err(other),
+        }
+    }
+
+    /// The audit line, without the key.
+    pub(crate) fn log(&self) {
+        let Erased { events, deliveries, waiting, dead, attempts, answers } = self.erased;
+        tracing::warn!(
+            by = self.subject.kind(),
+            events,
+            deliveries,
+            waiting,
+            dead,
+            attempts,
+            answers,
+            "a data subject was forgotten"
+        );
+    }
+
+    pub(crate) fn to_json(&self) -> Value {
+        let Erased { events, deliveries, waiting, dead, attempts, answers } = self.erased;
+        json!({
+            "plan": self.plan,
+            "events": events,
+            "deliveries": deliveries,
+            "waiting": waiting,
+            "dead": dead,
+            "attempts": attempts,
+            "answers": answers,
+        })
+    }
+
+    pub(crate) fn text(&self) -> String {
+        let Erased { events, deliveries, waiting, dead, attempts, answers } = self.erased;
+        format!(
+            "events: {events}; deliveries: {deliveries}, of them waiting: {waiting}, dead letters: {dead}; attempts: \
+             {attempts}; answers: {answers}"
+        )
+    }
+}
