@@ -1,6 +1,6 @@
 //! Attempts that an operator asks for. Retries become due now, and the owner of the lane learns of it with the next
-//! version of the subscriber set. A settled delivery waits again. A change that has the endpoint tried at once makes the
-//! earliest retry due.
+//! version of the subscriber set. A settled delivery waits again. A change that has the endpoint tried at once, and the
+//! end of a pause, make the earliest retry due.
 
 use super::room::RoomRows;
 use super::subscribe::SubscriberRows;

@@ -1,8 +1,7 @@
 //! Gives up deliveries that expired or belong to a removed subscriber, ends pauses, and deletes rows past their
 //! retention. In small steps.
 
-use super::room::RoomRows;
-use super::subscribe::SubscriberRows;
+use super::retry::RetryRows;
 use crate::command::{Purge, Reason, Sweep};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::lane::LaneState;
@@ -12,7 +11,7 @@ use hookproof_words::ids::size;
 /// Expired deliveries of lanes, each with the reason.
 pub(crate) type Expired = Vec<(LaneId, DeliveryId, Reason)>;
 
-pub(crate) trait SweepRows: RoomRows + SubscriberRows {
+pub(crate) trait SweepRows: RetryRows {
     /// Corrects times written under a clock ahead of ours, and notes when deliveries expire, where the store needs
     /// that. Returns the number corrected, and whether more remains.
     fn prepare_sweep(&mut self, max: u32) -> Result<(u64, bool), Self::Error>;
@@ -70,7 +69,9 @@ pub(crate) trait SweepRows: RoomRows + SubscriberRows {
             let paused = self.lane(lane)?.is_some_and(|lane| lane.state == LaneState::Paused);
             if self.end_pause(lane)? && paused {
                 self.amend(lane, |lane| lane.state = LaneState::Active)?;
-                self.touch(lane)?;
+                let version = self.next_roster()?;
+                self.set_retried(lane, false, version)?;
+                self.make_due(lane, None, 1)?;
                 resumed += 1;
             }
         }

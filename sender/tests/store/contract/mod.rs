@@ -201,6 +201,7 @@ contract! {
         a_retry_is_brought_forward_and_nothing_else
         retries_come_forward_in_steps_the_earliest_first
         a_change_that_has_the_endpoint_tried_makes_its_earliest_retry_due
+        the_end_of_a_pause_makes_the_earliest_retry_due
         one_delivery_is_brought_forward_alone
         a_request_makes_a_new_roster_that_says_how_by_any_clock
         what_does_not_wait_or_is_not_active_is_refused

@@ -1,11 +1,11 @@
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
-use hookproof_sender::store::command::{Change, Coalesce, Fate, Purge, Reason, Retry, ToRetry};
-use hookproof_sender::store::lane::{Bounds, Counts, LaneState, Retried};
-use hookproof_sender::store::read::{Place, Resent};
+use hookproof_sender::store::command::{Change, Coalesce, Fate, Purge, Reason, Retry, Sweep, ToRetry};
+use hookproof_sender::store::lane::{Bounds, Counts, LaneState, Pause, Retried};
+use hookproof_sender::store::read::{Place, Resent, SubscriberRef};
 use hookproof_sender::store::reply::Bound;
 use hookproof_sender::store::{Command, Refusal, Reply};
 
-use crate::world::{Backend, TTL, WIDE, World, later, waiting};
+use crate::world::{Backend, ME, TTL, WIDE, World, later, waiting};
 
 fn retry<B: Backend>(world: &mut World<B>, which: ToRetry, max: u32) -> (u64, bool) {
     match world.one(Command::Retry(Retry { which, insist: false, probe: true, max })) {
@@ -88,6 +88,26 @@ pub(super) fn a_change_that_has_the_endpoint_tried_makes_its_earliest_retry_due<
             world.settle(lane, term, earlier, Fate::Retry { due: later(world.now, Nanos::HOUR) });
         }
     }
+}
+
+pub(super) fn the_end_of_a_pause_makes_the_earliest_retry_due<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let [later_one, earlier] = [3, 2].map(|hours| failed(&mut world, lane, term, Nanos::HOUR.times(hours)));
+    let end = later(world.now, Nanos::HOUR);
+    let pause = Pause { reason: None, until: Some(end) };
+    world.change(Change { state: Some(LaneState::Paused), pause, ..Change::of(lane) });
+    world.now = end;
+    world.renew(ME);
+    let before = world.reader.glance().unwrap();
+    let Reply::Swept(swept) = world.one(Command::Sweep(Sweep { max: 9 })) else { panic!() };
+    let after = world.reader.glance().unwrap();
+    assert_eq!((swept.resumed, after.roster), (1, before.roster + 1));
+    let retried = world.reader.subscriber(&SubscriberRef::Lane(lane)).unwrap().unwrap().retried;
+    assert_eq!((retried.asked, retried.insisted), (after.roster, 0), "an open breaker lets a probe through");
+    assert_eq!((due(&world, earlier), due(&world, later_one) > end), (end, true));
+    assert!(after.stirred > before.stirred);
+    assert_eq!(world.claim(lane, term), [earlier]);
 }
 
 pub(super) fn one_delivery_is_brought_forward_alone<B: Backend>() {
