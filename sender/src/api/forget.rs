@@ -8,7 +8,7 @@ use super::problem::{Problem, ok};
 use crate::engine::Nanos;
 use crate::operate::forget::{Forgetting, Subject};
 use crate::operate::shed::{rest, rest_after};
-use crate::store::Reply;
+use crate::store::{Command, Reply};
 
 const WITHIN: Nanos = Nanos::from_secs(10);
 
@@ -36,12 +36,15 @@ async fn in_steps(app: &App, forgetting: &mut Forgetting) -> Result<(), Problem>
         let mut looking = forgetting.clone();
         let (commands, looked) = app.sender().read(move |reader| (looking.step(reader), looking)).await?;
         *forgetting = looked;
-        for command in commands? {
-            match app.sender().command(command).await? {
-                Reply::Refused(refusal) => return Err(refusal.into()),
-                reply => forgetting
-                    .add(reply)
-                    .map_err(|other| Problem::unexpected("forget a data subject", &other))?,
+        for erase in commands? {
+            let mut next = Some(erase);
+            while let Some(erase) = next {
+                next = match app.sender().command(Command::Erase(erase)).await? {
+                    Reply::Refused(refusal) => return Err(refusal.into()),
+                    reply => forgetting
+                        .add(erase, reply)
+                        .map_err(|other| Problem::unexpected("forget a data subject", &other))?,
+                };
             }
         }
         let now = clock.now();

@@ -7,6 +7,7 @@ use super::options::{Common, Reach, operating};
 use super::print::Printer;
 use super::session::{Look, PAGE_ROWS, each, with_session};
 use crate::operate::forget::{Field, Forgetting, Subject};
+use crate::store::Command;
 use crate::store::read::Filter;
 
 #[derive(Args, Debug)]
@@ -94,9 +95,14 @@ impl Forget {
         let options = operating(common.existing_database()?, &Reach::default(), None)?;
         let log_emptied = with_session(options, |session| {
             let steps = session.in_steps(|| {
-                for command in forgetting.step(&*look.reader)? {
-                    let added = forgetting.add(session.command(command)?);
-                    added.map_err(|other| Failure::ours(format_args!("the database answered {other:?}")))?;
+                for erase in forgetting.step(&*look.reader)? {
+                    let mut next = Some(erase);
+                    while let Some(erase) = next {
+                        let added = forgetting.add(erase, session.command(Command::Erase(erase))?);
+                        next = added.map_err(|other| {
+                            Failure::ours(format_args!("the database answered {other:?}"))
+                        })?;
+                    }
                 }
                 Ok(!forgetting.is_over)
             });

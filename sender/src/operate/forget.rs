@@ -2,20 +2,18 @@
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
-use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::engine::StoreTime;
-use crate::store::command::{Command, Erase};
+use super::shed::STEP_ROWS;
+use crate::engine::DeliveryId;
+use crate::store::command::Erase;
 use crate::store::paging::{Cursor, Page};
 use crate::store::read::{Delivery, Filter, ReadError, Reader};
 use crate::store::reply::Erased;
 use crate::store::{Reply, StoreError};
 
 const PAGE_ROWS: u32 = 500;
-/// Events that a plan remembers, to count each once. An event's deliveries are near each other.
-const SEEN_MAX: usize = 10_000;
 
 /// If both are given, both must hold.
 #[derive(Clone, Debug)]
@@ -78,44 +76,59 @@ pub(crate) struct Forgetting {
     plan: bool,
     pub(crate) next: Option<Cursor>,
     pub(crate) is_over: bool,
-    seen: BTreeSet<(StoreTime, Arc<str>)>,
     erased: Erased,
 }
 
 impl Forgetting {
     pub(crate) const fn new(subject: Subject, plan: bool, from: Option<Cursor>) -> Self {
-        let erased = Erased { events: 0, deliveries: 0, waiting: 0, dead: 0, attempts: 0, answers: 0 };
-        Self { subject, plan, next: from, is_over: false, seen: BTreeSet::new(), erased }
+        let erased =
+            Erased { events: 0, deliveries: 0, waiting: 0, dead: 0, attempts: 0, answers: 0, more: None };
+        Self { subject, plan, next: from, is_over: false, erased }
     }
 
-    pub(crate) fn step(&mut self, reader: &dyn Reader) -> Result<Vec<Command>, ReadError> {
+    pub(crate) fn step(&mut self, reader: &dyn Reader) -> Result<Vec<Erase>, ReadError> {
         let Page { items, next } = reader.deliveries(Filter::default(), self.next, PAGE_ROWS)?;
-        let mut found = Vec::new();
+        let last = items.last().map(|last| last.delivery);
+        let (mut known, mut found) = (BTreeSet::new(), Vec::new());
         for delivery in items {
-            if self.subject.is_in(reader, &delivery)? && (!self.plan || self.is_first(&delivery)) {
-                found.push(delivery.delivery);
+            let id = delivery.delivery;
+            if known.contains(&id) || !self.subject.is_in(reader, &delivery)? {
+                continue;
+            }
+            let siblings = reader.siblings(id)?;
+            known.extend(siblings.iter().copied().filter(|one| *one < id && Some(*one) >= last));
+            if !self.plan || self.is_first(reader, id, &siblings)? {
+                let (of_event, plan) = (siblings.len(), self.plan);
+                found.push(Erase { delivery: id, of_event, plan, after: None, max: STEP_ROWS });
             }
         }
         (self.next, self.is_over) = (next, next.is_none());
-        let plan = self.plan;
-        // One event in a command: it changes no more rows than the emit recorded.
-        let command = |delivery| Command::Erase(Erase { deliveries: vec![delivery], plan });
-        Ok(found.into_iter().map(command).collect())
+        Ok(found)
     }
 
-    fn is_first(&mut self, delivery: &Delivery) -> bool {
-        if self.seen.len() >= SEEN_MAX {
-            self.seen.clear();
+    /// Whether no newer one of its event is found, so that plans in several calls count it once.
+    fn is_first(
+        &self,
+        reader: &dyn Reader,
+        id: DeliveryId,
+        siblings: &[DeliveryId],
+    ) -> Result<bool, StoreError> {
+        for newer in siblings.iter().rev().take_while(|one| **one > id) {
+            if let Some(newer) = reader.delivery(*newer)?
+                && self.subject.is_in(reader, &newer)?
+            {
+                return Ok(false);
+            }
         }
-        self.seen.insert((delivery.received, Arc::clone(&delivery.event)))
+        Ok(true)
     }
 
-    /// Returns any other reply.
-    pub(crate) fn add(&mut self, reply: Reply) -> Result<(), Reply> {
+    /// The command that continues this one. Returns any other reply.
+    pub(crate) fn add(&mut self, erase: Erase, reply: Reply) -> Result<Option<Erase>, Reply> {
         match reply {
             Reply::Erased(erased) => {
                 self.erased += erased;
-                Ok(())
+                Ok(erased.more.map(|after| Erase { after: Some(after), ..erase }))
             }
             other => Err(other),
         }
@@ -123,7 +136,7 @@ impl Forgetting {
 
     /// The audit line, without the key.
     pub(crate) fn log(&self) {
-        let Erased { events, deliveries, waiting, dead, attempts, answers } = self.erased;
+        let Erased { events, deliveries, waiting, dead, attempts, answers, .. } = self.erased;
         tracing::warn!(
             by = self.subject.kind(),
             events,
@@ -137,7 +150,7 @@ impl Forgetting {
     }
 
     pub(crate) fn to_json(&self) -> Value {
-        let Erased { events, deliveries, waiting, dead, attempts, answers } = self.erased;
+        let Erased { events, deliveries, waiting, dead, attempts, answers, .. } = self.erased;
         json!({
             "plan": self.plan,
             "events": events,
@@ -150,7 +163,7 @@ impl Forgetting {
     }
 
     pub(crate) fn text(&self) -> String {
-        let Erased { events, deliveries, waiting, dead, attempts, answers } = self.erased;
+        let Erased { events, deliveries, waiting, dead, attempts, answers, .. } = self.erased;
         format!(
             "events: {events}; deliveries: {deliveries}, of them waiting: {waiting}, dead letters: {dead}; attempts: \
              {attempts}; answers: {answers}"

@@ -79,6 +79,9 @@ pub trait Reader: Notices + Send {
         max: u32,
     ) -> Result<Page<Delivery>, ReadError>;
 
+    /// Of its event, itself too, the oldest first.
+    fn siblings(&self, delivery: DeliveryId) -> Result<Vec<DeliveryId>, StoreError>;
+
     /// The lanes that have the event with this public id, if it was partly accepted.
     fn lanes_in_part(&self, event: &str) -> Result<Vec<LaneId>, StoreError>;
 

@@ -45,6 +45,33 @@ async fn a_plan_counts_and_an_erasure_leaves_nothing_to_find() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_plan_in_two_calls_counts_an_event_once() {
+    let world = World::new().await;
+    for name in ["one", "two"] {
+        world.subscribe(name, NOWHERE, json!({})).await;
+        world.post(&format!("/v1/subscribers/{name}/pause"), json!({})).await.expect(200);
+    }
+    for id in ["1", "2"] {
+        emit(&world, id, "ann", "ann").await;
+    }
+    // A call that ends between the deliveries of an event.
+    let begun = world.get("/v1/deliveries?limit=1").await.expect(200);
+    let key = json!({ "key": "ann", "plan": true, "cursor": begun["next"] });
+    let plan = world.post("/v1/forget", key).await.expect(200);
+    assert_eq!((&plan["events"], &plan["deliveries"]), (&json!(1), &json!(2)));
+    let field = json!({ "field": "/data/name=ann", "plan": true, "cursor": begun["next"] });
+    let plan = world.post("/v1/forget", field).await.expect(200);
+    assert_eq!((&plan["events"], &plan["deliveries"]), (&json!(1), &json!(2)));
+    let done = world.post("/v1/forget", json!({ "key": "ann", "cursor": begun["next"] })).await.expect(200);
+    assert_eq!(
+        (&done["events"], &done["deliveries"]),
+        (&json!(2), &json!(4)),
+        "an erasure needs no earlier call"
+    );
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_data_subject_must_be_named_and_the_filter_must_be_clear() {
     let world = World::new().await;
     for (body, code, field) in [

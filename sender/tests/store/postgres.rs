@@ -81,6 +81,13 @@ impl Backend for Schema {
         execute(&self.address, "UPDATE events SET bytes = NULL");
     }
 
+    fn attempts(&self) -> [u64; 2] {
+        ["true", "error IS NOT NULL OR body_hash <> 0"].map(|condition| {
+            let rows = format!("SELECT count(*) FROM attempts WHERE {condition}");
+            query(&self.address, &rows)[0].parse().unwrap()
+        })
+    }
+
     fn answers(&self) -> u64 {
         query(&self.address, "SELECT count(*) FROM answers")[0].parse().unwrap()
     }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use hookproof_sender::store::command::{
-    Acquire, Attempt, AttemptOutcome, Body, Change, Claim, Details, Emit, Fate, LaneSelection, Persist,
-    Renew, Settlement, Subscribe, Target,
+    Acquire, Attempt, AttemptOutcome, Body, Change, Claim, Details, Emit, Erase, Fate, LaneSelection,
+    Persist, Renew, Settlement, Subscribe, Target,
 };
 use hookproof_sender::store::lane::{Bounds, Counts, Limits, OwnerId, Secret, WhenFull};
 use hookproof_sender::store::paging::Page;
@@ -30,6 +30,8 @@ pub(crate) trait Backend {
     fn application_emits(&self, kind: &str, key: Option<&str>, data: &str, event: Option<&str>);
     fn application_numbers(&self, id: i64);
     fn lose_bodies(&self);
+    /// The rows of attempts, and those of them with an error or a hash.
+    fn attempts(&self) -> [u64; 2];
     /// The rows of kept answers.
     fn answers(&self) -> u64;
 }
@@ -286,6 +288,11 @@ const PLENTY: u32 = 1_000_000;
 fn all_of<T>(page: Page<T>) -> u64 {
     assert_eq!(page.next, None);
     page.items.len().try_into().unwrap()
+}
+
+/// Erases a delivery's event in one step.
+pub(crate) const fn at_once(delivery: DeliveryId, plan: bool) -> Erase {
+    Erase { delivery, of_event: 1, plan, after: None, max: u32::MAX }
 }
 
 pub(crate) fn later(moment: StoreTime, by: Nanos) -> StoreTime {

@@ -333,7 +333,9 @@ impl Command {
         match self {
             Self::Emit(emit) => 1 + emit.bodies.len() + emit.targets.len(),
             Self::Settle(settlements) => settlements.len(),
-            Self::Erase(erase) => erase.deliveries.len(),
+            Self::Erase(Erase { of_event, max, .. }) => {
+                of_event.saturating_add(usize::try_from(*max).unwrap_or(usize::MAX))
+            }
             Self::Redrive(Redrive { max, .. })
             | Self::Forget(Forget { max, .. })
             | Self::Retry(Retry { max, .. })
@@ -505,12 +507,19 @@ pub struct Forget {
     pub max: u32,
 }
 
-/// Erases the content of these deliveries' whole events. None of them is sent again.
-#[derive(Clone, Debug)]
+/// Erases a delivery's whole event: what attempts left, in as many commands as that takes, then all else at once.
+/// Nothing of it is claimed again.
+#[derive(Clone, Copy, Debug)]
 pub struct Erase {
-    pub deliveries: Vec<DeliveryId>,
+    pub delivery: DeliveryId,
+    /// The event's deliveries, for [`Command::rows`].
+    pub of_event: usize,
     /// Only count.
     pub plan: bool,
+    /// Continues a plan: [`super::reply::Erased::more`].
+    pub after: Option<DeliveryId>,
+    /// The most attempts; at least those of one delivery.
+    pub max: u32,
 }
 
 /// Tries an endpoint at once, because an operator mended it: an open breaker lets one probe through, and retries are

@@ -320,17 +320,20 @@ pub struct Erased {
     pub dead: u64,
     pub attempts: u64,
     pub answers: u64,
+    /// Not over yet; the last delivery done.
+    pub more: Option<DeliveryId>,
 }
 
 impl AddAssign for Erased {
     fn add_assign(&mut self, other: Self) {
-        let Self { events, deliveries, waiting, dead, attempts, answers } = other;
+        let Self { events, deliveries, waiting, dead, attempts, answers, more } = other;
         self.events += events;
         self.deliveries += deliveries;
         self.waiting += waiting;
         self.dead += dead;
         self.attempts += attempts;
         self.answers += answers;
+        self.more = more;
     }
 }
 

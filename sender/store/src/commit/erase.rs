@@ -16,23 +16,38 @@ pub(crate) struct Erasable {
     pub(crate) place: Place,
     pub(crate) bytes: u64,
     pub(crate) tried: bool,
+    /// How many attempts it made, if they have content.
+    pub(crate) history: u64,
 }
 
 pub(crate) trait EraseRows: RoomRows {
-    /// All deliveries of those events that have content. Their lanes are locked.
-    fn erasable(&mut self, chosen: &[DeliveryId]) -> Result<Vec<Erasable>, Self::Error>;
+    /// All deliveries of its event, the oldest first, if that has content. Their lanes are locked.
+    fn erasable(&mut self, chosen: DeliveryId) -> Result<Vec<Erasable>, Self::Error>;
 
     /// Counts attempts and answers. Unless it is a plan, deletes the answers, and the attempts' errors and hashes.
     fn erase_history(&mut self, deliveries: &[DeliveryId], plan: bool) -> Result<(u64, u64), Self::Error>;
 
-    /// Deletes the rest. Deliveries that wait or are dead letters become forgotten.
+    /// Deletes the rest, answers too. Deliveries that wait or are dead letters become forgotten.
     fn erase_content(&mut self, events: &[u64], deliveries: &[DeliveryId]) -> Result<(), Self::Error>;
 
     fn erase(&mut self, erase: &Erase) -> Result<Reply, Self::Error> {
-        let found = self.erasable(&erase.deliveries)?;
+        let found = self.erasable(erase.delivery)?;
+        let after = erase.after.filter(|_| erase.plan);
+        let (mut tried, mut left, mut more) = (Vec::new(), u64::from(erase.max), None);
+        for one in found.iter().filter(|one| one.history > 0 && after < Some(one.delivery)) {
+            if one.history > left && !tried.is_empty() {
+                more = tried.last().copied();
+                break;
+            }
+            left = left.saturating_sub(one.history);
+            tried.push(one.delivery);
+        }
+        let (attempts, answers) = self.erase_history(&tried, erase.plan)?;
+        if more.is_some() {
+            return Ok(Reply::Erased(Erased { attempts, answers, more, ..Erased::default() }));
+        }
         let events: BTreeSet<u64> = found.iter().map(|one| one.event).collect();
         let deliveries: Vec<DeliveryId> = found.iter().map(|one| one.delivery).collect();
-        let (attempts, answers) = self.erase_history(&deliveries, erase.plan)?;
         let count = |place| size(found.iter().filter(|one| one.place == place).count());
         let erased = Erased {
             events: size(events.len()),
@@ -41,6 +56,7 @@ pub(crate) trait EraseRows: RoomRows {
             dead: count(Place::Dead),
             attempts,
             answers,
+            more,
         };
         if erase.plan || found.is_empty() {
             return Ok(Reply::Erased(erased));

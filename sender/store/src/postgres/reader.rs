@@ -194,6 +194,10 @@ impl Reader for PostgresReader {
         })
     }
 
+    fn siblings(&self, delivery: DeliveryId) -> Result<Vec<DeliveryId>, StoreError> {
+        self.query("read an event's deliveries", |sql| listing::siblings(sql, delivery))
+    }
+
     fn lanes_in_part(&self, event: &str) -> Result<Vec<LaneId>, StoreError> {
         self.query("read the subscribers of an event", |sql| listing::lanes_in_part(sql, event))
     }

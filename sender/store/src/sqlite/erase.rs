@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use rusqlite::{Connection, OptionalExtension, Result, params};
+use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
 use super::Work;
 use super::failure::or_least;
@@ -16,34 +16,28 @@ pub(super) fn overwrite_freed_pages(sql: &Connection, also: bool) -> Result<()> 
 }
 
 impl EraseRows for Work<'_> {
-    fn erasable(&mut self, chosen: &[DeliveryId]) -> Result<Vec<Erasable>> {
-        let mut event = self.sql.prepare_cached("SELECT event FROM deliveries WHERE delivery = ?1")?;
-        let mut events = BTreeSet::new();
-        for delivery in chosen {
-            events.extend(event.query_row([delivery], |row| row.get::<_, u64>(0)).optional()?);
-        }
+    fn erasable(&mut self, chosen: DeliveryId) -> Result<Vec<Erasable>> {
         let mut parts = self.sql.prepare_cached(
-            "SELECT d.delivery, d.lane, d.state, d.bytes, d.attempts > 0 FROM events e JOIN deliveries d
-             ON d.event = e.event AND d.delivery >= e.first_delivery AND d.delivery < e.first_delivery + e.deliveries
-             WHERE e.event = ?1 AND (e.key IS NOT NULL OR e.body IS NOT NULL)",
+            "SELECT e.event, d.delivery, d.lane, d.state, d.bytes, d.attempts > 0,
+             iif(a.error IS NOT NULL OR a.body_hash <> 0, max(d.attempts, 1), 0)
+             FROM deliveries c JOIN events e ON e.event = c.event
+             JOIN deliveries d ON d.event = e.event
+                 AND d.delivery >= e.first_delivery AND d.delivery < e.first_delivery + e.deliveries
+             LEFT JOIN attempts a ON a.at = d.last_attempt AND a.delivery = d.delivery
+             WHERE c.delivery = ?1 AND (e.key IS NOT NULL OR e.body IS NOT NULL) ORDER BY d.delivery",
         )?;
-        let mut found = Vec::new();
-        for event in events {
-            let rows = parts.query_map([int(event)], |row| {
-                Ok(Erasable {
-                    event,
-                    delivery: row.get(0)?,
-                    lane: row.get(1)?,
-                    place: row.get(2)?,
-                    bytes: or_least(row.get(3))?,
-                    tried: row.get(4)?,
-                })
-            })?;
-            for row in rows {
-                found.push(row?);
-            }
-        }
-        Ok(found)
+        let read = |row: &Row<'_>| {
+            Ok(Erasable {
+                event: row.get(0)?,
+                delivery: row.get(1)?,
+                lane: row.get(2)?,
+                place: row.get(3)?,
+                bytes: or_least(row.get(4))?,
+                tried: row.get(5)?,
+                history: or_least(row.get(6))?,
+            })
+        };
+        parts.query_map([chosen], read)?.collect()
     }
 
     fn erase_history(&mut self, deliveries: &[DeliveryId], plan: bool) -> Result<(u64, u64)> {
@@ -83,19 +77,24 @@ impl EraseRows for Work<'_> {
 
     fn erase_content(&mut self, events: &[u64], deliveries: &[DeliveryId]) -> Result<()> {
         let mut delivery = self.sql.prepare_cached(
-            "UPDATE deliveries SET error = NULL, coalesce = NULL, signature = NULL,
+            "UPDATE deliveries SET body = 0, error = NULL, coalesce = NULL, signature = NULL,
              at = iif(state = 0, ?2, at), reason = iif(state IN (0, 2), NULL, reason),
              state = iif(state IN (0, 2), 4, state) WHERE delivery = ?1",
         )?;
+        let mut answers = self.sql.prepare_cached(
+            "DELETE FROM answers WHERE delivery = ?1 AND lane = (SELECT lane FROM deliveries WHERE delivery = ?1)",
+        )?;
         for one in deliveries {
             delivery.execute(params![one, self.now])?;
+            answers.execute([one])?;
         }
         let mut further = self.sql.prepare_cached(
             "DELETE FROM further_bodies WHERE body >= (SELECT first_body FROM events WHERE event = ?1)
              AND body < (SELECT first_body + bodies FROM events WHERE event = ?1)",
         )?;
-        let mut event =
-            self.sql.prepare_cached("UPDATE events SET key = NULL, body = NULL WHERE event = ?1")?;
+        let mut event = self.sql.prepare_cached(
+            "UPDATE events SET key = NULL, body = NULL, first_body = 0, bodies = 0 WHERE event = ?1",
+        )?;
         for one in events {
             further.execute([int(*one)])?;
             event.execute([int(*one)])?;

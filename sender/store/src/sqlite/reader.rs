@@ -220,6 +220,10 @@ impl Reader for SqliteReader {
         })
     }
 
+    fn siblings(&self, delivery: DeliveryId) -> Result<Vec<DeliveryId>, StoreError> {
+        self.moment("read an event's deliveries", |sql| listing::siblings(sql, delivery))
+    }
+
     fn lanes_in_part(&self, event: &str) -> Result<Vec<LaneId>, StoreError> {
         self.moment("read the subscribers of an event", |sql| listing::lanes_in_part(sql, event))
     }

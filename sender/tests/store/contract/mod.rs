@@ -227,6 +227,7 @@ contract! {
     erasing {
         a_forgotten_event_has_no_content_and_its_counts_stay
         a_forgotten_event_offered_again_is_a_duplicate
+        attempts_are_erased_in_steps_and_the_event_at_once
         a_forgotten_delivery_is_not_sent_and_cannot_be
         an_attempt_under_way_of_a_forgotten_delivery_ends_and_leaves_nothing
         a_late_report_of_a_forgotten_event_leaves_nothing

@@ -223,7 +223,7 @@ impl Model {
             Command::Persist(persist) => self.persist(hands, persist),
             Command::Redrive(redrive) => Reply::Redriven(self.redrive(redrive)),
             Command::Forget(forget) => self.forget(forget),
-            Command::Erase(erase) => Reply::Erased(self.erase(erase)),
+            Command::Erase(erase) => Reply::Erased(self.erase(*erase)),
             Command::Retry(retry) => self.retry(retry),
             Command::Resend(delivery) => self.resend(*delivery),
             Command::Shed(shed) => self.shed(hands, shed.lane, shed.max),
@@ -788,8 +788,8 @@ impl Model {
         later.len().try_into().unwrap()
     }
 
-    fn erase(&mut self, erase: &Erase) -> Erased {
-        let named = erase.deliveries.iter().filter_map(|id| self.deliveries.get(id));
+    fn erase(&mut self, erase: Erase) -> Erased {
+        let named = self.deliveries.get(&erase.delivery).into_iter();
         let present = named.filter(|found| found.place != DeliveryPlace::Forgotten);
         let events: BTreeSet<u64> =
             present.map(|found| found.first).filter(|first| !self.erased.contains(first)).collect();

@@ -3,7 +3,7 @@
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use hookproof_sender::store::Command;
 use hookproof_sender::store::command::{
-    Acquire, Attempt, AttemptOutcome, Change, Claim, Coalesce, Dead, Details, Emit, Erase, Fate, Forget,
+    Acquire, Attempt, AttemptOutcome, Change, Claim, Coalesce, Dead, Details, Emit, Fate, Forget,
     LaneSelection, Persist, Reason, Redrive, Renew, Retry, Settlement, Shed, Sweep, Target, ToRetry,
 };
 use hookproof_sender::store::lane::{Bounds, LaneState, Limits, OwnerId, WhenFull};
@@ -12,7 +12,7 @@ use proptest::option::weighted;
 use proptest::prelude::*;
 
 use super::model::{Hands, Model};
-use crate::world::{body, later, subscribe};
+use crate::world::{at_once, body, later, subscribe};
 
 const LANES: u64 = 4;
 const LEASE: Nanos = Nanos::from_secs(10);
@@ -88,7 +88,7 @@ pub(crate) enum Wish {
         pick: prop::sample::Index,
     },
     Erase {
-        picks: Vec<prop::sample::Index>,
+        pick: prop::sample::Index,
         plan: bool,
     },
     Shed {
@@ -278,8 +278,8 @@ fn wish() -> impl Strategy<Value = Wish> {
         1 => (weighted(0.5, lane()), 1..3_u32).prop_map(|(lane, max)| Wish::Forget { lane, max }),
         2 => (lane(), 1..3_u32).prop_map(|(lane, max)| Wish::Retry { lane, max }),
         3 => any::<prop::sample::Index>().prop_map(|pick| Wish::Resend { pick }),
-        1 => (vec(any::<prop::sample::Index>(), 1..4), prop::bool::weighted(0.2))
-            .prop_map(|(picks, plan)| Wish::Erase { picks, plan }),
+        2 => (any::<prop::sample::Index>(), prop::bool::weighted(0.2))
+            .prop_map(|(pick, plan)| Wish::Erase { pick, plan }),
         1 => (lane(), 1..3_u32).prop_map(|(lane, max)| Wish::Shed { lane, max }),
         2 => (1..6_u32).prop_map(|max| Wish::Sweep { max }),
         1 => (lane(), bounds()).prop_map(|(lane, bounds)| Wish::Bounds { lane, bounds }),
@@ -341,10 +341,7 @@ impl Wish {
                 Command::Retry(Retry { which, insist: false, probe: true, max: *max })
             }
             Self::Resend { pick } => Command::Resend(picked(model, pick)),
-            Self::Erase { picks, plan } => {
-                let deliveries = picks.iter().map(|pick| picked(model, pick)).collect();
-                Command::Erase(Erase { deliveries, plan: *plan })
-            }
+            Self::Erase { pick, plan } => Command::Erase(at_once(picked(model, pick), *plan)),
             Self::Shed { lane, max } => Command::Shed(Shed { lane: LaneId(*lane), max: *max }),
             Self::Sweep { max } => Command::Sweep(Sweep { max: *max }),
             Self::Bounds { lane, bounds } => {

@@ -184,6 +184,12 @@ pub(super) fn deliveries_of_event(
     Ok((rows, next))
 }
 
+pub(super) fn siblings(sql: &Link, delivery: DeliveryId) -> Read<Vec<DeliveryId>> {
+    let query = "SELECT n FROM all_deliveries d JOIN events e ON e.event = d.event
+        CROSS JOIN LATERAL unnest(e.deliveries) n WHERE d.delivery = $1 ORDER BY n";
+    all(sql, query, &[&delivery], |row| row.try_get(0))
+}
+
 pub(super) fn lanes_in_part(sql: &Link, event: &str) -> Read<Vec<LaneId>> {
     if !is_storable(event) {
         return Ok(Vec::new());

@@ -179,6 +179,16 @@ pub(super) fn deliveries_of_event(
     Ok((rows, next))
 }
 
+pub(super) fn siblings(sql: &Connection, delivery: DeliveryId) -> Result<Vec<DeliveryId>> {
+    sql.prepare_cached(
+        "SELECT d.delivery FROM deliveries c JOIN events e ON e.event = c.event JOIN deliveries d
+         ON d.event = e.event AND d.delivery >= e.first_delivery AND d.delivery < e.first_delivery + e.deliveries
+         WHERE c.delivery = ?1 ORDER BY d.delivery",
+    )?
+    .query_map([delivery], |row| row.get(0))?
+    .collect()
+}
+
 pub(super) fn lanes_in_part(sql: &Connection, event: &str) -> Result<Vec<LaneId>> {
     sql.prepare_cached(
         "SELECT d.lane FROM events e JOIN deliveries d
