@@ -307,9 +307,9 @@ fn of_all_lanes(text: &mut Exposition, figures: &Figures) {
     one("hookproof_all_delivered_total", Type::Counter, help, counts.delivered);
     let help = "Attempts that failed, of all subscribers.";
     one("hookproof_all_failed_attempts_total", Type::Counter, help, counts.failed_attempts);
-    let help = "Deliveries replaced by newer ones, of all subscribers.";
+    let help = "Deliveries replaced by newer ones or forgotten, of all subscribers.";
     one("hookproof_all_coalesced_total", Type::Counter, help, counts.coalesced);
-    let help = "Dead letters ever made and not redriven, of all subscribers.";
+    let help = "Dead letters ever made and not redriven or forgotten, of all subscribers.";
     one("hookproof_all_dead", Type::Gauge, help, counts.dead);
     one("hookproof_all_waiting", Type::Gauge, "Waiting deliveries of all subscribers.", counts.waiting);
     let help = "Bytes of waiting bodies of all subscribers.";
@@ -339,10 +339,12 @@ const OF_STORED: [OfLane<LaneStatus, u64>; 10] = [
     ("hookproof_failed_attempts_total", Type::Counter, "Attempts that failed.", |lane| {
         lane.counts.failed_attempts
     }),
-    ("hookproof_coalesced_total", Type::Counter, "Deliveries replaced by newer ones.", |lane| {
+    ("hookproof_coalesced_total", Type::Counter, "Deliveries replaced by newer ones or forgotten.", |lane| {
         lane.counts.coalesced
     }),
-    ("hookproof_dead", Type::Gauge, "Dead letters ever made and not redriven.", |lane| lane.counts.dead),
+    ("hookproof_dead", Type::Gauge, "Dead letters ever made and not redriven or forgotten.", |lane| {
+        lane.counts.dead
+    }),
     ("hookproof_dead_kept", Type::Gauge, "Dead letters in the database.", |lane| lane.counts.dead_kept),
     ("hookproof_waiting", Type::Gauge, "Waiting deliveries.", |lane| lane.counts.waiting),
     ("hookproof_waiting_max", Type::Gauge, "Limit of waiting deliveries.", |lane| lane.bounds.rows_max),

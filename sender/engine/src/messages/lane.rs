@@ -82,6 +82,7 @@ pub struct Counts {
     pub delivered: u64,
     /// Dead letters that were not redriven, including deleted ones.
     pub dead: u64,
+    /// And forgotten ones.
     pub coalesced: u64,
     pub waiting: u64,
     pub waiting_bytes: u64,

@@ -68,11 +68,15 @@ pub(crate) trait EraseRows: RoomRows {
                     self.cache().leave(lane, delivery);
                     self.count(lane, |counts| {
                         counts.leave(bytes, tried);
-                        counts.dead += 1;
+                        counts.coalesced += 1;
                     })?;
                 }
                 Place::Dead => {
-                    self.count(lane, |counts| counts.dead_kept = counts.dead_kept.saturating_sub(1))?;
+                    self.count(lane, |counts| {
+                        counts.dead = counts.dead.saturating_sub(1);
+                        counts.dead_kept = counts.dead_kept.saturating_sub(1);
+                        counts.coalesced += 1;
+                    })?;
                 }
                 Place::Delivered | Place::Coalesced | Place::Forgotten => {}
             }

@@ -170,8 +170,9 @@ pub(crate) trait AttemptRows: DeadRows + SubscriberRows {
                     counts.dead = counts.dead.saturating_sub(1);
                     counts.dead_kept = counts.dead_kept.saturating_sub(1);
                 }
-                Place::Coalesced => counts.coalesced = counts.coalesced.saturating_sub(1),
-                Place::Forgotten => counts.dead = counts.dead.saturating_sub(1),
+                Place::Coalesced | Place::Forgotten => {
+                    counts.coalesced = counts.coalesced.saturating_sub(1);
+                }
                 Place::Delivered => {}
             }
             counts.delivered += 1;

@@ -182,10 +182,8 @@ impl Model {
         Counts {
             accepted: u64::try_from(all.len()).unwrap() + before,
             delivered: number(DeliveryPlace::Delivered) + before,
-            dead: number(DeliveryPlace::Dead)
-                + number(DeliveryPlace::Forgotten)
-                + number(DeliveryPlace::Erased),
-            coalesced: number(DeliveryPlace::Coalesced),
+            dead: number(DeliveryPlace::Dead) + number(DeliveryPlace::Forgotten),
+            coalesced: number(DeliveryPlace::Coalesced) + number(DeliveryPlace::Erased),
             waiting: number(DeliveryPlace::Waiting),
             waiting_bytes: self.bytes(Some(lane)),
             retrying: retrying.count().try_into().unwrap(),
