@@ -1,3 +1,4 @@
+use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use serde_json::{Map, Value, json};
@@ -5,6 +6,7 @@ use serde_json::{Map, Value, json};
 use super::App;
 use super::input::{Query, nothing_left, object, take_text};
 use super::problem::{Problem, ok};
+use super::token::{Caller, Scope};
 use crate::engine::Nanos;
 use crate::operate::forget::{Forgetting, Subject};
 use crate::operate::shed::{rest, rest_after};
@@ -13,9 +15,16 @@ use crate::store::{Command, Reply};
 const WITHIN: Nanos = Nanos::from_secs(10);
 
 /// `POST /v1/forget`
-pub(super) async fn forget(State(app): State<App>, request: Request) -> Result<Response, Problem> {
+pub(super) async fn forget(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    request: Request,
+) -> Result<Response, Problem> {
     Query::read(request.uri().query(), &[])?;
     let (mut forgetting, plan) = parse(object(request).await?)?;
+    if !plan {
+        caller.check(Scope::Admin)?;
+    }
     let steps = in_steps(&app, &mut forgetting).await;
     if !plan {
         // Also of what was done before a failure.
@@ -57,12 +66,9 @@ async fn in_steps(app: &App, forgetting: &mut Forgetting) -> Result<(), Problem>
 
 fn parse(mut object: Map<String, Value>) -> Result<(Forgetting, bool), Problem> {
     const FIELDS: [&str; 4] = ["key", "field", "plan", "cursor"];
-    let plan = match object.remove("plan") {
-        None => false,
-        Some(Value::Bool(plan)) => plan,
-        Some(_) => {
-            return Err(Problem::unprocessable("bad_plan", "`plan` must be true or false").field("plan"));
-        }
+    let Some(Value::Bool(plan)) = object.remove("plan") else {
+        let message = "`plan` must be given: true counts, false erases";
+        return Err(Problem::unprocessable("bad_plan", message).field("plan"));
     };
     let cursor = match object.remove("cursor") {
         None | Some(Value::Null) => None,

@@ -13,7 +13,7 @@ word_form! {
     pub enum Scope {
         /// Everything.
         Admin = "admin",
-        /// Every `GET`, and every act but to add, change, remove or rotate a subscriber, or to emit.
+        /// Every `GET`, and every act but to add, change, remove or rotate a subscriber, to emit, or to forget.
         Operate = "operate",
         /// Every `GET`.
         Read = "read",

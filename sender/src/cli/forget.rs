@@ -79,7 +79,8 @@ options: keys, bodies, signatures, answers and errors are deleted. What waits or
 `serve` has claimed may still go out once. Ids, types, times and outcomes stay until their retention ends, so an event that is offered
 again is a duplicate.
 
-Copies keep everything: backups, endpoints, logs of the server. See docs/operator.md.")]
+Copies keep everything: backups, endpoints, logs of the server. So do answers and errors of deliveries that retention deleted already,
+until their own retention ends; and events without a delivery are not found. See docs/operator.md.")]
 pub(super) struct Forget {
     #[command(flatten)]
     which: Which,

@@ -26,14 +26,15 @@ async fn a_plan_counts_and_an_erasure_leaves_nothing_to_find() {
         (counts(&plan), &plan["cursor"], &plan["log_emptied"]),
         ([2, 4, 4], &Value::Null, &Value::Null)
     );
-    let both = json!({ "key": "ann", "field": "/data/name=ann" });
+    let both = json!({ "key": "ann", "field": "/data/name=ann", "plan": false });
     let done = world.post("/v1/forget", both.clone()).await.expect(200);
     assert_eq!(
         (counts(&done), &done["plan"], &done["log_emptied"]),
         ([1, 2, 2], &json!(false), &json!(true))
     );
     assert_eq!(counts(&world.post("/v1/forget", both).await.expect(200)), [0; 3]);
-    assert_eq!(counts(&world.post("/v1/forget", json!({ "key": "shop" })).await.expect(200)), [1, 2, 2]);
+    let shop = json!({ "key": "shop", "plan": false });
+    assert_eq!(counts(&world.post("/v1/forget", shop).await.expect(200)), [1, 2, 2]);
     let listed = world.get("/v1/deliveries?state=forgotten").await.expect(200);
     let items = listed["items"].as_array().unwrap();
     assert!(items.len() == 4 && items.iter().all(|item| item["key"].is_null()), "{listed}");
@@ -62,7 +63,8 @@ async fn a_plan_in_two_calls_counts_an_event_once() {
     let field = json!({ "field": "/data/name=ann", "plan": true, "cursor": begun["next"] });
     let plan = world.post("/v1/forget", field).await.expect(200);
     assert_eq!((&plan["events"], &plan["deliveries"]), (&json!(1), &json!(2)));
-    let done = world.post("/v1/forget", json!({ "key": "ann", "cursor": begun["next"] })).await.expect(200);
+    let key = json!({ "key": "ann", "plan": false, "cursor": begun["next"] });
+    let done = world.post("/v1/forget", key).await.expect(200);
     assert_eq!(
         (&done["events"], &done["deliveries"]),
         (&json!(2), &json!(4)),
@@ -75,11 +77,13 @@ async fn a_plan_in_two_calls_counts_an_event_once() {
 async fn a_data_subject_must_be_named_and_the_filter_must_be_clear() {
     let world = World::new().await;
     for (body, code, field) in [
-        (json!({}), "unclear", "key"),
-        (json!({ "field": "name=ann" }), "bad_field", "field"),
+        (json!({ "plan": false }), "unclear", "key"),
+        (json!({ "field": "name=ann", "plan": false }), "bad_field", "field"),
+        (json!({ "key": "k" }), "bad_plan", "plan"),
+        (json!({ "key": "k", "plan": null }), "bad_plan", "plan"),
         (json!({ "key": "k", "plan": 1 }), "bad_plan", "plan"),
-        (json!({ "key": "k", "cursor": "x" }), "bad_cursor", "cursor"),
-        (json!({ "key": "k", "yes": true }), "unknown_field", "yes"),
+        (json!({ "key": "k", "plan": false, "cursor": "x" }), "bad_cursor", "cursor"),
+        (json!({ "key": "k", "plan": false, "yes": true }), "unknown_field", "yes"),
     ] {
         world.post("/v1/forget", body).await.refuses(422, code, Some(field));
     }

@@ -150,6 +150,18 @@ async fn each_scope_may_call_its_routes_and_no_other() {
         let answer = world.send(request.body(body).unwrap()).await;
         assert_eq!(answer.status.as_u16(), expected, "{scope:?} emits by a test");
     }
+    for (scope, plan, expected) in [
+        (Scope::Operate, true, 200),
+        (Scope::Operate, false, 403),
+        (Scope::Admin, false, 200),
+        (Scope::Read, true, 403),
+    ] {
+        let request = Request::post("/v1/forget").header("content-type", "application/json");
+        let request = request.header("authorization", format!("Bearer {}", text(scope)));
+        let body = Body::from(json!({ "key": "ann", "plan": plan }).to_string());
+        let answer = world.send(request.body(body).unwrap()).await;
+        assert_eq!(answer.status.as_u16(), expected, "{scope:?} forgets: {plan}");
+    }
     world.stop().await;
 }
 
@@ -292,7 +304,7 @@ async fn a_field_of_a_body_may_be_null_only_if_the_schema_says_so() {
                     }
                     "/v1/subscribers/{id}/shed" if field == "plan" => json!({ "all": true }),
                     "/v1/dead/redrive" if field == "after" => json!({ "all": true }),
-                    "/v1/forget" if field != "key" => json!({ "key": "k" }),
+                    "/v1/forget" => json!({ "key": "k", "plan": true }),
                     _ => json!({}),
                 };
                 body[field] = Value::Null;
