@@ -7,9 +7,10 @@ use super::App;
 use super::input::{Query, nothing_left, object, take_text};
 use super::problem::{Problem, ok};
 use super::token::{Caller, Scope};
-use crate::engine::Nanos;
-use crate::operate::forget::{Forgetting, Subject};
+use crate::engine::{DeliveryId, Nanos};
+use crate::operate::forget::{Audited, Forgetting, Subject};
 use crate::operate::shed::{rest, rest_after};
+use crate::store::command::Erase;
 use crate::store::{Command, Reply};
 
 const WITHIN: Nanos = Nanos::from_secs(10);
@@ -21,23 +22,20 @@ pub(super) async fn forget(
     request: Request,
 ) -> Result<Response, Problem> {
     Query::read(request.uri().query(), &[])?;
-    let (mut forgetting, plan) = parse(object(request).await?)?;
+    let (forgetting, plan) = parse(object(request).await?)?;
     if !plan {
         caller.check(Scope::Admin)?;
     }
-    let steps = in_steps(&app, &mut forgetting).await;
-    if !plan {
-        // Also of what was done before a failure.
-        forgetting.log();
-    }
-    steps?;
+    let mut audited = Audited(forgetting);
+    let forgetting = &mut audited.0;
+    in_steps(&app, forgetting, WITHIN).await?;
     let mut answer = forgetting.to_json();
     answer["cursor"] = json!(forgetting.next.map(|next| next.to_string()));
     answer["log_emptied"] = if plan { Value::Null } else { json!(app.sender().empty_log().await?) };
     Ok(ok(&answer))
 }
 
-async fn in_steps(app: &App, forgetting: &mut Forgetting) -> Result<(), Problem> {
+async fn in_steps(app: &App, forgetting: &mut Forgetting, within: Nanos) -> Result<(), Problem> {
     let clock = app.sender().clock();
     let began = clock.now();
     loop {
@@ -46,18 +44,30 @@ async fn in_steps(app: &App, forgetting: &mut Forgetting) -> Result<(), Problem>
         let (commands, looked) = app.sender().read(move |reader| (looking.step(reader), looking)).await?;
         *forgetting = looked;
         for erase in commands? {
+            let Erase { delivery, plan, .. } = erase;
             let mut next = Some(erase);
             while let Some(erase) = next {
+                forgetting.begin();
                 next = match app.sender().command(Command::Erase(erase)).await? {
                     Reply::Refused(refusal) => return Err(refusal.into()),
                     reply => forgetting
                         .add(erase, reply)
                         .map_err(|other| Problem::unexpected("forget a data subject", &other))?,
                 };
+                let late = clock.now().since(began) >= within;
+                if late && next.is_none() {
+                    forgetting.stop(delivery);
+                    return Ok(());
+                }
+                // What is erased is not counted again, unlike what is planned.
+                if late && !plan {
+                    forgetting.stop(DeliveryId(delivery.0.saturating_add(1)));
+                    return Ok(());
+                }
             }
         }
         let now = clock.now();
-        if forgetting.is_over || now.since(began) >= WITHIN {
+        if forgetting.is_over || now.since(began) >= within {
             return Ok(());
         }
         rest(rest_after(now.since(begins))).await;
@@ -91,4 +101,77 @@ fn parse(mut object: Map<String, Value>) -> Result<(Forgetting, bool), Problem> 
         return Err(Problem::unprocessable("unclear", message).field("key"));
     }
     Ok((Forgetting::new(Subject { key, field }, plan, cursor), plan))
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use http_body_util::BodyExt;
+    use tower::ServiceExt;
+
+    use super::*;
+    use crate::api::{Config, Tokens, routes};
+    use crate::event::Limits;
+    use crate::guard::Guard;
+    use crate::runtime::{Options, Retention, Sender};
+    use crate::store::Durability;
+    use crate::subscriber::RegionSecrets;
+
+    async fn post(app: &App, path: &str, body: Value) -> Value {
+        let request = Request::post(path)
+            .header("host", "localhost")
+            .header("content-type", "application/json")
+            .body(Body::from(body.to_string()));
+        let answer = routes::router(app.clone()).oneshot(request.unwrap()).await.unwrap();
+        assert!(answer.status().is_success(), "{path} {body}: {answer:?}");
+        serde_json::from_slice(&answer.into_body().collect().await.unwrap().to_bytes()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_call_that_is_out_of_time_stops_after_a_command_and_the_next_goes_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let guard = Guard::strict().allow_private_targets();
+        let options = Options {
+            database: folder.path().join("hookproof.db").into(),
+            durability: Durability::Process,
+            guard: guard.clone(),
+            limits: Limits::default(),
+            lease: Nanos::from_secs(10),
+            retention: Retention::default(),
+            regions: RegionSecrets::default(),
+            name: None,
+            address: None,
+            delivers: false,
+        };
+        let sender = Sender::open(options).await.unwrap();
+        let config = Config {
+            guard,
+            regions: RegionSecrets::default(),
+            tokens: Tokens::default(),
+            request_time_max: Config::REQUEST_TIME_MAX,
+        };
+        let app = App::new(sender.clone(), config);
+        for name in ["one", "two"] {
+            let subscriber = json!({ "name": name, "url": "http://127.0.0.1:9/" });
+            post(&app, "/v1/subscribers", subscriber).await;
+        }
+        for _ in 0..3 {
+            post(&app, "/v1/events", json!({ "type": "a", "key": "ann", "data": 1 })).await;
+        }
+        for plan in [true, false] {
+            let (mut next, mut events) = (None, Vec::new());
+            while events.len() < 9 {
+                let subject = Subject { key: Some("ann".to_owned()), field: None };
+                let mut forgetting = Forgetting::new(subject, plan, next);
+                assert!(in_steps(&app, &mut forgetting, Nanos(0)).await.is_ok());
+                events.push(forgetting.to_json()["events"].as_u64().unwrap());
+                next = forgetting.next;
+                if next.is_none() {
+                    break;
+                }
+            }
+            assert_eq!(events, [1, 1, 1, 0], "{plan}");
+        }
+        sender.stop(Config::REQUEST_TIME_MAX).await;
+    }
 }

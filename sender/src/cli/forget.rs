@@ -6,7 +6,7 @@ use super::failure::Failure;
 use super::options::{Common, Reach, operating};
 use super::print::Printer;
 use super::session::{Look, PAGE_ROWS, each, with_session};
-use crate::operate::forget::{Field, Forgetting, Subject};
+use crate::operate::forget::{Audited, Field, Forgetting, Subject};
 use crate::store::Command;
 use crate::store::read::Filter;
 
@@ -92,13 +92,15 @@ pub(super) struct Forget {
 impl Forget {
     pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
         let (plan, look) = (!self.yes, Look::open(&common.existing_database()?)?);
-        let mut forgetting = Forgetting::new(self.which.subject(), plan, None);
+        let mut audited = Audited(Forgetting::new(self.which.subject(), plan, None));
+        let forgetting = &mut audited.0;
         let options = operating(common.existing_database()?, &Reach::default(), None)?;
         let log_emptied = with_session(options, |session| {
             let steps = session.in_steps(|| {
                 for erase in forgetting.step(&*look.reader)? {
                     let mut next = Some(erase);
                     while let Some(erase) = next {
+                        forgetting.begin();
                         let added = forgetting.add(erase, session.command(Command::Erase(erase))?);
                         next = added.map_err(|other| {
                             Failure::ours(format_args!("the database answered {other:?}"))
@@ -110,8 +112,6 @@ impl Forget {
             if plan {
                 return steps.map(|()| None);
             }
-            // Also of what was done before a failure.
-            forgetting.log();
             steps?;
             Ok(Some(session.wait(session.sender().empty_log())?))
         })?;

@@ -77,13 +77,24 @@ pub(crate) struct Forgetting {
     pub(crate) next: Option<Cursor>,
     pub(crate) is_over: bool,
     erased: Erased,
+    /// A command was given whose reply is not known.
+    in_doubt: bool,
+}
+
+/// Writes the audit line when dropped, so also after a failure.
+pub(crate) struct Audited(pub(crate) Forgetting);
+
+impl Drop for Audited {
+    fn drop(&mut self) {
+        self.0.log();
+    }
 }
 
 impl Forgetting {
     pub(crate) const fn new(subject: Subject, plan: bool, from: Option<Cursor>) -> Self {
         let erased =
             Erased { events: 0, deliveries: 0, waiting: 0, dead: 0, attempts: 0, answers: 0, more: None };
-        Self { subject, plan, next: from, is_over: false, erased }
+        Self { subject, plan, next: from, is_over: false, erased, in_doubt: false }
     }
 
     pub(crate) fn step(&mut self, reader: &dyn Reader) -> Result<Vec<Erase>, ReadError> {
@@ -123,8 +134,13 @@ impl Forgetting {
         Ok(true)
     }
 
+    pub(crate) const fn begin(&mut self) {
+        self.in_doubt = true;
+    }
+
     /// The command that continues this one. Returns any other reply.
     pub(crate) fn add(&mut self, erase: Erase, reply: Reply) -> Result<Option<Erase>, Reply> {
+        self.in_doubt = false;
         match reply {
             Reply::Erased(erased) => {
                 self.erased += erased;
@@ -134,9 +150,17 @@ impl Forgetting {
         }
     }
 
+    /// Goes on later, with the deliveries below this one.
+    pub(crate) const fn stop(&mut self, below: DeliveryId) {
+        (self.next, self.is_over) = (Some(Cursor::below(below)), false);
+    }
+
     /// The audit line, without the key.
-    pub(crate) fn log(&self) {
+    fn log(&self) {
         let Erased { events, deliveries, waiting, dead, attempts, answers, .. } = self.erased;
+        if self.plan || (events, attempts, answers, self.in_doubt) == (0, 0, 0, false) {
+            return;
+        }
         tracing::warn!(
             by = self.subject.kind(),
             events,
@@ -145,6 +169,7 @@ impl Forgetting {
             dead,
             attempts,
             answers,
+            in_doubt = self.in_doubt,
             "a data subject was forgotten"
         );
     }
@@ -168,5 +193,42 @@ impl Forgetting {
             "events: {events}; deliveries: {deliveries}, of them waiting: {waiting}, dead letters: {dead}; attempts: \
              {attempts}; answers: {answers}"
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn logged(of: impl FnOnce()) -> String {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let log = Arc::new(file.reopen().unwrap());
+        let log = tracing_subscriber::fmt().with_ansi(false).with_writer(log).finish();
+        tracing::subscriber::with_default(log, of);
+        std::fs::read_to_string(file.path()).unwrap()
+    }
+
+    #[test]
+    fn what_was_erased_is_logged_however_it_ends() {
+        let erase = |plan| Erase { delivery: DeliveryId(1), of_event: 1, plan, after: None, max: 1 };
+        let erased = |events| Reply::Erased(Erased { events, ..Erased::default() });
+        let begun = |plan| {
+            let subject = Subject { key: Some("ann".to_owned()), field: None };
+            let mut audited = Audited(Forgetting::new(subject, plan, None));
+            audited.0.begin();
+            audited
+        };
+        for (plan, events, expected) in [(false, 2, true), (false, 0, false), (true, 2, false)] {
+            let log = logged(|| {
+                let mut audited = begun(plan);
+                assert!(matches!(audited.0.add(erase(plan), erased(events)), Ok(None)));
+            });
+            assert_eq!(log.contains("a data subject was forgotten by=\"key\" events=2"), expected, "{log}");
+            assert_eq!(log.is_empty(), !expected, "{log}");
+        }
+        let cut_off = logged(|| drop(begun(false)));
+        assert!(cut_off.contains("in_doubt=true") && !cut_off.contains("ann"), "{cut_off}");
     }
 }

@@ -32,6 +32,12 @@ impl Cursor {
         Self { listing, at }
     }
 
+    /// In the listing of all deliveries, from the newest.
+    #[must_use]
+    pub const fn below(delivery: DeliveryId) -> Self {
+        Self::new('d', [delivery.0, 0])
+    }
+
     pub(super) fn place(self, listing: char) -> Result<[u64; 2], BadCursor> {
         if self.listing == listing { Ok(self.at) } else { Err(BadCursor(self.to_string())) }
     }
