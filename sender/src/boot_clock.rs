@@ -40,7 +40,6 @@ impl BootClock {
         Self(read)
     }
 
-    /// The time now.
     #[must_use]
     pub fn now(self) -> BootTime {
         (self.0)()

@@ -24,7 +24,6 @@ pub struct Guard {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("refusing to connect to {address}: {judged} is {range}; to allow it, {}", self.remedy())]
 pub struct Refused {
-    /// The address.
     pub address: IpAddr,
     /// The address, or one that it carries.
     pub judged: IpAddr,

@@ -38,7 +38,6 @@ pub struct Roster {
 
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// The subscriber.
     pub subscriber: read::Subscriber,
     pub secrets: Vec<LiveSecret>,
 }
@@ -442,10 +441,7 @@ pub enum Fault {
     #[error("its id cannot be read: {0}")]
     Id(#[from] PublicIdError),
     #[error("its event patterns cannot be read: {problem}")]
-    Patterns {
-        /// The cause.
-        problem: Box<str>,
-    },
+    Patterns { problem: Box<str> },
     #[error("its settings do not hold: {0}")]
     Settings(#[from] SettingsError),
     #[error("{0}")]

@@ -36,13 +36,11 @@ pub struct Attempt<'a> {
     /// The endpoint recognises retries by it.
     pub id: &'a PublicId,
     pub event_type: &'a EventType,
-    /// The subscriber.
     pub subscriber: &'a PublicId,
     /// The attempt number, from 1.
     pub number: u32,
     /// The signature from the emission, if the profile freezes it.
     pub frozen: Option<Tag>,
-    /// The body.
     pub body: &'a [u8],
 }
 

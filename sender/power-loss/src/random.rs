@@ -5,7 +5,6 @@
 pub struct Random(u64);
 
 impl Random {
-    /// Starts from a seed.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(seed)

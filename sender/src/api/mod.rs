@@ -65,7 +65,6 @@ impl Config {
     pub const REQUEST_TIME_MAX: Duration = Duration::from_secs(30);
 }
 
-/// The API as a router.
 pub fn router(sender: Sender, config: Config) -> Router {
     routes::router(App::new(sender, config))
 }

@@ -39,18 +39,10 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     #[error("{address} is reachable from other machines without a token; set one, or listen on 127.0.0.1")]
-    Open {
-        /// The address.
-        address: SocketAddr,
-    },
+    Open { address: SocketAddr },
     /// The system refuses.
     #[error("cannot listen on {address}: {error}; choose another address, or end the program that uses it")]
-    Io {
-        /// The address.
-        address: SocketAddr,
-        /// The cause.
-        error: std::io::Error,
-    },
+    Io { address: SocketAddr, error: std::io::Error },
 }
 
 pub async fn bind(address: SocketAddr, tokens: &Tokens) -> Result<TcpListener, BindError> {

@@ -150,7 +150,6 @@ pub enum JsonError {
     },
     #[error("it is nested more than {max} levels deep at byte {at}")]
     TooDeep {
-        /// The limit.
         max: Depth,
         /// The first bracket beyond it.
         at: usize,

@@ -48,17 +48,13 @@ pub enum EventKeyError {
     Empty,
     /// Longer than [`EventKey::BYTES_MAX`].
     #[error("the event key has {bytes} bytes; at most {} are accepted", EventKey::BYTES_MAX)]
-    TooLong {
-        /// Its length.
-        bytes: usize,
-    },
+    TooLong { bytes: usize },
     /// An invisible character, or one that reorders others.
     #[error(
         "the event key has {letter:?} at byte {at}; expected no control characters, line breaks or direction \
          marks"
     )]
     Character {
-        /// The character.
         letter: char,
         /// Its byte position.
         at: usize,

@@ -184,7 +184,6 @@ impl Body {
     }
 }
 
-/// The limits on offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The body is about 300 bytes longer at most. Pseudonyms may lengthen the data to [`Limits::EVENT_BYTES`], or

@@ -8,24 +8,13 @@ use crate::excerpt::Excerpt;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error("the event has {bytes} bytes; at most {max} are accepted")]
-    EventTooLarge {
-        /// Its length.
-        bytes: usize,
-        /// The limit.
-        max: usize,
-    },
+    EventTooLarge { bytes: usize, max: usize },
     #[error("the batch has {bytes} bytes; at most {max} are accepted, so split it")]
-    BatchTooLarge {
-        /// Its length.
-        bytes: usize,
-        /// The limit.
-        max: usize,
-    },
+    BatchTooLarge { bytes: usize, max: usize },
     #[error("the batch has {events} events; at most {max} are accepted, so split it")]
     BatchTooMany {
         /// Their number.
         events: usize,
-        /// The limit.
         max: usize,
     },
     #[error("the batch holds no event; expected one JSON object a line")]
@@ -33,46 +22,22 @@ pub enum Refusal {
     /// Not JSON, or too deep.
     #[error("the event cannot be read: {0}")]
     Json(#[from] JsonError),
-    /// JSON, but not an object.
     #[error("the event is {found}; expected an object with type and data")]
-    NotAnObject {
-        /// Its kind.
-        found: JsonKind,
-    },
+    NotAnObject { found: JsonKind },
     #[error(
         "the event has a field {name}; expected id, type, key, data and atomic only, and anything else inside data"
     )]
-    UnknownField {
-        /// Its name.
-        name: Excerpt,
-    },
+    UnknownField { name: Excerpt },
     #[error("the field {field} is given twice")]
-    DoubledField {
-        /// Its name.
-        field: &'static str,
-    },
+    DoubledField { field: &'static str },
     #[error("the event has no field {field}")]
-    MissingField {
-        /// Its name.
-        field: &'static str,
-    },
+    MissingField { field: &'static str },
     #[error("the field {field} is {found}; expected text")]
-    NotText {
-        /// Its name.
-        field: &'static str,
-        /// Its kind.
-        found: JsonKind,
-    },
+    NotText { field: &'static str, found: JsonKind },
     #[error("the field {field} is {found}; expected true or false")]
-    NotTruth {
-        /// Its name.
-        field: &'static str,
-        /// Its kind.
-        found: JsonKind,
-    },
+    NotTruth { field: &'static str, found: JsonKind },
     #[error("the field {field} has half of a surrogate pair at byte {at}; expected Unicode text")]
     LoneSurrogate {
-        /// The field.
         field: &'static str,
         /// Where the escape begins.
         at: usize,

@@ -147,10 +147,7 @@ pub enum TargetError {
         "the URL has {bytes} bytes, as written or percent-encoded; at most {} are accepted",
         Target::BYTES_MAX
     )]
-    TooLong {
-        /// Its length.
-        bytes: usize,
-    },
+    TooLong { bytes: usize },
     #[error("the URL has a space or control character at byte {at}; percent-encode it")]
     Blank { at: usize },
     /// No scheme.
@@ -159,19 +156,11 @@ pub enum TargetError {
     #[error("the URL cannot be read: {problem}")]
     Malformed { problem: url::ParseError },
     #[error("the URL's host is {host}: {problem}; expected letters, digits, hyphens and dots")]
-    Host {
-        /// The host.
-        host: Excerpt,
-        /// The error.
-        problem: Box<str>,
-    },
+    Host { host: Excerpt, problem: Box<str> },
     #[error("the URL's path or query has a character that cannot be sent; percent-encode it")]
     Path,
     #[error("the URL's scheme is {scheme}; expected https or http")]
-    Scheme {
-        /// The scheme.
-        scheme: Excerpt,
-    },
+    Scheme { scheme: Excerpt },
     /// The guard allows https alone.
     #[error("the URL's scheme is http, and --https-only refuses it; expected https")]
     Unencrypted,

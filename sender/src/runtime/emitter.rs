@@ -54,12 +54,7 @@ pub enum EmitError {
         "the subscriber {subscriber} wants the event and cannot be delivered to: {fault}; mend it, give this \
          process the secret of its region, or remove it"
     )]
-    Broken {
-        /// Its name.
-        subscriber: Arc<str>,
-        /// Its fault.
-        fault: Box<str>,
-    },
+    Broken { subscriber: Arc<str>, fault: Box<str> },
     /// The store's queue is full. Retry later.
     #[error("events arrive faster than the database can write; try again later")]
     Busy,

@@ -164,7 +164,6 @@ impl<P: Post> Shell<P> {
     }
 }
 
-/// Names the subscriber of each lane.
 fn log_news<'a>(news: &News, name: impl FnOnce(LaneId) -> Option<&'a Arc<str>>) {
     let subscriber = |lane: LaneId| name(lane).map_or("a subscriber that was removed", |name| &**name);
     match news {

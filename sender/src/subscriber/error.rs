@@ -14,31 +14,19 @@ pub enum SettingsError {
     NotJson { problem: Box<str> },
     /// Not an object, or one with a repeated field.
     #[error("the settings cannot be read: {problem}")]
-    NotSettings {
-        /// The error.
-        problem: Box<str>,
-    },
+    NotSettings { problem: Box<str> },
     #[error("the settings have no field {field}; {hint}")]
     UnknownField {
-        /// Its path.
         field: Excerpt,
         /// A similar field, or the known fields.
         hint: Box<str>,
     },
     #[error("{field} cannot be read: {problem}")]
-    Unreadable {
-        /// Its path.
-        field: Box<str>,
-        problem: Box<str>,
-    },
+    Unreadable { field: Box<str>, problem: Box<str> },
     #[error(transparent)]
     OutOfRange(#[from] OutOfRange),
     #[error("{field} {problem}")]
-    Contradiction {
-        /// Its path.
-        field: &'static str,
-        problem: Box<str>,
-    },
+    Contradiction { field: &'static str, problem: Box<str> },
     #[error("shape cannot be followed: {0}")]
     Shape(#[from] ShapingError),
     #[error("coalesce cannot be followed: {0}")]

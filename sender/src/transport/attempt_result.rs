@@ -11,7 +11,6 @@ pub const HEAD_BYTES_MAX: usize = 32 * 1024;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum AttemptResult {
-    /// An answer came.
     Answered(Answered),
     /// No byte of the request left.
     Unsent(Failure),
@@ -46,7 +45,6 @@ impl AttemptResult {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answered {
     pub status: u16,
-    /// The raw value of `Retry-After`.
     pub retry_after: Option<Box<[u8]>>,
     /// The raw value of `Date`.
     pub date: Option<Box<[u8]>>,

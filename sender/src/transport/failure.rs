@@ -28,10 +28,7 @@ pub enum Failure {
         "no connection became free: all {max} connections or all files of the sender are in use; raise the \
          limit on open files, or --connections-max"
     )]
-    NoSocket {
-        /// The bound.
-        max: u32,
-    },
+    NoSocket { max: u32 },
     /// Too many wait already. Not the endpoint's fault.
     #[error(
         "the name of the endpoint could not be looked up: too many lookups wait for name servers that do not \
@@ -52,7 +49,6 @@ pub enum Failure {
     CutOff,
     #[error("cannot resolve {host}: {cause}")]
     Unresolved {
-        /// The name.
         host: Excerpt,
         /// The resolver's error.
         cause: Cause,
@@ -66,14 +62,10 @@ pub enum Failure {
     )]
     Unencrypted,
     #[error("no connection within {within:?}, name lookup and TLS included")]
-    ConnectDeadline {
-        /// The deadline.
-        within: Duration,
-    },
+    ConnectDeadline { within: Duration },
     /// No connection. Names the last failed address.
     #[error("cannot connect to {address}: {cause}")]
     Connect {
-        /// The address.
         address: SocketAddr,
         /// The system's error.
         cause: Cause,
@@ -83,16 +75,12 @@ pub enum Failure {
     Tls {
         /// The name in the URL.
         host: Excerpt,
-        /// The error.
         cause: Cause,
     },
     #[error(transparent)]
     TlsFile(#[from] TlsFileError),
     #[error("no complete answer within {within:?}")]
-    Deadline {
-        /// The deadline.
-        within: Duration,
-    },
+    Deadline { within: Duration },
     /// The connection ended before an answer began.
     #[error("the endpoint closed the connection without an answer")]
     Closed,

@@ -17,7 +17,6 @@ use super::timer::now;
 use super::wire::Wire;
 use super::write_tracker::{SocketState, WriteTracker};
 
-/// Enough for most answers.
 const READ_BYTES: usize = 2048;
 /// Enough for most request heads.
 const HEAD_BYTES: usize = 512;

@@ -10,7 +10,6 @@ use crate::tls_files::TlsFiles;
 
 #[derive(Clone, Debug)]
 pub struct Destination {
-    /// The URL.
     pub url: Target,
     /// In place of the common roots and no client certificate.
     pub tls: Option<Arc<TlsFiles>>,
@@ -22,12 +21,10 @@ pub struct Destination {
 pub struct Request<'a> {
     /// The lane that provides the connections.
     pub lane: LaneId,
-    /// The destination.
     pub target: &'a Destination,
     pub headers: &'a Headers,
     /// Headers that the subscriber asked for.
     pub extra: &'a [ExtraHeader],
-    /// The body.
     pub body: &'a Arc<[u8]>,
     /// Limits everything: a free connection, name lookup, connecting, TLS, sending, and the whole answer.
     pub deadline: Duration,

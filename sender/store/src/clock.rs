@@ -25,7 +25,6 @@ pub struct MachineMoment {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Anchor {
     pub at: StoreTime,
-    /// The machine's moment.
     pub moment: MachineMoment,
 }
 

@@ -12,7 +12,6 @@ use crate::lane::Pause;
 
 #[derive(Clone, Debug)]
 pub enum Database {
-    /// An SQLite file.
     File(SqliteFile),
     /// A PostgreSQL server.
     Postgres(Address),

@@ -7,7 +7,6 @@ pub enum StoreError {
     /// Another process holds the store.
     #[error("could not {doing}: another process locks the database ({detail}); will try again")]
     Busy {
-        /// The operation.
         doing: &'static str,
         /// The store's message.
         detail: String,
@@ -18,19 +17,13 @@ pub enum StoreError {
         waiting: usize,
     },
     #[error("could not {doing}: the database cannot be reached ({detail}); will try again")]
-    Lost {
-        /// The operation.
-        doing: &'static str,
-        /// The cause.
-        detail: String,
-    },
+    Lost { doing: &'static str, detail: String },
     /// The disk, a quota or a size limit takes no more.
     #[error(
         "could not {doing}: the disk is full or fails ({detail}); free some space, or check the disk and its \
          quotas"
     )]
     Full {
-        /// The operation.
         doing: &'static str,
         /// The store's message.
         detail: String,
@@ -40,7 +33,6 @@ pub enum StoreError {
         "could not {doing}: the database cannot be read or written ({detail}); check the disk and the permissions"
     )]
     Io {
-        /// The operation.
         doing: &'static str,
         /// The store's message.
         detail: String,
@@ -49,7 +41,6 @@ pub enum StoreError {
         "could not {doing}: the database is read-only ({detail}); check the permissions of the file and its folder"
     )]
     ReadOnly {
-        /// The operation.
         doing: &'static str,
         /// The store's message.
         detail: String,
@@ -59,7 +50,6 @@ pub enum StoreError {
          default_transaction_read_only is on; will try again"
     )]
     TakesNoWrites {
-        /// The operation.
         doing: &'static str,
         /// The server's message.
         detail: String,
@@ -69,7 +59,6 @@ pub enum StoreError {
         "could not {doing}: the database user lacks a privilege ({detail}); grant it, or name another user"
     )]
     Forbidden {
-        /// The operation.
         doing: &'static str,
         /// The server's message.
         detail: String,
@@ -80,7 +69,6 @@ pub enum StoreError {
          address"
     )]
     NotAdmitted {
-        /// The operation.
         doing: &'static str,
         /// The server's message.
         detail: String,
@@ -88,37 +76,25 @@ pub enum StoreError {
     /// The server ended the statement, for its duration or on request.
     #[error("could not {doing}: the server cancelled the statement ({detail}); will try again")]
     Cancelled {
-        /// The operation.
         doing: &'static str,
         /// The server's message.
         detail: String,
     },
     /// The file was moved, deleted or replaced while it was open.
     #[error("could not {doing}: {} was replaced by another file; put the old one back, or restart the program", .path.display())]
-    Missing {
-        /// The operation.
-        doing: &'static str,
-        /// Its former path.
-        path: PathBuf,
-    },
+    Missing { doing: &'static str, path: PathBuf },
     /// The database is older than this process has seen it, so all remembered state is invalid.
     #[error(
         "could not {doing}: the database lost commits of this process ({detail}), as after a restore, or a \
          failover to a standby without them; restart this process"
     )]
-    WentBack {
-        /// The operation.
-        doing: &'static str,
-        /// The difference.
-        detail: String,
-    },
+    WentBack { doing: &'static str, detail: String },
     /// Connections share server sessions, so prepared statements may reach others' sessions.
     #[error(
         "could not {doing}: {address} is a pooler that shares sessions between clients; the sender needs its \
          own: set session pooling (PgBouncer: pool_mode = session), or give the address of the server"
     )]
     Pooled {
-        /// The operation.
         doing: &'static str,
         /// The database's address.
         address: String,
@@ -130,9 +106,7 @@ pub enum StoreError {
     OtherVersion {
         /// The file, or the address of the database.
         path: PathBuf,
-        /// Its version.
         found: i64,
-        /// The expected version.
         expected: i64,
     },
     #[error("{} is not a Hookproof database: {detail}", .path.display())]
@@ -145,7 +119,6 @@ pub enum StoreError {
     /// A file without its log, or a log without its file.
     #[error("{detail}")]
     InPart {
-        /// The file.
         path: PathBuf,
         /// The missing part, and the remedy.
         detail: String,
@@ -155,24 +128,19 @@ pub enum StoreError {
         "could not {doing}: {detail}; this is a defect of the sender or a damaged database: run `hookproof sender doctor`"
     )]
     Broken {
-        /// The operation.
         doing: &'static str,
         /// The store's message.
         detail: String,
     },
     #[error("could not {doing}: a part of the database is damaged ({detail}); `doctor` names the part")]
     Damaged {
-        /// The operation.
         doing: &'static str,
         /// The store's message.
         detail: String,
     },
     /// A read took too long and was stopped, so that others can go on.
     #[error("could not {doing}: it would take too long; ask for less, such as a shorter period")]
-    TooMuch {
-        /// The operation.
-        doing: &'static str,
-    },
+    TooMuch { doing: &'static str },
     /// The store's thread has ended.
     #[error("the database has been closed")]
     Stopped,

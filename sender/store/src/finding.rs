@@ -9,7 +9,6 @@ const NAMES_MAX: usize = 10;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     pub check: &'static str,
-    /// Its verdict.
     pub state: State,
     /// A message for people. Empty if all is well.
     pub detail: String,

@@ -34,7 +34,6 @@ pub struct Histogram {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Percentiles {
     pub samples: u64,
-    /// The median.
     pub p50: Nanos,
     pub p95: Nanos,
     pub p99: Nanos,
@@ -49,11 +48,9 @@ pub struct LastHour {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Measured {
-    /// [`Measure::Answer`].
     pub answer: Histogram,
     /// [`Measure::FirstAttempt`].
     pub first_attempt: Histogram,
-    /// [`Measure::Delivery`].
     pub delivery: Histogram,
 }
 
@@ -88,11 +85,9 @@ impl Measured {
 /// The times of an attempt. `None` for measures that do not apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttemptTimes {
-    /// [`Measure::Answer`].
     pub answer: Option<Nanos>,
     /// [`Measure::FirstAttempt`].
     pub first_attempt: Option<Nanos>,
-    /// [`Measure::Delivery`].
     pub delivery: Option<Nanos>,
 }
 
@@ -119,7 +114,6 @@ impl AttemptTimes {
 /// Attempts in the order of time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimesPage {
-    /// The attempts examined.
     pub attempts: Vec<AttemptTimes>,
     /// Where the next page starts. `None` at the end.
     pub next: Option<(StoreTime, DeliveryId)>,

@@ -34,7 +34,6 @@ pub trait Liveness: Send + Sync {
 pub enum Life {
     /// Alive on this machine.
     Alive,
-    /// Dead.
     Dead,
     /// Unknown: it is on another machine, or only its lease tells.
     Unknown,

@@ -144,7 +144,6 @@ pub trait Reader: Notices + Send {
 pub struct OutboxRow {
     pub id: OutboxId,
     pub kind: Arc<str>,
-    /// Its key.
     pub key: Option<Arc<str>>,
     pub data: Arc<str>,
     /// Its public id, if the application gave one.
@@ -172,27 +171,21 @@ impl OutboxRow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RejectedRow {
     pub row: OutboxRow,
-    /// The reason.
     pub why: String,
     pub at: StoreTime,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SubscriberRef {
-    /// By lane.
     Lane(LaneId),
-    /// By public id.
     Id(Arc<str>),
-    /// By name.
     Name(Arc<str>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subscriber {
-    /// Its lane.
     pub lane: LaneId,
     pub id: Arc<str>,
-    /// Its name.
     pub name: Arc<str>,
     pub url: Arc<str>,
     /// The wanted patterns of event types, as JSON text.
@@ -220,7 +213,6 @@ pub struct LiveSecret {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// All counts.
     pub counts: Counts,
     /// Delivered in the last hour, to the minute.
     pub delivered_last_hour: u64,
@@ -262,31 +254,25 @@ impl Status {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneStatus {
-    /// The lane.
     pub lane: LaneId,
     pub id: Arc<str>,
     pub name: Arc<str>,
     pub state: LaneState,
     pub pause: Pause,
     pub bounds: Bounds,
-    /// All counts.
     pub counts: Counts,
     /// When its first waiting delivery is due.
     pub next: Option<StoreTime>,
-    /// The owner and its term.
     pub owner: Option<(OwnerId, Term)>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// On this lane.
     pub lane: Option<LaneId>,
-    /// In this place.
     pub place: Option<Place>,
 }
 
 impl Filter {
-    /// The lane, if the filter selects a waiting queue.
     pub(super) fn queue(self) -> Option<LaneId> {
         self.lane.filter(|_| self.place == Some(Place::Waiting))
     }
@@ -294,17 +280,13 @@ impl Filter {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// The delivery.
     pub delivery: DeliveryId,
-    /// The lane.
     pub lane: LaneId,
     pub event: Arc<str>,
     pub kind: Arc<str>,
     pub key: Option<Arc<str>>,
     pub received: StoreTime,
-    /// Its place.
     pub place: Place,
-    /// Attempts made.
     pub attempts: u32,
     pub bytes: u64,
     /// The due time while it waits, the settlement time afterwards.
@@ -324,11 +306,9 @@ pub struct Resent {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempted {
-    /// The delivery.
     pub delivery: DeliveryId,
     /// Attempt number, from 1.
     pub number: u32,
-    /// The attempt.
     pub attempt: Attempt,
 }
 
@@ -348,7 +328,6 @@ impl Attempted {
 pub struct DeadLetter {
     /// The delivery. Its `at` is the time when it was given up.
     pub delivery: Delivery,
-    /// The reason.
     pub reason: Reason,
     pub status: Option<u16>,
     pub error: Option<Box<str>>,
@@ -356,9 +335,7 @@ pub struct DeadLetter {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadGroup {
-    /// The lane.
     pub lane: LaneId,
-    /// The reason.
     pub reason: Reason,
     pub status: Option<u16>,
     pub error: Option<Box<str>>,
@@ -374,9 +351,7 @@ pub struct DeadGroup {
 /// Attempts of a lane that began in one second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuditSecond {
-    /// The lane.
     pub lane: LaneId,
-    /// The second, since 1970.
     pub second: u64,
     pub attempts: u64,
     pub limited: u64,
@@ -384,7 +359,6 @@ pub struct AuditSecond {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limited {
-    /// The lane.
     pub lane: LaneId,
     pub attempts: u64,
     pub limited: u64,

@@ -54,7 +54,6 @@ pub enum RootsError {
     Unfit {
         /// Its place in the text, from 1.
         number: usize,
-        /// The error.
         problem: String,
     },
 }

@@ -5,7 +5,6 @@ use crate::engine::StoreTime;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// The total, in bytes.
     pub bytes: u64,
     /// Deleted and not yet reused space, in bytes, in whole pages.
     pub free_bytes: u64,

@@ -162,7 +162,6 @@ impl EventPatterns {
         self.0.iter().any(|pattern| pattern.matches(event_type))
     }
 
-    /// The patterns; at least one.
     #[must_use]
     pub fn as_slice(&self) -> &[Pattern] {
         &self.0

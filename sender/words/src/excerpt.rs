@@ -23,7 +23,6 @@ pub struct Excerpt {
 impl Excerpt {
     const BYTES_MAX: usize = 48;
 
-    /// The beginning of `text`.
     #[must_use]
     pub fn of(text: &str) -> Self {
         let end = text.floor_char_boundary(Self::BYTES_MAX);

@@ -257,7 +257,6 @@ impl UnitError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
     Duration,
-    /// A count per period.
     Rate,
     /// A count per window.
     Window,

@@ -216,7 +216,6 @@ fn element(tag: u8, bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     if *found == tag { rest.split_at_checked(length) } else { None }
 }
 
-/// The bytes of a key in this text form.
 fn key_bytes(form: KeyForm, text: &str) -> Result<Vec<u8>, KeyError> {
     // A prefix alone is a template without a value, and no secret.
     if text.is_empty() || text == PREFIX {
@@ -381,7 +380,6 @@ fn hmac_md5(key: &[u8], message: &[u8]) -> Vec<u8> {
     around(0x5c, &around(0x36, message))
 }
 
-/// The bytes without each occurrence of `form`.
 fn without(bytes: Vec<u8>, form: &[u8]) -> Vec<u8> {
     let found: Vec<usize> = memchr::memmem::find_iter(&bytes, form).collect();
     if found.is_empty() {

@@ -74,11 +74,7 @@ pub enum TraceError {
     #[error("the trace is larger than {} GiB; record a shorter run", BYTES_MAX >> 30)]
     Large,
     #[error("line {line} of the trace is not a record: {why}")]
-    Line {
-        /// The number of the line, from 1.
-        line: u64,
-        why: String,
-    },
+    Line { line: u64, why: String },
     /// Its records contradict each other.
     #[error("the trace contradicts itself: {0}")]
     Contradiction(String),

@@ -244,9 +244,7 @@ pub struct Cut {
 #[serde(rename_all = "kebab-case")]
 pub enum CutKind {
     Reset,
-    /// The endpoint read the request and reset the connection.
     ResetAfterRead,
-    /// The endpoint closed the connection.
     Close,
     /// The endpoint sent half an answer and closed.
     HalfAnswer,

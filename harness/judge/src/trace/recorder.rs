@@ -91,7 +91,6 @@ pub struct Tally {
 pub struct Lately {
     /// The longest queue of the latest sample: time, lane, deliveries.
     pub worst: Option<(u64, String, u64)>,
-    /// The latest fault.
     pub fault: Option<Fault>,
 }
 

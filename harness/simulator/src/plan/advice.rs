@@ -40,7 +40,6 @@ pub struct Advice {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unchanged {
     pub subscriber: String,
-    /// The reason.
     pub why: Why,
 }
 
@@ -85,7 +84,6 @@ pub struct Change {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Raise {
-    /// The limit.
     pub knob: &'static str,
     pub from: String,
     pub to: String,

@@ -28,7 +28,6 @@ pub struct Forecast {
 pub struct Kind {
     pub group: String,
     pub subscribers: u64,
-    /// The deliveries of each.
     pub deliveries: u64,
     /// The peak of the backlog, the longest delay and the time to drain after the traffic, at most.
     pub bound: Result<[u64; 3], &'static str>,

@@ -21,12 +21,7 @@ pub struct With {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ConditionKind {
     /// `kill@peak`: a fault of the sender.
-    Fault {
-        /// The fault.
-        action: FaultAction,
-        when: FaultMoment,
-        lasts: Duration,
-    },
+    Fault { action: FaultAction, when: FaultMoment, lasts: Duration },
     /// `partner-b down 10min`: an endpoint's port is closed.
     Down {
         /// A subscriber or a group.

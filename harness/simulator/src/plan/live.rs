@@ -22,11 +22,7 @@ const SAID: [&str; 8] = ["limit", "queue", "retry", "breaker", "timeout", "dedup
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
     #[error("{path} cannot be read as a sender's database: {error}")]
-    Database {
-        /// Its path.
-        path: String,
-        error: StoreError,
-    },
+    Database { path: String, error: StoreError },
     #[error("{0} has no active subscribers; expected a database in which a sender has some")]
     Nobody(String),
     #[error("the scenario with the data of the sender is invalid: {0}")]
@@ -35,7 +31,6 @@ pub enum LiveError {
 
 #[derive(Clone, Debug)]
 pub struct Live {
-    /// The scenario.
     pub scenario: Scenario,
     /// Differences from the database, a line each.
     pub notes: Vec<String>,

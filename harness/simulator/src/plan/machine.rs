@@ -27,7 +27,6 @@ pub struct Machine {
     pub nodes: u64,
     /// Space for the database, in bytes.
     pub disk_bytes: Option<u64>,
-    /// Its memory, in bytes.
     pub memory_bytes: Option<u64>,
 }
 

@@ -68,12 +68,10 @@ pub struct PlanRequest {
 
 #[derive(Clone, Debug, Serialize)]
 pub struct LanePlan {
-    /// Its name.
     pub name: String,
     /// Its name in the file.
     pub group: String,
     pub owed: u64,
-    /// The longest queue, in rows.
     pub peak_rows: u64,
     /// The largest queue, in bytes of bodies.
     pub peak_bytes: u64,
@@ -133,7 +131,6 @@ pub struct MachinePlan {
     /// The demand.
     #[serde(flatten)]
     pub load: Load,
-    /// The capacity.
     pub limits: Machine,
 }
 
@@ -152,7 +149,6 @@ pub struct Plan {
     pub down: Option<Down>,
     /// None without any.
     pub retries: Option<Retries>,
-    /// The machine.
     pub machine: MachinePlan,
     /// The modelled range of a commit's time, at every load.
     pub commit_ns: (u64, u64),

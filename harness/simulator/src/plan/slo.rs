@@ -13,7 +13,6 @@ use crate::sim::figures::{Figures, LaneFigures};
 pub struct Slo {
     /// The subscriber or group; every subscriber without it.
     pub whom: Option<String>,
-    /// The measured quantity.
     pub measure: Measure,
     /// The limit: nanoseconds, or a count.
     pub most: u64,
@@ -55,7 +54,6 @@ pub struct Breach {
     pub subscriber: String,
     /// Its group, whose name several subscribers may share.
     pub group: String,
-    /// The objective.
     pub objective: String,
     pub figure: String,
     /// The ratio to the limit, in thousandths.

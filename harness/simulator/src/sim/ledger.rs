@@ -14,7 +14,6 @@ pub struct Ledger {
     pub counts: Counts,
     /// Dead letters by settlements, for each lane and reason.
     settled: BTreeMap<LaneId, [u64; 4]>,
-    /// Dead letters by overflow.
     shed: u64,
     /// Dead letters that expired in the queue.
     swept: u64,

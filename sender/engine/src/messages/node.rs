@@ -16,7 +16,6 @@ pub struct Announcement {
     /// The name for people; not unique.
     pub name: Arc<str>,
     pub version: Arc<str>,
-    /// The address of its API, if it has one.
     pub address: Option<Arc<str>>,
     /// Lanes that it cannot serve: the secret of their region is missing, or their settings are unreadable.
     pub unable: Arc<BTreeSet<LaneId>>,

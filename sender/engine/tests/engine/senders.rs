@@ -58,7 +58,6 @@ const LANE: LaneId = LaneId(1);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flaw {
     None,
-    /// Silent attempts end without doubt.
     NoDoubt,
     /// The doubt of silent attempts ends with any later answer.
     NoQuarantine,

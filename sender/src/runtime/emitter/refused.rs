@@ -18,7 +18,6 @@ pub enum Refused {
 }
 
 impl Refused {
-    /// Its lane.
     #[must_use]
     pub const fn lane(&self) -> LaneId {
         match self {

@@ -8,7 +8,6 @@ use crate::lane::LaneState;
 use crate::reply::{Purged, Reply, Swept};
 use hookproof_words::ids::size;
 
-/// Expired deliveries of lanes, each with the reason.
 pub(crate) type Expired = Vec<(LaneId, DeliveryId, Reason)>;
 
 pub(crate) trait SweepRows: RetryRows {

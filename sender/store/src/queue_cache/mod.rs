@@ -50,7 +50,6 @@ pub(super) struct FileVersion {
     pub(super) data: i64,
 }
 
-/// The row of a lane.
 #[derive(Clone, Debug)]
 pub(super) struct Lane {
     pub(super) state: LaneState,
@@ -131,7 +130,6 @@ pub(super) fn lock(cache: &Mutex<QueueCache>) -> MutexGuard<'_, QueueCache> {
     cache.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The lifecycle of a commit.
 impl QueueCache {
     /// Begins a commit, on a file with the version found. Returns the rows of lanes that are known to be unchanged. On
     /// a server, [`Self::compare`] follows for each lane.
@@ -202,7 +200,6 @@ impl QueueCache {
     }
 }
 
-/// The facts that a commit stages.
 impl QueueCache {
     /// A command begins. The frequent ones, a renewal and a checkpoint stage all that they change. Any other may
     /// change deliveries of any lane.
@@ -291,7 +288,6 @@ impl QueueCache {
         self.queues.taken(owner)
     }
 
-    /// The lanes of an owner.
     pub(super) fn owned_by(&self, owner: OwnerId) -> Vec<(LaneId, Term)> {
         self.queues.owned_by(owner)
     }

@@ -41,7 +41,6 @@ pub(super) struct Ledger {
     pub(super) totals: Totals,
     /// The rows read so far, at the beginning those that are known.
     pub(super) lanes: LaneRows,
-    /// The totals before this commit.
     before: Counts,
     totals_changed: bool,
     unwritten: BTreeMap<LaneId, Unwritten>,

@@ -285,9 +285,7 @@ struct Work<'a> {
 #[derive(Clone, Copy)]
 struct Rules {
     limits: Limits,
-    /// As in [`SqliteStore`].
     follows_the_machine: bool,
-    /// As in [`SqliteStore`].
     expiry_grace: Nanos,
     /// Whether the remaining disk space is reserved for deliveries.
     disk_full: bool,

@@ -44,7 +44,6 @@ pub type Clock = Arc<dyn Fn() -> StoreTime + Send + Sync>;
 pub type Answer = Box<dyn FnOnce(Result<Vec<Reply>, StoreError>) + Send>;
 
 pub struct Request {
-    /// The commands.
     pub commands: Vec<Command>,
     /// Receives one reply for each command.
     pub answer: Answer,

@@ -19,7 +19,6 @@ const COMPANY_MAX: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
-    /// Requests that may wait.
     pub requests_max: usize,
     /// Bytes that may wait.
     pub bytes_max: usize,
@@ -45,7 +44,6 @@ impl Capacity {
 #[derive(Debug, thiserror::Error)]
 #[error("the database takes no request now: {why}")]
 pub struct TurnedAway {
-    /// The reason.
     pub why: Why,
     pub request: Request,
 }

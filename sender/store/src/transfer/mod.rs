@@ -25,15 +25,11 @@ pub enum MoveError {
     /// Both are files, or both are servers.
     #[error("a database is moved between a file and a server; expected --from one and --to the other")]
     Alike,
+    /// A process uses one of them.
     #[error("{database} is in use ({by}); end all processes on it first")]
-    InUse {
-        database: String,
-        /// The process.
-        by: String,
-    },
+    InUse { database: String, by: String },
     #[error("{database} is not empty ({what}); expected a new file, or an empty database")]
     Occupied {
-        /// The target.
         database: String,
         /// The existing content.
         what: String,
@@ -42,18 +38,10 @@ pub enum MoveError {
     #[error(
         "{database} holds these rows already, from an earlier move; deliver from it, or move to an empty database"
     )]
-    Moved {
-        /// The target.
-        database: String,
-    },
+    Moved { database: String },
     /// A row of the source is invalid.
     #[error("a row of {table} cannot be moved: {detail}")]
-    Row {
-        /// Its table.
-        table: &'static str,
-        /// The fault.
-        detail: String,
-    },
+    Row { table: &'static str, detail: String },
     /// One of them cannot be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -188,7 +176,6 @@ const BESIDE: [&str; 4] = ["done", "nodes", "state", "totals"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moved {
-    /// Its name.
     pub table: &'static str,
     pub rows: u64,
 }

@@ -59,7 +59,6 @@ fn content<B: Backend>(world: &World<B>, delivery: DeliveryId) -> Vec<String> {
     found
 }
 
-/// An event with a body for each lane.
 fn event<B: Backend>(world: &mut World<B>, lanes: &[LaneId]) -> Emit {
     let mut event = world.event(lanes);
     event.bodies = (0..lanes.len()).map(|each| body(format!("ann {each}").as_bytes())).collect();

@@ -217,7 +217,6 @@ pub(crate) enum Zeros {
     Refused,
 }
 
-/// Appends a value to its line.
 fn write(line: &mut String, value: ValueRef<'_>, zeros: Zeros) -> Result<(), String> {
     match value {
         ValueRef::Null => line.push_str("\\N"),
