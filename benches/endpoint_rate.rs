@@ -106,7 +106,7 @@ fn median(ratios: impl Iterator<Item = f64>) -> f64 {
     100.0 * ratios[ratios.len() / 2]
 }
 
-/// Processor time of the threads with these names; 0 where the system does not report it.
+/// 0 where the system does not report it.
 fn nanos(names: &[&str]) -> u64 {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let of = |task: std::fs::DirEntry| {

@@ -100,7 +100,7 @@ struct Server {
 }
 
 impl Server {
-    /// The thread's processor time; 0 where the system does not report it.
+    /// 0 where the system does not report it.
     fn nanos(&self) -> u64 {
         let told = std::fs::read_to_string(&self.schedule).unwrap_or_default();
         told.split(' ').next().and_then(|nanos| nanos.parse().ok()).unwrap_or_default()

@@ -50,7 +50,7 @@ pub(crate) fn first_and_more(
     flood(sink, sender, each, subscribers, subscribers)
 }
 
-/// Prints the cost of the deliveries, without the earlier ones.
+/// Leaves out the earlier deliveries.
 pub(crate) fn flood(
     sink: &Sink,
     sender: &Sender,

@@ -1,5 +1,3 @@
-//! Minimal HTTP/1.1 to the sender's API.
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 

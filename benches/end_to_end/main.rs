@@ -119,6 +119,7 @@ fn measure(files: &[&'static str], events: u64, pace: Pace) -> Result<(), Failur
     for place in files.iter().map(|durability| Place::File(durability)).chain(server) {
         let how = match &place {
             Place::File(durability) => format!("durability {durability}"),
+            Place::Encrypted(durability) => format!("durability {durability}, encrypted"),
             Place::Server(_) => "on PostgreSQL".to_owned(),
         };
         figures::title(&format!("{how}, {events} events of {} bytes", offer::BODY_BYTES));
@@ -135,10 +136,23 @@ fn measure(files: &[&'static str], events: u64, pace: Pace) -> Result<(), Failur
             figures::count("the server: bytes of its log per delivery", log_bytes);
             figures::count("the server: processor time per delivery, µs", micros);
         }
+        if let Place::File(durability) = place {
+            encrypted(&sink, durability, sent, events)?;
+        }
         figures::rate("durable emits alone", emits(&sink, &place, events)?);
         paced(&sink, &place, pace)?;
         paced(&sink, &place, half(sent, pace.lasts))?;
     }
+    Ok(())
+}
+
+/// `before`: the rate of a plain file, which is measured again afterwards.
+fn encrypted(sink: &Sink, durability: &'static str, before: Rate, events: u64) -> Result<(), Failure> {
+    let (encrypted, _) = end_to_end(sink, &Place::Encrypted(durability), events)?;
+    let (after, _) = end_to_end(sink, &Place::File(durability), events)?;
+    figures::rate("sender with an encrypted file", encrypted);
+    let plain = Rate::between(before, after);
+    figures::count("encrypted file ÷ plain file", encrypted.over(plain));
     Ok(())
 }
 

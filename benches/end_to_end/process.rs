@@ -13,13 +13,13 @@ use crate::exchange::{Connection, Failure};
 use crate::figures::Rate;
 use crate::server::{Server, Used};
 
-/// Makes this program the sender.
 pub(crate) const SENDER: &str = "as-sender";
-/// Makes this program the bare client.
 pub(crate) const BARE: &str = "as-bare-client";
 
 /// The unit whose environment the sender gets; existing variables win.
 const UNIT: &str = include_str!("../../packaging/systemd/hookproof-sender.service");
+
+const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHiA=";
 
 pub(crate) struct Sender {
     child: Child,
@@ -30,6 +30,8 @@ pub(crate) struct Sender {
 pub(crate) enum Place {
     /// Files, with this kind of durability.
     File(&'static str),
+    /// The same with a key.
+    Encrypted(&'static str),
     Server(Server),
 }
 
@@ -37,6 +39,7 @@ pub(crate) struct Database {
     address: OsString,
     durability: Option<&'static str>,
     folder: Option<TempDir>,
+    keys: Option<&'static str>,
 }
 
 pub(crate) struct Bare;
@@ -61,7 +64,7 @@ impl Sender {
         Ok(Self { child, address, database: None })
     }
 
-    /// Adds subscribers over the API, with these settings after a comma.
+    /// `settings` come after a comma.
     pub(crate) fn subscribe_many(&self, url: &str, count: u64, settings: &str) -> Result<(), Failure> {
         let mut connection = Connection::open(self.address)?;
         for n in 0..count {
@@ -149,13 +152,14 @@ fn environment() -> impl Iterator<Item = (&'static str, &'static str)> {
 impl Place {
     pub(crate) fn database(&self) -> Result<Database, Failure> {
         Ok(match self {
-            Self::File(durability) => {
+            Self::File(durability) | Self::Encrypted(durability) => {
                 let folder = tempfile::tempdir()?;
                 let address = folder.path().join("sender.db").into_os_string();
-                Database { address, durability: Some(durability), folder: Some(folder) }
+                let keys = matches!(self, Self::Encrypted(_)).then_some(KEY);
+                Database { address, durability: Some(durability), folder: Some(folder), keys }
             }
             Self::Server(server) => {
-                Database { address: server.schema()?.into(), durability: None, folder: None }
+                Database { address: server.schema()?.into(), durability: None, folder: None, keys: None }
             }
         })
     }
@@ -163,7 +167,7 @@ impl Place {
     /// `None` for files.
     pub(crate) fn used(&self) -> Result<Option<Used>, Failure> {
         match self {
-            Self::File(_) => Ok(None),
+            Self::File(_) | Self::Encrypted(_) => Ok(None),
             Self::Server(server) => server.used().map(Some),
         }
     }
@@ -206,6 +210,7 @@ impl Database {
     fn program(&self) -> Result<Command, Failure> {
         let mut command = program(SENDER)?;
         command.env("HOOKPROOF_DB", &self.address);
+        command.envs(self.keys.map(|keys| ("HOOKPROOF_ENCRYPTION_KEYS", keys)));
         Ok(command)
     }
 }

@@ -78,7 +78,7 @@ impl Server {
         Ok(Used { log_bytes, ticks: ticks(&one)? })
     }
 
-    /// Keeps a transaction open that has read a table of its own.
+    /// Keeps a transaction open that has read.
     pub(crate) fn hold(&self) -> Result<HeldConnection, Failure> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let (client, connection) = runtime.block_on(tokio_postgres::connect(&self.0, NoTls))?;

@@ -1,5 +1,3 @@
-//! Disk space of a backlog, by table and index.
-
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

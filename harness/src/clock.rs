@@ -1,4 +1,4 @@
-//! The harness's clock: nanoseconds since a run began. All other modules get the time from here.
+//! The harness's clock: nanoseconds since a run began.
 #![expect(clippy::disallowed_methods, reason = "this is the one home of time in the harness")]
 
 use std::sync::{Arc, OnceLock};
@@ -33,24 +33,22 @@ impl Clock {
         clock
     }
 
-    /// Begins the run, if it has not begun.
     pub fn begin(&self) {
         self.0.get_or_init(Beginning::now);
     }
 
-    /// Nanoseconds since it began.
     #[must_use]
     pub fn now(&self) -> u64 {
         self.0.get().map_or(0, |beginning| nanos(beginning.steady.elapsed()))
     }
 
-    /// The wall clock at a moment of the run, if nobody set it since the beginning.
+    /// Correct if nobody set the clock since the beginning.
     #[must_use]
     pub fn unix_ns(&self, at: u64) -> u64 {
         self.0.get().copied().unwrap_or_else(Beginning::now).unix_ns.saturating_add(at)
     }
 
-    /// The wall clock's lead over [`Clock::unix_ns`], in nanoseconds. None before the run begins.
+    /// In nanoseconds; none before the run begins.
     #[must_use]
     pub fn wall_ahead_ns(&self) -> Option<i64> {
         let beginning = self.0.get()?;
@@ -60,7 +58,6 @@ impl Clock {
         Some(beyond(wall, before, after))
     }
 
-    /// The smallest observed step of this clock.
     #[must_use]
     pub fn resolution_ns(&self) -> u64 {
         const STEPS: usize = 1_000;
@@ -72,19 +69,17 @@ impl Clock {
         steps.min().unwrap_or(1)
     }
 
-    /// Waits until a moment of the run; returns at once if it has passed.
+    /// Returns at once if the moment has passed.
     pub async fn until(&self, at: u64) {
         self.pass(at.saturating_sub(self.now())).await;
     }
 
-    /// Waits this long.
     pub async fn pass(&self, nanos: u64) {
         if nanos > 0 {
             tokio::time::sleep(Duration::from_nanos(nanos)).await;
         }
     }
 
-    /// Blocks the thread until a moment of the run.
     pub fn block_until(&self, at: u64) {
         let left = at.saturating_sub(self.now());
         if left > 0 {
@@ -99,7 +94,7 @@ fn beyond(moment: u64, earliest: u64, latest: u64) -> i64 {
     signed(moment.saturating_sub(latest)) - signed(earliest.saturating_sub(moment))
 }
 
-/// A duration in nanoseconds, saturating after centuries.
+/// Saturates after centuries.
 #[must_use]
 pub fn nanos(length: Duration) -> u64 {
     u64::try_from(length.as_nanos()).unwrap_or(u64::MAX)

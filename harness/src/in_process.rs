@@ -1,6 +1,8 @@
 //! A sender inside of a test: a Rust sender without an API receives its subscribers and events by calls, and is
 //! judged like any other. The calls come over loopback HTTP.
 
+#![warn(missing_docs)]
+
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -40,11 +42,11 @@ pub trait Sender: Send + Sync + 'static {
 pub struct NewSubscriber {
     /// Its name.
     pub name: String,
-    /// The URL of its endpoint.
+    /// Its endpoint.
     pub url: String,
     /// Its secret, as `whsec_…`.
     pub secret: String,
-    /// The types of events that it is owed.
+    /// Those that it is owed.
     pub types: Vec<String>,
     /// Requests per second.
     pub rate_per_second: f64,
@@ -54,7 +56,7 @@ pub struct NewSubscriber {
     pub in_flight: u32,
     /// The timeout of an attempt, in seconds.
     pub timeout_seconds: u64,
-    /// Attempts of a delivery in total.
+    /// Attempts of a delivery.
     pub attempts: u32,
 }
 

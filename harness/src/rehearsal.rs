@@ -22,11 +22,11 @@ use crate::driver::{
 use crate::endpoint::{Endpoints, Identity, Reach, Spec, Stage};
 use crate::run::{Interrupt, RunError, here, scheme};
 
-/// The limit of all steps, without the teardown.
+/// Excludes the teardown.
 const WITHIN_NS: u64 = 60 * SECOND;
 const DELIVERED_WITHIN_NS: u64 = 20 * SECOND;
 const STOP_WITHIN_NS: u64 = 10 * SECOND;
-/// The lines of its log that are shown with the first failed step.
+/// Shown with the first failed step.
 const LOG_LINES: usize = 10;
 const LOOK_NS: u64 = 20_000_000;
 
@@ -44,16 +44,13 @@ limit = { rate = "10/s", burst = 5, in_flight = 3 }
 timeout = "5s"
 "#;
 
-/// The settings of a rehearsal.
 #[derive(Clone, Copy, Debug)]
 pub struct Options<'a> {
-    /// The driver file's path.
     pub driver: &'a Path,
-    /// The `hookproof` program, which wraps processes.
+    /// It wraps processes.
     pub program: &'a Path,
     /// An empty folder for the sender's files and its log.
     pub folder: &'a Path,
-    /// The way to the endpoint.
     pub reach: &'a Reach,
 }
 
@@ -415,45 +412,33 @@ fn unclean_end(records: &[Record]) -> Option<String> {
     })
 }
 
-/// The result of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It worked.
     Passed,
-    /// It was skipped, with the reason.
     Skipped(String),
-    /// It failed, with the reason.
     Failed(String),
 }
 
-/// One step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Step {
-    /// Its name.
     pub step: &'static str,
     /// `passed`, `skipped` or `failed`.
     pub status: &'static str,
-    /// The finding, or the reason.
     pub what: String,
-    /// The request of a failed call.
+    /// A failed call's request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sent: Option<String>,
-    /// The answer to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub got: Option<String>,
-    /// The end of the sender's log, with the first failed step.
+    /// Shown with the first failed step only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log: Option<String>,
 }
 
-/// The result of a rehearsal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Rehearsal {
-    /// The driver's name.
     pub driver: String,
-    /// The exit code.
     pub code: u8,
-    /// Its steps, in order.
     pub steps: Vec<Step>,
 }
 
@@ -488,7 +473,6 @@ impl Rehearsal {
         self.steps.iter().any(|one| one.step == step && one.status == "failed")
     }
 
-    /// Adds the end of the sender's log to the first failed step.
     fn show_log(&mut self, api: &Api, folder: &Path) {
         let Some(step) = self.steps.iter_mut().find(|step| step.status == "failed") else { return };
         // No log: the harness started no sender.

@@ -9,17 +9,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use hookproof_judge::trace::{SLEEPER, Stall};
+use hookproof_judge::trace::{OTHERS, SLEEPER, Stall};
 
 use crate::clock::Clock;
+use crate::driver::Processors;
 
 /// Stalls that are recorded one by one; all later ones become one record.
 const STALLS_MAX: usize = 10_000;
 
-/// The beats of one thread, and the stalls between them.
 pub(crate) struct Beats {
     thread: &'static str,
-    /// The least distance of two beats that is a stall.
+    /// A stall is longer.
     apart_ns: u64,
     last: u64,
     kept: usize,
@@ -68,7 +68,7 @@ pub(crate) struct Sleeper {
 }
 
 impl Sleeper {
-    /// `stalled` is called on the thread with each stall.
+    /// `stalled` is called on the thread.
     pub(crate) fn start(clock: &Clock, stalled: impl Fn(Stall) + Send + 'static) -> io::Result<Self> {
         let clock = clock.clone();
         let (stop, stopped) = channel::<()>();
@@ -96,7 +96,28 @@ impl Drop for Sleeper {
     }
 }
 
-/// The machine's stalls from a moment on, for one judgement.
+/// Looks for times in which other programs used processors that the run needed.
+#[derive(Default)]
+pub(crate) struct Others(Option<(u64, Processors, u64)>);
+
+impl Others {
+    /// `sender`: the sender's processor time so far; the run's processors serve the sender and the harness.
+    pub(crate) fn at(&mut self, now: u64, seen: Option<Processors>, sender: Option<u64>) -> Option<Stall> {
+        let last = std::mem::replace(&mut self.0, seen.zip(sender).map(|(seen, sender)| (now, seen, sender)));
+        let ((from, before, sender_before), (_, after, sender)) = last.zip(self.0)?;
+        let run = sender.checked_sub(sender_before)? + after.harness.checked_sub(before.harness)?;
+        let all = after.all.checked_sub(before.all).filter(|all| *all > 0)?;
+        let others = after.programs.saturating_sub(before.programs).saturating_sub(run);
+        let idle = after.idle.saturating_sub(before.idle);
+        if idle.saturating_mul(20) > all || others.saturating_mul(10) < all {
+            return None;
+        }
+        let lost = u128::from(now - from) * u128::from(others.min(all)) / u128::from(all);
+        let until = from + u64::try_from(lost).unwrap_or_default();
+        Some(Stall { thread: OTHERS.to_owned(), from, until })
+    }
+}
+
 pub(crate) struct Machine {
     pub(crate) clock: Clock,
     stalls: Arc<Mutex<Vec<Stall>>>,
@@ -133,6 +154,33 @@ mod tests {
         beats.kept = STALLS_MAX;
         assert_eq!(beats.at(910_000_000), None);
         assert_eq!(beats.rest(), Some(stall(410_000_000, 910_000_000)));
+    }
+
+    #[test]
+    fn others_count_for_their_share_where_no_processor_is_idle() {
+        let ms = |ms: u64| ms * 1_000_000;
+        let seen = |all: u64, idle, programs, harness| {
+            let [all, idle, programs, harness] = [all, idle, programs, harness].map(ms);
+            Some(Processors { all, idle, programs, harness })
+        };
+        // Two processors, 200 ms.
+        let share = |idle: u64, programs: u64, harness: u64, sender: u64| {
+            let mut others = Others::default();
+            assert_eq!(others.at(ms(1_000), seen(9_000, 0, 5_000, 100), Some(ms(50))), None);
+            let now = seen(9_400, idle, 5_000 + programs, 100 + harness);
+            others.at(ms(1_200), now, Some(ms(50 + sender))).map(|stall| (stall.from, stall.until))
+        };
+        assert_eq!(share(0, 400, 20, 80), Some((ms(1_000), ms(1_150))));
+        assert_eq!(share(20, 380, 20, 80), Some((ms(1_000), ms(1_140))));
+        // An idle processor was there for the run; the run itself used the rest.
+        assert_eq!(share(21, 379, 20, 80), None);
+        assert_eq!(share(0, 400, 100, 261), None);
+        // Interrupts are nobody's.
+        assert_eq!(share(0, 130, 20, 80), None);
+        let mut others = Others::default();
+        for sender in [Some(ms(50)), None, Some(ms(50)), Some(ms(10))] {
+            assert_eq!(others.at(ms(1_000), seen(9_000, 0, 5_000, 100), sender), None);
+        }
     }
 
     #[test]

@@ -14,11 +14,9 @@ use crate::clock::Clock;
 const QUANTUM_MAX_NS: u64 = 20_000_000;
 const QUANTUM_NS: u64 = 500_000;
 
-/// The generator's time.
 pub trait Pace {
     /// Nanoseconds since the run began.
     fn now(&self) -> u64;
-    /// Waits until a moment of the run.
     fn wait(&self, until: u64);
 }
 
@@ -32,11 +30,10 @@ impl Pace for Clock {
     }
 }
 
-/// The generator's lag behind its schedule.
 #[derive(Clone, Debug)]
 pub struct Lag {
     histogram: Histogram<u64>,
-    /// Events beyond the lag budget.
+    /// Beyond the budget.
     pub late: u64,
     budget: u64,
 }
@@ -55,13 +52,12 @@ impl Lag {
         self.late += u64::from(lag > self.budget);
     }
 
-    /// A quantile in nanoseconds.
+    /// In nanoseconds.
     #[must_use]
     pub fn quantile(&self, share: f64) -> u64 {
         self.histogram.value_at_quantile(share)
     }
 
-    /// The number of released events.
     #[must_use]
     pub fn released(&self) -> u64 {
         self.histogram.len()

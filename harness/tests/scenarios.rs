@@ -1,5 +1,3 @@
-//! The shipped scenarios: each is valid, has a reason, and the name of its file.
-
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -7,6 +7,7 @@ use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WW
 use http::{Response, StatusCode};
 
 use crate::verify::Rejection;
+use crate::verify::handshake::{Answer, Refused};
 
 /// A plain-text answer with one line.
 pub fn text<R: From<Bytes>>(status: StatusCode, line: impl Into<String>) -> Response<R> {
@@ -15,6 +16,16 @@ pub fn text<R: From<Bytes>>(status: StatusCode, line: impl Into<String>) -> Resp
     let mut response = Response::new(Bytes::from(line).into());
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+}
+
+pub fn handshake<R: From<Bytes>>(answer: Result<Answer, Refused>) -> Response<R> {
+    let Answer { content_type, body } = match answer {
+        Ok(answer) => answer,
+        Err(refused) => return text(refused.status(), refused.to_string()),
+    };
+    let mut response = Response::new(Bytes::from(body).into());
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }
 
@@ -41,7 +52,6 @@ pub fn overloaded<R: From<Bytes>>(line: &str, after: Duration) -> Response<R> {
     response
 }
 
-/// Refuses a method.
 pub fn method_not_allowed<R: From<Bytes>>(allowed: &'static str) -> Response<R> {
     let mut response =
         text(StatusCode::METHOD_NOT_ALLOWED, format!("this method is not allowed here; expected {allowed}"));

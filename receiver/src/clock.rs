@@ -7,18 +7,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::verify::UnixSeconds;
 
-/// Milliseconds since 1970.
+/// Since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Millis(pub u64);
 
 impl Millis {
-    /// The time `length` later.
     #[must_use]
     pub fn after(self, length: Duration) -> Self {
         Self(self.0.saturating_add(u64::try_from(length.as_millis()).unwrap_or(u64::MAX)))
     }
 
-    /// The time `length` earlier.
     #[must_use]
     pub fn before(self, length: Duration) -> Self {
         Self(self.0.saturating_sub(u64::try_from(length.as_millis()).unwrap_or(u64::MAX)))
@@ -31,7 +29,6 @@ impl Millis {
     }
 }
 
-/// A clock.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> Millis + Send + Sync>);
 
@@ -45,13 +42,11 @@ impl Clock {
         })
     }
 
-    /// Another clock, for tests.
     #[must_use]
     pub fn new(tell: impl Fn() -> Millis + Send + Sync + 'static) -> Self {
         Self(Arc::new(tell))
     }
 
-    /// The time now.
     #[must_use]
     pub fn now(&self) -> Millis {
         (self.0)()

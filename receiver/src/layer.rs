@@ -1,7 +1,8 @@
 //! A tower layer that passes only verified requests.
 //!
 //! It reads the raw body within bounds of size, time and memory, and passes on the signed bytes, unparsed and still
-//! compressed. The inner service finds an [`Authentic`] in the request's extensions.
+//! compressed. The inner service finds an [`Authentic`] in the request's extensions. It sees no
+//! [`handshake`]: the layer answers those of the keys' profile.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,15 +12,16 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, EXPECT};
-use http::{HeaderMap, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Body;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower::{Layer, Service};
 use tracing::debug;
 
-use crate::answer::{closing, overloaded, rejected, text};
+use crate::answer::{self, closing, overloaded, rejected, text};
 use crate::clock::Clock;
+use crate::verify::handshake::{self, Answer, Refused};
 use crate::verify::{Keys, Rejection, UnixSeconds, verify};
 
 /// Bodies hold memory no longer.
@@ -36,9 +38,7 @@ const LINGER_TIME_MAX: Duration = Duration::from_secs(1);
 /// The limits of requests that are not yet verified.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// The longest body in bytes.
     pub body_bytes: u32,
-    /// The time limit for a body to arrive.
     pub body_time: Duration,
     /// The memory in bytes for all bodies, without the first 16 KiB of each.
     pub bodies_bytes: u32,
@@ -50,7 +50,6 @@ impl Default for Bounds {
     }
 }
 
-/// Facts about a verified request.
 #[derive(Clone, Debug)]
 pub struct Authentic {
     /// The id that identifies repeats.
@@ -104,7 +103,6 @@ struct Gate {
 }
 
 impl VerifyLayer {
-    /// Passes requests signed by one of the keys.
     #[must_use]
     pub fn new(keys: Keys, clock: Clock, bounds: Bounds) -> Self {
         Admission::new(clock, bounds).layer(keys)
@@ -119,11 +117,17 @@ impl<S> Layer<S> for VerifyLayer {
     }
 }
 
-/// A service behind the layer.
 #[derive(Clone, Debug)]
 pub struct Verify<S> {
     gate: Arc<Gate>,
     inner: S,
+}
+
+impl<S> Verify<S> {
+    /// Whether it answers a request other than a `POST`: a handshake in a query.
+    pub(crate) fn answers_query<B>(&self, request: &Request<B>) -> bool {
+        self.gate.in_query(request).is_some()
+    }
 }
 
 impl<S, B, R> Service<Request<B>> for Verify<S>
@@ -149,37 +153,49 @@ where
         Box::pin(async move {
             match gate.admit(request).await {
                 Ok(request) => inner.call(request).await,
-                Err(refusal) => Ok(refusal.answer(gate.status_of)),
+                Err(early) => Ok(early.answer(gate.status_of)),
             }
         })
     }
 }
 
 impl Gate {
-    async fn admit<B>(&self, request: Request<B>) -> Result<Request<Full<Bytes>>, Refusal>
+    fn in_query<B>(&self, request: &Request<B>) -> Option<Result<Answer, Refused>> {
+        let query = request.uri().query().filter(|_| *request.method() == Method::GET)?;
+        handshake::in_query(query, &self.keys)
+    }
+
+    async fn admit<B>(&self, request: Request<B>) -> Result<Request<Full<Bytes>>, Early>
     where
         B: Body<Data = Bytes>,
     {
+        if let Some(answer) = self.in_query(&request) {
+            return Err(Early::Handshake(answer));
+        }
         let (mut parts, body) = request.into_parts();
         let mut body = std::pin::pin!(body);
         let reading = self.read(&parts.headers, body.as_mut());
-        let read = tokio::time::timeout(self.admission.bounds.body_time, reading)
-            .await
-            .unwrap_or(Err(Refusal::Slow));
-        if matches!(read, Err(Refusal::Large { .. })) {
+        let read =
+            tokio::time::timeout(self.admission.bounds.body_time, reading).await.unwrap_or(Err(Early::Slow));
+        if matches!(read, Err(Early::Large { .. })) {
             linger(&parts.headers, body).await;
         }
         let (body, room) = read?;
         let authentic = match verify(self.admission.clock.seconds(), &parts.headers, &body, &self.keys) {
-            Ok(verified) => Authentic {
-                id: verified.id.into_owned(),
-                signed_at: verified.signed_at,
-                key: verified.key,
-                room: Arc::new(room),
-            },
+            Ok(verified) => {
+                if let Some(answer) = handshake::in_body(&verified, &body, &self.keys) {
+                    return Err(Early::Handshake(answer));
+                }
+                Authentic {
+                    id: verified.id.into_owned(),
+                    signed_at: verified.signed_at,
+                    key: verified.key,
+                    room: Arc::new(room),
+                }
+            }
             Err(rejection) => {
                 debug!(rule = rejection.rule(), "refused");
-                return Err(Refusal::Rejected(rejection));
+                return Err(Early::Rejected(rejection));
             }
         };
         parts.extensions.insert(authentic);
@@ -190,14 +206,14 @@ impl Gate {
         &self,
         headers: &HeaderMap,
         mut body: Pin<&mut B>,
-    ) -> Result<(Bytes, OwnedSemaphorePermit), Refusal>
+    ) -> Result<(Bytes, OwnedSemaphorePermit), Early>
     where
         B: Body<Data = Bytes>,
     {
         let announced =
             headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
         if announced.is_some_and(|bytes| bytes > self.admission.bounds.body_bytes.into()) {
-            return Err(Refusal::Large { max: self.admission.bounds.body_bytes });
+            return Err(Early::Large { max: self.admission.bounds.body_bytes });
         }
         let mut room = self.set_aside(0)?;
         let mut total = 0_u32;
@@ -205,11 +221,11 @@ impl Gate {
         let mut rest = BytesMut::new();
         while let Some(frame) = body.frame().await {
             // Trailers are not signed.
-            let Ok(data) = frame.map_err(|_| Refusal::CutShort)?.into_data() else { continue };
+            let Ok(data) = frame.map_err(|_| Early::CutShort)?.into_data() else { continue };
             let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
             total = total.saturating_add(length);
             if total > self.admission.bounds.body_bytes {
-                return Err(Refusal::Large { max: self.admission.bounds.body_bytes });
+                return Err(Early::Large { max: self.admission.bounds.body_bytes });
             }
             let set_aside = u32::try_from(room.num_permits()).unwrap_or(u32::MAX);
             room.merge(self.set_aside(total.saturating_sub(BODY_BYTES_FREE).saturating_sub(set_aside))?);
@@ -223,8 +239,8 @@ impl Gate {
         Ok((if rest.is_empty() { first } else { rest.freeze() }, room))
     }
 
-    fn set_aside(&self, bytes: u32) -> Result<OwnedSemaphorePermit, Refusal> {
-        Arc::clone(&self.admission.room).try_acquire_many_owned(bytes).map_err(|_| Refusal::NoRoom)
+    fn set_aside(&self, bytes: u32) -> Result<OwnedSemaphorePermit, Early> {
+        Arc::clone(&self.admission.room).try_acquire_many_owned(bytes).map_err(|_| Early::NoRoom)
     }
 }
 
@@ -246,7 +262,8 @@ pub(crate) async fn linger<B: Body<Data = Bytes>>(headers: &HeaderMap, mut body:
     let _ = tokio::time::timeout(LINGER_TIME_MAX, reading).await;
 }
 
-enum Refusal {
+enum Early {
+    Handshake(Result<Answer, Refused>),
     Large { max: u32 },
     Slow,
     CutShort,
@@ -254,9 +271,10 @@ enum Refusal {
     Rejected(Rejection),
 }
 
-impl Refusal {
-    fn answer<R: From<Bytes>>(&self, status_of: fn(&Rejection) -> StatusCode) -> Response<R> {
+impl Early {
+    fn answer<R: From<Bytes>>(self, status_of: fn(&Rejection) -> StatusCode) -> Response<R> {
         match self {
+            Self::Handshake(answer) => answer::handshake(answer),
             Self::Large { max } => closing(text(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 format!("the body is too long; expected at most {max} bytes"),
@@ -264,7 +282,7 @@ impl Refusal {
             Self::Slow => closing(text(StatusCode::REQUEST_TIMEOUT, "the body took too long")),
             Self::CutShort => closing(text(StatusCode::BAD_REQUEST, "the body ended early")),
             Self::NoRoom => closing(overloaded("too many bodies are read at once", MEMORY_RETRY_AFTER)),
-            Self::Rejected(rejection) => rejected(rejection, status_of(rejection)),
+            Self::Rejected(rejection) => rejected(&rejection, status_of(&rejection)),
         }
     }
 }

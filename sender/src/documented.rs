@@ -26,12 +26,9 @@ macro_rules! documented {
         }
 
         impl $name {
-            /// Its documentation.
             pub const ABOUT: &'static str = concat!($($about),+).trim_ascii();
-            /// The names of its fields.
             pub const FIELDS: &'static [&'static str] =
                 &[$( $crate::documented::documented!(@name $field $($written)?) ),+];
-            /// The documentation of its fields.
             pub const MEANINGS: &'static [&'static str] = &[$( concat!($($doc),+).trim_ascii() ),+];
         }
     };

@@ -1,5 +1,3 @@
-//! The `hookproof-sender` command.
-
 use std::process::ExitCode;
 
 use mimalloc::MiMalloc;

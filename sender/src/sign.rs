@@ -37,7 +37,7 @@ pub struct Attempt<'a> {
     pub id: &'a PublicId,
     pub event_type: &'a EventType,
     pub subscriber: &'a PublicId,
-    /// The attempt number, from 1.
+    /// Attempt number, from 1.
     pub number: u32,
     /// The signature from the emission, if the profile freezes it.
     pub frozen: Option<Tag>,
@@ -63,7 +63,6 @@ impl Signer {
         Self { url: if is_signed { url.into() } else { self.url }, ..self }
     }
 
-    /// Its profile.
     #[must_use]
     pub const fn profile(&self) -> Profile {
         self.profile
@@ -75,7 +74,7 @@ impl Signer {
         let oldest = self.all(at).last().filter(|_| self.profile.form().is_frozen);
         match oldest.map(|key| key.sign(&[body])) {
             Some(Signature::Hmac(tag)) => Some(tag),
-            Some(Signature::Ed25519(_)) | None => None,
+            Some(Signature::Ed25519(_) | Signature::P256(_) | Signature::Sha1(_)) | None => None,
         }
     }
 
@@ -84,6 +83,9 @@ impl Signer {
         let form = self.profile.form();
         let timestamp = at.0 / form.unit.0;
         headers.clear();
+        if let Some(name) = form.digest {
+            headers.set_query(if self.url.contains('?') { '&' } else { '?' }, name, attempt.body);
+        }
         for (name, content) in self.profile.headers() {
             headers.add(name);
             match content {
@@ -96,7 +98,7 @@ impl Signer {
                     if let Some(prefix) = form.beside {
                         headers.text(prefix).timestamp(timestamp);
                     }
-                    let signatures = self.signatures(&form, at, attempt, headers.written_timestamp());
+                    let signatures = self.signatures(&form, at, attempt, headers);
                     for (place, signature) in signatures.iter().flatten().enumerate() {
                         let separator = form.separator.filter(|_| place > 0 || form.beside.is_some());
                         headers.text(separator.unwrap_or_default()).text(form.prefix);
@@ -108,8 +110,8 @@ impl Signer {
         }
     }
 
-    fn signatures(&self, form: &Form, at: StoreTime, attempt: &Attempt<'_>, timestamp: &str) -> Signatures {
-        let mut signatures = [None; Keys::COUNT_MAX];
+    fn signatures(&self, form: &Form, at: StoreTime, attempt: &Attempt<'_>, headers: &Headers) -> Signatures {
+        let mut signatures = [const { None }; Keys::COUNT_MAX];
         // None if the profile changed after the emission; the signature depends only on body and key.
         if let Some(frozen) = attempt.frozen.filter(|_| form.is_frozen) {
             signatures[0] = Some(Signature::Hmac(frozen));
@@ -120,9 +122,10 @@ impl Signer {
             *place = match part {
                 Part::Text(text) => text.as_bytes(),
                 Part::Id => attempt.id.as_str().as_bytes(),
-                Part::Timestamp => timestamp.as_bytes(),
+                Part::Timestamp => headers.written_timestamp().as_bytes(),
                 Part::Body => attempt.body,
                 Part::Url => self.url.as_bytes(),
+                Part::Query => headers.query().as_bytes(),
             };
         }
         // A single signature is of the oldest key that has not retired: the endpoint knows it, and has until its

@@ -21,9 +21,8 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// Authorities in place of the built-in roots.
+    /// Replaces the built-in roots.
     pub ca: Option<PemFile>,
-    /// The client certificate with its chain, and its key.
     pub identity: Option<(PemFile, PemFile)>,
 }
 

@@ -66,7 +66,6 @@ use crate::engine::LaneId;
 use crate::guard::Guard;
 use crate::store::command::Details;
 
-/// Makes attempts, and keeps connections between them.
 pub struct Transport {
     shared: Arc<Shared>,
     tending: JoinHandle<()>,
@@ -83,7 +82,6 @@ pub struct Settings {
     pub connections_max: Option<NonZeroU32>,
     /// Whether the details of an attempt include its answer.
     pub keep_answers: bool,
-    /// The clock that judges deadlines and leases.
     pub clock: BootClock,
 }
 

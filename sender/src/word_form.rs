@@ -18,7 +18,6 @@ macro_rules! word_form {
             /// All variants, the default first.
             pub const ALL: [Self; [$($word),+].len()] = [$(Self::$variant),+];
 
-            /// The name in configuration.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -26,7 +25,6 @@ macro_rules! word_form {
                 }
             }
 
-            /// The documentation.
             #[must_use]
             pub const fn about(self) -> &'static str {
                 match self {

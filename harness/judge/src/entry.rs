@@ -1,4 +1,4 @@
-//! The types that checks and cases share: catalogue entry, severity, verdict; and the selection of entries.
+//! The types that checks and cases share, and the selection of entries.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,13 +14,10 @@ pub struct Entry {
     pub id: String,
     pub severity: Severity,
     pub source: String,
-    /// In one sentence.
     pub requirement: String,
     /// The damage without it.
     pub why: String,
-    /// In one sentence.
     pub remedy: String,
-    /// The name of the [`Example`] that shows the remedy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub example: Option<String>,
     /// The key of `[expect]` that sets its figure; a scenario that writes the key makes the check a must.
@@ -32,7 +29,6 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The part of the id before the dot.
     #[must_use]
     pub fn section(&self) -> &str {
         self.id.split('.').next().unwrap_or(&self.id)
@@ -41,9 +37,8 @@ impl Entry {
 
 #[derive(Clone, Debug, Deserialize)]
 pub struct Example {
-    /// The point of the lines, as a command.
     pub shows: String,
-    /// A few lines for each common framework, by the framework's name.
+    /// A few lines each, by the framework's name.
     #[serde(flatten)]
     pub lines: BTreeMap<String, String>,
 }
@@ -52,12 +47,10 @@ pub struct Example {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// A failure is `fail`.
     Must,
     /// A failure is `warn`, or `fail` with `--strict`.
     Should,
     May,
-    /// It is reported and can't fail.
     Info,
 }
 
@@ -77,17 +70,13 @@ impl fmt::Display for Severity {
 pub enum Verdict {
     Pass,
     Fail,
-    /// A `should` check failed.
     Warn,
-    /// Too little was seen.
     Inconclusive,
-    /// The run does not concern it.
     NotApplicable,
     HarnessError,
 }
 
 impl Verdict {
-    /// Its word in JUnit files.
     #[must_use]
     pub const fn lower(self) -> &'static str {
         match self {
@@ -118,7 +107,7 @@ impl fmt::Display for Verdict {
 pub struct Selection {
     only: Option<BTreeSet<String>>,
     skip: BTreeSet<String>,
-    /// Each with the option that it needs.
+    /// Each with its missing option.
     without: BTreeMap<String, String>,
 }
 
@@ -137,7 +126,6 @@ impl Selection {
         Ok(Self { only, skip: all(skip)?, without: BTreeMap::new() })
     }
 
-    /// Leaves out the selected entries that need one of these options.
     #[must_use]
     pub fn without(mut self, entries: &[Entry], options: &[&str]) -> Self {
         for entry in entries {
@@ -155,7 +143,6 @@ impl Selection {
         is_named && !self.skips(id) && self.lacks(id).is_none()
     }
 
-    /// The missing option for which an entry was left out.
     #[must_use]
     pub fn lacks(&self, id: &str) -> Option<&str> {
         self.without.get(id).map(String::as_str)
@@ -182,8 +169,7 @@ fn matching(entries: &[Entry], pattern: &str) -> Result<Vec<String>, SelectError
     Ok(found)
 }
 
-/// The id at the least edit distance from the pattern, in whole or by its beginning: a pattern may be a
-/// prefix.
+/// By edit distance, in whole or by its beginning: a pattern may be a prefix.
 fn nearest<'a>(ids: impl Iterator<Item = &'a str>, pattern: &str) -> String {
     let length = pattern.chars().count() + 1;
     let changes = |id: &str| {

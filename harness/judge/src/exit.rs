@@ -4,13 +4,10 @@ use crate::catalogue::Verdict;
 
 /// A check or a case failed, an objective does not hold, or an expected failure did not happen.
 pub const FAILED: u8 = 1;
-/// No statement is possible: nothing was selected, too little was seen, or the harness could not keep its
-/// schedule.
 pub const INCONCLUSIVE: u8 = 2;
 pub const REGRESSION: u8 = 3;
 /// The program under test could not be started or reached, or died.
 pub const UNREACHABLE: u8 = 4;
-/// A bad command line, scenario or trace.
 pub const USAGE: u8 = 64;
 /// The harness itself failed, or can't do the requested work.
 pub const HARNESS: u8 = 70;

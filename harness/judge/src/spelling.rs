@@ -1,5 +1,3 @@
-//! The known name that a mistyped one means.
-
 /// None if more than a third of its letters differ, and more than two.
 #[must_use]
 pub fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {

@@ -42,16 +42,16 @@ fn written(unix_seconds: u64) -> String {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rendered {
     pub status: u16,
-    /// `Retry-After`, word for word.
+    /// Word for word.
     pub retry_after: Option<String>,
-    /// Its header fields, in order.
+    /// In order.
     pub fields: Vec<(&'static str, String)>,
-    /// The length of the body. It repeats one letter, so it is never stored.
+    /// It repeats one letter, so it is never stored.
     pub body_bytes: u64,
 }
 
 impl Rendered {
-    /// The bytes of its head over HTTP/1.1.
+    /// Over HTTP/1.1.
     pub fn head(&self) -> Vec<u8> {
         const USUAL_BYTES: usize = 256;
         let mut head = String::with_capacity(USUAL_BYTES);
@@ -69,7 +69,6 @@ impl Rendered {
     }
 }
 
-/// Renders an answer that is given at a moment of the wall clock.
 pub fn render(reply: &Reply, unix_ns: u64) -> Rendered {
     let seconds = unix_ns / SECOND;
     let retry_after = reply.retry_after.as_ref().map(|retry_after| match retry_after {
@@ -93,8 +92,6 @@ fn reason(status: u16) -> &'static str {
     http::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason()).unwrap_or("Unknown")
 }
 
-// Chooses the behaviour that a request meets: the first that matches its time, its share and its attempt.
-
 /// Deliveries whose attempts an endpoint counts. Attempts of further ones count as first attempts.
 const COUNTED_MAX: usize = 1_000_000;
 
@@ -103,9 +100,9 @@ pub struct Choices {
     behaviours: Vec<Behaviour>,
     answers: Range<Duration>,
     seed: u64,
-    /// Requests so far; each draws its own luck.
+    /// Each draws its own luck.
     requests: AtomicU64,
-    /// Attempts of each delivery so far, if a behaviour depends on them.
+    /// None unless a behaviour depends on them.
     attempts: Option<Mutex<BTreeMap<u64, u64>>>,
     /// One value for each behaviour. With a limit: when its bucket will be empty. With serial work: when that
     /// is done.
@@ -123,12 +120,9 @@ pub enum Before {
     Wait(u64),
 }
 
-/// The decision of an endpoint that enforces a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Enforced {
-    /// Within the limit.
     Inside,
-    /// Beyond it; the sender may retry after so many seconds.
     Past { retry_after_s: u64 },
 }
 
@@ -162,7 +156,7 @@ impl Choices {
         }
     }
 
-    /// The wrong certificate of a connection that begins now, if there is one.
+    /// None unless it shows one.
     pub fn certificate(&self, now: u64) -> Option<Certificate> {
         let wrong = |behaviour: &Behaviour| match behaviour.answer {
             Answer::WrongCertificate(certificate) if behaviour.covers(now) => Some(certificate),
@@ -171,13 +165,12 @@ impl Choices {
         self.behaviours.iter().find_map(wrong)
     }
 
-    /// The next moment at which the endpoint shows another certificate.
     pub fn certificate_until(&self, now: u64) -> Option<u64> {
         let wrong = self.behaviours.iter().filter(|one| matches!(one.answer, Answer::WrongCertificate(_)));
         wrong.flat_map(|one| [Some(one.at.0), one.until()]).flatten().filter(|t| *t > now).min()
     }
 
-    /// The end of a stall that holds for every request, if there is one now.
+    /// Only a stall that holds for every request.
     pub fn stalls_until(&self, now: u64) -> Option<u64> {
         let first = self.behaviours.iter().find(|behaviour| behaviour.covers(now))?;
         let is_for_all = first.share == Millionths::ONE && first.attempts.is_none();
@@ -199,7 +192,7 @@ impl Choices {
         all.filter(move |(place, behaviour)| behaviour.covers(now) && luck.hits(*place, behaviour.share))
     }
 
-    /// The number of this attempt of a delivery, from 1.
+    /// From 1.
     fn count(&self, delivery: Option<u64>) -> u64 {
         let (Some(attempts), Some(delivery)) = (&self.attempts, delivery) else { return 1 };
         let mut attempts = attempts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -226,7 +219,7 @@ impl Choices {
         over.saturating_sub(now).saturating_add(takes)
     }
 
-    /// Charges the limit of this behaviour: a leaky bucket of capacity `burst`.
+    /// A leaky bucket of capacity `burst`.
     pub fn enforce(&self, place: usize, limit: Rate, burst: u32, now: u64) -> Enforced {
         let drop_ns = (limit.per.0 / limit.count.max(1)).max(1);
         let room_ns = drop_ns.saturating_mul(u64::from(burst.max(1)));
@@ -257,26 +250,23 @@ impl Choices {
     }
 }
 
-/// A time when an endpoint accepts no connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closure {
-    /// Its beginning, in nanoseconds since the run began.
+    /// In nanoseconds since the run began.
     pub from: u64,
-    /// Its end; none for never.
+    /// None for never.
     pub until: Option<u64>,
     pub shut: Shut,
 }
 
-/// How a shut port treats a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shut {
-    /// The port is closed.
     Refuses,
     /// The port is open, and the connection waits to be accepted.
     Ignores,
 }
 
-/// The stream of a request's luck for latency.
+/// A stream of its own.
 const LATENCY: u64 = 1 << 32;
 
 impl Luck {

@@ -1,5 +1,4 @@
-//! The scenario's faults as steps, for a run and the simulator alike; the faults that stop a process or set its clock
-//! while they last; and the record of an injected fault.
+//! The scenario's faults as steps, for a run and the simulator alike.
 
 use std::collections::BTreeSet;
 
@@ -44,7 +43,7 @@ pub const fn ends(action: &FaultAction) -> bool {
     }
 }
 
-/// The faults that stop a process, by index in the scenario: the end of one ends no other.
+/// By index in the scenario: the end of one ends no other.
 #[derive(Clone, Debug, Default)]
 pub struct Stops(BTreeSet<u32>);
 
@@ -54,12 +53,10 @@ impl Stops {
         !self.0.is_empty()
     }
 
-    /// Whether the process ran until now.
     pub fn begin(&mut self, fault: u32) -> bool {
         self.0.insert(fault) && self.0.len() == 1
     }
 
-    /// Whether the process continues.
     pub fn end(&mut self, fault: u32) -> bool {
         self.0.remove(&fault) && self.0.is_empty()
     }
@@ -73,12 +70,12 @@ impl Stops {
     }
 }
 
-/// The faults that set a process's wall clock, by index in the scenario: the latest that lasts decides.
+/// By index in the scenario: the latest that lasts decides.
 #[derive(Clone, Debug, Default)]
 pub struct Skews(Vec<(u32, i64)>);
 
 impl Skews {
-    /// The offset in nanoseconds; 0 without a fault.
+    /// In nanoseconds; 0 without a fault.
     #[must_use]
     pub fn offset(&self) -> i64 {
         self.0.last().map_or(0, |(_, offset)| *offset)
@@ -100,8 +97,7 @@ impl Skews {
     }
 }
 
-/// The record of a fault that was injected at `t`, with its index in the scenario and the struck process.
-/// `until` counts only for faults that last.
+/// `place` is its index in the scenario. `until` counts only for faults that last.
 #[must_use]
 pub fn record(plan: &FaultPlan, place: Option<u32>, t: u64, until: u64, struck: Option<usize>) -> Fault {
     let target = plan.worker.as_ref().map(|target| target.label(struck));

@@ -22,11 +22,10 @@ use serde_json::{Number, Value};
 
 use crate::traffic::{Due, Schedule, Tokens};
 
-/// The longest body after decompression.
+/// After decompression.
 pub const DECODED_BYTES_MAX: u64 = 8 << 20;
 /// Strings within strings that are read as JSON.
 const LAYERS_MAX: u32 = 4;
-/// The length of a value in a message.
 const QUOTED_MAX: usize = 80;
 /// Shorter texts hold no token.
 const BASE64_MIN: usize = 40;
@@ -35,19 +34,18 @@ const BASE64_MIN: usize = 40;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Places {
-    /// JSON pointer to the data.
+    /// A JSON pointer.
     pub data: Option<String>,
-    /// JSON pointer to the type.
+    /// A JSON pointer.
     #[serde(rename = "type")]
     pub kind: Option<String>,
-    /// JSON pointer to the key.
+    /// A JSON pointer.
     pub key: Option<String>,
     /// Whether the data's bytes arrive unchanged.
     #[serde(default)]
     pub exact: bool,
 }
 
-/// The offered events, for comparison.
 #[derive(Clone, Debug)]
 pub struct Offered {
     pub schedule: Arc<Schedule>,
@@ -87,7 +85,6 @@ impl Offered {
     }
 }
 
-/// The difference between a body and the offered event.
 #[derive(Debug)]
 enum Altered {
     NotJson,
@@ -162,7 +159,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Compares the strings of the objects around `inner` with the run's types and keys, whose place nobody named.
+    /// Nobody named the places of type and key: compares with all of the run's.
     fn around(&self, body: &Value, inner: &Value) -> Result<(), Altered> {
         let (due, schedule, places) = (self.due, self.schedule, self.places);
         if places.kind.is_some() && places.key.is_some() {
@@ -301,7 +298,7 @@ impl<'de> Visitor<'de> for Names<'_> {
     }
 }
 
-/// An object or array from a text: JSON, a line of JSON for each event, a form, or any of them in base64.
+/// From JSON, a line of JSON for each event, a form, or any of them in base64.
 fn parsed(text: &[u8]) -> Option<Value> {
     if begins_as_json(text) {
         let values = serde_json::Deserializer::from_slice(text).into_iter();
@@ -357,7 +354,6 @@ fn seek(tokens: Tokens, value: &Value, layers: u32, found: &mut Vec<u64>) {
     }
 }
 
-/// A body without its content coding, or why it cannot be had.
 pub fn decoded<'a>(body: &'a [u8], coding: Option<&str>) -> Result<Cow<'a, [u8]>, &'static str> {
     let read = |reader: &mut dyn Read| {
         let mut plain = Vec::new();

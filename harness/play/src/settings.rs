@@ -15,7 +15,6 @@ const IN_FLIGHT_BOUNDLESS: u32 = 10_000;
 const ROWS_BOUNDLESS: u64 = 1_000_000_000;
 const BYTES_BOUNDLESS: &str = "1024GiB";
 
-/// The variables of a call about a subscriber.
 pub const NAMES: [&str; 24] = [
     "name",
     "url",
@@ -45,7 +44,7 @@ pub const NAMES: [&str; 24] = [
 
 pub const EVENT_NAMES: [&str; 6] = ["token", "uuid", "type", "key", "data", "now"];
 
-/// The variables of a call about a subscriber; `types` are the types of the run that it is owed.
+/// `types` are the types of the run that it is owed.
 #[must_use]
 pub fn of_subscriber(subscriber: &Subscriber, types: &[String], url: &str, secret: &str) -> Variables {
     let events: Vec<&str> = subscriber.events.iter().map(|pattern| pattern.as_str()).collect();

@@ -13,7 +13,7 @@ use hookproof_judge::scenario::quantity::Rate;
 use super::interrupt::interrupt_requested;
 use super::out::{HARNESS, INTERRUPTED, UNREACHABLE, USAGE, code, print_stderr};
 use super::receiver::{ReceiverTarget, Unusable, length, secret};
-use crate::load::{self, Bracket, Found, Limits, Load, Search, Slo, Trial};
+use crate::load::{self, Found, Limits, Load, Search, Slo, Trial};
 use crate::suite;
 
 const CUT_SHORT: &str = "interrupted: these are the figures until then";
@@ -179,6 +179,7 @@ async fn search(asked: &LoadArgs, load: &Load, slo: &Slo) -> Result<u8, Ended> {
         Ok(()) => None,
     };
     let interrupted = stopped.load(Ordering::Relaxed);
+    let (mut status, sentence) = found.verdict(slo);
     let Found { bracket, best, .. } = &found;
     print(&if asked.json {
         let trial = best.as_ref().map(Trial::json);
@@ -187,7 +188,8 @@ async fn search(asked: &LoadArgs, load: &Load, slo: &Slo) -> Result<u8, Ended> {
             "confirmed": bracket.confirmed, "interrupted": interrupted, "lost": lost, "trial": trial });
         format!("{json}\n")
     } else {
-        search_text(slo, &found)
+        let rejected = best.as_ref().filter(|trial| trial.accepted() == 0);
+        format!("{sentence}\n{}", rejected.map_or(String::new(), Trial::text))
     });
     if let Some(why) = &lost {
         print_stderr(format_args!("{} could no longer be reached: {why}", load.target.url));
@@ -195,43 +197,16 @@ async fn search(asked: &LoadArgs, load: &Load, slo: &Slo) -> Result<u8, Ended> {
     if interrupted {
         print_stderr(CUT_SHORT);
     }
-    let status = match () {
-        () if interrupted || lost.is_some() || bracket.generator_limited => Verdict::Inconclusive,
-        () if bracket.holds == 0 => Verdict::Fail,
-        () if !bracket.confirmed => Verdict::Inconclusive,
-        () => Verdict::Pass,
-    };
+    if interrupted || lost.is_some() {
+        status = Verdict::Inconclusive;
+    }
     if let Some(dir) = &asked.out {
-        let told = search_text(slo, &found).lines().next().unwrap_or_default().to_owned();
         match best {
-            Some(trial) => save_report(dir, trial, &load.target.url, Some(&search), (status, told))?,
-            None => write_unjudged_page(dir, &load.target.url, &told)?,
+            Some(trial) => save_report(dir, trial, &load.target.url, Some(&search), (status, sentence))?,
+            None => write_unjudged_page(dir, &load.target.url, &sentence)?,
         }
     }
     Ok(if interrupted { INTERRUPTED } else { code(status) })
-}
-
-fn search_text(slo: &Slo, found: &Found) -> String {
-    let Bracket { holds, breaks, generator_limited, confirmed } = found.bracket;
-    let upper = match breaks {
-        Some(breaks) => format!("fails at {breaks}/s"),
-        None if confirmed => "no higher rate was tried".to_owned(),
-        None => "higher rates are unknown".to_owned(),
-    };
-    let limited = if generator_limited {
-        "\ngenerator-limited: the load generator was too slow, so the receiver may carry more"
-    } else {
-        ""
-    };
-    let sure = if confirmed { "holds three times in a row" } else { "held, but not three times in a row," };
-    match &found.best {
-        Some(trial) if trial.accepted() == 0 => {
-            format!("{slo}: no request was accepted at {:.0}/s\n{}", trial.per_second, trial.text())
-        }
-        _ if holds == 0 && breaks.is_none() => format!("{slo}: inconclusive, no trial was completed\n"),
-        _ if holds == 0 => format!("{slo}: {upper}{limited}\n"),
-        _ => format!("{slo}: {sure} at {holds}/s; {upper}{limited}\n"),
-    }
 }
 
 fn save_report(

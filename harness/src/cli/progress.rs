@@ -38,9 +38,9 @@ impl Patience {
     }
 }
 
-/// `about 40 min of one core`.
+/// `about 40 min of one quiet core`.
 pub(super) fn about(steps: u64) -> String {
-    format!("about {} of one core", length(steps.saturating_mul(STEP_NS)))
+    format!("about {} of one quiet core", length(steps.saturating_mul(STEP_NS)))
 }
 
 /// Reports the progress until it is dropped.
@@ -109,17 +109,17 @@ impl Watcher {
 
     /// The part that is done and the time that is left, in proportion to the steps so far.
     fn line(&self, elapsed: u64, done: u64) -> String {
-        // Retries may make more steps than were expected.
-        let left = match self.steps.saturating_sub(done) {
-            _ if done == 0 => "no estimate yet".to_owned(),
-            0 => "longer than expected".to_owned(),
+        let percent = u128::from(done) * 100 / u128::from(self.steps.max(1));
+        let told = match self.steps.saturating_sub(done) {
+            _ if done == 0 => "0 %, no estimate yet".to_owned(),
+            // Retries may make more steps than were expected.
+            0 => format!("{percent} % of the expected steps"),
             left => {
                 let nanos = u128::from(elapsed) * u128::from(left) / u128::from(done);
-                format!("about {} left", length(u64::try_from(nanos).unwrap_or(u64::MAX)))
+                format!("{percent} %, about {} left", length(u64::try_from(nanos).unwrap_or(u64::MAX)))
             }
         };
-        let percent = u128::from(done) * 100 / u128::from(self.steps.max(1));
-        format!("hookproof {}: {} %, {left}", self.command, percent.min(99))
+        format!("hookproof {}: {told}", self.command)
     }
 }
 
@@ -151,7 +151,7 @@ mod tests {
         let asked = |yes_it_takes, steps| Patience { yes_it_takes }.allows(steps, "wait");
         assert_eq!(asked(false, limit), Ok(()));
         assert_eq!(asked(true, u64::MAX), Ok(()));
-        let refusal = "this takes about 5 min of one core; wait; or add --yes-it-takes";
+        let refusal = "this takes about 5 min of one quiet core; wait; or add --yes-it-takes";
         assert_eq!(asked(false, limit + 1), Err(refusal.to_owned()));
     }
 
@@ -163,7 +163,7 @@ mod tests {
             (0, "0 %, no estimate yet"),
             (30, "3 %, about 97 s left"),
             (1, "0 %, about 50 min left"),
-            (1_200, "99 %, longer than expected"),
+            (1_200, "120 % of the expected steps"),
         ];
         for (done, expected) in rows {
             assert_eq!(watcher.line(3 * SECOND, done), format!("hookproof sim: {expected}"));

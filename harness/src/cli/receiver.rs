@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum as _};
 use hookproof_judge::catalogue;
 use hookproof_judge::report::Colours;
 use hookproof_judge::scenario::quantity;
-use hookproof_judge::signature::{Profile, Secret};
+use hookproof_judge::signature::{Handshake, Profile, Secret};
 use hookproof_judge::standard::Side;
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -16,8 +16,11 @@ use super::forms::try_to_open;
 use super::interrupt::interrupt_requested;
 use super::out::{HARNESS, UNREACHABLE, USAGE, print_stderr, refuse, worse};
 use super::standard::{Standards, Subject, seen_of_receiver};
+use crate::clock::Clock;
 use crate::driver::DriverFile;
-use crate::suite::{self, Hooks, Known, Need, Report, SERVER, Selection, Settings, Step, Stopped, quoted};
+use crate::suite::{
+    self, Bodies, Hooks, Known, Need, Report, SERVER, Selection, Settings, Step, Stopped, quoted,
+};
 use crate::wire::request::Target;
 
 #[derive(Debug, Args)]
@@ -57,6 +60,9 @@ struct Probes {
     /// The environment variable that holds a secret which the receiver no longer accepts
     #[arg(long, value_name = "NAME")]
     retired_secret_env: Option<String>,
+    /// The environment variable that holds the verify token of meta's handshake, or of one in your own profile
+    #[arg(long, value_name = "NAME", conflicts_with = "exec")]
+    verify_token_env: Option<String>,
     /// Lists the ids of deliveries that were processed: JSON, JSON Lines, or one to a line
     #[arg(long, value_name = "URL")]
     effects_url: Option<String>,
@@ -79,9 +85,13 @@ struct Weighing {
     /// Cases to leave out, likewise
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     skip: Vec<String>,
-    /// Leave out the cases that need an access which you did not give, in place of an inconclusive run
+    /// Leave out the cases that need an access which you did not give, in place of an inconclusive run; or a
+    /// handshake that the receiver is not meant to answer
     #[arg(long, value_name = "ACCESS", value_delimiter = ',')]
     without: Vec<Need>,
+    /// The bodies that the receiver takes, where the profile signs forms and JSON
+    #[arg(long, value_enum, value_name = "KIND", default_value_t)]
+    bodies: Bodies,
     /// Expected failures with their reasons; one that no longer happens fails the run
     #[arg(long, value_name = "FILE")]
     known: Option<PathBuf>,
@@ -205,7 +215,8 @@ fn grade(asked: &ReceiverArgs, report: &Report) -> u8 {
     let runs: Vec<String> = std::iter::once(run).chain(report.remarks()).collect();
     let is_bad = report.interrupted || report.exit_code() != 0;
     let unsound = is_bad.then(|| report.summary()).into_iter().collect();
-    let subject = Subject { side: Side::Receiver, name, runs: &runs, unsound };
+    let profile_sha256 = asked.whom.profile.definition().digest();
+    let subject = Subject { side: Side::Receiver, name, runs: &runs, profile_sha256, unsound };
     asked.standards.grade(&subject, &seen_of_receiver(report), asked.output.json_shown())
 }
 
@@ -218,20 +229,24 @@ fn settings(asked: &ReceiverArgs) -> Result<Settings, Unusable> {
     };
     let effects = probes.effects_url.as_deref().map(Target::parse).transpose()?;
     let retired = probes.retired_secret_env.as_deref().map(|name| secret(whom.profile, name)).transpose()?;
+    let verify_token =
+        probes.verify_token_env.as_deref().map(|name| verify_token(whom.profile, name)).transpose()?;
     let known = weighing.known.as_deref().map(known).transpose()?.unwrap_or_default();
     Ok(Settings {
         target,
         profile: whom.profile,
         secret: secret(whom.profile, &whom.secret_env)?,
         retired,
+        verify_token,
         tolerance_seconds: match weighing.tolerance {
             Some(given) => i64::try_from(given.as_secs())?,
             None => whom.profile.tolerance_seconds().unwrap_or(Settings::TOLERANCE_SECONDS),
         },
+        bodies: bodies(whom.profile, weighing.bodies)?,
         timeout: weighing.timeout,
         slow_limit: weighing.slow_timeout,
-        effects,
         hooks: Hooks {
+            effects,
             restart: probes.restart_command.clone(),
             break_it: probes.break_command.clone(),
             mend: probes.mend_command.clone(),
@@ -243,6 +258,15 @@ fn settings(asked: &ReceiverArgs) -> Result<Settings, Unusable> {
     })
 }
 
+fn bodies(profile: Profile, bodies: Bodies) -> Result<Bodies, Unusable> {
+    if bodies != Bodies::All && !profile.signs_forms() {
+        return Err(Unusable(format!(
+            "--bodies: the bodies of {profile} are JSON alone; expected it only where forms are signed, as by twilio"
+        )));
+    }
+    Ok(bodies)
+}
+
 fn selection(asked: &ReceiverArgs) -> Result<Selection, Unusable> {
     let ReceiverArgs { probes, weighing, .. } = asked;
     for need in &weighing.without {
@@ -251,13 +275,14 @@ fn selection(asked: &ReceiverArgs) -> Result<Selection, Unusable> {
             Need::Restart => probes.restart_command.is_some(),
             Need::Failure => probes.break_command.is_some(),
             Need::Retired => probes.retired_secret_env.is_some(),
+            Need::Handshake => probes.verify_token_env.is_some(),
         };
         if is_given {
             let (word, option) = (need.word(), need.option());
             return Err(Unusable(format!("--without {word} leaves out the cases of {option}; found both")));
         }
     }
-    let options = weighing.without.iter().map(|need| need.option());
+    let options = weighing.without.iter().map(|need| need.name());
     let options: Vec<&str> = options.chain(probes.exec.is_some().then_some(SERVER)).collect();
     let selection = Selection::new(catalogue::receiver(), &weighing.only, &weighing.skip)?;
     Ok(selection.without(catalogue::receiver(), &options))
@@ -270,6 +295,7 @@ fn again(asked: &ReceiverArgs) -> String {
         ("--profile", Some(whom.profile.to_string())),
         ("--secret-env", Some(whom.secret_env.clone())),
         ("--retired-secret-env", probes.retired_secret_env.clone()),
+        ("--verify-token-env", probes.verify_token_env.clone()),
         ("--effects-url", probes.effects_url.clone()),
         ("--restart-command", probes.restart_command.clone()),
         ("--break-command", probes.break_command.clone()),
@@ -285,11 +311,13 @@ fn again(asked: &ReceiverArgs) -> String {
 }
 
 /// The options that change what a pass means.
-fn weights(asked: &ReceiverArgs) -> [(&'static str, Option<String>); 3] {
+fn weights(asked: &ReceiverArgs) -> [(&'static str, Option<String>); 4] {
     let length = |length: Duration| Some(format!("{}ms", length.as_millis()));
     let unless = |default: Duration, given: Duration| length(given).filter(|_| given != default);
     let weighing = &asked.weighing;
+    let bodies = weighing.bodies.to_possible_value().filter(|_| weighing.bodies != Bodies::All);
     [
+        ("--bodies", bodies.map(|bodies| bodies.get_name().to_owned())),
         ("--tolerance", weighing.tolerance.and_then(length)),
         ("--timeout", unless(Settings::TIMEOUT, weighing.timeout)),
         ("--slow-timeout", unless(Settings::SLOW_LIMIT, weighing.slow_timeout)),
@@ -319,14 +347,33 @@ impl ReceiverTarget {
 }
 
 /// The environment keeps a secret out of shell history and process lists.
-pub(super) fn secret(profile: Profile, name: &str) -> Result<Secret, Unusable> {
-    let text = std::env::var(name).map_err(|error| {
+fn variable(name: &str, due: &str) -> Result<String, Unusable> {
+    std::env::var(name).map_err(|error| {
         let what = match error {
             std::env::VarError::NotPresent => "is not set",
             std::env::VarError::NotUnicode(_) => "is not UTF-8",
         };
-        Unusable(format!("the environment variable {name} {what}; expected the receiver's secret in it"))
-    })?;
+        Unusable(format!("the environment variable {name} {what}; expected the receiver's {due} in it"))
+    })
+}
+
+fn verify_token(profile: Profile, name: &str) -> Result<String, Unusable> {
+    if !profile.handshake().is_some_and(Handshake::has_token) {
+        return Err(Unusable(format!(
+            "no token proves a handshake of {profile}; expected --verify-token-env only where one does, such as with --profile meta"
+        )));
+    }
+    let token = variable(name, "verify token")?;
+    if token.is_empty() {
+        return Err(Unusable(format!(
+            "the environment variable {name} is empty; expected the receiver's verify token in it"
+        )));
+    }
+    Ok(token)
+}
+
+pub(super) fn secret(profile: Profile, name: &str) -> Result<Secret, Unusable> {
+    let text = variable(name, "secret")?;
     Secret::parse(profile, &text)
         .map_err(|error| Unusable(format!("the environment variable {name}: {error}")))
 }
@@ -362,7 +409,7 @@ async fn watched(settings: &Settings) -> Result<Report, Stopped> {
     if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}") {
         bar.set_style(style);
     }
-    let seen = std::cell::RefCell::new(Report::new(settings));
+    let (seen, clock) = (std::cell::RefCell::new(Report::new(settings)), Clock::begun());
     let step = |step: Step<'_>| match step {
         Step::Waits => bar.set_message("waiting for the receiver"),
         Step::Begins(count) => bar.set_length(count as u64),
@@ -380,6 +427,7 @@ async fn watched(settings: &Settings) -> Result<Report, Stopped> {
     };
     bar.finish_and_clear();
     report.map(|mut report| {
+        report.seconds = Duration::from_nanos(clock.now()).as_secs_f64();
         report.sort();
         report
     })

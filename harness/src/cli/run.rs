@@ -187,7 +187,7 @@ impl Run {
         let runs: Vec<String> = reports.iter().map(run).collect();
         let name = reports.first().map_or("no sender", |report| &report.driver);
         let unsound = standard::unsound(reports, unjudged);
-        let subject = Subject { side: Side::Sender, name, runs: &runs, unsound };
+        let subject = Subject { side: Side::Sender, name, runs: &runs, profile_sha256: None, unsound };
         self.standards.grade(&subject, &hookproof_judge::standard::seen(reports), self.forms.is_printed())
     }
 
@@ -268,7 +268,7 @@ impl Run {
     fn write_report(&self, report: &Report, played: &Played, shared: &Shared) -> io::Result<()> {
         let page = played.trace.with_file_name(PAGE);
         if let Some(server) = &shared.server {
-            server.show(report::html_live(report, &page, false));
+            server.show(report::html_live(report, &in_full(page.clone()), false));
         }
         let all = [
             forms::write(&page, &report::html(report, &[])),
@@ -285,7 +285,7 @@ impl Run {
             let judgement = gate.judge(&selection, scenario, trace);
             Report::new(scenario, trace, judgement, repeat.clone())
         });
-        Live { server, judging, kept: out.join(PAGE) }
+        Live { server, judging, kept: in_full(out.join(PAGE)) }
     }
 
     /// Refuses traffic that is longer than confirmed. Unreadable scenarios are reported when they are due.
@@ -386,6 +386,11 @@ fn lasts(path: &Path, scenario: &Scenario) -> Result<Duration, String> {
     let folder = path.parent().unwrap_or(Path::new(""));
     let schedule = Schedule::compute(&scenario.traffic, &scenario.events, scenario.seed, folder);
     schedule.map(|schedule| Duration(schedule.lasts())).map_err(|error| error.to_string())
+}
+
+/// A path that a browser finds, too.
+fn in_full(path: PathBuf) -> PathBuf {
+    std::path::absolute(&path).unwrap_or(path)
 }
 
 #[cfg(test)]

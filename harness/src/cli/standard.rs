@@ -8,7 +8,9 @@ use std::process::ExitCode;
 use clap::Args;
 use hookproof_judge::catalogue::Verdict;
 use hookproof_judge::report::{Colours, Report, Unjudged, in_one_line, paint};
-use hookproof_judge::standard::{self, Certificate, Grade, Graded, Grades, Level, Seen, Side, Standard};
+use hookproof_judge::standard::{
+    self, Broken, Certificate, Grade, Graded, Grades, Level, Seen, Side, Standard,
+};
 use hookproof_judge::trace::Ended;
 
 use super::forms;
@@ -31,6 +33,8 @@ pub(super) struct Subject<'a> {
     pub(super) side: Side,
     pub(super) name: &'a str,
     pub(super) runs: &'a [String],
+    /// Of the user's own profile.
+    pub(super) profile_sha256: Option<&'a str>,
     /// Runs that did not end, failed, or were not judged.
     pub(super) unsound: Vec<String>,
 }
@@ -139,6 +143,7 @@ fn write(folder: &Path, subject: &Subject<'_>, grades: &Grades) -> io::Result<()
         hookproof: env!("CARGO_PKG_VERSION"),
         date: &suite::today(),
         runs: subject.runs,
+        profile_sha256: subject.profile_sha256,
         summary: grades.summary(),
         grades,
     };
@@ -154,6 +159,9 @@ fn write(folder: &Path, subject: &Subject<'_>, grades: &Grades) -> io::Result<()
 pub(super) struct Verify {
     /// The JSON of a certificate
     file: PathBuf,
+    /// Your own profile: it must be the one that the certificate was made with
+    #[arg(long, value_name = "FILE")]
+    profile: Option<PathBuf>,
 }
 
 /// A digest shows damage. It cannot show who wrote the file.
@@ -161,16 +169,22 @@ pub(super) fn verify(asked: &Verify) -> ExitCode {
     let refuse = |why: &dyn std::fmt::Display, code| {
         out::refuse("verify-certificate", format_args!("{}: {why}", asked.file.display()), code)
     };
+    let profile = match asked.profile.as_ref().map(fs::read).transpose() {
+        Ok(profile) => profile,
+        Err(error) => return refuse(&format_args!("--profile: {error}"), USAGE),
+    };
     let text = match fs::read_to_string(&asked.file) {
         Ok(text) => text,
         Err(error) => return refuse(&error, USAGE),
     };
-    match standard::check(&text) {
+    match standard::check(&text, profile.as_deref()) {
         Ok(line) => {
             out::one_line(line);
             ExitCode::SUCCESS
         }
-        Err(broken @ standard::Broken::Changed { .. }) => refuse(&broken, FAILED),
+        Err(broken @ (Broken::Changed { .. } | Broken::Profile { .. } | Broken::Embedded)) => {
+            refuse(&broken, FAILED)
+        }
         Err(broken) => refuse(&broken, USAGE),
     }
 }

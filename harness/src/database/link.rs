@@ -51,14 +51,12 @@ impl Barriers {
         (self.has(Partition::Silence) || one_way) && !self.is_cut()
     }
 
-    /// The delay in nanoseconds.
     fn delay(&self) -> u64 {
         let delay = |how: &Partition| if let Partition::Delay(by) = how { by.0 } else { 0 };
         self.0.values().map(delay).fold(0, u64::saturating_add)
     }
 }
 
-/// A link, which ends with this.
 #[derive(Debug)]
 pub struct Link {
     folder: PathBuf,
@@ -82,31 +80,26 @@ impl Link {
         Ok(Self { folder, barriers, carried, accepting })
     }
 
-    /// The database's address through this link.
     #[must_use]
     pub fn address(&self) -> String {
         super::address_in(&self.folder)
     }
 
-    /// Whether a connection has ever used it.
     #[must_use]
     pub fn is_used(&self) -> bool {
         self.carried.load(Ordering::Relaxed) > 0
     }
 
-    /// Begins a fault.
     pub fn bar(&self, fault: u32, how: Partition) {
         self.barriers.send_modify(|barriers| {
             barriers.0.insert(fault, how);
         });
     }
 
-    /// Ends a fault; others last.
     pub fn unbar(&self, fault: u32) {
         self.barriers.send_if_modified(|barriers| barriers.0.remove(&fault).is_some());
     }
 
-    /// Ends all faults.
     pub fn open_again(&self) {
         self.barriers.send_replace(Barriers::default());
     }
@@ -200,7 +193,6 @@ impl OneWay {
         while let Some(Piece { due, bytes }) = heard.recv().await {
             tokio::select! {
                 () = self.clock.until(due) => {}
-                // After the delay's end nothing is late.
                 _ = self.passage.wait_for(|barriers| barriers.delay() == 0) => {}
             }
             if !opens(&mut self.passage, self.direction).await || bytes.is_empty() {

@@ -23,35 +23,27 @@ use crate::clock::Clock;
 pub const VARIABLE: &str = "HOOKPROOF_POSTGRES";
 const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
 
-/// An unavailable database.
 #[derive(Debug, thiserror::Error)]
 pub enum DatabaseError {
-    /// There is neither a server nor PostgreSQL's programs.
     #[error(
         "store = \"postgres\" needs a PostgreSQL server, and initdb and postgres are neither on the PATH nor in \
          /usr/lib/postgresql; install them (Debian: apt-get install postgresql), or put the address of a server \
          into {VARIABLE}"
     )]
     Missing,
-    /// The private server ended by itself.
     #[error("the run's own PostgreSQL server ended unexpectedly; its log is {}", .0.display())]
     Ended(PathBuf),
-    /// The private server was stopped twice.
     #[error("the run's own PostgreSQL server is already stopped")]
     Stopped,
-    /// The private server did not stop, or did not come back.
     #[error(
         "the run's own PostgreSQL server did not stop or restart in time; its log is {}",
         .0.display()
     )]
     Lost(PathBuf),
-    /// The given server is unusable.
     #[error("the server of {VARIABLE} cannot be used: {0}; expected postgres://USER:PASSWORD@HOST/DATABASE")]
     Given(String),
-    /// The private server does not start.
     #[error("a private PostgreSQL server could not be started: {0}")]
     Server(String),
-    /// The private server's log or processes failed.
     #[error("a private PostgreSQL server could not be started: {0}")]
     Io(#[from] io::Error),
 }
@@ -98,7 +90,6 @@ impl Database {
         &self.address
     }
 
-    /// The private server, if there is one.
     #[must_use]
     pub const fn server(&self) -> Option<&Arc<Server>> {
         self.server.as_ref()

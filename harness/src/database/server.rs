@@ -23,7 +23,6 @@ const LOG_BYTES_MAX: usize = 32 << 20;
 /// The most unread log lines; others are only in the file.
 const UNREAD_MAX: usize = 1_024;
 
-/// A server, which ends with this or with the harness.
 #[derive(Debug)]
 pub struct Server {
     folder: PathBuf,
@@ -31,7 +30,7 @@ pub struct Server {
     orders: Mutex<Orders>,
 }
 
-/// Access to the server, exclusive for each order.
+/// Exclusive for each order.
 #[derive(Debug)]
 struct Orders {
     to: ChildStdin,
@@ -109,7 +108,6 @@ impl Server {
         let mut orders = self.orders.lock().await;
         match orders.state {
             State::Runs if self.is_there().await => {}
-            // A restart would hide that it ended by itself.
             State::Runs => return Err(DatabaseError::Ended(self.log.clone())),
             State::Stopped => return Err(DatabaseError::Stopped),
             State::Lost => return Err(DatabaseError::Lost(self.log.clone())),

@@ -12,74 +12,54 @@ use super::template::{Redactor, Variables};
 
 const LINE_CHARS_MAX: usize = 200;
 
-/// The outcome of an emitted event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EmitResult {
-    /// The sender took responsibility.
     Accepted {
-        /// The answer's status.
         status: u16,
-        /// The number of matching subscribers, where the sender reports it.
+        /// Where the sender reports it.
         matched: Option<u32>,
     },
-    /// The sender refused it.
     Refused {
         /// The status of its line in a batch, if the line has one.
         status: u16,
-        /// `Retry-After`, verbatim.
+        /// Verbatim.
         retry_after: Option<String>,
         /// The answer's beginning.
         why: String,
     },
     /// Its template can't be filled, or the harness has no file or port left for a connection.
     Unoffered {
-        /// Whether the harness lacks the resource itself.
         ours: bool,
-        /// The reason.
         why: String,
     },
-    /// There was no answer.
     Silent {
-        /// Whether the outcome is in doubt.
         unknown: bool,
-        /// The error.
         why: String,
     },
 }
 
-/// A sender's report of its queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// The subscriber; none for the whole sender.
+    /// None for the whole sender.
     pub subscriber: Option<String>,
-    /// Deliveries waiting.
     pub waiting: Option<u64>,
-    /// Their bytes.
     pub bytes: Option<u64>,
-    /// Dead letters.
     pub dead: Option<u64>,
-    /// Deliveries done.
     pub delivered: Option<u64>,
-    /// Deliveries replaced by newer ones so far.
     pub coalesced: Option<u64>,
 }
 
-/// A dead letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// The subscriber.
     pub subscriber: String,
-    /// The delivery's id.
     pub id: Option<String>,
-    /// The reason.
     pub reason: String,
-    /// Attempts made.
     pub attempts: Option<u32>,
     /// The whole JSON of its item, which holds the harness's token.
     pub text: String,
 }
 
-/// Whether a status is accepted; an empty list means 2xx.
+/// An empty list means 2xx.
 pub(super) fn is_right(status: u16, accept: &[u16]) -> bool {
     if accept.is_empty() { (200..300).contains(&status) } else { accept.contains(&status) }
 }
@@ -92,7 +72,6 @@ pub(super) fn text(value: &Value, pointer: &str) -> Option<String> {
     }
 }
 
-/// The variables that a call saves from its answer.
 pub(super) fn save(what: &'static str, request: &Request, answer: &Value) -> Result<Variables, ApiError> {
     let save = |(variable, pointer): (&String, &String)| {
         let missing = || ApiError::Missing { what, pointer: pointer.clone(), variable: variable.clone() };
@@ -233,7 +212,6 @@ pub(super) fn oldest(kept: &RetainedCall, page: &[u8]) -> Result<Option<u64>, Ap
     Ok(times.into_iter().min())
 }
 
-/// Whether the process that answered serves that subscriber.
 pub(super) fn owns(owner: &Owner, answer: &Value, name: &str) -> bool {
     let items = answer.pointer(&owner.list).and_then(Value::as_array);
     let own = items.into_iter().flatten().find(|item| text(item, &owner.name).as_deref() == Some(name));

@@ -1,5 +1,3 @@
-//! The calls to a sender under test, by its driver file.
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -53,17 +51,13 @@ struct Inner {
 /// Redacted only when shown: later calls may add secrets.
 type LastCall = (Call, Result<Reply, String>);
 
-/// A call and its outcome, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exchange {
-    /// The request.
     pub sent: String,
-    /// The answer, or the error.
     pub got: String,
 }
 
 impl Api {
-    /// An API for a sender whose processes listen on these ports.
     pub fn new(file: DriverFile, ports: &[u16], shared: Variables) -> Result<Self, ApiError> {
         Self::build(file, ports, shared, None)
     }
@@ -102,23 +96,20 @@ impl Api {
         })))
     }
 
-    /// The driver file.
     #[must_use]
     pub fn file(&self) -> &DriverFile {
         &self.0.file
     }
 
-    /// Sets whether a process can be called.
     pub fn set_open(&self, worker: usize, open: bool) {
         self.0.addresses.get(worker).into_iter().for_each(|address| address.set_open(open));
     }
 
-    /// Sets whether a process is stopped. Calls then go to others, if there are any.
+    /// Calls then go to other processes, if there are any.
     pub fn set_frozen(&self, worker: usize, frozen: bool) {
         self.0.addresses.get(worker).into_iter().for_each(|address| address.set_frozen(frozen));
     }
 
-    /// The variables for templates about this process.
     #[must_use]
     pub fn variables(&self, worker: usize) -> Variables {
         let mut variables = self.0.shared.read().unwrap_or_else(PoisonError::into_inner).clone();
@@ -137,7 +128,7 @@ impl Api {
         self.0.offsets.estimate(t)
     }
 
-    /// The last call and its outcome, redacted; only after [`Api::watched`].
+    /// Redacted; only after [`Api::watched`].
     #[must_use]
     pub fn last(&self) -> Option<Exchange> {
         let last = self.0.last.as_ref()?.lock();
@@ -146,7 +137,6 @@ impl Api {
         Some(Exchange { sent: call.display_text(&self.0.redactor), got })
     }
 
-    /// Redacts a text.
     #[must_use]
     pub fn hide(&self, text: &str) -> String {
         self.0.redactor.hide(text)
@@ -173,7 +163,6 @@ impl Api {
         Ok(reply)
     }
 
-    /// Whether a process reports that it is ready.
     pub async fn is_ready(&self, worker: usize) -> bool {
         let ready = self.0.file.start.is_none();
         ready || self.readiness(worker).await.is_some_and(|reply| (200..300).contains(&reply.status))
@@ -204,7 +193,6 @@ impl Api {
         self.call(call).await.ok()
     }
 
-    /// Makes the calls of `[setup]`.
     pub async fn set_up(&self) -> Result<(), ApiError> {
         self.0.begun.store(true, Ordering::Relaxed);
         for request in &self.0.file.setup {
@@ -269,7 +257,7 @@ impl Api {
         Ok(answer)
     }
 
-    /// Emits events in one call; returns an outcome for each event, in order.
+    /// Emits them in one call; returns the outcomes in order.
     pub async fn emit(&self, events: &[Event]) -> Vec<EmitResult> {
         let mut taken = self.emit_openly(events).await;
         for one in &mut taken {
@@ -286,7 +274,6 @@ impl Api {
     async fn emit_openly(&self, events: &[Event]) -> Vec<EmitResult> {
         let emit = &self.0.file.emit;
         let others = &self.any();
-        // The headers of a batch describe its last event.
         let event = if emit.batch { events.last() } else { events.first() };
         let words = Words { event, others };
         let content = if emit.batch {
@@ -357,7 +344,7 @@ fn certificates(connect: &Connect, shared: &Variables) -> Result<Certificates, A
 const PAGES_MAX: usize = 100_000;
 
 impl Api {
-    /// The depth of the whole queue, and of each subscriber's where the answer has them.
+    /// Each subscriber's too where the answer has them.
     pub async fn depth(&self) -> Result<Vec<Sample>, ApiError> {
         self.hiding(self.depth_openly().await)
     }
@@ -370,7 +357,7 @@ impl Api {
         Ok(answers::samples(depth, &serde_json::from_slice(&reply.body).unwrap_or_default()))
     }
 
-    /// When the oldest was delivered, in Unix nanoseconds; none if no delivery is retained.
+    /// Delivered at this moment, in Unix nanoseconds; none if no delivery is retained.
     pub async fn oldest_kept(&self) -> Result<Option<u64>, ApiError> {
         self.hiding(self.oldest_kept_openly().await)
     }
@@ -404,7 +391,7 @@ impl Api {
         Ok(None)
     }
 
-    /// Lists all dead letters; more than `most` are an error.
+    /// More than `most` are an error.
     pub async fn dead(&self, most: usize) -> Result<Vec<Listed>, ApiError> {
         self.hiding(self.dead_openly(most).await)
     }
@@ -436,16 +423,13 @@ impl Api {
 const UNSUBSCRIBING_MAX: usize = 16;
 const AFTER_WITHIN_NS: u64 = 120 * SECOND;
 
-/// A subscriber as the sender is given it.
 #[derive(Clone, Copy, Debug)]
 pub struct Subscription<'a> {
-    /// Its settings in the scenario.
     pub subscriber: &'a Subscriber,
-    /// The event types that it is owed.
+    /// Those that it is owed.
     pub types: &'a [String],
-    /// The URL of its endpoint.
     pub url: &'a str,
-    /// A secret, for senders that don't generate one.
+    /// Given to senders that don't generate one.
     pub secret: &'a str,
 }
 
@@ -487,7 +471,7 @@ impl Api {
         subscribers.insert(name.to_owned(), own);
     }
 
-    /// Values given in place of the scenario's, which the sender cannot express.
+    /// The sender cannot express the scenario's.
     #[must_use]
     pub fn substitutions(&self) -> Vec<Substitution> {
         self.0.told.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -504,7 +488,6 @@ impl Api {
         }
     }
 
-    /// Changes a subscriber's limit, and its timeout if given.
     pub async fn change(
         &self,
         name: &str,
@@ -523,7 +506,6 @@ impl Api {
         Ok(saved.remove("secret"))
     }
 
-    /// Redrives a subscriber's dead letters.
     pub async fn redrive(&self, name: &str) -> Result<(), ApiError> {
         self.about("redrive", self.0.file.redrive.as_ref(), name, Variables::new()).await.map(drop)
     }
@@ -593,7 +575,6 @@ impl Api {
         }
     }
 
-    /// Ends a subscription.
     pub async fn unsubscribe(&self, name: &str) -> Result<(), String> {
         for request in &self.0.file.unsubscribe {
             let made = self.about("unsubscribe", Some(request), name, Variables::new()).await;
@@ -611,7 +592,6 @@ fn outcome(ended: Option<Result<Result<(), String>, tokio::task::JoinError>>) ->
     }
 }
 
-/// The owner of the process reports its state here.
 #[derive(Debug)]
 struct WorkerAddress {
     base: String,
@@ -699,11 +679,10 @@ pub(super) fn assemble(
     {
         headers.push(("content-type".to_owned(), kind.to_owned()));
     }
-    // The caller sets the time limit.
     Ok(Call { method, url: url.trim().to_owned(), headers, body, within: Duration::MAX })
 }
 
-/// Checks the status of an answer; secrets are redacted from the error.
+/// Secrets are redacted from the error.
 pub(super) fn check(
     what: &'static str,
     reply: &Reply,

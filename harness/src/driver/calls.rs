@@ -10,30 +10,27 @@ use serde::{Deserialize, Deserializer};
 
 use super::template::Template;
 
-/// A call.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// Method and URL.
     pub request: Template,
     /// Header fields; beside a body, `content-type: application/json` by default.
     #[serde(default)]
     pub headers: BTreeMap<String, Template>,
-    /// The body.
     pub body: Option<Template>,
-    /// A form in place of the body, sent as `application/x-www-form-urlencoded`.
+    /// Sent in place of the body, as `application/x-www-form-urlencoded`.
     #[serde(default)]
     pub form: BTreeMap<String, Template>,
-    /// The accepted statuses; 2xx by default.
+    /// 2xx by default.
     #[serde(default)]
     pub accept: Vec<u16>,
-    /// Values saved from its answer: the variable's name, and a JSON pointer.
+    /// Variable and JSON pointer.
     #[serde(default)]
     pub save: BTreeMap<String, String>,
-    /// JSON pointers and values: the call is repeated until they match.
+    /// JSON pointers and values, which a repeated call must show.
     #[serde(default)]
     pub until: BTreeMap<String, Scalar>,
-    /// How long it is repeated; half a minute by default.
+    /// Half a minute by default.
     #[serde(default, deserialize_with = "some_length")]
     pub within: Option<Duration>,
 }
@@ -44,33 +41,30 @@ impl Request {
     }
 }
 
-/// How events are emitted.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Emit {
-    /// Method and URL.
     pub request: Template,
-    /// Header fields.
     #[serde(default)]
     pub headers: BTreeMap<String, Template>,
     /// The body of one event; in a batch, one line.
     pub body: Option<Template>,
-    /// In place of the body: the fields of a form.
+    /// A form in place of the body.
     #[serde(default)]
     pub form: BTreeMap<String, Template>,
-    /// The statuses that accept all events; 2xx by default.
+    /// They accept all events; 2xx by default.
     #[serde(default)]
     pub accept: Vec<u16>,
-    /// Whether one call takes many events, one on each line.
+    /// One call takes many events, one on each line.
     #[serde(default)]
     pub batch: bool,
-    /// The most events of a batch: 1 to 10,000.
+    /// 1 to 10,000.
     #[serde(default = "five_hundred", deserialize_with = "up_to::<_, 10_000>")]
     pub batch_max: usize,
     /// Event data in a batch; a single event may have more. 8 MiB by default.
     #[serde(default = "eight_mib", deserialize_with = "size")]
     pub batch_bytes_max: Size,
-    /// Calls that may be under way at once: 1 to 1,000.
+    /// Calls under way at once: 1 to 1,000.
     #[serde(default = "four", deserialize_with = "up_to::<_, 1_000>")]
     pub calls: usize,
     /// A pointer into the answer, or each of its lines, to the number of matching subscribers.
@@ -79,28 +73,19 @@ pub struct Emit {
     pub status: Option<String>,
 }
 
-/// The call for the queue's depth.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Depth {
-    /// Method and URL.
     pub request: Template,
-    /// Header fields.
     #[serde(default)]
     pub headers: BTreeMap<String, Template>,
     /// A pointer to the number of waiting deliveries.
     pub pointer: String,
-    /// Their bytes.
     pub bytes: Option<String>,
-    /// Dead letters.
     pub dead: Option<String>,
-    /// Deliveries done.
     pub delivered: Option<String>,
-    /// Deliveries coalesced.
     pub coalesced: Option<String>,
-    /// The same by subscriber.
     pub each: Option<Each>,
-    /// Retained deliveries.
     pub kept: Option<RetainedCall>,
 }
 
@@ -108,12 +93,9 @@ pub struct Depth {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RetainedCall {
-    /// Method and URL.
     pub request: Template,
-    /// Header fields.
     #[serde(default)]
     pub headers: BTreeMap<String, Template>,
-    /// The list.
     pub list: String,
     /// A pointer to its time.
     pub delivered: String,
@@ -123,59 +105,44 @@ pub struct RetainedCall {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Each {
-    /// The list.
     pub list: String,
-    /// The subscriber's name in each of its items.
+    /// Pointer in each item.
     pub name: String,
-    /// A pointer to the number of waiting deliveries.
     pub pointer: String,
-    /// Their bytes.
     pub bytes: Option<String>,
-    /// Dead letters.
     pub dead: Option<String>,
-    /// Deliveries done.
     pub delivered: Option<String>,
-    /// Deliveries coalesced.
     pub coalesced: Option<String>,
 }
 
-/// The call that lists dead letters.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dead {
-    /// Method and URL of the first page.
+    /// Gets the first page.
     pub request: Template,
     /// Further pages, which may name `{{ next }}`. Required beside `next`.
     pub page: Option<Template>,
-    /// Header fields.
     #[serde(default)]
     pub headers: BTreeMap<String, Template>,
-    /// The list.
     pub list: String,
     /// A pointer to the next page's cursor; absent on the last page.
     pub next: Option<String>,
     /// The subscriber's name, or its saved `id`.
     pub subscriber: String,
-    /// The delivery's id.
     pub id: Option<String>,
-    /// The reason.
     pub reason: Option<String>,
-    /// The number of attempts.
     pub attempts: Option<String>,
 }
 
-/// The call that asks a process which subscribers it serves.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Owner {
-    /// Method and URL; called for each process.
+    /// Called for each process.
     pub request: Template,
-    /// Header fields.
     #[serde(default)]
     pub headers: BTreeMap<String, Template>,
-    /// The list of subscribers.
     pub list: String,
-    /// The subscriber's name in each of its items.
+    /// Pointer in each item.
     pub name: String,
     /// A pointer: null or false where the asked process does not serve it.
     pub here: String,

@@ -1,5 +1,3 @@
-//! The harness's HTTP client for the sender.
-
 use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -38,47 +36,34 @@ pub struct Client {
     connector: Connector,
 }
 
-/// A complete request.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Its method.
     pub method: http::Method,
-    /// Its URL.
     pub url: String,
-    /// Its header fields.
     pub headers: Vec<(String, String)>,
-    /// Its body.
     pub body: Bytes,
-    /// The time limit of the whole call.
+    /// Limits the whole call.
     pub within: Duration,
 }
 
-/// An answer.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    /// The status.
     pub status: u16,
-    /// `Retry-After`, verbatim.
+    /// Verbatim.
     pub retry_after: Option<String>,
-    /// `Date`, verbatim.
+    /// Verbatim.
     pub date: Option<String>,
-    /// The body.
     pub body: Bytes,
 }
 
-/// A call without an answer.
 #[derive(Debug, thiserror::Error)]
 #[error("{method} {url} was not answered: {why}")]
 pub struct CallError {
-    /// Its method.
     pub method: String,
     /// Its URL, without its query.
     pub url: String,
-    /// The error.
     pub why: String,
-    /// Whether the sender may have read the request.
     pub unknown: bool,
-    /// Whether the harness has no file or port left for a connection.
     pub ours: bool,
 }
 
@@ -97,7 +82,6 @@ impl Reply {
 }
 
 impl Client {
-    /// A client with these certificates.
     pub fn new(certificates: &Certificates) -> Result<Self, CertificateError> {
         let connector = Connector::new(certificates)?;
         let mut builder = legacy::Client::builder(TokioExecutor::new());
@@ -106,7 +90,6 @@ impl Client {
         Ok(Self { connections: builder.build(connector.clone()), connector })
     }
 
-    /// Makes one call.
     pub async fn call(&self, call: Call) -> Result<Reply, CallError> {
         let Call { method, url, headers, body, within } = call;
         let failed = |why: String, unknown: bool| CallError {
@@ -170,16 +153,13 @@ fn causes(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// The files of `[connect]`.
 #[derive(Clone, Debug, Default)]
 pub struct Certificates {
-    /// Certificates of trusted authorities, beside the public ones.
+    /// Trusted beside the public ones.
     pub ca: Option<PathBuf>,
-    /// The harness's certificate and key.
     pub own: Option<(PathBuf, PathBuf)>,
 }
 
-/// A certificate or a key that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("{path} cannot be used: {why}", path = path.display())]
 pub struct CertificateError {
@@ -213,7 +193,7 @@ impl Connector {
         Ok(Self { http, tls, proxies: Arc::new(Matcher::from_env()) })
     }
 
-    /// The environment's proxy for a URL; never one for loopback.
+    /// Never one for loopback.
     pub(super) fn proxy(&self, to: &Uri) -> Option<Intercept> {
         let host = to.host().unwrap_or_default().trim_matches(['[', ']']);
         let address: Option<std::net::IpAddr> = host.parse().ok();

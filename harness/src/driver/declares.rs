@@ -9,31 +9,28 @@ use serde::{Deserialize, Deserializer};
 
 use hookproof_judge::scenario::{Duration, Millionths, nearest};
 
-/// `[declares]` of a driver file.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Declares {
-    /// Whether it pauses an endpoint that keeps failing; true by default.
+    /// True by default.
     pub breaker: Option<bool>,
-    /// Whether it keeps the first attempts of a key in order where a subscriber asks for it; true by default.
+    /// Where a subscriber asks for it; true by default.
     pub ordered: Option<bool>,
-    /// The way it reports dead letters.
     pub dead_letter: Option<DeadLetters>,
-    /// Fixed retry delays, in place of each subscriber's backoff: one attempt more than delays.
+    /// Replaces each subscriber's backoff: one attempt more than delays.
     #[serde(default, deserialize_with = "lengths")]
     pub schedule: Option<Vec<Duration>>,
     /// Relative, of that schedule: 0 to 1; 0 by default.
     #[serde(default, deserialize_with = "share")]
     pub jitter: Option<Millionths>,
-    /// The media type, unless JSON.
+    /// JSON by default.
     pub content_type: Option<String>,
-    /// How long after an answer it has committed the outcome.
+    /// The outcome is committed so long after its answer.
     #[serde(default, deserialize_with = "length")]
     pub confirmed_within: Option<Duration>,
     /// A refused event may still reach some of its subscribers; false by default.
     #[serde(default)]
     pub partial_acceptance: bool,
-    /// Its figures about itself may be this old.
     #[serde(default, deserialize_with = "length")]
     pub stale: Option<Duration>,
     /// Failing statuses, beside 410, after which it gives a delivery up.
@@ -41,7 +38,6 @@ pub struct Declares {
     pub final_statuses: Vec<u16>,
 }
 
-/// The way a sender reports dead letters.
 #[derive(Clone, Debug)]
 pub enum DeadLetters {
     /// False: it drops them silently. True is the default.

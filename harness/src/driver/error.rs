@@ -1,5 +1,3 @@
-//! Errors of driver files, and of starting and calling a sender.
-
 use std::io;
 use std::path::PathBuf;
 
@@ -8,87 +6,41 @@ use hookproof_judge::scenario::{Duration, Problem};
 use super::client::{CallError, CertificateError};
 use super::template::{Redactor, TemplateError};
 
-/// A failed call.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
-    /// The template has holes that cannot be filled.
     #[error("the driver's {what} cannot be made: {error}")]
-    Template {
-        /// The call.
-        what: &'static str,
-        /// The error.
-        error: TemplateError,
-    },
-    /// The request line is invalid.
+    Template { what: &'static str, error: TemplateError },
     #[error(
         "the driver's {what} is {request:?}; expected a method and a URL, such as \"POST {{{{ base }}}}/events\""
     )]
-    Request {
-        /// The call.
-        what: &'static str,
-        /// The request line.
-        request: String,
-    },
-    /// The files of `[connect]` are unusable.
+    Request { what: &'static str, request: String },
     #[error(transparent)]
     Certificate(#[from] CertificateError),
-    /// There was no answer.
     #[error(transparent)]
     Silent(#[from] CallError),
-    /// The status was not accepted.
     #[error("{what} was answered with {status}; expected {expected}: {body}")]
     Status {
-        /// The call.
         what: &'static str,
-        /// The status.
         status: u16,
-        /// The accepted statuses.
         expected: String,
         /// The answer's beginning.
         body: String,
     },
-    /// The driver saves this value.
     #[error("the answer to {what} has no value at {pointer:?}, which the driver saves as {variable:?}")]
-    Missing {
-        /// The call.
-        what: &'static str,
-        /// The pointer.
-        pointer: String,
-        /// The variable.
-        variable: String,
-    },
-    /// The answer can't be read.
+    Missing { what: &'static str, pointer: String, variable: String },
     #[error("the answer to {what} cannot be read: {why}")]
-    Unreadable {
-        /// The call.
-        what: &'static str,
-        /// The error.
-        why: String,
-    },
-    /// The list of dead letters repeats a page, or is longer than possible.
+    Unreadable { what: &'static str, why: String },
     #[error("the list of dead letters does not end: {listed} were listed; expected at most {most}")]
-    Endless {
-        /// Items until then.
-        listed: usize,
-        /// The most that are possible.
-        most: usize,
-    },
-    /// The expected values did not come in time.
+    Endless { listed: usize, most: usize },
     #[error("{what} did not reach the expected state within {within}: {last}")]
     NotYet {
-        /// The call.
         what: &'static str,
-        /// How long the call was repeated.
         within: Duration,
         /// The last difference.
         last: String,
     },
-    /// The driver has no such call.
     #[error("the driver file has no [{what}]")]
-    Absent {
-        /// The call.
-        what: &'static str,
-    },
+    Absent { what: &'static str },
 }
 
 impl ApiError {
@@ -115,58 +67,33 @@ impl ApiError {
     }
 }
 
-/// Processes that did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Its command has holes that cannot be filled.
     #[error(transparent)]
     Command(#[from] ApiError),
-    /// A process cannot be started.
     #[error("the sender's process {worker} cannot be started: {error}; its command is {command:?}")]
     Start {
-        /// Its number.
         worker: usize,
-        /// Its command, redacted.
+        /// Redacted.
         command: Vec<String>,
-        /// The error.
         error: io::Error,
     },
-    /// A process ended before it was ready.
     #[error("the sender's process {worker} ended before it was ready ({status}): {last}\nits log is {log}", log = log.display())]
     Ended {
-        /// Its number.
         worker: usize,
-        /// Its exit status.
         status: String,
         /// Its last output, redacted.
         last: String,
-        /// Its log.
         log: PathBuf,
     },
-    /// A process was not ready in time.
     #[error("the sender's process {worker} is not ready after {within:?}; its log is {log}", log = log.display())]
-    Late {
-        /// Its number.
-        worker: usize,
-        /// The time limit.
-        within: std::time::Duration,
-        /// Its log.
-        log: PathBuf,
-    },
+    Late { worker: usize, within: std::time::Duration, log: PathBuf },
 }
 
-/// A driver file that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// It cannot be read.
     #[error("the driver file {path} cannot be read: {error}", path = path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The error.
-        error: std::io::Error,
-    },
-    /// It has mistakes.
+    Read { path: PathBuf, error: std::io::Error },
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Wrong(Vec<Problem>),
 }

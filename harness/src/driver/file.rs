@@ -15,81 +15,66 @@ use super::error::FileError;
 use super::sign::Sign;
 use super::template::Template;
 
-/// A driver file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DriverFile {
-    /// The sender's name.
     pub name: String,
-    /// How to start it; without this, it runs already.
+    /// Without this, the sender runs already.
     pub start: Option<Start>,
     /// `{{ base }}`; by default the loopback address with the port.
     pub base: Option<Template>,
-    /// How to connect.
     #[serde(default)]
     pub connect: Connect,
     /// Calls before the first subscription.
     #[serde(default)]
     pub setup: Vec<Request>,
-    /// Calls for each subscriber, in order.
+    /// Called for each subscriber, in order.
     #[serde(deserialize_with = "one_or_more")]
     pub subscribe: Vec<Request>,
     /// Repeated for each subscriber until the sender serves it.
     pub poll: Option<Request>,
-    /// The call for each event, or each batch.
     pub emit: Emit,
-    /// Its differences from the scenario's assumptions.
     #[serde(default)]
     pub declares: Declares,
-    /// How to read its queue.
     pub depth: Option<Depth>,
-    /// How to list dead letters.
     pub dead: Option<Dead>,
-    /// How to change a subscriber's limit.
     pub change: Option<Request>,
-    /// How to give a subscriber a new secret.
     pub rotate: Option<Request>,
-    /// How to redrive a subscriber's dead letters.
     pub redrive: Option<Request>,
-    /// Calls for each subscriber, however the run ended.
+    /// Called for each subscriber, however the run ended.
     #[serde(default, deserialize_with = "one_or_more")]
     pub unsubscribe: Vec<Request>,
-    /// Calls at the very end, however the run ended.
+    /// Called at the very end, however the run ended.
     #[serde(default, deserialize_with = "one_or_more")]
     pub teardown: Vec<Request>,
-    /// How it signs, unless as each subscriber of the scenario wants.
+    /// Without it, each subscriber of the scenario decides.
     pub sign: Option<Sign>,
-    /// Where its deliveries hold the event, unless the harness finds it.
+    /// Without it, the harness seeks the event.
     #[serde(default)]
     pub payload: Places,
-    /// How to stop it.
     #[serde(default)]
     pub stop: Stop,
-    /// How to kill it, unless by a signal.
+    /// Without it, a signal kills.
     pub kill: Option<Kill>,
-    /// The environment variables that the file names.
+    /// Named by the file.
     #[serde(skip)]
     pub environment: Vec<String>,
 }
 
-/// How to start a sender.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Start {
-    /// The program and its arguments.
     pub command: Vec<Template>,
-    /// Whether the command ends while the sender runs on, apart from the harness.
+    /// The command ends while the sender runs on, apart from the harness.
     #[serde(default)]
     pub detached: bool,
     /// Arguments where endpoints speak TLS, so that the sender trusts `{{ ca }}`.
     #[serde(default)]
     pub trust: Vec<Template>,
-    /// Environment variables.
     #[serde(default)]
     pub env: BTreeMap<String, Template>,
-    /// A URL that answers 2xx once it is ready.
+    /// Answers 2xx once it is ready.
     pub ready: Template,
-    /// The limit of the wait.
     #[serde(default = "half_a_minute", deserialize_with = "length")]
     pub within: Duration,
     /// Its SQLite file, for `lock-database` and its size on disk; or the address of its database server.
@@ -98,26 +83,22 @@ pub struct Start {
     pub owner: Option<Owner>,
 }
 
-/// How to connect to a sender on another machine.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Connect {
-    /// Trusted authorities in PEM, beside the public ones; relative to the driver file.
+    /// PEM, trusted beside the public ones; relative to the driver file.
     pub ca: Option<Template>,
-    /// A PEM file with the harness's own certificate.
+    /// The harness's own, in PEM.
     pub certificate: Option<Template>,
-    /// The file with its key.
     pub key: Option<Template>,
-    /// The time limit of a call; half a minute by default.
+    /// Half a minute by default.
     #[serde(default, deserialize_with = "some_length")]
     pub within: Option<Duration>,
 }
 
-/// How to stop a sender.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stop {
-    /// The signal.
     #[serde(default)]
     pub signal: StopSignal,
     /// In its place, a program and its arguments.
@@ -129,20 +110,15 @@ pub struct Stop {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Kill {
-    /// The program and its arguments.
     pub command: Vec<Template>,
 }
 
-/// A signal that asks a process to stop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum StopSignal {
-    /// `SIGTERM`
     #[default]
     Term,
-    /// `SIGINT`
     Int,
-    /// `SIGQUIT`
     Quit,
 }
 
@@ -160,7 +136,7 @@ impl Start {
 }
 
 impl DriverFile {
-    /// The mistake in a text with keys of a driver file, at its line.
+    /// Finds the line.
     #[must_use]
     pub fn problem(name: &str, text: &str, error: &toml::de::Error) -> Problem {
         of_toml(name, text, error)
@@ -170,20 +146,19 @@ impl DriverFile {
         self.stop.command.iter().chain(self.kill.iter().flat_map(|kill| &kill.command))
     }
 
-    /// The call that asks each process which subscribers it serves.
     #[must_use]
     pub fn owner(&self) -> Option<&Owner> {
         self.start.as_ref()?.owner.as_ref()
     }
 
-    /// Whether it gives the run's database to the sender that it starts.
+    /// True only for a sender that it starts.
     #[must_use]
     pub fn names_database(&self) -> bool {
         let templates = self.start.iter().flat_map(Start::templates);
         templates.flat_map(Template::names).any(|name| name == "database")
     }
 
-    /// For the trace; includes calls that the file lacks.
+    /// Includes the calls that the file lacks.
     #[must_use]
     pub fn declared(&self) -> Declared {
         let declares = &self.declares;
@@ -225,7 +200,7 @@ const fn half_a_minute() -> Duration {
 /// Variables beside the saved ones and the environment.
 pub(super) const SHARED: [&str; 9] =
     ["base", "port", "hookproof", "here", "dir", "database", "durability", "run", "ca"];
-/// Headers with credentials: their values must come from the environment or from a call.
+/// Their values must come from the environment or from a call.
 const KEYS: [&str; 3] = ["authorization", "proxy-authorization", "cookie"];
 
 fn of_toml(name: &str, text: &str, error: &toml::de::Error) -> Problem {
@@ -467,7 +442,6 @@ impl Search<'_> {
 
     fn holes(&mut self, template: &Template, names: &Names<'_>) {
         for hole in template.names().filter(|hole| !hole.starts_with("env.") && !names.contains(hole)) {
-            // A multi-line text begins above its hole.
             let within =
                 self.text.get(template.at()..).and_then(|rest| place(rest, hole)).unwrap_or_default();
             let hint = match nearest(hole, names.iter().copied()) {
@@ -503,14 +477,12 @@ impl DriverFile {
         Self::parse(HOOKPROOF, "hookproof")
     }
 
-    /// Reads a file.
     pub fn open(path: &Path) -> Result<Self, FileError> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| FileError::Read { path: path.to_owned(), error })?;
         Self::parse(&text, &path.display().to_string())
     }
 
-    /// Reads text.
     pub fn parse(text: &str, name: &str) -> Result<Self, FileError> {
         let file: Self =
             toml::from_str(text).map_err(|error| FileError::Wrong(vec![of_toml(name, text, &error)]))?;

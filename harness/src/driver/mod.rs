@@ -26,6 +26,8 @@ pub use client::{Call, CallError, CertificateError, Certificates, Client, Reply}
 pub use declares::{DeadLetters, Declares};
 pub use error::{ApiError, FileError, StartError};
 pub use file::{DriverFile, Start, StopSignal};
-pub use process::{Cost, Launch, Process, cost_of, free_port, hold, log_path, status_text};
+pub use process::{
+    Cost, Launch, Process, Processors, cost_of, free_port, hold, log_path, processors, status_text,
+};
 pub use processes::{Blow, ProcessConfig, Processes, Undone};
 pub use template::{Difference, Event, Lookup, Template, TemplateError, Variables};

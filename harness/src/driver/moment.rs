@@ -37,7 +37,7 @@ fn of_number(text: &str) -> Option<u64> {
     number.checked_mul(unit)?.checked_add(latest_part(fraction, unit)?)
 }
 
-/// The most nanoseconds that the fraction of a unit can mean.
+/// In nanoseconds.
 fn latest_part(fraction: &str, unit: u64) -> Option<u64> {
     let digits: String = fraction.chars().chain("999999999".chars()).take(9).collect();
     let billionths: u64 = digits.parse().ok()?;
@@ -69,7 +69,7 @@ fn of_date(text: &str) -> Option<u64> {
     seconds.checked_mul(SECOND)?.checked_add(latest_part(fraction, SECOND)?)
 }
 
-/// The offset of a zone in seconds: `Z`, `+02:00`.
+/// `Z`, `+02:00`, in seconds.
 fn ahead(zone: &str) -> Option<i64> {
     if zone.eq_ignore_ascii_case("z") {
         return Some(0);
@@ -106,7 +106,7 @@ impl Offsets {
         }));
     }
 
-    /// The middle of the bounds; none without a `Date`, or if no offset fits all of them.
+    /// The middle of the bounds; none without a `Date`, or if no offset fits all.
     pub(super) fn estimate(&self, t: u64) -> Option<Offset> {
         let bounds = (*self.0.lock().unwrap_or_else(PoisonError::into_inner))?;
         let width = bounds.most.checked_sub(bounds.least).filter(|width| *width >= 0)?;

@@ -26,7 +26,6 @@ pub struct Launch {
     pub command: Vec<OsString>,
     /// Environment variables beside the inherited ones.
     pub env: Vec<(String, String)>,
-    /// The log for its output.
     pub log: PathBuf,
 }
 
@@ -86,14 +85,12 @@ impl Process {
         }
     }
 
-    /// Waits for its end.
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
         let status = self.child.wait().await?;
         self.gone = true;
         Ok(status)
     }
 
-    /// Its exit status, once it has ended.
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         let status = self.child.try_wait()?;
         self.gone |= status.is_some();
@@ -221,7 +218,6 @@ fn given_to_connections() -> RangeInclusive<u16> {
     ends.next().zip(ends.next()).map_or(USUAL, |(first, last)| first..=last)
 }
 
-/// The log of a process.
 #[must_use]
 pub fn log_path(dir: &Path, worker: u32) -> PathBuf {
     dir.join(format!("sender-{worker}.log"))
@@ -232,7 +228,6 @@ pub fn log_path(dir: &Path, worker: u32) -> PathBuf {
 /// The cost of process groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
-    /// Resident memory, in bytes.
     pub resident_bytes: u64,
     /// Processor time of the living processes, in nanoseconds.
     pub processor_ns: u64,
@@ -257,6 +252,36 @@ pub fn cost_of(groups: &[Pid]) -> Option<Cost> {
     Some(Cost {
         resident_bytes: sum(|one| one.pages).saturating_mul(page_bytes),
         processor_ns: sum(|one| one.ticks).saturating_mul(tick_ns),
+    })
+}
+
+/// What the processors have done, in nanoseconds of one of them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Processors {
+    /// The sum of all states.
+    pub all: u64,
+    /// For nothing.
+    pub idle: u64,
+    /// For programs, and for other virtual machines.
+    pub programs: u64,
+    /// For this process.
+    pub harness: u64,
+}
+
+/// None without `/proc`.
+#[must_use]
+pub fn processors() -> Option<Processors> {
+    let stat = std::fs::read_to_string("/proc/stat").ok()?;
+    let figures = stat.lines().next()?.strip_prefix("cpu ")?.split_ascii_whitespace();
+    let figures: Vec<u64> = figures.map(|figure| figure.parse().ok()).collect::<Option<_>>()?;
+    let [user, nice, system, idle, waiting, hard, soft, stolen, ..] = figures[..] else { return None };
+    let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
+    let sum = |ticks: &[u64]| ticks.iter().sum::<u64>().saturating_mul(tick_ns);
+    Some(Processors {
+        all: sum(&[user, nice, system, idle, waiting, hard, soft, stolen]),
+        idle: sum(&[idle, waiting]),
+        programs: sum(&[user, nice, system, stolen]),
+        harness: sum(&[Stat::of(rustix::process::getpid())?.ticks]),
     })
 }
 

@@ -32,7 +32,7 @@ pub struct Processes {
     recorder: Recorder,
     /// The process, or none for all, by the fault's index in the scenario.
     full: BTreeMap<u32, Option<usize>>,
-    /// Faults since the last call of [`Processes::take_undone`].
+    /// Since the last call of [`Processes::take_undone`].
     undone: Vec<Undone>,
 }
 
@@ -40,7 +40,7 @@ pub struct Processes {
 struct Worker {
     launch: Launch,
     process: Option<Process>,
-    /// Whether it runs without being a child process.
+    /// It runs without being a child process.
     apart: bool,
     strike: Option<(Strike, Blow)>,
     /// The last blow that is to end its process.
@@ -53,20 +53,16 @@ struct Worker {
     is_later: bool,
 }
 
-/// The settings of processes.
 #[derive(Clone, Debug, Default)]
 pub struct ProcessConfig {
-    /// The `hookproof` program.
     pub program: PathBuf,
-    /// The folder of their logs.
     pub logs: PathBuf,
-    /// Further arguments.
     pub arguments: Vec<String>,
-    /// The database of each process, if not the driver's variable.
+    /// One for each process, if not the driver's variable.
     pub databases: Vec<String>,
-    /// Further environment variables, by process number.
+    /// Further variables by process number.
     pub env: BTreeMap<usize, Vec<(String, String)>>,
-    /// The processes that join after the start, by number.
+    /// They join after the start.
     pub later: BTreeSet<usize>,
 }
 
@@ -164,13 +160,12 @@ impl Processes {
         StartError::Start { worker, command, error }
     }
 
-    /// The number of processes.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.workers.len()
     }
 
-    /// Whether there are none, since the harness does not start this sender.
+    /// The harness then does not start this sender.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.workers.is_empty()
@@ -217,7 +212,7 @@ impl Processes {
         Ok(())
     }
 
-    /// The faults not injected since the last call.
+    /// Those since the last call.
     pub fn take_undone(&mut self) -> Vec<Undone> {
         std::mem::take(&mut self.undone)
     }
@@ -248,7 +243,6 @@ impl Processes {
         Ok(())
     }
 
-    /// Whether no process lives or will restart.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         // The outcome of a strike under way is still unknown.
@@ -256,7 +250,6 @@ impl Processes {
         !self.workers.is_empty() && self.workers.iter().all(gone)
     }
 
-    /// Whether every process lives and is ready.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         let whole = |worker: &Worker| worker.strike.is_none() && worker.lives();
@@ -277,7 +270,7 @@ impl Processes {
         self.begin(number)
     }
 
-    /// The groups of all living child processes.
+    /// Only child processes have one.
     #[must_use]
     pub fn groups(&self) -> Vec<Pid> {
         self.workers.iter().filter_map(|worker| worker.process.as_ref()).map(Process::pid).collect()
@@ -285,7 +278,7 @@ impl Processes {
 }
 
 impl Worker {
-    /// Whether the sender runs, as a child process or apart.
+    /// A child process, or apart.
     const fn lives(&self) -> bool {
         self.process.is_some() || self.apart
     }

@@ -8,11 +8,9 @@ use serde::Deserialize;
 
 use super::template::Template;
 
-/// How a sender signs.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "Written<Template>")]
 pub struct Sign {
-    /// The scheme.
     pub scheme: Scheme,
     /// The sender's public key, if no call saves it as `secret`.
     pub public_key: Option<Template>,
@@ -36,7 +34,6 @@ impl Sign {
         }
     }
 
-    /// Whether the key must come from a call.
     pub(super) fn needs_key(&self) -> bool {
         self.scheme.is_public() && self.public_key.is_none()
     }

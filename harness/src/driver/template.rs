@@ -9,11 +9,8 @@ use hookproof_judge::scenario::quantity::rfc3339;
 use hookproof_play::settings::EVENT_NAMES;
 pub use hookproof_play::settings::Variables;
 
-/// A source of variables.
 pub trait Lookup {
-    /// The value of a name.
     fn find(&self, name: &str) -> Option<Cow<'_, str>>;
-    /// All names.
     fn names(&self) -> Vec<&str>;
 }
 
@@ -31,7 +28,7 @@ impl Lookup for Variables {
 #[derive(Clone, Debug)]
 pub struct Template {
     pieces: Vec<Piece>,
-    /// Its offset in the file, in bytes.
+    /// In bytes.
     at: usize,
 }
 
@@ -66,16 +63,11 @@ pub(super) fn filters() -> impl Iterator<Item = &'static str> {
     FILTERS.into_iter().map(|(word, _)| word)
 }
 
-/// A value that a sender cannot express, and its replacement.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Difference {
-    /// The variable.
     pub name: String,
-    /// The scenario's value.
     pub is: String,
-    /// The sender's value.
     pub told: String,
-    /// The sender's type.
     pub kind: &'static str,
 }
 
@@ -86,53 +78,25 @@ impl std::fmt::Display for Difference {
     }
 }
 
-/// An invalid template.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
-    /// A hole is not closed.
     #[error("`{{{{` without `}}}}` in {text:?}; expected {{{{ name }}}}")]
-    Open {
-        /// The template.
-        text: String,
-    },
-    /// The text of a hole is invalid.
+    Open { text: String },
     #[error(
         "{{{{ {hole} }}}} cannot be read; expected {{{{ name }}}} or {{{{ env.NAME }}}}, with or without a \
          filter: {}",
         FILTERS.map(|(word, _)| word).join(", ")
     )]
-    Hole {
-        /// The hole.
-        hole: String,
-    },
-    /// A hole names no variable.
+    Hole { hole: String },
     #[error("{{{{ {name} }}}} is unknown; known here: {known}")]
-    Unknown {
-        /// The name.
-        name: String,
-        /// The known names.
-        known: String,
-    },
-    /// A filter needs a number.
+    Unknown { name: String, known: String },
     #[error("{{{{ {name} | {kind} }}}} is {value:?}; expected a number")]
-    Number {
-        /// The name.
-        name: String,
-        /// The expected type.
-        kind: &'static str,
-        /// The value.
-        value: String,
-    },
-    /// An environment variable is missing.
+    Number { name: String, kind: &'static str, value: String },
     #[error("the environment variable {name} is not set; the driver file needs it")]
-    Environment {
-        /// Its name.
-        name: String,
-    },
+    Environment { name: String },
 }
 
 impl Template {
-    /// Reads a template.
     pub fn parse(text: &str) -> Result<Self, TemplateError> {
         let (mut pieces, mut rest) = (Vec::new(), text);
         while let Some((before, after)) = rest.split_once("{{") {
@@ -178,14 +142,13 @@ impl Template {
         after.is_empty() && before.split_whitespace().count() <= 1
     }
 
-    /// The text with its holes filled.
     pub fn fill(&self, variables: &impl Lookup) -> Result<String, TemplateError> {
         let mut filled = String::new();
         self.fill_into(&mut filled, variables)?;
         Ok(filled)
     }
 
-    /// As [`Template::fill`], appended to a text.
+    /// Appends to `text`.
     pub(super) fn fill_into(&self, text: &mut String, variables: &impl Lookup) -> Result<(), TemplateError> {
         for piece in &self.pieces {
             match piece {
@@ -200,7 +163,7 @@ impl Template {
         Ok(())
     }
 
-    /// The values that the sender cannot express, with their replacements.
+    /// The values that the sender cannot express, with replacements.
     pub(super) fn differences(&self, variables: &Variables) -> Vec<Difference> {
         let of = |piece: &Piece| {
             let Piece::Hole { name, filters } = piece else { return None };
@@ -281,22 +244,15 @@ impl<'de> serde::Deserialize<'de> for Template {
     }
 }
 
-/// An event for templates.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// The harness's number.
     pub token: u64,
-    /// The token as text.
     pub text: String,
-    /// The token as a UUID.
     pub uuid: String,
-    /// Its type.
     pub kind: String,
-    /// Its key.
     pub key: String,
-    /// Its data, a JSON object.
     pub data: String,
-    /// When it is offered, on the wall clock.
+    /// The wall clock at the offer.
     pub unix_ns: u64,
 }
 
@@ -349,7 +305,6 @@ impl Redactor {
     pub(super) fn learn(&self, values: impl IntoIterator<Item = String>) {
         let mut hidden = self.0.write().unwrap_or_else(PoisonError::into_inner);
         for value in values.into_iter().filter(|value| value.len() >= BYTES_MIN) {
-            // As it appears inside JSON, or in a form.
             let json = serde_json::Value::from(value.as_str()).to_string();
             hidden.push(json.trim_matches('"').to_owned());
             hidden.push(format!("{value:?}").trim_matches('"').to_owned());
@@ -468,7 +423,6 @@ mod tests {
             let shown = hidden.beginning(text.as_bytes(), chars);
             assert!("a …, and more".starts_with(&shown) && shown.chars().count() <= chars, "{shown}");
         }
-        // All values are hidden but the one at the end of the searched part.
         let long = "tökens".repeat(SEARCHED_BYTES_MAX);
         let shown = hidden.beginning(long.as_bytes(), usize::MAX);
         assert!(shown.chars().all(|character| character == '…'), "{}", shown.len());

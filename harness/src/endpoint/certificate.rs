@@ -20,7 +20,7 @@ use crate::clock::Clock;
 
 pub(super) const HTTP2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
-/// The validity of a run's certificates, in days: longer than any run.
+/// Longer than any run.
 const GOOD_FOR_DAYS: u64 = 90;
 /// A handshake carries at most 64 KiB of certificate.
 const HOSTS_MAX: usize = 200;
@@ -31,35 +31,20 @@ const EXPIRED_DAYS: u64 = 30;
 const UNKNOWN: &str = "An authority that no sender trusts";
 const OTHER_HOST: &str = "elsewhere.invalid";
 
-/// An unusable certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// The given file is unusable.
     #[error("{path} cannot be used: {why}", path = path.display())]
-    Given {
-        /// The file.
-        path: PathBuf,
-        /// The error.
-        why: String,
-    },
-    /// No certificate could be created.
+    Given { path: PathBuf, why: String },
     #[error("no certificate could be made for the endpoints: {0}")]
     Made(String),
-    /// The authority's certificate can't be written.
     #[error("{path} cannot be written: {error}", path = path.display())]
-    Unwritten {
-        /// The file.
-        path: PathBuf,
-        /// The error.
-        error: std::io::Error,
-    },
+    Unwritten { path: PathBuf, error: std::io::Error },
 }
 
-/// The endpoints' certificate.
 #[derive(Clone)]
 pub struct Identity {
     pub(super) acceptor: TlsAcceptor,
-    /// The certificates that a sender must refuse; none without an authority of the run.
+    /// None without an authority of the run.
     pub(super) wrong: BTreeMap<Certificate, TlsAcceptor>,
     trust: PathBuf,
 }
@@ -92,7 +77,7 @@ impl Identity {
         }
     }
 
-    /// The file that a sender must trust.
+    /// The sender must trust it.
     #[must_use]
     pub fn trust(&self) -> &Path {
         &self.trust
@@ -138,7 +123,6 @@ fn load_identity(certificate: &Path, key_file: &Path) -> Result<Identity, TlsErr
     Ok(Identity { acceptor: acceptor(config), wrong: BTreeMap::new(), trust })
 }
 
-/// The right configuration, and one for each wrong certificate.
 type Configs = (ServerConfig, Vec<(Certificate, ServerConfig)>);
 type Issuer = CertifiedIssuer<'static, KeyPair>;
 

@@ -1,5 +1,3 @@
-//! One connection to an endpoint.
-
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;

@@ -124,7 +124,6 @@ fn whole(line: &[u8]) -> Result<&[u8], String> {
     if bare.contains(&b'\r') { Err("a line has a bare CR (RFC 9112, 2.2)".to_owned()) } else { Ok(bare) }
 }
 
-/// The fields of which a request has one, and those that say where it ends.
 #[derive(Default)]
 struct Framing {
     named: u32,

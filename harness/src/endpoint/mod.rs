@@ -49,41 +49,31 @@ use tokio::sync::{mpsc, watch};
 
 use crate::clock::Clock;
 
-/// The settings of an endpoint.
 #[derive(Clone, Debug)]
 pub struct Spec {
-    /// The subscriber's name.
     pub name: String,
-    /// The path of its URL, unless a public URL replaces it.
+    /// A public URL may replace it.
     pub path: String,
-    /// Its behaviours.
     pub behaviours: Vec<Behaviour>,
-    /// Its latency when it behaves.
+    /// Latency when it behaves.
     pub answers: Range<Duration>,
-    /// The signature scheme of its requests.
     pub scheme: Scheme,
 }
 
-/// The context that all endpoints of a run share.
 #[derive(Clone, Debug)]
 pub struct Stage {
-    /// The run's clock.
     pub clock: Clock,
-    /// Takes the records.
     pub recorder: Recorder,
-    /// The form of the run's tokens.
     pub tokens: Tokens,
-    /// The seed of its random choices.
     pub seed: u64,
-    /// The events to compare bodies with.
+    /// Bodies are compared with these.
     pub offered: Option<Arc<Offered>>,
 }
 
-/// The open endpoints of a run.
 #[derive(Debug)]
 pub struct Endpoints {
     keys: Keys,
-    /// The address of each, in order.
+    /// In order.
     addresses: Vec<SocketAddr>,
     strays: Arc<Strays>,
     closing: watch::Sender<bool>,
@@ -118,12 +108,12 @@ struct ShutdownSignal {
 }
 
 impl Endpoints {
-    /// Opens endpoints on loopback, in plain HTTP.
+    /// Loopback, in plain HTTP.
     pub async fn open(specs: Vec<Spec>, stage: &Stage) -> io::Result<Self> {
         Self::open_at(specs, stage, &Reach::default(), None).await
     }
 
-    /// Opens endpoints at their address, over TLS with an identity.
+    /// Over TLS with an identity.
     pub async fn open_at(
         specs: Vec<Spec>,
         stage: &Stage,
@@ -166,30 +156,27 @@ impl Endpoints {
         Ok(Self { keys: Keys { all, owners: Arc::default() }, addresses, strays, closing, ended })
     }
 
-    /// The URL of an endpoint.
     #[must_use]
     pub fn url(&self, at: usize) -> Option<String> {
         self.keys.all.get(at).map(|endpoint| endpoint.url.clone())
     }
 
-    /// Their addresses, in order.
+    /// In order.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.addresses.clone()
     }
 
-    /// Their secrets.
     #[must_use]
     pub fn keys(&self) -> Keys {
         self.keys.clone()
     }
 
-    /// Sets the secrets of an endpoint's requests: see [`Keys::learn`].
     pub fn learn(&self, at: usize, secrets: Vec<Key>) {
         self.keys.learn(at, secrets);
     }
 
-    /// Ends every open exchange and records all.
+    /// Records every open exchange.
     pub async fn close(mut self) {
         // There may be no task left.
         let _ = self.closing.send(true);
@@ -208,7 +195,7 @@ impl Keys {
         }
     }
 
-    /// Adds a newer secret, unless the endpoint's secrets are unknown.
+    /// Does nothing while the endpoint's secrets are unknown.
     pub fn add(&self, at: usize, secret: Key) {
         if let Some(endpoint) = self.all.get(at) {
             self.share_secret(endpoint, &secret);
@@ -219,7 +206,7 @@ impl Keys {
         }
     }
 
-    /// Marks an endpoint's secrets as unknown: its signatures are no longer checked.
+    /// Its signatures are no longer checked.
     pub fn forget(&self, at: usize) {
         if let Some(endpoint) = self.all.get(at) {
             endpoint.secrets.write().unwrap_or_else(PoisonError::into_inner).clear();
@@ -271,13 +258,12 @@ enum Deed<'a> {
     Answer(Cow<'a, Reply>),
     Drip(Duration),
     HalfAnswer,
-    /// An orderly end without an answer.
     Close,
     Reset,
 }
 
 impl Endpoint {
-    /// The action for a request that met this behaviour; none means that the endpoint behaves.
+    /// None means that the endpoint behaves.
     fn deed<'a>(&self, chosen: Option<(usize, &'a Behaviour)>) -> Deed<'a> {
         let Some((place, behaviour)) = chosen else { return Deed::Answer(Cow::Owned(no_content())) };
         match &behaviour.answer {
@@ -302,7 +288,6 @@ impl Endpoint {
     }
 }
 
-/// An end without an answer.
 pub(super) struct Broken {
     pub(super) how: CutKind,
     why: Option<Cow<'static, str>>,

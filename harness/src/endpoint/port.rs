@@ -26,9 +26,7 @@ pub(super) struct Port {
 }
 
 pub(super) enum Behind {
-    /// One endpoint gets every request.
     One(Arc<Endpoint>),
-    /// All endpoints, by name.
     All { url: PublicUrl, endpoints: BTreeMap<String, Arc<Endpoint>> },
 }
 
@@ -49,7 +47,7 @@ impl Port {
         self.connections.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The only endpoint of this port, if it is not shared.
+    /// None if the port is shared.
     pub(super) const fn alone(&self) -> Option<&Arc<Endpoint>> {
         match &self.behind {
             Behind::One(endpoint) => Some(endpoint),
@@ -67,7 +65,7 @@ impl Port {
         }
     }
 
-    /// Waits until a moment of the run, which may not have begun yet.
+    /// The run may not have begun yet.
     pub(super) async fn begun_until(&self, at: u64) {
         const LOOK_NS: u64 = 1_000_000;
         while self.stage.clock.now() == 0 && at > 0 {
@@ -91,7 +89,7 @@ impl Port {
         self.strays.record_or_count(StrayKind::Request, self.stage.tokens.find(body), &said);
     }
 
-    /// Records an incomplete request; `began` is the time of its first byte.
+    /// `began` is the time of its first byte.
     pub(super) fn broken_off(&self, how: Broken, began: u64, bytes: &[u8]) {
         let token = self.stage.tokens.find(bytes);
         match &self.behind {

@@ -1,5 +1,3 @@
-//! Address, subscribers' URLs, and TLS.
-
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -7,7 +5,7 @@ use std::str::FromStr;
 
 use tokio::net::TcpListener;
 
-/// The placeholder of an endpoint's name in a public URL.
+/// Stands for an endpoint's name in a public URL.
 pub const HOLE: &str = "{endpoint}";
 
 /// By default, each endpoint has a port of its own on loopback, in plain HTTP.
@@ -17,23 +15,18 @@ pub struct Reach {
     pub bind: Option<Bind>,
     /// The endpoints' own addresses by default. With it, all endpoints share one port.
     pub public: Option<PublicUrl>,
-    /// TLS.
     pub tls: Tls,
 }
 
-/// The endpoints' TLS and certificate.
 #[derive(Clone, Debug, Default)]
 pub enum Tls {
-    /// Plain HTTP.
     #[default]
     None,
     /// Certificates by an authority that is created for the run.
     OfTheRun,
-    /// An existing certificate.
     Given {
-        /// Its PEM file: the endpoints' certificate first, then its issuers.
+        /// PEM: the endpoints' certificate first, then its issuers.
         certificate: PathBuf,
-        /// The file of its key.
         key: PathBuf,
     },
 }
@@ -41,76 +34,57 @@ pub enum Tls {
 /// An address to listen at: `0.0.0.0:8443`, or `127.0.0.2` without a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bind {
-    /// The address.
     pub address: IpAddr,
-    /// The port; any free one by default.
+    /// Any free one by default.
     pub port: Option<u16>,
 }
 
-/// A contradiction in the way to the endpoints.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReachError {
-    /// The address is invalid.
     #[error("{0:?} is not an address to listen on; expected one such as 0.0.0.0:8443 or [::]:8443")]
     Bind(String),
-    /// The public URL is invalid.
     #[error(
         "{url:?} is not a public URL: {why}; expected one such as https://hooks.example.org/{HOLE} or \
          https://{HOLE}.hooks.example.org/"
     )]
-    Url {
-        /// What was given.
-        url: String,
-        /// The error.
-        why: &'static str,
-    },
-    /// A public URL needs a fixed port.
+    Url { url: String, why: &'static str },
     #[error(
         "with --public-url all endpoints share one port, the target of your tunnel or ingress; expected --bind \
          ADDRESS:PORT"
     )]
     NoPort,
-    /// Several endpoints can't share a port without a public URL.
     #[error(
         "without --public-url each endpoint has its own port; expected --bind with an address only, or \
          --public-url"
     )]
     OnePort,
-    /// The unspecified address can't be called.
     #[error("no sender can call {0}; expected --public-url, or --bind with an address of this machine")]
     Unspecified(IpAddr),
-    /// A public `http://` URL excludes TLS.
     #[error("the public URL begins with http://, which excludes TLS; expected https://, or no --tls")]
     Plain,
-    /// Wrong certificates need an authority of the run, and a port for each endpoint.
     #[error(
         "the scenario shows wrong certificates; expected neither --public-url nor --tls-cert, because the harness \
          issues them for each endpoint's own port"
     )]
     Certificates,
-    /// A subscriber's name can't be part of a host name.
     #[error(
         "{name:?} cannot be part of a host name; expected lower-case letters, digits and dashes, or {HOLE} in \
          the path"
     )]
-    Name {
-        /// The name.
-        name: String,
-    },
+    Name { name: String },
 }
 
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {bind}: {error}{expected}", expected = self.expected())]
 pub(crate) struct ListenError {
     bind: Bind,
-    /// Whether the command asked for this address.
     is_asked: bool,
     #[source]
     error: io::Error,
 }
 
 impl ListenError {
-    /// Whether another `--bind` would help.
+    /// Another `--bind` would help.
     pub(crate) fn is_askers(&self) -> bool {
         !self.expected().is_empty()
     }
@@ -127,14 +101,13 @@ impl ListenError {
 }
 
 impl Reach {
-    /// The address to listen at; port 0 means any free one.
+    /// Port 0 means any free one.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         let Bind { address, port } = self.bind();
         SocketAddr::new(address, port.unwrap_or(0))
     }
 
-    /// The way for a scenario with wrong certificates.
     pub fn with_certificates(&self) -> Result<Self, ReachError> {
         if self.public.is_some() || matches!(self.tls, Tls::Given { .. }) {
             return Err(ReachError::Certificates);
@@ -154,7 +127,6 @@ impl Reach {
         })
     }
 
-    /// Whether endpoints use TLS.
     #[must_use]
     pub const fn is_tls(&self) -> bool {
         !matches!(self.tls, Tls::None)
@@ -213,25 +185,22 @@ pub struct PublicUrl {
 }
 
 impl PublicUrl {
-    /// The URL of an endpoint.
     #[must_use]
     pub fn url(&self, name: &str) -> String {
         self.text.replace(HOLE, name)
     }
 
-    /// The path, perhaps with the placeholder.
+    /// May hold the placeholder.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The host of an endpoint.
     #[must_use]
     pub fn host(&self, name: &str) -> String {
         self.host.replace(HOLE, name)
     }
 
-    /// Whether its scheme is https.
     #[must_use]
     pub fn is_https(&self) -> bool {
         self.text.starts_with("https://")

@@ -25,10 +25,10 @@ pub(super) const HEAD_BYTES_MAX: usize = 64 << 10;
 const FIELDS_MAX: usize = 100;
 /// The longest body. Senders cap events far below.
 pub(super) const BODY_BYTES_MAX: usize = 32 << 20;
-/// The buffer of a connection between requests.
+/// Between requests.
 const IDLE_BYTES_MAX: usize = 64 << 10;
 const READ_BYTES: usize = 16 << 10;
-/// The most bytes that are read ahead of the current answer.
+/// Read ahead of the current answer.
 const AHEAD_BYTES_MAX: usize = 1 << 20;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,11 +36,9 @@ pub(super) struct Request {
     pub(super) method: String,
     pub(super) path: String,
     pub(super) fields: Fields,
-    /// Its body, without chunk framing.
+    /// Excludes chunk framing.
     pub(super) body: Vec<u8>,
-    /// Whether the connection may carry another one.
     pub(super) keep_alive: bool,
-    /// The first flaw that HTTP forbids a client.
     pub(super) forbidden: Option<String>,
     pub(super) http2: bool,
 }
@@ -87,10 +85,9 @@ impl Request {
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReadError {
-    /// The peer closed between requests or within one.
     #[error("the peer closed the connection after {read} bytes of a request")]
     Closed {
-        /// The bytes of the incomplete request.
+        /// Bytes of the incomplete request.
         read: usize,
     },
     #[error("this is not an HTTP request: {0}")]
@@ -114,7 +111,7 @@ pub(super) struct Wire {
     pub(super) stream: Stream,
     clock: Clock,
     buffer: Vec<u8>,
-    /// The length and time of each buffered read, in order.
+    /// Length and time, in order.
     came: VecDeque<(usize, u64)>,
     /// A finished request, kept for its capacity.
     done: Request,
@@ -132,7 +129,7 @@ impl Wire {
         self.done = request;
     }
 
-    /// The time of the first unparsed byte; none if there is none.
+    /// None without unparsed bytes.
     pub(super) fn first_byte(&self) -> Option<u64> {
         self.came.front().map(|(_, t)| *t)
     }
@@ -211,7 +208,6 @@ impl Wire {
         }
     }
 
-    /// Restamps the unparsed bytes as read now.
     pub(super) fn read_now(&mut self) {
         let now = self.clock.now();
         self.came.iter_mut().for_each(|(_, t)| *t = now);
@@ -243,7 +239,6 @@ impl Wire {
         }
     }
 
-    /// With its end.
     async fn line(&mut self) -> Result<Vec<u8>, ReadError> {
         const LINE_BYTES_MAX: usize = 8 << 10;
         loop {
@@ -337,7 +332,7 @@ fn parse(buffer: &[u8], request: &mut Request) -> Result<Option<usize>, ReadErro
     Ok(Some(head))
 }
 
-/// Where a request holds one of these secrets; `body` is without its content coding.
+/// `body` is without its content coding.
 fn disclosed(secrets: &[Key], request: &Request, body: &[u8]) -> Option<String> {
     const NAME_CHARS_MAX: usize = 40;
     let is_in = |bytes: &[u8]| secrets.iter().any(|secret| secret.is_in(bytes));
@@ -391,8 +386,13 @@ impl Endpoint {
     pub(super) fn arrival(&self, request: &Request, t: u64, read: u64, connection: u64) -> Arrival {
         let fields: Vec<_> = request.fields.iter().collect();
         let secrets = self.secrets.read().unwrap_or_else(PoisonError::into_inner);
-        let received =
-            Received { method: &request.method, url: &self.url, headers: &fields, body: &request.body };
+        let received = Received {
+            method: &request.method,
+            url: &self.url,
+            target: Some(&request.path),
+            headers: &fields,
+            body: &request.body,
+        };
         let seen = self.scheme.verify(&secrets, &received);
         let verified = match seen.verdict {
             _ if !self.scheme.is_signed() => Verified::Unchecked("the sender does not sign".into()),

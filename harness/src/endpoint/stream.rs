@@ -95,7 +95,6 @@ impl Stream {
         }
     }
 
-    /// Makes the connection end with a reset when it is dropped.
     pub(super) fn reset_at_end(&self) {
         // Without it the close is orderly; the sender gets no answer either way.
         let _ = self.socket().set_zero_linger();

@@ -20,7 +20,6 @@ const FOLDERS: [&str; 4] = ["/usr/lib", "/usr/lib64", "/usr/local/lib", "/lib"];
 const NAMED_BY: &str = "HOOKPROOF_FAKETIME";
 const PRELOAD: &str = "LD_PRELOAD";
 
-/// The wall clock of one process.
 #[derive(Debug)]
 pub struct WallClock {
     library: PathBuf,
@@ -28,14 +27,12 @@ pub struct WallClock {
     skews: Skews,
 }
 
-/// Whether a fault sets a process's clock.
 #[must_use]
 pub fn sets_clocks(scenario: &Scenario) -> bool {
     scenario.faults.iter().any(|fault| matches!(fault.action, FaultAction::ClockSkew { .. }))
 }
 
 impl WallClock {
-    /// The library, if it is installed.
     #[must_use]
     pub fn library() -> Option<PathBuf> {
         if let Some(named) = std::env::var_os(NAMED_BY).filter(|named| !named.is_empty()) {
@@ -73,7 +70,6 @@ impl WallClock {
         Self { library: PathBuf::new(), file, skews: Skews::default() }
     }
 
-    /// The environment variables of its process.
     #[must_use]
     pub fn env(&self) -> Vec<(String, String)> {
         let mut preload = self.library.display().to_string();
@@ -110,7 +106,7 @@ impl WallClock {
         self.set(0)
     }
 
-    /// Sets the offset in nanoseconds, rounded to milliseconds.
+    /// In nanoseconds, rounded to milliseconds.
     fn set(&self, ahead: i64) -> io::Result<()> {
         let sign = if ahead < 0 { '-' } else { '+' };
         let (whole, rest) = (ahead.unsigned_abs() / SECOND, ahead.unsigned_abs() % SECOND / 1_000_000);
@@ -129,7 +125,6 @@ pub fn tidy_clock(pid: Pid) {
     }
 }
 
-/// Whether a process has a clock that can be set.
 #[must_use]
 pub fn has_clock(env: &[(String, String)]) -> bool {
     env.iter().any(|(name, _)| name == "FAKETIME_TIMESTAMP_FILE")

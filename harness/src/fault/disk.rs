@@ -8,16 +8,12 @@ use std::io;
 
 use rustix::process::Pid;
 
-/// The state of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
-    /// Processes can write nothing.
     Full,
-    /// Processes can write as before.
     Free,
 }
 
-/// Sets whether a process may write to files.
 #[cfg(target_os = "linux")]
 pub fn limit_files(pid: Pid, room: Room) -> io::Result<()> {
     use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
@@ -34,7 +30,6 @@ pub fn limit_files(pid: Pid, room: Room) -> io::Result<()> {
     }
 }
 
-/// Sets whether a process may write to files.
 #[cfg(not(target_os = "linux"))]
 pub fn limit_files(_: Pid, _: Room) -> io::Result<()> {
     Err(io::Error::other("only Linux limits another process"))

@@ -26,7 +26,7 @@ const LOCK_ALL: &str = "DO $$ DECLARE own text; BEGIN
     EXECUTE 'LOCK TABLE ' || own || ' IN EXCLUSIVE MODE';
     END $$";
 
-/// A lock on a database, held until this is dropped.
+/// Held until this is dropped.
 #[derive(Debug)]
 pub struct DatabaseLock {
     _holder: Holder,
@@ -41,16 +41,12 @@ enum Holder {
     Server(Client),
 }
 
-/// An unavailable lock.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// The lock on a file failed.
     #[error(transparent)]
     File(#[from] rusqlite::Error),
-    /// The lock on a server failed.
     #[error("{}", server_message(.0))]
     Server(#[from] tokio_postgres::Error),
-    /// The locking thread is gone.
     #[error("the process that holds the lock has ended")]
     Gone,
 }

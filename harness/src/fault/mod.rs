@@ -1,5 +1,4 @@
-//! The means by which faults are injected: a process's wall clock (`clock`), a full disk (`disk`), a foreign lock on
-//! the database (`lock`). None needs a privilege.
+//! The means by which faults are injected. None needs a privilege.
 
 mod clock;
 mod disk;

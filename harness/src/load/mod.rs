@@ -6,6 +6,7 @@
 mod search;
 mod trial;
 
+use hdrhistogram::Histogram;
 use hdrhistogram::serialization::V2Serializer;
 use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
 pub use search::{Bracket, Found, Limits, Slo, SloError, find_max};
@@ -13,13 +14,17 @@ use trial::OPEN_MAX;
 pub use trial::{Load, REQUESTS_MAX, Trial, run};
 
 use hookproof_judge::catalogue::Verdict;
-use hookproof_judge::report::{Chart, Document, Headline, Part, Shape, page, places, unjudged};
+use hookproof_judge::report::{
+    Band, Cell, Chart, Document, Headline, Part, Shape, Table, page, places, unjudged,
+};
 
 const QUANTILES: [(&str, f64); 5] =
     [("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p99.9", 0.999)];
 
+const PASSES: &str = "A search passes if a rate holds three times in a row. Higher rates show its limit.";
+const COUNTED: &str = "Latencies count from the scheduled time of each request.";
+
 impl Trial {
-    /// A few lines of text.
     #[must_use]
     pub fn text(&self) -> String {
         let statuses: Vec<_> =
@@ -62,7 +67,6 @@ impl Trial {
         text
     }
 
-    /// The figures as JSON.
     #[must_use]
     pub fn json(&self) -> serde_json::Value {
         let micros: serde_json::Map<_, _> = QUANTILES
@@ -86,7 +90,7 @@ impl Trial {
         })
     }
 
-    /// The log in HdrHistogram's format, in microseconds.
+    /// HdrHistogram's format, in microseconds.
     pub fn hdr_log(&self) -> std::io::Result<Vec<u8>> {
         let mut log = Vec::new();
         let mut serializer = V2Serializer::new();
@@ -98,12 +102,15 @@ impl Trial {
         Ok(log)
     }
 
-    /// The verdict of a trial, by an objective if there is one, with its reason.
+    /// Returns the reason, too.
     #[must_use]
     pub fn verdict(&self, slo: Option<&Slo>) -> (Verdict, String) {
         let (due, failed, missed) = (self.due, self.failed(), self.missed);
         let objective = |word: &str| slo.map_or(String::new(), |slo| format!("{slo}: {word}; "));
-        let counts = format!("{} of {due} accepted, {failed} failed, {missed} missed", self.accepted());
+        let accepted = self.accepted();
+        let counts = format!(
+            "requests: {due}; answered 2xx: {accepted}; failed: {failed}; not sent in time: {missed}"
+        );
         match () {
             () if self.is_generator_limited() => (
                 Verdict::Inconclusive,
@@ -126,18 +133,57 @@ impl Trial {
         }
     }
 
-    /// The self-contained HTML page.
     #[must_use]
     pub fn page(&self, target: &str, day: &str, search: Option<&Search>, told: (Verdict, String)) -> String {
-        let charts = search.filter(|search| search.tried.len() > 1).map(Search::chart).into_iter();
-        let charts = charts.chain([self.chart()]).map(|chart| Part::Chart(Box::new(chart)));
+        let mut parts = match search.filter(|search| search.tried.len() > 1) {
+            Some(search) => search.parts(),
+            None => vec![Part::Chart(Box::new(self.chart()))],
+        };
+        parts.push(Part::Title(format!("At {:.0}/s", self.per_second)));
+        parts.extend([Part::Table(self.latencies()), Part::Table(Table::pairs(self.answers()))]);
+        let trials = search.map(|search| format!("{} trials", search.trials));
+        let lasted = format!("{:.0} s", self.took.as_secs_f64());
+        let lasted = trials.map_or(lasted.clone(), |trials| format!("{trials}, {lasted} each"));
+        let passes = search.filter(|_| told.0 == Verdict::Pass).map(|_| PASSES.to_owned());
+        let more = passes.into_iter().chain([COUNTED.to_owned()]).collect();
         page(&Document {
             title: target.to_owned(),
-            about: "Latencies count from the scheduled time of each request.".to_owned(),
-            facts: vec!["load".to_owned(), day.to_owned(), format!("{:.0} s", self.took.as_secs_f64())],
-            verdict: Headline { status: Some(told.0), sentence: told.1, ..Headline::default() },
-            parts: charts.chain([Part::Lines(vec![self.text()])]).collect(),
+            facts: vec!["load".to_owned(), day.to_owned(), lasted],
+            verdict: Headline { status: Some(told.0), sentence: told.1, more, ..Headline::default() },
+            parts,
+            ..Document::default()
         })
+    }
+
+    fn latencies(&self) -> Table {
+        let names = QUANTILES.map(|(name, _)| name);
+        let head = names.into_iter().chain(["max"]).map(|name| format!("{name} (ms)"));
+        let row = |name: &str, of: &Histogram<u64>| {
+            let values = QUANTILES.map(|(_, at)| of.value_at_quantile(at));
+            let figures = values.into_iter().chain([of.max()]).map(|micros| Cell::Number(figure(micros)));
+            std::iter::once(Cell::Text(name.to_owned())).chain(figures).collect()
+        };
+        Table {
+            head: std::iter::once("time".to_owned()).chain(head).collect(),
+            rows: vec![row("answers", &self.latency), row("the generator's lag", &self.lag)],
+            searched: false,
+        }
+    }
+
+    fn answers(&self) -> Vec<(&'static str, String)> {
+        let mut rows = vec![("due", self.due.to_string()), ("not sent", self.missed.to_string())];
+        rows.extend(self.statuses.iter().map(|(status, count)| ("answered", format!("{status}: {count}"))));
+        rows.extend(self.unanswered.iter().map(|(why, count)| ("not answered", format!("{why}: {count}"))));
+        rows.extend(self.limited().map(|why| ("limited by", why)));
+        rows
+    }
+
+    fn limited(&self) -> Option<String> {
+        match () {
+            () if self.is_generator_limited() => Some("the load generator".to_owned()),
+            () if self.is_open_limited() => Some(format!("{OPEN_MAX} open requests")),
+            () => None,
+        }
     }
 
     /// Each step to the right is ten times rarer.
@@ -153,50 +199,130 @@ impl Trial {
     }
 }
 
-/// The trials of a search, for its page.
 #[derive(Clone, Debug)]
 pub struct Search {
     slo: Slo,
-    /// Requests per second, and the latency that the objective names, in microseconds.
-    tried: Vec<(u64, u64)>,
+    trials: usize,
+    tried: Vec<Tried>,
+}
+
+/// The worst of each figure at one rate; latencies in microseconds.
+#[derive(Clone, Debug)]
+struct Tried {
+    rate: u64,
+    named: u64,
+    p50: u64,
+    p99: u64,
+    failed: u64,
+    missed: u64,
+    holds: bool,
+    limited: Option<String>,
 }
 
 impl Search {
-    /// No trial yet.
     #[must_use]
     pub fn new(slo: Slo) -> Self {
-        Self { slo, tried: Vec::new() }
+        Self { slo, trials: 0, tried: Vec::new() }
     }
 
-    /// Adds one. Of a rate tried again, the slower counts.
     pub fn add(&mut self, trial: &Trial) {
-        let latency = self.slo.latency_us(trial);
-        let rate = format!("{:.0}", trial.per_second).parse().unwrap_or(0);
-        match self.tried.iter_mut().find(|(tried, _)| *tried == rate) {
-            Some((_, slowest)) => *slowest = latency.max(*slowest),
-            None => self.tried.push((rate, latency)),
+        self.trials += 1;
+        let at = |quantile| trial.latency.value_at_quantile(quantile);
+        let new = Tried {
+            rate: format!("{:.0}", trial.per_second).parse().unwrap_or(0),
+            named: self.slo.latency_us(trial),
+            p50: at(0.5),
+            p99: at(0.99),
+            failed: trial.failed(),
+            missed: trial.missed,
+            holds: self.slo.holds(trial),
+            limited: trial.limited(),
+        };
+        match self.tried.iter_mut().find(|old| old.rate == new.rate) {
+            Some(old) => {
+                *old = Tried {
+                    rate: old.rate,
+                    named: old.named.max(new.named),
+                    p50: old.p50.max(new.p50),
+                    p99: old.p99.max(new.p99),
+                    failed: old.failed.max(new.failed),
+                    missed: old.missed.max(new.missed),
+                    holds: old.holds && new.holds,
+                    limited: new.limited.or_else(|| old.limited.take()),
+                }
+            }
+            None => self.tried.push(new),
         }
-        self.tried.sort_unstable();
+        self.tried.sort_by_key(|one| one.rate);
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        let row = |one: &Tried| {
+            let figures = [one.rate.to_string(), figure(one.p50), figure(one.p99)];
+            let counts = [one.failed.to_string(), one.missed.to_string()];
+            let told = one.limited.as_ref().map_or(String::new(), |why| format!(", limited by {why}"));
+            let told = format!("{}{told}", if one.holds { "holds" } else { "does not hold" });
+            let numbers = figures.into_iter().chain(counts).map(Cell::Number);
+            numbers.chain([Cell::Text(told)]).collect()
+        };
+        let head = ["rate (/s)", "p50 (ms)", "p99 (ms)", "failed", "not sent", "the objective"];
+        let rows: Vec<_> = self.tried.iter().map(row).collect();
+        let table = Table { head: head.map(str::to_owned).to_vec(), searched: false, rows };
+        let fold = Part::Fold {
+            status: None,
+            summary: format!("All {} rates", table.rows.len()),
+            open: table.rows.len() <= ROWS_OPEN_MAX,
+            parts: vec![Part::Table(table)],
+        };
+        vec![Part::Chart(Box::new(self.chart())), fold]
     }
 
     fn chart(&self) -> Chart {
-        let most = self.tried.last().map_or(1, |(rate, _)| *rate);
-        let mut chart = Chart::over(format!("Latency by rate: {}", self.slo), (0, most), millis);
+        let most = self.tried.last().map_or(1, |one| one.rate);
+        let mut chart =
+            Chart::over(format!("Latency by rate (logarithmic): {}", self.slo), (0, most), millis);
+        chart.doubling = true;
         chart.places = places(most, |rate| format!("{rate}/s"));
-        let points = self.tried.clone();
-        chart.shapes = vec![Shape::Line { class: "level", name: String::new(), points, holds: false }];
+        let line = |class, name: &str, of: fn(&Tried) -> u64| {
+            let points = self.tried.iter().map(|one| (one.rate, of(one))).collect();
+            Shape::Line { class, name: name.to_owned(), points, holds: false }
+        };
+        let named = self.slo.percentile();
+        chart.shapes = vec![line("level", &named, |one| one.named), line("second", "p50", |one| one.p50)];
+        chart.shapes.extend((named != "p99").then(|| line("third", "p99", |one| one.p99)));
         let allowed = self.slo.below_us();
         chart.bound = Some((allowed, format!("allowed: {}", millis(allowed))));
-        chart.violated = true;
+        // A search tries rates that are too high: without any that holds, they are a violation.
+        chart.violated = !self.tried.iter().any(|one| one.holds);
+        let failed = self.tried.iter().filter(|one| one.failed > 0).map(|one| (one.rate, "failed"));
+        let missed = self.tried.iter().filter(|one| one.failed == 0 && one.missed > 0);
+        chart.ticks = failed.chain(missed.map(|one| (one.rate, "told"))).collect();
+        let keys = [("failed", "requests failed"), ("told", "requests were not sent in time")];
+        let keys = keys.into_iter().filter(|(key, _)| chart.ticks.iter().any(|(_, class)| class == key));
+        chart.ticks_key = keys.map(|(class, name)| (class, name.to_owned())).collect();
+        let breaks = self.tried.iter().find(|one| !one.holds).map(|one| one.rate);
+        let held = self.tried.iter().map_while(|one| one.holds.then_some(one.rate)).last().unwrap_or(0);
+        chart.bands.extend(breaks.map(|breaks| Band {
+            class: "held",
+            from: held,
+            until: breaks,
+            what: format!("the knee: holds at {held}/s, not at {breaks}/s"),
+        }));
         chart
     }
 }
+
+const ROWS_OPEN_MAX: usize = 8;
 
 /// An older page must not stand for a load without figures.
 #[must_use]
 pub fn page_unjudged(target: &str, why: &str) -> String {
     let more = ["The capacity of this receiver is unknown."];
     unjudged(target, "load", why, &more)
+}
+
+fn figure(micros: u64) -> String {
+    format!("{}.{:02}", micros / 1_000, micros % 1_000 / 10)
 }
 
 pub(crate) fn millis(micros: u64) -> String {

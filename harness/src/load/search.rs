@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use hookproof_judge::catalogue::Verdict;
 use hookproof_judge::scenario::quantity;
 
 use super::trial::{Load, REQUESTS_MAX, Trial, run};
@@ -14,7 +15,6 @@ const NARROW: u64 = 20;
 const CONFIRMATIONS: u32 = 3;
 /// Each is lower than the last by the bracket's width.
 const CONFIRMED_RATES_MAX: u32 = 4;
-/// The highest rate, in requests per second.
 const RATE_MAX: u64 = 1_000_000;
 
 /// An objective: a latency percentile below a limit, and only 2xx answers.
@@ -25,13 +25,11 @@ pub struct Slo {
 }
 
 impl Slo {
-    /// Whether the trial met it.
     #[must_use]
     pub fn holds(&self, trial: &Trial) -> bool {
         trial.accepted() > 0 && trial.failed() == 0 && trial.missed == 0 && self.latency_holds(trial)
     }
 
-    /// Whether the answers met the latency part.
     #[must_use]
     pub fn latency_holds(&self, trial: &Trial) -> bool {
         Duration::from_micros(self.latency_us(trial)) < self.below
@@ -39,6 +37,12 @@ impl Slo {
 
     pub(super) fn latency_us(&self, trial: &Trial) -> u64 {
         trial.latency.value_at_quantile(self.quantile)
+    }
+
+    /// Such as `p99.9`.
+    pub(super) fn percentile(&self) -> String {
+        // Rounded to a thousandth of a percent, since binary fractions have more digits.
+        format!("p{}", (self.quantile * 100_000.0).round() / 1000.0)
     }
 
     pub(super) fn below_us(&self) -> u64 {
@@ -64,48 +68,74 @@ impl FromStr for Slo {
 
 impl fmt::Display for Slo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Rounded to a thousandth of a percent, since binary fractions have more digits.
-        let percentile = (self.quantile * 100_000.0).round() / 1000.0;
-        write!(f, "p{percentile}<{:?} and every answer 2xx", self.below)
+        write!(f, "{}<{:?} and every answer 2xx", self.percentile(), self.below)
     }
 }
 
-/// An invalid objective.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{given:?} is not an objective; expected a percentile and a duration, such as \"p99<250ms\"")]
 pub struct SloError {
     given: String,
 }
 
-/// The bounds of a search.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The first rate, in requests per second.
+    /// In requests per second.
     pub first: u64,
 }
 
-/// The result: the objective held at the lower rate, repeatedly, and broke at the higher.
+/// The objective held at the lower rate, repeatedly, and broke at the higher.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bracket {
-    /// The highest rate that held, in requests per second; 0 if none did.
+    /// In requests per second; 0 if none held.
     pub holds: u64,
-    /// The lowest rate that did not; none if all did.
+    /// None if all held.
     pub breaks: Option<u64>,
-    /// Whether the generator was the limit.
     pub generator_limited: bool,
-    /// Whether the lower rate held often enough.
+    /// The lower rate held often enough.
     pub confirmed: bool,
 }
 
 /// The state of a search. The caller owns it, so that an early end keeps it.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
-    /// The result.
     pub bracket: Bracket,
     /// The last trial that held, or the first if nothing was accepted.
     pub best: Option<Trial>,
-    /// The number of trials.
     pub trials: u32,
+}
+
+impl Found {
+    /// The verdict of a search that ended by itself, with its reason.
+    #[must_use]
+    pub fn verdict(&self, slo: &Slo) -> (Verdict, String) {
+        let Bracket { holds, breaks, generator_limited, confirmed } = self.bracket;
+        let upper = match breaks {
+            Some(breaks) => format!("fails at {breaks}/s"),
+            None if confirmed => "no higher rate was tried".to_owned(),
+            None => "higher rates are unknown".to_owned(),
+        };
+        let sentence = match &self.best {
+            Some(trial) if trial.accepted() == 0 => {
+                format!("{slo}: no request was accepted at {:.0}/s", trial.per_second)
+            }
+            _ if holds == 0 && breaks.is_none() => format!("{slo}: inconclusive, no trial was completed"),
+            _ if holds == 0 => format!("{slo}: {upper}"),
+            // An unconfirmed lower end may be untried.
+            Some(trial) if !confirmed => {
+                format!("{slo}: held, but not three times in a row, at {:.0}/s; {upper}", trial.per_second)
+            }
+            _ => format!("Holds up to {holds}/s: {slo}, three times in a row; {upper}"),
+        };
+        let status = match () {
+            () if generator_limited => Verdict::Inconclusive,
+            () if holds == 0 => Verdict::Fail,
+            () if !confirmed => Verdict::Inconclusive,
+            () => Verdict::Pass,
+        };
+        let limited = "; generator-limited: the load generator was too slow, so the receiver may carry more";
+        (status, sentence + if generator_limited { limited } else { "" })
+    }
 }
 
 /// Searches. `told` receives every trial.
@@ -214,7 +244,6 @@ fn next(bracket: &Bracket, rate_max: u64) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// The result for an objective that holds up to a rate.
     fn found(limit: u64, first: u64) -> (u64, Option<u64>) {
         let mut bracket = Bracket::default();
         let mut rate = first;

@@ -1,5 +1,3 @@
-//! One trial: a rate for a duration.
-
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -29,34 +27,27 @@ const LAG_BUDGET: Duration = Duration::from_millis(50);
 /// The schedule is in memory.
 pub const REQUESTS_MAX: u64 = 10_000_000;
 
-/// The settings of a load.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// The receiver.
     pub target: Target,
-    /// The signing profile.
     pub profile: Profile,
-    /// The shared secret.
     pub secret: Secret,
     /// Requests in each `per`.
     pub count: u64,
-    /// The period of `count`.
     pub per: Duration,
-    /// The duration.
     pub lasts: Duration,
-    /// The size of bodies, in bytes.
     pub body_bytes: usize,
 }
 
 impl Load {
-    /// The number of requests; those beyond [`REQUESTS_MAX`] are not sent.
+    /// Those beyond [`REQUESTS_MAX`] are not sent.
     #[must_use]
     pub fn requests(&self) -> u64 {
         let total = self.lasts.as_nanos().saturating_mul(u128::from(self.count)) / self.per.as_nanos().max(1);
         u64::try_from(total).unwrap_or(u64::MAX)
     }
 
-    /// The due times, evenly spaced.
+    /// Evenly spaced.
     #[must_use]
     pub fn schedule(&self) -> Vec<Duration> {
         let (count, per) = (u128::from(self.count.max(1)), self.per.as_nanos());
@@ -67,7 +58,6 @@ impl Load {
         (0..self.requests().min(REQUESTS_MAX)).map(moment).collect()
     }
 
-    /// Requests per second.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
     pub fn per_second(&self) -> f64 {
@@ -78,33 +68,26 @@ impl Load {
 /// The result of a trial. Latencies are in microseconds from the intended moment.
 #[derive(Clone, Debug)]
 pub struct Trial {
-    /// The intended requests per second.
     pub per_second: f64,
     /// Scheduled requests.
     pub due: u64,
-    /// Requests not sent, since too many were open.
+    /// Requests that were not sent, since too many were open.
     pub missed: u64,
-    /// Answers by status.
     pub statuses: BTreeMap<u16, u64>,
-    /// Requests without an answer, by reason.
     pub unanswered: BTreeMap<String, u64>,
-    /// Latencies of answers.
     pub latency: Histogram<u64>,
     /// The lag of requests when they were ready to be written, without the time to connect.
     pub lag: Histogram<u64>,
-    /// The duration.
     pub took: Duration,
 }
 
 impl Trial {
-    /// Requests without a 2xx answer.
     #[must_use]
     pub fn failed(&self) -> u64 {
         let other = self.statuses.iter().filter(|(status, _)| !(200..300).contains(*status));
         self.unanswered.values().sum::<u64>() + other.map(|(_, count)| count).sum::<u64>()
     }
 
-    /// Requests with a 2xx answer.
     #[must_use]
     pub fn accepted(&self) -> u64 {
         self.statuses.range(200..300).map(|(_, count)| count).sum()
@@ -117,7 +100,7 @@ impl Trial {
         self.missed > 0 && self.failed() == 0
     }
 
-    /// Whether the generator was the limit, so that the figures say nothing of the receiver.
+    /// The figures then say nothing of the receiver.
     #[must_use]
     pub fn is_generator_limited(&self) -> bool {
         self.lag.value_at_quantile(0.99) > u64::try_from(LAG_BUDGET.as_micros()).unwrap_or(u64::MAX)
@@ -136,7 +119,7 @@ struct Shared {
     tally: Mutex<Tally>,
 }
 
-/// Runs a trial until its end or `stop`.
+/// Ends with `stop`, too.
 pub async fn run(load: &Load, stop: impl Future<Output = ()>) -> std::io::Result<Trial> {
     let addresses = load.target.resolve().await?;
     // Reachability is checked before the clock starts.
@@ -276,7 +259,15 @@ impl Shared {
         let filler = "x".repeat(body_bytes.saturating_sub(start.len() + 2));
         let body = format!("{start}{filler}\"}}").into_bytes();
         let (method, event_type) = ("POST", "video.trending");
-        let signing = Signing { id: &id, timestamp: &timestamp, event_type, method, url: &url, body: &body };
+        let signing = Signing {
+            id: &id,
+            timestamp: &timestamp,
+            event_type,
+            method,
+            url: &url,
+            body: &body,
+            is_form: false,
+        };
         let mut headers = vec![
             ("Host".to_owned(), target.host_header.clone().into_bytes()),
             ("User-Agent".to_owned(), b"hookproof".to_vec()),
@@ -284,7 +275,8 @@ impl Shared {
         ];
         let signed = sign(*profile, &[secret], &signing);
         headers.extend(signed.into_iter().map(|(name, value)| (name, value.into_bytes())));
-        Request { method: "POST", path: target.path.clone(), headers, body, framing: Framing::Length }
+        let path = profile.addressed(&target.path, &body, false).into_owned();
+        Request { method: "POST", path, headers, body, framing: Framing::Length }
     }
 }
 

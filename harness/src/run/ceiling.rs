@@ -24,7 +24,7 @@ use crate::endpoint::{Reach, Spec, Stage};
 
 /// Connections over all endpoints. More are no faster on a few cores.
 pub const CONNECTIONS: usize = 64;
-/// The length of the measurement, after a warm-up.
+/// A warm-up comes before.
 const LASTS_NS: u64 = 2 * SECOND;
 const WARM_NS: u64 = SECOND / 4;
 

@@ -22,9 +22,10 @@ use super::view::View;
 use super::{Interrupt, RunError};
 use crate::clock::Clock;
 use crate::database::{Link, Server};
-use crate::driver::{self, Api, Blow, Cost, DriverFile, Processes, Sample, cost_of};
+use crate::driver::{self, Api, Blow, Cost, DriverFile, Processes, Processors, Sample, cost_of, processors};
 use crate::endpoint::Keys;
 use crate::fault::WallClock;
+use crate::stall::Others;
 use crate::traffic::Lag;
 
 const TICK_NS: u64 = 10_000_000;
@@ -59,9 +60,10 @@ struct Queue {
 
 impl Queue {
     /// The scan blocks, as a machine may have many processes.
-    async fn cost(&self) -> Option<Cost> {
+    async fn cost(&self) -> (Option<Cost>, Option<Processors>) {
         let groups = self.groups.borrow().clone();
-        tokio::task::spawn_blocking(move || cost_of(&groups)).await.ok().flatten()
+        let cost = tokio::task::spawn_blocking(move || (cost_of(&groups), processors()));
+        cost.await.unwrap_or_default()
     }
 }
 
@@ -173,9 +175,13 @@ impl Conductor<'_> {
         let has_depth = api.file().depth.is_some();
         let mut keeping = Keeping::of(self.scenario, &api);
         tokio::spawn(async move {
+            let mut others = Others::default();
             loop {
                 let asked = clock.now();
-                let cost = queue.cost().await;
+                let (cost, seen) = queue.cost().await;
+                if let Some(stall) = others.at(asked, seen, cost.map(|cost| cost.processor_ns)) {
+                    recorder.record(Record::Stall(stall));
+                }
                 let kept = keeping.poll(&api, asked).await;
                 if !has_depth {
                     // The system reports memory and file sizes.
@@ -336,7 +342,7 @@ impl Conductor<'_> {
         let Some(place) = Fault::place(&self.scenario.faults, fault) else { return };
         // Taken first: the fault may cause later events.
         let (t, lasts) = (self.clock.now(), fault.lasts.0);
-        // A fault that the harness ends itself ends as planned, even if it began late.
+        // A late fault still ends as planned.
         let from = if fault::ends(&fault.action) { fault.at.0 } else { t };
         let (plan, until) = (Some(place), from.saturating_add(lasts).max(t));
         let blow = Blow { kills: fault.action == FaultAction::Kill, plan };

@@ -24,7 +24,7 @@ use crate::clock::Clock;
 use crate::driver::{Api, EmitResult, Event};
 use crate::traffic::{Lag, Pace, play};
 
-/// The lag from which an event counts as late.
+/// An event counts as late from this lag on.
 const LATE_NS: u64 = 50_000_000;
 
 #[derive(Clone)]
@@ -83,7 +83,7 @@ impl Pace for Paced {
 
 struct Waiting {
     queue: Mutex<Queue>,
-    /// The subscribers of each type, in the schedule's order.
+    /// Subscribers by type, in the schedule's order.
     owed: Vec<Shared<[Text]>>,
 }
 

@@ -1,5 +1,3 @@
-//! Errors of a run.
-
 use std::path::PathBuf;
 
 use hookproof_judge::exit::{HARNESS, UNREACHABLE, USAGE};
@@ -10,155 +8,87 @@ use crate::database::DatabaseError;
 use crate::driver::{ApiError, CallError, FileError, StartError};
 use crate::endpoint::{ListenError, ReachError, TlsError};
 
-/// A run without a trace, or with an incomplete one.
+/// The trace is missing or incomplete.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The driver file cannot be used.
     #[error(transparent)]
     Driver(#[from] FileError),
-    /// The traffic cannot be scheduled.
     #[error(transparent)]
     Schedule(#[from] ScheduleError),
-    /// The sender cannot be started.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// A call before the run failed.
     #[error(transparent)]
     Api(#[from] ApiError),
-    /// The driver has no call that finds a fault's target.
     #[error(
         "a fault targets the {target}, which the driver {driver} cannot find; expected [start.owner] in the \
          driver, or worker = NUMBER in the fault"
     )]
-    Owner {
-        /// The target.
-        target: hookproof_judge::scenario::FaultTarget,
-        /// The driver.
-        driver: String,
-    },
-    /// A fault sets a process's clock, and libfaketime is missing.
+    Owner { target: hookproof_judge::scenario::FaultTarget, driver: String },
     #[error(
         "the fault clock-skew needs libfaketime, which is not installed; install it (Debian: apt-get install \
          faketime), or put the path of libfaketimeMT.so.1 into HOOKPROOF_FAKETIME"
     )]
     Faketime,
-    /// A fault sets a process's clock, and the harness starts none.
     #[error(
         "the fault clock-skew needs a sender that the harness starts, and the driver {driver} has no [start]; \
          expected a driver with [start]"
     )]
-    NoProcess {
-        /// The driver.
-        driver: String,
-    },
-    /// The database is unavailable.
+    NoProcess { driver: String },
     #[error(transparent)]
     Database(#[from] DatabaseError),
-    /// The driver does not pass a database to the sender.
     #[error(
         "the scenario has store = \"postgres\", and the [start] of the driver {driver} does not use {{{{ \
          database }}}}; expected it there, or store = \"sqlite\""
     )]
-    Store {
-        /// The driver.
-        driver: String,
-    },
-    /// Our sender lacks a subscriber's profile.
+    Store { driver: String },
     #[error(
         "subscriber.sign: {subscriber} has {profile}, whose time is in the body, and our sender sends the \
          same body on each retry; choose another profile, or the driver of a sender with this one"
     )]
-    Sign {
-        /// The subscriber.
-        subscriber: String,
-        /// The profile.
-        profile: String,
-    },
-    /// The driver does not tell the sender which authority to trust.
+    Sign { subscriber: String, profile: String },
     #[error(
         "the scenario shows wrong certificates, so its endpoints use TLS, and the driver {driver} has no start.trust; \
          expected it, or --tls if the sender trusts {{{{ ca }}}} already"
     )]
-    Trust {
-        /// The driver.
-        driver: String,
-    },
-    /// The sender's secret is unusable.
+    Trust { driver: String },
     #[error("the secret of subscriber {name}, as the driver saves it, cannot be used: {error}")]
-    Secret {
-        /// The subscriber.
-        name: String,
-        /// The error.
-        error: hookproof_judge::signature::KeyError,
-    },
-    /// The harness's files cannot be written.
+    Secret { name: String, error: hookproof_judge::signature::KeyError },
     #[error("{path} cannot be written: {error}", path = path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The error.
-        error: std::io::Error,
-    },
-    /// The sender's folder holds foreign files.
+    File { path: PathBuf, error: std::io::Error },
     #[error(
         "{path} is not the folder of a run (it has files, and no {marker}), so it is not emptied; expected \
          another --out, or an empty folder",
         path = path.display(), marker = super::folder::MARKER
     )]
-    Foreign {
-        /// The folder.
-        path: PathBuf,
-    },
-    /// Another run uses the folder.
+    Foreign { path: PathBuf },
     #[error("another run uses {path}; expected another --out, or wait for its end", path = path.display())]
-    Occupied {
-        /// The folder.
-        path: PathBuf,
-    },
-    /// The endpoints could not be reached this way.
+    Occupied { path: PathBuf },
     #[error(transparent)]
     Reach(#[from] ReachError),
-    /// The endpoints have no certificate.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The endpoints cannot be opened.
     #[error("the endpoints cannot be opened: {0}{more}", more = more_files(.0))]
     Endpoints(std::io::Error),
-    /// The endpoints have no thread of their own.
     #[error("no thread can be started for the endpoints: {0}")]
     Thread(std::io::Error),
-    /// The machine's limit could not be measured.
     #[error("the ceiling of the machine cannot be measured: {0}{more}", more = more_files(.0))]
     Ceiling(std::io::Error),
-    /// There is no port for the sender.
     #[error("no port is free for the sender: {0}")]
     Port(std::io::Error),
-    /// The limit of open files is too low for the endpoints.
     #[error(
         "{subscribers} subscribers need about {needed} open files, and the limit is {limit}; expected fewer subscribers, or a \
          higher limit (ulimit -Hn)"
     )]
-    Files {
-        /// The number of endpoints.
-        subscribers: usize,
-        /// The files that they need.
-        needed: u64,
-        /// The limit.
-        limit: u64,
-    },
-    /// The sender's processes can't be watched.
+    Files { subscribers: usize, needed: u64, limit: u64 },
     #[error("the harness cannot supervise the sender's processes: {0}")]
     Process(std::io::Error),
-    /// The run was interrupted before it began.
     #[error("interrupted before the sender was ready")]
     Interrupted,
-    /// The generator's thread failed.
     #[error("the load generator could not be started, or failed")]
     Generator,
 }
 
 impl RunError {
-    /// The exit code for it.
     #[must_use]
     pub fn code(&self) -> u8 {
         if self.is_senders() {
@@ -170,7 +100,6 @@ impl RunError {
         }
     }
 
-    /// Whether the sender under test could not be started or reached.
     #[must_use]
     pub const fn is_senders(&self) -> bool {
         match self {
@@ -181,7 +110,6 @@ impl RunError {
         }
     }
 
-    /// Whether the command asked for the impossible.
     #[must_use]
     pub fn is_askers(&self) -> bool {
         match self {
@@ -213,7 +141,7 @@ const fn is_unmade(error: &ApiError) -> bool {
     matches!(error, ApiError::Template { .. } | ApiError::Request { .. } | ApiError::Certificate(_))
 }
 
-/// A hint where no file descriptor is left; otherwise empty.
+/// Empty while descriptors are left.
 fn more_files(error: &std::io::Error) -> &'static str {
     let first: &(dyn std::error::Error + 'static) = error;
     let mut causes = std::iter::successors(Some(first), |error| error.source());

@@ -38,7 +38,6 @@ impl Home {
         Ok(Self { path: path.to_owned(), _marker: marker })
     }
 
-    /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

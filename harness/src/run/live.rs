@@ -23,7 +23,6 @@ const PAUSE_NS: u64 = SECOND;
 /// The rest after a page, as a multiple of its own time.
 const REST: u64 = 9;
 
-/// Judges an incomplete trace.
 pub type Judging = Arc<dyn Fn(&Scenario, &Trace) -> Report + Send + Sync>;
 
 /// Serves pages on one address, until its last clone is dropped.
@@ -63,13 +62,11 @@ impl PageServer {
         Ok(Self(Arc::new(Serving { address, runtime: handle, page, _stop: stop })))
     }
 
-    /// The address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.0.address
     }
 
-    /// Replaces the page.
     pub fn show(&self, page: String) {
         self.0.page.send_replace(Arc::from(page));
     }
@@ -82,14 +79,11 @@ fn step_back() {
     let _as_before = rustix::process::setpriority_process(None, 19);
 }
 
-/// The settings of a live page.
 #[derive(Clone)]
 pub struct Live {
-    /// The server.
     pub server: PageServer,
-    /// The judge.
     pub judging: Judging,
-    /// The file of the final report.
+    /// The final report's file.
     pub kept: PathBuf,
 }
 
@@ -331,7 +325,6 @@ mod tests {
         }
     }
 
-    /// Ids of failed checks after each of these numbers of lines.
     fn failed(name: &str, lines: impl Iterator<Item = usize>) -> Vec<(usize, Vec<String>)> {
         let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/traces").join(name);
         let text = std::fs::read_to_string(&shipped).unwrap();

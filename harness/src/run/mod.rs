@@ -44,23 +44,19 @@ use crate::endpoint::{Endpoints, Identity, Reach, Spec, Stage};
 use crate::fault::{WallClock, sets_clocks};
 use crate::traffic::Lag;
 
-/// Becomes true when the run is interrupted.
+/// True once the run is interrupted.
 pub type Interrupt = watch::Receiver<bool>;
 
-/// The result of a run.
 #[derive(Debug)]
 pub struct Played {
     /// While this is held, no other run overwrites the sender's folder.
     pub home: Home,
-    /// The trace.
     pub trace: PathBuf,
-    /// How it ended.
     pub ended: Ended,
-    /// The generator's lag.
     pub lag: Lag,
     /// Records that the trace lacks.
     pub dropped: u64,
-    /// The error that broke the run off, if there was one.
+    /// This error broke the run off.
     pub failure: Option<RunError>,
 }
 
@@ -71,7 +67,6 @@ struct Course {
     failure: Option<RunError>,
 }
 
-/// Plays a scenario against a sender.
 pub async fn play(scenario: &Scenario, options: &Options, interrupt: Interrupt) -> Result<Played, RunError> {
     let seed = options.seed.unwrap_or(scenario.seed);
     let file = options.driver.as_deref().map_or_else(DriverFile::hookproof, DriverFile::open)?;
@@ -329,7 +324,7 @@ impl Staged<'_> {
         }
     }
 
-    /// A link for each process, if a fault may cut it.
+    /// None unless a fault may cut them.
     fn links(&self) -> Result<Vec<Link>, RunError> {
         let cuts = |fault: &FaultPlan| matches!(fault.action, FaultAction::Partition(_));
         let Some(server) = self.database.server().filter(|_| self.scenario.faults.iter().any(cuts)) else {
@@ -420,24 +415,18 @@ fn is_fit(scenario: &Scenario, file: &DriverFile) -> Result<(), RunError> {
     Ok(())
 }
 
-/// The settings of a run, beside its scenario.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Replaces the scenario's seed.
     pub seed: Option<u64>,
-    /// The driver file of another sender than ours.
+    /// None for our own sender.
     pub driver: Option<PathBuf>,
-    /// The folder for the trace, the sender's files and its logs.
+    /// Holds the trace, the sender's files and its logs.
     pub out: PathBuf,
-    /// The `hookproof` program, which starts the sender and wraps processes.
+    /// Starts the sender and wraps processes.
     pub program: PathBuf,
-    /// The folder of the scenario's recordings.
     pub folder: PathBuf,
-    /// Whether to show progress.
     pub show: bool,
-    /// The way to the endpoints.
     pub reach: Reach,
-    /// The live page.
     pub live: Option<Live>,
 }
 
@@ -460,7 +449,7 @@ async fn tear_down(api: &Api) {
     }
 }
 
-/// Stops the sender within `within` nanoseconds, and reports each failure.
+/// Within `within` nanoseconds; reports each failure.
 async fn take_back(api: &Api, processes: &mut Processes, clock: &Clock, within: u64) {
     tear_down(api).await;
     // A clock that has not begun stands still, and no timeout would pass.
@@ -476,7 +465,7 @@ async fn take_back(api: &Api, processes: &mut Processes, clock: &Clock, within: 
 async fn list_dead(api: &Api, emission: &Emission, scenario: &Scenario) -> bool {
     /// A sender that the harness does not start may retain letters of earlier runs.
     const OLD_MAX: usize = 100_000;
-    /// The time limit of all pages together.
+    /// Limits all pages together.
     const WITHIN_NS: u64 = 120 * hookproof_judge::scenario::SECOND;
     let most = emission.owed_in_all(scenario).saturating_add(OLD_MAX);
     let listed = tokio::select! {

@@ -27,7 +27,6 @@ pub(super) struct Operator {
     pub(super) keys: Keys,
 }
 
-/// The outcome of an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ActionOutcome {
     All,
@@ -49,7 +48,7 @@ struct Concerned {
     scheme: Scheme,
 }
 
-/// A fault that has begun; recorded when this is dropped.
+/// Recorded when this is dropped.
 struct Lasting<'a> {
     recorder: &'a Recorder,
     fault: Option<Fault>,
@@ -63,9 +62,8 @@ impl Drop for Lasting<'_> {
 
 #[derive(Debug)]
 enum Undone {
-    /// No answer: it is repeated.
+    /// It is repeated.
     Unanswered,
-    /// The sender refused it, or can't be asked.
     Refused(String),
     Unknown(String),
 }

@@ -124,13 +124,11 @@ impl Course {
         self.count = count;
     }
 
-    /// The rate of the last whole second.
     fn lately(&self) -> u64 {
         self.seconds.len().checked_sub(2).map_or(0, |at| self.seconds[at])
     }
 }
 
-/// One day.
 const SECONDS_MAX: usize = 86_400;
 
 impl std::fmt::Display for Course {

@@ -6,15 +6,17 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use hookproof_judge::scenario::quantity::rfc3339;
-use hookproof_judge::signature::{ForeignHash, Received, Secret, Signing, base64, hex, sha256_hex};
+use hookproof_judge::signature::{
+    ForeignHash, Handshake, Received, Secret, Signing, base64, encode_bare, hex, sha256_hex,
+};
 
 use super::record::{Recorded, Repeat};
-use super::settings::Settings;
+use super::settings::{Bodies, Settings};
 use super::want::{Want, Wrong};
-use crate::wire::answer::has_trace;
+use crate::wire::answer::{Answer, has_trace};
 use crate::wire::clock::{pass, unix_nanos, unix_seconds};
 use crate::wire::exchange::{Exchange, Feed, Outcome, exchange, expectant, succession};
-use crate::wire::request::{Framing, Request};
+use crate::wire::request::{Framing, Request, Target};
 
 const RECORDED_MAX: usize = 40;
 pub(super) const DATA: &str = r#"{"video":"v1","views":1200000,"title":"Hookproof"}"#;
@@ -50,6 +52,8 @@ pub(super) struct Delivery {
     /// The member of the body that holds the timestamp too.
     pub(super) field: Option<String>,
     pub(super) body: Vec<u8>,
+    /// Else JSON, or whatever is declared as JSON.
+    pub(super) is_form: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -59,22 +63,49 @@ pub(super) struct Shot {
     pub(super) want: Want,
     /// Lacks the tested property alone: if it fails as well, the property is not the cause.
     pub(super) control: Option<Request>,
+    /// The answer must not give it, whatever its status.
+    pub(super) withheld: Option<Greeting>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Greeting {
+    pub(super) handshake: &'static Handshake,
+    pub(super) challenge: String,
+    pub(super) hmac: String,
 }
 
 impl Shot {
     pub(super) fn new(label: impl Into<String>, request: Request, want: Want) -> Self {
-        Self { label: label.into(), request, want, control: None }
+        Self { label: label.into(), request, want, control: None, withheld: None }
     }
 
     pub(super) fn controlled(self, control: Request) -> Self {
         Self { control: Some(control), ..self }
     }
+
+    pub(super) fn withholding(self, greeting: Greeting) -> Self {
+        Self { withheld: Some(greeting), ..self }
+    }
+}
+
+impl Greeting {
+    pub(super) fn is_in(&self, body: &[u8]) -> bool {
+        self.handshake.is_answered(body, &self.challenge, &self.hmac)
+    }
+
+    /// An answer without the challenge proves nothing. An HMAC may sign an event, wherever it stands.
+    pub(super) fn is_given_by(&self, outcome: &Outcome) -> bool {
+        let Outcome::Answer(Answer { body, .. }) = outcome else { return false };
+        let is_constant = self.handshake.is_answered(body, "", "");
+        let holds_hmac = body.windows(self.hmac.len()).any(|part| part == self.hmac.as_bytes());
+        holds_hmac || (self.is_in(body) && !is_constant)
+    }
 }
 
 impl Delivery {
     fn signing(&self) -> Signing<'_> {
-        let Self { id, timestamp, event_type, url, body, .. } = self;
-        Signing { id, timestamp, event_type, method: "POST", url, body }
+        let Self { id, timestamp, event_type, url, body, is_form, .. } = self;
+        Signing { id, timestamp, event_type, method: "POST", url, body, is_form: *is_form }
     }
 
     pub(super) fn with_data(self, data: &str) -> Self {
@@ -82,6 +113,9 @@ impl Delivery {
     }
 
     pub(super) fn of_moment(self, happened: i64, data: &str) -> Self {
+        if self.is_form {
+            return self.into_form(data);
+        }
         let body = format!(
             r#"{{"id":"{}","type":"{}",{}"timestamp":"{}","data":{data}}}"#,
             self.id,
@@ -97,6 +131,13 @@ impl Delivery {
         let short = self.with_data(&titled(""));
         let filler = "x".repeat(bytes.saturating_sub(short.body.len()));
         short.with_data(&titled(&filler))
+    }
+
+    /// Of another order than that of its signature.
+    fn into_form(self, data: &str) -> Self {
+        let data: String = url::form_urlencoded::byte_serialize(data.as_bytes()).collect();
+        let body = format!("type={}&Data={data}&id={}", self.event_type, self.id).into_bytes();
+        Self { body, is_form: true, ..self }
     }
 
     pub(super) fn with_body(self, body: impl Into<Vec<u8>>) -> Self {
@@ -143,8 +184,60 @@ impl<'a> Bench<'a> {
             url: self.settings.target.signed_url(),
             field: self.settings.profile.timestamp_field().map(str::to_owned),
             body: Vec::new(),
+            is_form: self.settings.bodies == Bodies::Forms,
         };
         delivery.with_data(DATA)
+    }
+
+    /// None if the profile signs no forms, or the receiver takes none.
+    pub(super) fn form(&self) -> Option<Delivery> {
+        let Settings { profile, bodies, .. } = self.settings;
+        let takes_forms = profile.signs_forms() && *bodies != Bodies::Json;
+        takes_forms.then(|| self.delivery().into_form("a &+"))
+    }
+
+    /// The error says why a case that is about JSON does not apply.
+    pub(super) fn json(&self) -> Result<Delivery, String> {
+        match self.settings.bodies {
+            Bodies::Forms => Err("it is about JSON, and each delivery is a form".to_owned()),
+            Bodies::All | Bodies::Json => Ok(self.delivery()),
+        }
+    }
+
+    /// One whose signature has this property, if it is not rare.
+    pub(super) fn delivery_signed(&self, is_wanted: impl Fn(&str) -> bool) -> Delivery {
+        const TRIES: usize = 64;
+        let mut all = std::iter::repeat_with(|| self.delivery()).take(TRIES);
+        all.find(|delivery| is_wanted(&self.signature(delivery))).unwrap_or_else(|| self.delivery())
+    }
+
+    /// A number of 31 bits, since Meta sends one.
+    fn challenge(&self) -> String {
+        self.made.set(self.made.get() + 1);
+        let hash = sha256_hex(format!("challenge {} {}", self.run, self.made.get()).as_bytes());
+        let drawn = u64::from_str_radix(&hash[..8], 16).unwrap_or_default();
+        (1_000_000_000 + drawn % 1_000_000_000).to_string()
+    }
+
+    pub(super) fn greeting(&self, handshake: &'static Handshake) -> Greeting {
+        let challenge = self.challenge();
+        let hmac = encode_bare(self.settings.profile, &self.settings.secret.tag(challenge.as_bytes()));
+        Greeting { handshake, challenge, hmac }
+    }
+
+    pub(super) fn query(&self, query: &str) -> Request {
+        let Target { host_header, path, .. } = &self.settings.target;
+        let joint = if path.contains('?') { '&' } else { '?' };
+        let headers = vec![
+            ("Host".to_owned(), host_header.clone().into_bytes()),
+            ("User-Agent".to_owned(), b"hookproof".to_vec()),
+        ];
+        let path = format!("{path}{joint}{query}");
+        Request { method: "GET", path, headers, body: Vec::new(), framing: Framing::Length }
+    }
+
+    pub(super) fn refute_last(&self) {
+        self.recorded.borrow_mut().last_mut().into_iter().for_each(|last| last.met = false);
     }
 
     pub(super) fn stamp(&self, seconds: i64) -> i64 {
@@ -172,22 +265,35 @@ impl<'a> Bench<'a> {
         delivery.signing().signature(self.settings.profile, secret)
     }
 
+    /// None if the receiver's key is no public one.
+    pub(super) fn signed_by_zeros(&self) -> Option<Request> {
+        const TRIES: usize = 64;
+        let profile = self.settings.profile;
+        let signed = |delivery: Delivery| {
+            let signature = delivery.signing().signature_of_zeros(profile)?;
+            Some(self.request(&delivery, &[signature]))
+        };
+        let tries = if profile.is_public() { TRIES } else { 0 };
+        (0..tries).find_map(|_| signed(self.delivery()))
+    }
+
     pub(super) fn foreign_secret(&self) -> Result<Secret, String> {
         let (profile, seed) = (self.settings.profile, sha256_hex(format!("foreign {}", self.run).as_bytes()));
-        let prefix = if profile.is_public() { "whsk_" } else { "whsec_" };
-        let text = format!("{prefix}{}", base64(&seed.as_bytes()[..32]));
-        Secret::parse(profile, &text).map_err(|error| error.to_string())
+        Secret::parse(profile, &profile.secret_of(&seed.as_bytes()[..32])).map_err(|error| error.to_string())
     }
 
     pub(super) fn request(&self, delivery: &Delivery, signatures: &[String]) -> Request {
+        let is_form = delivery.is_form;
+        let kind: &[u8] = if is_form { b"application/x-www-form-urlencoded" } else { b"application/json" };
         let mut headers = vec![
             ("Host".to_owned(), self.settings.target.host_header.clone().into_bytes()),
             ("User-Agent".to_owned(), b"hookproof".to_vec()),
-            ("Content-Type".to_owned(), b"application/json".to_vec()),
+            ("Content-Type".to_owned(), kind.to_vec()),
         ];
         let signed = delivery.signing().headers(self.settings.profile, signatures);
         headers.extend(signed.into_iter().map(|(name, value)| (name, value.into_bytes())));
-        let path = self.settings.target.path.clone();
+        let Settings { profile, target, .. } = &self.settings;
+        let path = profile.addressed(&target.path, &delivery.body, is_form).into_owned();
         Request { method: "POST", path, headers, body: delivery.body.clone(), framing: Framing::Length }
     }
 
@@ -339,7 +445,7 @@ impl<'a> Bench<'a> {
             request.headers.iter().map(|(name, value)| (&**name, value.as_slice())).collect();
         let url = self.settings.target.signed_url();
         let Request { method, body, .. } = request;
-        let received = Received { method, url: &url, headers: &headers, body };
+        let received = Received { method, url: &url, headers: &headers, body, ..Received::default() };
         self.settings.profile.expected_tag(&self.settings.secret, &received)
     }
 }

@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 impl Bench<'_> {
     /// Tests the list: an accepted delivery must appear in it.
     pub(super) async fn try_effects(&self, accepted: &str) {
-        let Some(target) = &self.settings.effects else { return };
+        let Some(target) = &self.settings.hooks.effects else { return };
         let works = match self.wait_for(target, accepted).await {
             Ok(0) => Err(format!("{} does not list a delivery that was accepted", target.url)),
             Ok(_) => Ok(()),
@@ -34,7 +34,7 @@ impl Bench<'_> {
     /// slow.
     pub(super) async fn lost(&self, mut ids: Vec<String>) -> Result<usize, String> {
         self.effects.borrow().as_ref().map_err(Clone::clone)?;
-        let target = self.settings.effects.as_ref().ok_or("needs --effects-url")?;
+        let target = self.settings.hooks.effects.as_ref().ok_or("needs --effects-url")?;
         let (watch, mut moved) = (Watch::start(), Duration::ZERO);
         loop {
             let list = parsed(&self.list(target).await?);
@@ -69,7 +69,7 @@ impl Bench<'_> {
     /// How often a delivery was processed, once everything accepted earlier was.
     pub(super) async fn effects_of(&self, id: &str) -> Result<usize, String> {
         self.effects.borrow().as_ref().map_err(Clone::clone)?;
-        let target = self.settings.effects.as_ref().ok_or("needs --effects-url")?;
+        let target = self.settings.hooks.effects.as_ref().ok_or("needs --effects-url")?;
         if self.wait_for(target, id).await? == 0 {
             return Ok(0);
         }
@@ -85,7 +85,7 @@ impl Bench<'_> {
         known: Option<&Delivery>,
     ) -> Result<bool, String> {
         self.effects.borrow().as_ref().map_err(Clone::clone)?;
-        let target = self.settings.effects.as_ref().ok_or("needs --effects-url")?;
+        let target = self.settings.hooks.effects.as_ref().ok_or("needs --effects-url")?;
         let id = |request: &&Request| {
             let id = self.id_in(request).filter(|id| known.is_none_or(|known| known.id != *id));
             id.ok_or("a forgery has no id of its own")
@@ -121,7 +121,7 @@ impl Bench<'_> {
 
     /// The most effects that one of these has now.
     pub(super) async fn most_effects(&self, ids: &[String]) -> Result<usize, String> {
-        let target = self.settings.effects.as_ref().ok_or("needs --effects-url")?;
+        let target = self.settings.hooks.effects.as_ref().ok_or("needs --effects-url")?;
         let list = parsed(&self.list(target).await?);
         Ok(ids.iter().map(|id| in_value(&list, id)).max().unwrap_or(0))
     }

@@ -9,12 +9,15 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 use crate::wire::command::Group;
+use crate::wire::request::Target;
 
 const COMMAND_LIMIT: Duration = Duration::from_secs(60);
 
-/// Shell commands.
+/// Accesses to the receiver beside its deliveries; the last three are shell commands.
 #[derive(Clone, Debug, Default)]
 pub struct Hooks {
+    /// The URL that lists processed ids.
+    pub effects: Option<Target>,
     /// Restarts the receiver; returns when it serves or soon will.
     pub restart: Option<String>,
     /// Makes the receiver answer deliveries with 5xx: stops its database, fills its disk.

@@ -24,9 +24,9 @@ use hookproof_judge::scenario::quantity::Day;
 pub use hooks::Hooks;
 pub use record::Recorded;
 pub(crate) use record::quoted;
-pub use report::{Counts, Report, Stopped};
+pub use report::{Counts, LeftOut, Report, Stopped};
 use schedule::Schedule;
-pub use settings::{Known, KnownError, Need, SERVER, Settings};
+pub use settings::{Bodies, Known, KnownError, Need, SERVER, Settings};
 pub use story::{Row, Story};
 use want::{Want, plain, words};
 
@@ -38,16 +38,13 @@ pub use hookproof_judge::catalogue::{SelectError, Selection};
 const STARTING: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// The progress of a run.
 #[derive(Clone, Copy, Debug)]
 pub enum Step<'a> {
     /// The receiver does not accept connections yet.
     Waits,
     /// The number of cases to send.
     Begins(usize),
-    /// A case begins.
     Sends(&'a str),
-    /// A case's result.
     Came(&'a Row),
 }
 

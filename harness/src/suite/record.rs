@@ -14,26 +14,18 @@ const BODY_SHOWN_MAX: usize = 600;
 const HEAD_SHOWN_MAX: usize = 4_000;
 const BODY_CURL_MAX: usize = 16_000;
 
-/// An exchange in a report.
 #[derive(Clone, Debug, Serialize)]
 pub struct Recorded {
-    /// A short description of the request.
     pub label: String,
-    /// The request, redacted.
     pub request: String,
-    /// The expectation.
     pub wanted: String,
     /// The result, in a few words.
     pub came: String,
-    /// The answer, if there was one.
     pub answer: String,
-    /// How long it took.
     pub seconds: f64,
-    /// Whether it was as wanted.
     pub met: bool,
     /// A command that repeats it, where one can.
     pub curl: Option<String>,
-    /// Why no command repeats it.
     pub no_curl: Option<String>,
 }
 
@@ -140,7 +132,9 @@ fn repeated(target: &Target, request: &Request, repeat: Repeat<'_>) -> Result<St
 
 /// Bytes that are no text use the shell's `$'…'`.
 fn options(target: &Target, request: &Request) -> String {
-    let mut line = format!("-sS -i -X {} {}", request.method, quoted(target.url.as_bytes()));
+    let origin = target.url.strip_suffix(&target.path);
+    let url = origin.map_or_else(|| target.url.clone(), |origin| format!("{origin}{}", request.path));
+    let mut line = format!("-sS -i -X {} {}", request.method, quoted(url.as_bytes()));
     for (name, value) in &request.headers {
         // curl omits a header without a value unless it ends with a semicolon.
         let header = if value.is_empty() {
@@ -246,7 +240,7 @@ mod tests {
     fn a_secret_that_is_cut_or_escaped_is_taken_out_all_the_same() {
         use hookproof_judge::signature::{Profile, Secret};
 
-        use crate::suite::{Hooks, Known, Selection};
+        use crate::suite::{Bodies, Hooks, Known, Selection};
         use crate::wire::request::Target;
         let secret = |text: &str| Secret::parse(Profile::GITHUB, text).unwrap();
         let settings = Settings {
@@ -254,10 +248,11 @@ mod tests {
             profile: Profile::GITHUB,
             secret: secret("it's a \"secret\""),
             retired: Some(secret("an older, retired one")),
+            verify_token: Some("let me in".to_owned()),
             tolerance_seconds: Settings::TOLERANCE_SECONDS,
+            bodies: Bodies::All,
             timeout: Settings::TIMEOUT,
             slow_limit: Settings::SLOW_LIMIT,
-            effects: None,
             hooks: Hooks::default(),
             selection: Selection::default(),
             known: Known::default(),
@@ -270,14 +265,18 @@ mod tests {
         let outcome = Outcome::Answer(answer);
         let exchange = Exchange { outcome, took: Duration::ZERO, written: 0 };
         let request = Request {
-            method: "POST",
-            path: "/".to_owned(),
+            method: "GET",
+            path: "/?token=let%20me%20in".to_owned(),
             headers: Vec::new(),
-            body: Vec::new(),
+            body: b"let me in".to_vec(),
             framing: Framing::Length,
         };
-        let answer = Recorded::new("", "", true, &request, &exchange, Repeat::Curl, &settings).answer;
+        let Recorded { request, answer, curl, .. } =
+            Recorded::new("", "", true, &request, &exchange, Repeat::Curl, &settings);
         assert!(answer.contains("{(secret)}x") && !answer.contains("an old"), "{answer}");
+        assert_eq!(request, "GET /?token=(secret) HTTP/1.1\nContent-Length: 9\n\n(secret)");
+        let line = "curl -sS -i -X GET 'http://127.0.0.1:9/?token=(secret)' --data-binary '(secret)'";
+        assert_eq!(curl.as_deref(), Some(line));
     }
 
     #[test]

@@ -13,61 +13,88 @@ use hookproof_judge::report::{
 use serde::Serialize;
 
 use super::record::Recorded;
-use super::settings::{Need, Settings};
+use super::settings::{Bodies, Need, Settings};
 use super::story::{FAILURES, Group, Row, Story, finding, groups, stories};
 
-/// The result of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Hookproof's version.
     pub version: String,
-    /// The receiver.
     pub target: String,
-    /// The signing profile.
     pub profile: String,
     /// Whether `should` counted as `must`.
     pub strict: bool,
-    /// Whether it was interrupted.
     pub interrupted: bool,
     /// The day, such as 2026-01-31.
     pub date: String,
-    /// One row for each case.
+    pub seconds: f64,
     pub rows: Vec<Row>,
     /// Expected failures that did not occur.
     pub stale: Vec<String>,
-    /// The cases that `--skip` left out.
-    pub skipped: Vec<String>,
+    #[serde(flatten)]
+    pub left_out: LeftOut,
     /// Whether a command took the place of a server.
     pub is_command: bool,
-    /// The cases that `--without` or `--exec` left out, by the missing option.
-    pub without: BTreeMap<String, Vec<String>>,
-    /// The number of other cases that `--only` left out.
-    pub unselected: usize,
     /// The options that repeat a case, without its selection.
     pub again: String,
 }
 
-/// The number of cases of each verdict.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct LeftOut {
+    pub skipped: Vec<String>,
+    /// The cases that `--without` or `--exec` left out, by the missing option.
+    pub without: BTreeMap<String, Vec<String>>,
+    pub bodies: Bodies,
+    /// The number of other cases that `--only` left out.
+    pub unselected: usize,
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// Passed.
     pub pass: usize,
-    /// Failed.
     pub fail: usize,
     /// Failed a `should`.
     pub warn: usize,
-    /// Without enough evidence.
     pub inconclusive: usize,
-    /// Not applicable.
     pub not_applicable: usize,
-    /// Errors of the harness.
     pub harness_error: usize,
     /// Expected failures, which count in none of the others.
     pub known: usize,
 }
 
+impl Counts {
+    fn of<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Self {
+        let mut counts = Self::default();
+        for row in rows {
+            let place = match row.verdict {
+                _ if row.is_excused() => &mut counts.known,
+                Verdict::Pass => &mut counts.pass,
+                Verdict::Fail => &mut counts.fail,
+                Verdict::Warn => &mut counts.warn,
+                Verdict::Inconclusive => &mut counts.inconclusive,
+                Verdict::NotApplicable => &mut counts.not_applicable,
+                Verdict::HarnessError => &mut counts.harness_error,
+            };
+            *place += 1;
+        }
+        counts
+    }
+
+    fn words(&self) -> String {
+        let named = [
+            (self.fail, "failed"),
+            (self.warn, "warned"),
+            (self.pass, "passed"),
+            (self.known, "failed as expected"),
+            (self.inconclusive, "inconclusive"),
+            (self.harness_error, "could not be judged"),
+            (self.not_applicable, "do not apply"),
+        ];
+        let some = named.iter().filter(|(count, _)| *count > 0);
+        some.map(|(count, name)| format!("{count} {name}")).collect::<Vec<_>>().join(" · ")
+    }
+}
+
 impl Report {
-    /// An empty report.
     #[must_use]
     pub fn new(settings: &Settings) -> Self {
         let (mut skipped, mut unselected) = (Vec::new(), 0);
@@ -86,17 +113,15 @@ impl Report {
             strict: settings.strict,
             interrupted: false,
             date: super::today(),
+            seconds: 0.0,
             rows: Vec::new(),
             stale: Vec::new(),
-            skipped,
+            left_out: LeftOut { skipped, without, bodies: settings.bodies, unselected },
             is_command: settings.target.command.is_some(),
-            without,
-            unselected,
             again: settings.redact_text(&settings.again),
         }
     }
 
-    /// Puts the rows in the order of the catalogue.
     pub fn sort(&mut self) {
         let place = |row: &Row| catalogue::receiver().iter().position(|entry| entry.id == row.id);
         self.rows.sort_by_key(place);
@@ -117,23 +142,9 @@ impl Report {
         self.stale = stale.map(|row| row.id.clone()).collect();
     }
 
-    /// The number of cases of each verdict.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        let mut counts = Counts::default();
-        for row in &self.rows {
-            let place = match row.verdict {
-                _ if row.is_excused() => &mut counts.known,
-                Verdict::Pass => &mut counts.pass,
-                Verdict::Fail => &mut counts.fail,
-                Verdict::Warn => &mut counts.warn,
-                Verdict::Inconclusive => &mut counts.inconclusive,
-                Verdict::NotApplicable => &mut counts.not_applicable,
-                Verdict::HarnessError => &mut counts.harness_error,
-            };
-            *place += 1;
-        }
-        counts
+        Counts::of(&self.rows)
     }
 
     /// The exit code: 130 interrupted, 70 harness error, 1 a failure or a stale expected failure, 2
@@ -185,25 +196,12 @@ fn failures(failed: usize, stale: usize) -> String {
     failed.into_iter().chain(stale).collect::<Vec<_>>().join("; ")
 }
 
-/// The reason why nothing could be judged.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Stopped {
-    /// The target has no address.
     #[error("{url} cannot be resolved: {why}; is the name right?")]
-    Resolve {
-        /// The target.
-        url: String,
-        /// The resolver's error.
-        why: String,
-    },
-    /// The target refuses connections.
+    Resolve { url: String, why: String },
     #[error("{url} cannot be reached: {why}; is the receiver running?")]
-    Unreachable {
-        /// The target.
-        url: String,
-        /// The connection's error.
-        why: String,
-    },
+    Unreachable { url: String, why: String },
 }
 
 impl Stopped {
@@ -245,7 +243,6 @@ fn stale(id: &str) -> Case {
 }
 
 impl Report {
-    /// The page.
     #[must_use]
     pub fn page(&self) -> String {
         page(&self.document())
@@ -263,22 +260,22 @@ impl Report {
         parts.extend(cards("Warnings", &[Verdict::Warn]));
         parts.push(Part::Title("All cases".to_owned()));
         parts.extend(self.sections());
-        let fails = |group: &&Group<'_>| FAILURES.contains(&group.verdict()) && !group.rows[0].is_excused();
-        let failures = all.iter().filter(fails);
-        let strict = if self.strict { "strict" } else { "not strict" };
+        let named = |status: &[Verdict]| -> Vec<(String, String)> {
+            let of_it = |group: &&Group<'_>| status.contains(&group.verdict()) && !group.rows[0].is_excused();
+            all.iter().filter(of_it).map(|group| (group.name(), group.lead())).collect()
+        };
+        let names = named(&FAILURES).into_iter().chain(named(&[Verdict::Warn])).collect();
+        let strict = self.strict.then(|| "strict".to_owned());
+        let facts = [format!("receiver, profile {}", self.profile), self.date.clone()];
+        let facts = facts.into_iter().chain([format!("{:.1} s", self.seconds)]).chain(strict);
         Document {
             title: self.target.clone(),
             about: String::new(),
-            facts: vec![
-                format!("receiver, profile {}", self.profile),
-                self.date.clone(),
-                strict.to_owned(),
-                format!("hookproof {}", self.version),
-            ],
+            facts: facts.chain([format!("hookproof {}", self.version)]).collect(),
             verdict: Headline {
                 status: Some(self.status()),
                 sentence: self.summary(),
-                failures: failures.map(|group| (group.name(), group.lead())).collect(),
+                failures: names,
                 more: self.remarks(),
             },
             parts,
@@ -298,9 +295,13 @@ impl Report {
     fn group_card(&self, group: &Group<'_>) -> Part {
         let Some(story) = &group.story else { return self.card(group.rows[0], false) };
         let again = Table::pairs([("again", self.again(&story.cases))]);
-        let mut parts =
-            vec![Part::Lead(group.lead()), Part::Remedy(story.remedy.to_owned()), Part::Table(again)];
-        parts.extend(group.rows.iter().map(|row| self.card(row, true)));
+        let cards = group.rows.iter().map(|row| self.card(row, true));
+        let details = std::iter::once(Part::Table(again)).chain(cards).collect();
+        let parts = vec![
+            Part::Lead(group.lead()),
+            Part::Remedy(story.remedy.to_owned()),
+            fold(format!("{} in detail", group.name()), false, details),
+        ];
         Part::Card { status: Some(group.verdict()), name: group.name(), parts }
     }
 
@@ -328,20 +329,21 @@ impl Report {
         Part::Card { status: Some(row.verdict), name: row.id.clone(), parts }
     }
 
-    /// Folds each section in one line.
     fn sections(&self) -> Vec<Part> {
         let sections = self.rows.chunk_by(|one, next| one.section == next.section);
         let head = ["verdict", "case", "requirement", "result"];
         sections
             .map(|rows| {
-                let passed = rows.iter().filter(|row| row.verdict == Verdict::Pass).count();
                 let table = Table {
                     head: head.map(str::to_owned).to_vec(),
                     rows: rows.iter().map(cells).collect(),
                     searched: false,
                 };
-                let summary = format!("{}: {passed} of {} passed", rows[0].section, rows.len());
-                fold(summary, false, vec![Part::Table(table)])
+                fold(
+                    format!("{}: {}", rows[0].section, Counts::of(rows).words()),
+                    false,
+                    vec![Part::Table(table)],
+                )
             })
             .collect()
     }
@@ -390,7 +392,6 @@ fn exchange(one: &Recorded) -> Part {
 const ID_WIDTH: usize = 26;
 
 impl Report {
-    /// The table.
     #[must_use]
     pub fn table(&self, colours: Colours) -> String {
         let mut text =
@@ -448,25 +449,10 @@ impl Report {
     }
 
     pub(crate) fn summary(&self) -> String {
-        let counts = self.counts();
-        let named = [
-            (counts.pass, "PASS"),
-            (counts.fail, "FAIL"),
-            (counts.warn, "WARN"),
-            (counts.known, "failed as expected"),
-            (counts.inconclusive, "INCONCLUSIVE"),
-            (counts.not_applicable, "NOT APPLICABLE"),
-            (counts.harness_error, "HARNESS ERROR"),
-        ];
-        let parts: Vec<String> = named
-            .iter()
-            .filter(|(count, _)| *count > 0)
-            .map(|(count, name)| format!("{count} {name}"))
-            .collect();
-        let counted = parts.join(" · ");
+        let counted = self.counts().words();
         let judged = self.rows.len();
-        let without: usize = self.without.values().map(Vec::len).sum();
-        let left_out = self.skipped.len() + without + self.unselected;
+        let without: usize = self.left_out.without.values().map(Vec::len).sum();
+        let left_out = self.left_out.skipped.len() + without + self.left_out.unselected;
         let selected = catalogue::receiver().len().saturating_sub(left_out);
         match (self.interrupted, judged) {
             (true, 0) => format!("interrupted before the first of {selected} cases was judged"),
@@ -481,15 +467,17 @@ impl Report {
             .stale
             .iter()
             .map(|id| format!("{id} passed, though --known expects it to fail: remove it from that file"));
-        let skipped = format!("cases left out by --skip: {}", self.skipped.join(", "));
-        let skipped = Some(skipped).filter(|_| !self.skipped.is_empty());
-        let without = by_option(self.without.iter().map(|(option, ids)| (option, ids.join(", "))));
-        let without = Some(format!("cases left out: {without}")).filter(|_| !self.without.is_empty());
-        let unselected = format!("cases left out by --only: {}", self.unselected);
-        let unselected = Some(unselected).filter(|_| self.unselected > 0);
+        let LeftOut { skipped, without, bodies, unselected } = &self.left_out;
+        let skipped =
+            (!skipped.is_empty()).then(|| format!("cases left out by --skip: {}", skipped.join(", ")));
+        let is_without = !without.is_empty();
+        let without = by_option(without.iter().map(|(option, ids)| (option, ids.join(", "))));
+        let without = Some(format!("cases left out: {without}")).filter(|_| is_without);
+        let unselected = (*unselected > 0).then(|| format!("cases left out by --only: {unselected}"));
         let codes = "the exit code 0 is shown as 204, 1 as 401, and a failure as 500".to_owned();
         let codes = Some(codes).filter(|_| self.is_command);
-        let left_out = skipped.into_iter().chain(without).chain(unselected).chain(codes);
+        let bodies = bodies.left_out().map(str::to_owned);
+        let left_out = skipped.into_iter().chain(without).chain(bodies).chain(unselected).chain(codes);
         stale.chain(self.not_judged()).chain(left_out).collect()
     }
 

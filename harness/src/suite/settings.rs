@@ -5,36 +5,30 @@ use std::time::Duration;
 
 use hookproof_judge::catalogue::{self, Selection};
 use hookproof_judge::scenario::quantity::Day;
-use hookproof_judge::signature::{Profile, Secret};
-use serde::Deserialize;
+use hookproof_judge::signature::{Profile, Secret, in_query, redacted};
+use serde::{Deserialize, Serialize};
 
 use super::hooks::Hooks;
 use crate::wire::request::Target;
 
-/// The settings of a run of the suite.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The receiver.
     pub target: Target,
-    /// The signing profile.
     pub profile: Profile,
-    /// The shared secret.
     pub secret: Secret,
     /// A retired secret, which the receiver must refuse.
     pub retired: Option<Secret>,
+    /// The token that proves the profile's handshake, where one does.
+    pub verify_token: Option<String>,
     /// The largest accepted distance of a timestamp from now, in seconds.
     pub tolerance_seconds: i64,
+    pub bodies: Bodies,
     /// The longest wait for an answer or an effect.
     pub timeout: Duration,
     /// The longest time of a connection that sends a byte a second.
     pub slow_limit: Duration,
-    /// The URL that lists processed ids.
-    pub effects: Option<Target>,
-    /// The commands that act on the receiver.
     pub hooks: Hooks,
-    /// The selected cases.
     pub selection: Selection,
-    /// The expected failures.
     pub known: Known,
     /// Whether `should` counts as `must`.
     pub strict: bool,
@@ -43,7 +37,6 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The default of `tolerance_seconds`.
     pub const TOLERANCE_SECONDS: i64 = 300;
     /// The default of `timeout`. Senders give up after 5 to 30 seconds.
     pub const TIMEOUT: Duration = Duration::from_secs(15);
@@ -56,11 +49,45 @@ impl Settings {
     }
 
     pub(super) fn redact(&self, bytes: &[u8]) -> Vec<u8> {
-        self.secrets().fold(bytes.to_vec(), |bytes, secret| secret.redact_bytes(&bytes))
+        let bytes = self.secrets().fold(bytes.to_vec(), |bytes, secret| secret.redact_bytes(&bytes));
+        let tokens = self.verify_token.clone().into_iter().chain(self.token_cut_short());
+        let forms = tokens.flat_map(|token| [in_query(&token), token]);
+        forms.fold(bytes, |bytes, form| redacted(bytes, form.as_bytes()))
+    }
+
+    /// None of a short token: a report would hide words that look like it.
+    pub(super) fn token_cut_short(&self) -> Option<String> {
+        let mut token = self.verify_token.clone().filter(|token| token.len() >= 8)?;
+        token.pop();
+        Some(token)
     }
 
     pub(super) fn redact_text(&self, text: &str) -> String {
-        self.secrets().fold(text.to_owned(), |text, secret| secret.redact(&text))
+        String::from_utf8_lossy(&self.redact(text.as_bytes())).into_owned()
+    }
+}
+
+/// The bodies that the receiver takes, of a profile that signs forms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Bodies {
+    /// Those of the profile
+    #[default]
+    All,
+    /// Forms alone
+    Forms,
+    /// JSON alone
+    Json,
+}
+
+impl Bodies {
+    /// A line of the report.
+    pub(super) const fn left_out(self) -> Option<&'static str> {
+        match self {
+            Self::All => None,
+            Self::Forms => Some("each delivery was a form, by --bodies forms: nothing is known of JSON"),
+            Self::Json => Some("each delivery was JSON, by --bodies json: nothing is known of forms"),
+        }
     }
 }
 
@@ -75,16 +102,16 @@ pub enum Need {
     Failure,
     /// A secret that is no longer accepted (--retired-secret-env)
     Retired,
+    /// An answer to the provider's handshake
+    Handshake,
 }
 
 /// The need of a case that a command in place of a server cannot meet.
 pub const SERVER: &str = "a server";
 
 impl Need {
-    /// Each, in the order of the command's help.
-    pub const ALL: [Self; 4] = [Self::Effects, Self::Restart, Self::Failure, Self::Retired];
+    pub const ALL: [Self; 5] = [Self::Effects, Self::Restart, Self::Failure, Self::Retired, Self::Handshake];
 
-    /// Its name in `--without`.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -92,10 +119,18 @@ impl Need {
             Self::Restart => "restart",
             Self::Failure => "failure",
             Self::Retired => "retired",
+            Self::Handshake => "handshake",
         }
     }
 
-    /// Its options, as the catalogue names them.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Handshake => "a handshake",
+            other => other.option(),
+        }
+    }
+
     #[must_use]
     pub const fn option(self) -> &'static str {
         match self {
@@ -103,6 +138,7 @@ impl Need {
             Self::Restart => "--restart-command",
             Self::Failure => "--break-command and --mend-command",
             Self::Retired => "--retired-secret-env",
+            Self::Handshake => "--verify-token-env",
         }
     }
 }
@@ -140,7 +176,6 @@ impl Known {
         Ok(known)
     }
 
-    /// The reason of an expected failure.
     #[must_use]
     pub fn skip_reason(&self, id: &str) -> Option<&str> {
         self.failures.get(id).map(|expected| expected.why.as_str())
@@ -150,18 +185,14 @@ impl Known {
 /// An invalid file of expected failures.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KnownError {
-    /// Not TOML, or another form.
     #[error(
         "expected failures are tables such as [\"raw.chunked\"] with `why` and, for a limited time, `until`: {0}"
     )]
     Form(String),
-    /// An unknown id.
     #[error("expected failure {0:?}: there is no such case; `hookproof list` lists all")]
     Unknown(String),
-    /// A failure without a reason.
     #[error("expected failure {0:?}: `why` is empty; expected a reason")]
     NoReason(String),
-    /// An invalid date.
     #[error("expected failure {0:?}: `until` is not a date; expected one such as \"2027-01-31\"")]
     Until(String),
 }
@@ -175,7 +206,7 @@ mod tests {
         let needs = catalogue::receiver().iter().flat_map(|entry| &entry.needs);
         let needs: std::collections::BTreeSet<_> =
             needs.map(String::as_str).filter(|need| *need != SERVER).collect();
-        assert_eq!(needs, Need::ALL.map(Need::option).into());
+        assert_eq!(needs, Need::ALL.map(Need::name).into());
     }
 
     #[test]

@@ -7,20 +7,13 @@ use super::record::Recorded;
 
 pub(super) const FAILURES: [Verdict; 2] = [Verdict::Fail, Verdict::HarnessError];
 
-/// The result of one case.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// The case.
     pub id: String,
-    /// Its section.
     pub section: String,
-    /// Its severity.
     pub severity: Severity,
-    /// Its verdict.
     pub verdict: Verdict,
-    /// The expectation.
     pub expected: String,
-    /// The finding.
     pub came: String,
     /// Whether a forgery was refused only as if the receiver had failed.
     pub is_accident: bool,
@@ -32,16 +25,12 @@ pub struct Row {
     pub wrong: Option<String>,
     /// The case whose remedy mends this failure too, where a control excluded other causes.
     pub cause: Option<String>,
-    /// The reason of an expected failure.
     pub known: Option<String>,
-    /// How long it took.
     pub seconds: f64,
-    /// The exchanges.
     pub exchanges: Vec<Recorded>,
 }
 
 impl Row {
-    /// Whether it failed as expected.
     #[must_use]
     pub fn is_excused(&self) -> bool {
         self.known.is_some() && matches!(self.verdict, Verdict::Fail | Verdict::Warn | Verdict::Inconclusive)
@@ -63,7 +52,7 @@ pub(super) fn finding(row: &Row) -> String {
     let told = |one: &&Recorded| !one.met && row.came.contains(&format!("{}: {}", one.label, one.came));
     let mut unmet = row.exchanges.iter().filter(told);
     let Some(Recorded { label, wanted, came, .. }) = unmet.next() else {
-        return format!("{}; found: {}", row.expected, row.came);
+        return format!("{}; expected: {}", row.came, row.expected);
     };
     let more = match unmet.count() {
         0 => String::new(),
@@ -77,11 +66,8 @@ pub(super) fn finding(row: &Row) -> String {
 pub struct Story<'a> {
     /// Such as `cause-1`.
     pub name: String,
-    /// The finding, in the words of each.
     pub wrong: &'a str,
-    /// The way to mend them all.
     pub remedy: &'a str,
-    /// The case whose remedy that is.
     pub remedy_of: &'a str,
     /// The cases, two or more.
     pub cases: Vec<&'a str>,
@@ -105,7 +91,9 @@ impl Group<'_> {
 
     pub(super) fn lead(&self) -> String {
         let Some(story) = &self.story else { return finding(self.rows[0]) };
-        format!("{}: {}", story.wrong, story.cases.join(", "))
+        let warns = |row: &Row| if row.verdict == Verdict::Warn { " (a warning)" } else { "" };
+        let cases: Vec<String> = self.rows.iter().map(|row| format!("{}{}", row.id, warns(row))).collect();
+        format!("{}, in {} cases: {}", story.wrong, cases.len(), cases.join(", "))
     }
 }
 

@@ -9,23 +9,25 @@ const SHOWN_MAX: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Want {
-    /// 2xx.
     Accept,
-    /// 2xx, or 411 to a body without a length.
     AcceptOrLength,
+    /// 200 with the answer to a handshake, which the case compares.
+    Greeting,
+    /// Anything but the answer to a handshake, which the shot compares. 5xx counts as an accident.
+    Unanswered,
+    /// 401 to a forgery. 5xx counts as an accident.
+    Unauthorized,
     /// 4xx to a forgery. 5xx counts as an accident.
     Reject,
     /// The same for a method that the receiver need not know: 501 says so (RFC 9110, section 15.6.2).
     RejectOrUnknown,
     /// 4xx to a request that may crash a receiver; 5xx is the failure.
     Refuse,
-    /// 4xx, or the connection closed.
     RejectOrClose,
     /// Anything but 5xx, silence and a lost connection, where only the input can break a receiver.
     NoBreak,
     /// The same where memory, time or a store can break it too.
     NoFailure,
-    /// No 2xx.
     NotTaken,
     /// Anything; it is only reported.
     Report,
@@ -54,7 +56,8 @@ impl fmt::Display for Wrong {
 
 impl Want {
     pub(super) fn wrong(self, outcome: &Outcome, is_signed: bool) -> Option<Wrong> {
-        let refuses = matches!(self, Self::Reject | Self::RejectOrUnknown | Self::Refuse);
+        let refuses =
+            matches!(self, Self::Reject | Self::RejectOrUnknown | Self::Refuse | Self::Unauthorized);
         match outcome {
             outcome if self.is_met(outcome) => None,
             Outcome::Answer(answer) if refuses && (200..300).contains(&answer.status) => {
@@ -71,6 +74,9 @@ impl Want {
         match self {
             Self::Accept => "2xx",
             Self::AcceptOrLength => "2xx or 411",
+            Self::Greeting => "200 with the handshake's answer",
+            Self::Unanswered => "no answer to a handshake",
+            Self::Unauthorized => "401",
             Self::RejectOrUnknown => "4xx or 501",
             Self::Reject | Self::Refuse => "4xx",
             Self::RejectOrClose => "4xx or closed",
@@ -82,19 +88,24 @@ impl Want {
 
     /// Whether a forgery was refused only because the receiver failed.
     pub(super) fn is_accident(self, outcome: &Outcome) -> bool {
-        let refuses = matches!(self, Self::Reject | Self::RejectOrUnknown);
+        let refuses =
+            matches!(self, Self::Reject | Self::RejectOrUnknown | Self::Unauthorized | Self::Unanswered);
         refuses && matches!(outcome, Outcome::Answer(answer) if answer.status >= 500) && !self.is_met(outcome)
     }
 
     pub(super) fn is_met(self, outcome: &Outcome) -> bool {
         let status = match outcome {
             Outcome::Answer(answer) => answer.status,
-            Outcome::Closed => return matches!(self, Self::RejectOrClose | Self::Report),
-            Outcome::Silent | Outcome::Unreachable(_) | Outcome::Malformed(_) => return self == Self::Report,
+            Outcome::Closed => return matches!(self, Self::RejectOrClose | Self::Unanswered | Self::Report),
+            Outcome::Silent => return matches!(self, Self::Unanswered | Self::Report),
+            Outcome::Unreachable(_) | Outcome::Malformed(_) => return self == Self::Report,
         };
         match self {
             Self::Accept => (200..300).contains(&status),
             Self::AcceptOrLength => (200..300).contains(&status) || status == 411,
+            Self::Greeting => status == 200,
+            Self::Unanswered => status < 500,
+            Self::Unauthorized => status == 401,
             Self::RejectOrUnknown => (400..500).contains(&status) || status == 501,
             Self::Reject | Self::Refuse | Self::RejectOrClose => (400..500).contains(&status),
             Self::NoBreak | Self::NoFailure => (200..300).contains(&status) || (400..500).contains(&status),
@@ -139,6 +150,11 @@ mod tests {
             (Want::Reject, 204, false, false),
             (Want::Reject, 501, false, true),
             (Want::RejectOrUnknown, 501, true, false),
+            (Want::Unauthorized, 401, true, false),
+            (Want::Unauthorized, 403, false, false),
+            (Want::Unauthorized, 500, false, true),
+            (Want::Unanswered, 200, true, false),
+            (Want::Unanswered, 500, false, true),
             (Want::RejectOrUnknown, 500, false, true),
             (Want::Refuse, 400, true, false),
             (Want::Refuse, 500, false, false),
@@ -151,6 +167,7 @@ mod tests {
             );
         }
         assert!(!Want::Reject.is_accident(&Outcome::Closed) && !Want::Reject.is_met(&Outcome::Closed));
+        assert!(Want::Unanswered.is_met(&Outcome::Silent) && !Want::Reject.is_met(&Outcome::Silent));
     }
 
     #[test]

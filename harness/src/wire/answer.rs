@@ -4,47 +4,40 @@ const HEADERS_MAX: usize = 128;
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// The rest of a longer body is not read.
 pub const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// The most interim answers (1xx) before the final one.
+/// Interim answers (1xx) before the final one.
 const INTERIM_MAX: usize = 16;
 /// The whole answer, with the framing of small chunks.
 const BYTES_MAX: usize = 2 * BODY_BYTES_MAX;
 
-/// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Its status.
     pub status: u16,
-    /// Its headers, in their order and spelling.
+    /// Keeps their order and spelling.
     pub headers: Vec<(String, Vec<u8>)>,
-    /// Its body, perhaps cut.
+    /// May be cut.
     pub body: Vec<u8>,
-    /// Whether the connection may be reused.
     pub keeps_open: bool,
 }
 
 impl Answer {
-    /// The value of a header, as text.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<String> {
         let (_, value) = self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name))?;
         Some(String::from_utf8_lossy(value).trim().to_owned())
     }
 
-    /// `Retry-After` in seconds, if it is a number.
+    /// None for a date.
     #[must_use]
     pub fn retry_after_seconds(&self) -> Option<u64> {
         self.header("retry-after")?.parse().ok()
     }
 }
 
-/// The state of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// More bytes are needed.
     Partial,
-    /// It is complete, and this many bytes long.
+    /// The number is its length.
     Whole(Answer, usize),
-    /// It is not HTTP.
     Malformed(String),
 }
 
@@ -81,7 +74,6 @@ const TRACES: [&str; 12] = [
     "stack backtrace",
 ];
 
-/// Whether a text holds a stack trace.
 #[must_use]
 pub fn has_trace(text: &str) -> bool {
     TRACES.iter().any(|trace| text.contains(trace))
@@ -138,7 +130,7 @@ fn read_next(bytes: &[u8], ended: bool) -> Next {
     })
 }
 
-/// An answer with a length, or that ends with the connection.
+/// Ends by a length, or with the connection.
 fn read_plain(mut answer: Answer, bytes: &[u8], head: usize, ended: bool) -> Progress {
     let after = &bytes[head..];
     match answer.header("content-length").map(|text| text.parse::<usize>()) {
@@ -198,7 +190,7 @@ fn read_chunked(answer: Answer, bytes: &[u8], head: usize) -> Progress {
     }
 }
 
-/// The length of the trailers, with their final empty line.
+/// Counts the final empty line.
 fn trailers(bytes: &[u8]) -> Option<usize> {
     if bytes.starts_with(b"\r\n") {
         return Some(2);

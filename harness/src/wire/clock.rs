@@ -3,14 +3,12 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Unix seconds.
 #[must_use]
 pub fn unix_seconds() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
-/// Unix nanoseconds.
 #[must_use]
 pub fn unix_nanos() -> u128 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos()
@@ -21,26 +19,22 @@ pub fn unix_nanos() -> u128 {
 pub struct Watch(Instant);
 
 impl Watch {
-    /// Starts now.
     #[must_use]
     pub fn start() -> Self {
         Self(Instant::now())
     }
 
-    /// The time since its start.
     #[must_use]
     pub fn passed(&self) -> Duration {
         self.0.elapsed()
     }
 
-    /// The moment this long after its start, for timers.
     #[must_use]
     pub fn moment(&self, after: Duration) -> tokio::time::Instant {
         tokio::time::Instant::from_std(self.0 + after)
     }
 }
 
-/// Waits, where time itself is tested.
 pub async fn pass(length: Duration) {
     tokio::time::sleep(length).await;
 }

@@ -18,12 +18,10 @@ use super::answer::{Answer, Progress, continues, read};
 use super::clock::Watch;
 use super::request::Target;
 
-/// A connection, with or without TLS.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// The bytes to write.
 #[derive(Clone, Debug)]
 pub enum Feed {
     /// These bytes, at once.
@@ -34,33 +32,25 @@ pub enum Feed {
     Endless(Vec<u8>, Vec<u8>, u64),
 }
 
-/// The outcome of an exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// An answer.
     Answer(Answer),
     /// The connection closed or was reset before a whole answer.
     Closed,
     /// Neither an answer nor an end in time.
     Silent,
-    /// No connection.
     Unreachable(String),
-    /// An answer that is not HTTP.
     Malformed(String),
 }
 
-/// An exchange, with its times.
 #[derive(Clone, Debug)]
 pub struct Exchange {
-    /// What came of it.
     pub outcome: Outcome,
     /// Its length from the connection on.
     pub took: Duration,
-    /// The bytes that were written.
     pub written: u64,
 }
 
-/// Opens a connection.
 pub async fn connect(target: &Target, addresses: &[SocketAddr]) -> std::io::Result<Box<dyn Stream>> {
     let stream = TcpStream::connect(addresses).await?;
     // Each byte must stay a packet of its own.
@@ -214,7 +204,6 @@ pub async fn expectant(
     (Exchange { outcome, took: watch.passed(), written }, continued)
 }
 
-/// The error is the exchange that could not begin.
 async fn opened(
     target: &Target,
     addresses: &[SocketAddr],

@@ -5,25 +5,19 @@ use std::net::{IpAddr, SocketAddr};
 use tokio::net::lookup_host;
 use url::{Host, Url};
 
-/// A request.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The method.
     pub method: &'static str,
-    /// The path with the query.
+    /// Includes the query.
     pub path: String,
     /// Names and values as bytes, since some are no text.
     pub headers: Vec<(String, Vec<u8>)>,
-    /// The body.
     pub body: Vec<u8>,
-    /// The framing of the body.
     pub framing: Framing,
 }
 
-/// The framing of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// `Content-Length`.
     Length,
     /// Chunks of at most this many bytes.
     Chunks(usize, Spelling),
@@ -57,13 +51,11 @@ impl Request {
         self.headers.iter().position(|(known, _)| known.eq_ignore_ascii_case(name))
     }
 
-    /// The value of a header.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&[u8]> {
         self.place(name).map(|at| self.headers[at].1.as_slice())
     }
 
-    /// Replaces or adds a header.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
         match self.place(name) {
@@ -73,35 +65,32 @@ impl Request {
         self
     }
 
-    /// Removes a header.
     #[must_use]
     pub fn without(mut self, name: &str) -> Self {
         self.headers.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
         self
     }
 
-    /// Adds a header in front of all others.
+    /// Puts it in front of all others.
     #[must_use]
     pub fn after(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
         self.headers.insert(0, (name.to_owned(), value.as_ref().to_vec()));
         self
     }
 
-    /// Adds a second header of that name.
     #[must_use]
     pub fn and(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
         self.headers.push((name.to_owned(), value.as_ref().to_vec()));
         self
     }
 
-    /// Replaces the body, and nothing else.
     #[must_use]
     pub fn carrying(mut self, body: Vec<u8>) -> Self {
         self.body = body;
         self
     }
 
-    /// The head without the final empty line.
+    /// Excludes the final empty line.
     #[must_use]
     pub fn head(&self) -> Vec<u8> {
         let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.path).into_bytes();
@@ -118,7 +107,6 @@ impl Request {
         head
     }
 
-    /// All bytes.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = self.head();
@@ -142,26 +130,21 @@ impl Request {
     }
 }
 
-/// A receiver's URL, parsed, or a command in its place.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// The URL, which has no user or password; or the option that names the command.
     pub url: String,
     /// Reads a request on stdin, and answers by its exit code.
     pub command: Option<String>,
-    /// The `Host` header.
     pub host_header: String,
-    /// The name in the certificate.
     pub host: String,
-    /// The path with the query.
+    /// Includes the query.
     pub path: String,
-    /// Whether it uses TLS.
     pub tls: bool,
     port: u16,
 }
 
 impl Target {
-    /// Parses a URL.
     pub fn parse(text: &str) -> Result<Self, TargetError> {
         let wrong = |why: &str| TargetError { given: text.chars().take(200).collect(), why: why.to_owned() };
         let url = Url::parse(text).map_err(|error| wrong(&error.to_string()))?;
@@ -208,7 +191,6 @@ impl Target {
         format!("{scheme}://{}{}", self.host_header, self.path)
     }
 
-    /// The addresses of the host.
     pub async fn resolve(&self) -> std::io::Result<Vec<SocketAddr>> {
         if self.command.is_some() {
             return Ok(Vec::new());
@@ -220,7 +202,6 @@ impl Target {
     }
 }
 
-/// An invalid target URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{given:?} is not a URL for webhooks: {why}")]
 pub struct TargetError {

@@ -1,5 +1,3 @@
-//! The pages in docs/ for users: their commands run unchanged in an empty folder.
-
 use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
@@ -104,7 +102,7 @@ fn the_page_for_partners_judges_a_receiver() {
     let folder = tempfile::tempdir().unwrap();
     let [inbox, effects] = [port(), port()];
     let blocks = blocks("partner.md", "sh");
-    let [start, judge, load] = blocks.as_slice() else { panic!("{blocks:?}") };
+    let [start, judge, load, keys] = blocks.as_slice() else { panic!("{blocks:?}") };
     let elsewhere = |text: &str| text.replace("127.0.0.1:9000", &format!("127.0.0.1:{inbox}"));
     let elsewhere = |text: &str| elsewhere(text).replace("127.0.0.1:9001", &format!("127.0.0.1:{effects}"));
     // An exported variable holds for later commands.
@@ -135,6 +133,9 @@ fn the_page_for_partners_judges_a_receiver() {
     let all = ["100 due, 0 missed, 0 unanswered\n", "answers    100 × 204\n"];
     assert!(all.iter().all(|part| told.contains(part)), "{told}");
     run(&end, folder.path(), &[]);
+    if there_is("openssl", "a pair of keys") {
+        assert!(run(keys, folder.path(), &[]).starts_with("MFkw"), "a public key");
+    }
 }
 
 #[test]
@@ -150,8 +151,7 @@ fn the_page_for_planners_plans_a_launch() {
     assert!(both.iter().all(|part| said.contains(part)), "{said}");
 }
 
-/// The summary that a page quotes counts the checks of the run, inconclusive ones too. Only a slow machine has the
-/// backlog that `rate.utilisation` judges.
+/// Inconclusive checks count too. Only a slow machine has the backlog that `rate.utilisation` judges.
 #[track_caller]
 fn the_page_counts_the_checks(page: &str, name: &str, report: &Path) {
     let text = fs::read_to_string(root().join(page)).unwrap();

@@ -6,9 +6,9 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use hookproof::load::{Search, Slo, Trial};
-use hookproof::suite::{Recorded, Report, Row};
-use hookproof_judge::catalogue::{Severity, Verdict};
+use hookproof::load::{Bracket, Found, Search, Slo, Trial};
+use hookproof::suite::{Bodies, LeftOut, Recorded, Report, Row};
+use hookproof_judge::catalogue::{self, Verdict};
 use hookproof_judge::check::{Strictness, judge};
 use hookproof_judge::report;
 use hookproof_judge::scenario::Scenario;
@@ -78,6 +78,7 @@ pub(crate) static PAGES: LazyLock<Vec<(&str, String)>> = LazyLock::new(|| {
         ("receiver", receiver()),
         ("load", load()),
         ("plan", small_plan()),
+        ("gallery", super::gallery::gallery()),
     ]
 });
 
@@ -115,65 +116,52 @@ fn wrong_exchange() -> Recorded {
 }
 
 fn receiver() -> String {
-    let row = |id: &str, verdict: Verdict, expected: &str, came: &str, exchanges: Vec<Recorded>| Row {
-        id: id.to_owned(),
-        section: id.split('.').next().unwrap_or_default().to_owned(),
-        severity: Severity::Must,
-        verdict,
-        expected: expected.to_owned(),
-        came: came.to_owned(),
-        is_accident: false,
-        had_no_effect: false,
-        remedy: "compare all of it".to_owned(),
-        wrong: exchanges.first().map(|_| "2xx where 4xx is due".to_owned()),
-        cause: None,
-        known: None,
-        seconds: 0.0125,
-        exchanges,
+    let row = |id: &str, verdict: Verdict, came: &str, exchanges: Vec<Recorded>| {
+        let entry = catalogue::find(id).expect("a case");
+        let is_forged = !exchanges.is_empty();
+        Row {
+            id: id.to_owned(),
+            section: entry.section().to_owned(),
+            severity: entry.severity,
+            verdict,
+            expected: entry.requirement.clone(),
+            came: came.to_owned(),
+            is_accident: false,
+            had_no_effect: false,
+            remedy: entry.remedy.clone(),
+            wrong: is_forged.then(|| "forged requests are accepted: 2xx where 4xx is due".to_owned()),
+            cause: is_forged.then(|| "sig.wrong-secret".to_owned()),
+            known: None,
+            seconds: 0.0125,
+            exchanges,
+        }
     };
     let report = Report {
         version: "0".to_owned(),
         target: "http://127.0.0.1/".to_owned(),
         profile: "github".to_owned(),
-        strict: true,
+        strict: false,
         interrupted: false,
         date: "2026-01-31".to_owned(),
+        seconds: 12.0,
         rows: vec![
-            row("sig.valid", Verdict::Pass, "a correct delivery is accepted", "204", Vec::new()),
-            row(
-                "sig.truncated",
-                Verdict::Fail,
-                "a signature that is cut short is rejected",
-                "a body <of another>: 200",
-                vec![wrong_exchange()],
-            ),
-            row(
-                "sig.tag-bit",
-                Verdict::Warn,
-                "a signature that differs in one bit is rejected",
-                "a body <of another>: 200",
-                vec![wrong_exchange()],
-            ),
-            row(
-                "replay.twice",
-                Verdict::Fail,
-                "a repeated delivery has no second effect",
-                "2 effects",
-                Vec::new(),
-            ),
-            row(
-                "ack.fast",
-                Verdict::Inconclusive,
-                "it is acknowledged within 1 s",
-                "nothing; needs --effects-url",
-                Vec::new(),
-            ),
+            row("sig.valid", Verdict::Pass, "204", Vec::new()),
+            row("sig.truncated", Verdict::Fail, "a body <of another>: 200", vec![wrong_exchange()]),
+            row("sig.encoding", Verdict::Warn, "a body <of another>: 200", vec![wrong_exchange()]),
+            row("replay.exact", Verdict::Fail, "2 effects", Vec::new()),
+            row("ack.fast", Verdict::Inconclusive, "nothing; needs --effects-url", Vec::new()),
         ],
-        stale: vec!["sig.old".to_owned()],
-        skipped: vec!["limit.slow".to_owned(), "timing.remote".to_owned()],
+        stale: vec!["time.old".to_owned()],
+        left_out: LeftOut {
+            skipped: vec!["limit.slow".to_owned(), "timing.remote".to_owned()],
+            without: BTreeMap::from([(
+                "--restart-command".to_owned(),
+                vec!["replay.after-restart".to_owned()],
+            )]),
+            bodies: Bodies::All,
+            unselected: 0,
+        },
         is_command: false,
-        without: BTreeMap::from([("--restart-command".to_owned(), vec!["replay.after-restart".to_owned()])]),
-        unselected: 0,
         again: "--profile github --secret-env HOOK_SECRET".to_owned(),
     };
     report.page()
@@ -197,7 +185,14 @@ fn load() -> String {
     let mut search = Search::new(slo);
     search.add(&trial);
     search.add(&Trial { per_second: 250.0, ..trial.clone() });
-    trial.page("http://127.0.0.1/", "2026-01-31", Some(&search), trial.verdict(Some(&slo)))
+    let statuses = BTreeMap::from([(204, 900), (503, 60)]);
+    let mut slow = trial.latency.clone();
+    slow.record_n(400_000, 500).expect("recorded");
+    search.add(&Trial { per_second: 1_000.0, missed: 40, statuses, latency: slow.clone(), ..trial.clone() });
+    search.add(&Trial { per_second: 750.0, missed: 5, latency: slow, ..trial.clone() });
+    let bracket = Bracket { holds: 500, breaks: Some(750), confirmed: true, ..Bracket::default() };
+    let found = Found { bracket, best: Some(trial.clone()), trials: 4 };
+    trial.page("http://127.0.0.1/", "2026-01-31", Some(&search), found.verdict(&slo))
 }
 
 fn small_plan() -> String {

@@ -21,7 +21,7 @@ fn the_page_of_a_run_follows_it_and_says_when_nothing_comes_any_more() {
     let Some(page) = Page::of("the_page_of_a_run_follows_it", String::new()) else { return };
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
-    let second = first.replace("no run has begun yet", "everything goes well");
+    let second = first.replace("no run has begun yet", "Running, 9 s: so far");
     assert!(first.len() == second.len() && first != second, "{first}");
     let answering = std::thread::spawn(move || {
         for answer in [first, second] {
@@ -35,7 +35,7 @@ fn the_page_of_a_run_follows_it_and_says_when_nothing_comes_any_more() {
         ["--virtual-time-budget=20000", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"];
     let shown = page.run(&arguments, &["--dump-dom", &format!("http://{address}/")]);
     let dom = String::from_utf8_lossy(&shown.stdout);
-    assert!(dom.contains("everything goes well") && !dom.contains("no run has begun yet"), "{dom}");
+    assert!(dom.contains(">Over; last seen, 9 s: so far<") && !dom.contains("no run has begun yet"), "{dom}");
     assert!(
         dom.contains("this page is no longer updated. Its final page: in the folder that --out names"),
         "{dom}"

@@ -3,6 +3,7 @@
 
 mod axe;
 mod browser;
+mod gallery;
 mod golden;
 mod live;
 
@@ -13,7 +14,7 @@ use serde_json::Value;
 
 const PROBE: &str = r#"<script>
 const seen = list => [...list].filter(one => { const box = one.getBoundingClientRect(); return box.width > 0 && box.height > 0; });
-const inside = one => { const box = one.getBoundingClientRect(), svg = one.closest('svg').getBoundingClientRect();
+const inside = one => { const box = one.getBoundingClientRect(), svg = one.closest('svg.chart, svg.shape').getBoundingClientRect();
   return box.left >= svg.left - 1 && box.right <= svg.right + 1 && box.top >= svg.top - 1 && box.bottom <= svg.bottom + 1; };
 const covers = (one, other) => { const [a, b] = [one, other].map(text => text.getBoundingClientRect());
   const over = (from, until) => Math.min(a[until], b[until]) - Math.max(a[from], b[from]);
@@ -43,7 +44,7 @@ found.textContent = JSON.stringify({
   found: (field => { if (!field) return null; field.value = 'many-777'; field.oninput();
     return [...document.querySelectorAll('table.searched tbody tr')].filter(row => !row.hidden).length; })(document.querySelector('input.search')),
   closer: (chart => { if (!chart) return null;
-    const box = chart.getBoundingClientRect(), at = x => ({ clientX: box.left + box.width * x, pointerType: 'mouse' });
+    const box = chart.getBoundingClientRect(), at = x => ({ clientX: box.left + 72 + (box.width - 72) * x, pointerType: 'mouse' });
     const width = () => chart.querySelector('svg.plot').viewBox.baseVal.width, whole = width();
     chart.onpointerdown(at(0.25)); chart.onpointerup(at(0.5)); const part = width();
     chart.ondblclick(); return [part / whole, width() / whole]; })(document.querySelector('svg.chart[data-from]')),
@@ -244,7 +245,6 @@ fn a_thousand_subscribers_fit_and_each_can_be_found() {
 
 const SCREENS_MAX: i64 = 10;
 
-/// The width of a small phone.
 #[test]
 fn every_page_fits_a_narrow_screen() {
     for (name, html) in golden::PAGES.iter() {
@@ -283,7 +283,7 @@ fn it_prints() {
 #[ignore = "writes reports/*.png, which differ between fonts"]
 fn samples() {
     for (name, html) in golden::PAGES.iter() {
-        if !["over-rate", "receiver", "load", "plan"].contains(name) {
+        if !["pass", "over-rate", "live", "receiver", "load", "plan"].contains(name) {
             continue;
         }
         let Some(page) = Page::of("samples", html.clone()) else { return };

@@ -83,7 +83,9 @@ fn check_stories(flaw: Flaw, selected: &[&str], expected: &[(&str, &str, &[&str]
 
 #[test]
 fn failures_with_one_cause_are_one_story() {
-    const ACCEPTED: &str = "2xx where 4xx is due";
+    const FORGED: &str = "forged requests are accepted: 2xx where 4xx is due";
+    const UNSIGNED: &str = "unsigned requests are accepted: 2xx where 4xx is due";
+    const STALE: &str = "stale or malformed requests are accepted: 2xx where 4xx is due";
     let json = ["whitespace", "key-order", "duplicate-keys", "escapes", "numbers", "newline"];
     let json = json.map(|name| format!("raw.{name}"));
     let json = json.each_ref().map(String::as_str);
@@ -93,15 +95,15 @@ fn failures_with_one_cause_are_one_story() {
         &[("401 where 2xx is due", "raw.whitespace", &json[..])],
     );
     let forgeries = ["sig.wrong-secret", "sig.tag-bit", "sig.content-type", "sig.trust", "replay.poison"];
-    check_stories(Flaw::NeverVerifies, &forgeries, &[(ACCEPTED, "sig.wrong-secret", &forgeries[..])]);
+    check_stories(Flaw::NeverVerifies, &forgeries, &[(FORGED, "sig.wrong-secret", &forgeries[..])]);
     let unsigned = ["sig.missing", "sig.content-type", "sig.trust"];
-    check_stories(Flaw::MissingIsFine, &["sig"], &[(ACCEPTED, "sig.missing", &unsigned[..])]);
+    check_stories(Flaw::MissingIsFine, &["sig"], &[(UNSIGNED, "sig.missing", &unsigned[..])]);
     let repeats = ["replay.exact", "replay.at-once", "replay.resigned", "replay.same-id-new-body"];
     check_stories(Flaw::NoDedupe, &repeats, &[("more than one effect", "replay.exact", &repeats[..])]);
     let age = ["time.old", "time.unsigned"];
-    check_stories(Flaw::NoAgeCheck, &["time"], &[(ACCEPTED, "time.old", &age[..])]);
+    check_stories(Flaw::NoAgeCheck, &["time"], &[(STALE, "time.old", &age[..])]);
     let ahead = ["time.future", "time.extreme"];
-    check_stories(Flaw::NoFutureCheck, &["time"], &[(ACCEPTED, "time.future", &ahead[..])]);
+    check_stories(Flaw::NoFutureCheck, &["time"], &[(STALE, "time.future", &ahead[..])]);
     let empty = ["sig.empty", "time.empty"];
     check_stories(
         Flaw::ThrowsOnEmpty,
@@ -138,6 +140,28 @@ fn a_receiver_that_loses_work_is_told_to_store_it_and_not_to_bound_it() {
     let report = judged_by(Some(Flaw::BreaksUnderLoad), only(&["ack.overload"]), true);
     let remedy = &row(&report, "ack.overload").remedy;
     assert!(remedy.starts_with("bound the deliveries accepted at once"), "{remedy}");
+}
+
+#[test]
+fn a_receiver_that_reads_bytes_as_text_is_not_told_that_it_unpacks_them() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("unencoded"), "").unwrap();
+    let report = judged_in(folder.path(), Some(Flaw::NotUtf8Breaks), only(&["limit.gzip"]), true, "broken");
+    check(&report, "limit.gzip", Verdict::Inconclusive, "500; without that: 500");
+}
+
+#[test]
+fn a_receiver_that_fails_for_good_is_not_told_that_it_cannot_parse() {
+    let folder = tempfile::tempdir().unwrap();
+    let cause = || {
+        let report =
+            judged_in(folder.path(), Some(Flaw::NotUtf8Breaks), only(&["raw.not-utf8"]), true, "broken");
+        check(&report, "raw.not-utf8", Verdict::Fail, "500");
+        row(&report, "raw.not-utf8").cause.clone()
+    };
+    assert_eq!(cause().as_deref(), Some("raw.not-json"));
+    std::fs::write(folder.path().join("falls"), "").unwrap();
+    assert_eq!(cause(), None);
 }
 
 #[test]

@@ -72,6 +72,7 @@ flaws! {
     VerifiesText, "raw.replacement", "verifies the decoded text";
     EmptyBreaks, "raw.empty", "reads the first byte of every body";
     NotJsonBreaks, "raw.not-json", "lets the parser's exception through";
+    ObjectsOnly, "raw.not-json", "takes any JSON for an object";
     ParsesFirst, "raw.verify-first", "parses the JSON before it verifies";
     NeedsLength, "raw.chunked", "reads as much as Content-Length says";
     DecimalChunks, "raw.chunked", "reads the size of a chunk as a decimal number";
@@ -122,6 +123,8 @@ flaws! {
     TrustsConnection, "replay.cached", "verifies the first delivery of a connection";
     FoldsKeptIds, "replay.distinct", "keeps ids in a column that knows no case";
     CutsKeptIds, "replay.distinct", "keeps ids in a column of 64 characters";
+    RemembersOne, "replay.later", "remembers the id of the last delivery";
+    RemembersSixteen, "replay.later", "remembers the ids of the last 16 deliveries";
     InOrderOnly, "order.swapped", "refuses events older than the newest";
     SlowAck, "ack.fast", "does the work before it answers";
     KnownTypesOnly, "ack.unknown-type", "answers 400 to types that it does not know";
@@ -131,6 +134,12 @@ flaws! {
     TakesGet, "method.get", "takes GET as well";
     TakesPut, "method.put", "takes PUT as well";
     TakesDelete, "method.delete", "takes DELETE as well";
+    StoresHandshake, "handshake.answered", "takes a handshake for an event";
+    AnswersUnsigned, "handshake.answered", "answers a handshake with its challenge alone, and not the HMAC";
+    GreetsInHtml, "handshake.answered", "answers a handshake as text/html";
+    GreetsStrangers, "handshake.forged", "answers a handshake before it verifies";
+    GreetsWhileRefusing, "handshake.forged", "answers a forged handshake too, with 401";
+    FindsHandshake, "handshake.event", "finds a handshake's words anywhere in the text";
     SmallBodies, "limit.20kb", "takes bodies of 16 kB";
     MediumBodies, "limit.1mb", "takes bodies of 512 kB";
     EndlessBody, "limit.endless", "buffers bodies of any length";

@@ -2,9 +2,10 @@
 //!
 //! - `restart`: it forgets its memory; `broken`: its work fails; `stopped`: it waits; `ended`: it ends.
 //! - `particular`: it refuses data that it does not know; `lengths`: it answers 411 to chunks; `unimplemented`: it
-//!   answers 501 to other methods than POST.
+//!   answers 501 to other methods than POST; `unencoded`: it ignores Content-Encoding; `falls`: after one 500 it answers
+//!   500 to all.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -41,6 +42,8 @@ pub(crate) struct Server {
 pub(crate) struct State {
     /// Processed events, by id or by a flaw's substitute.
     seen: BTreeSet<String>,
+    /// The newest of them, where a flaw forgets the others.
+    newest_seen: VecDeque<String>,
     effects: Vec<String>,
     /// Answered but not yet recorded.
     promised: Vec<(String, String)>,
@@ -48,6 +51,7 @@ pub(crate) struct State {
     stamped: BTreeSet<(String, String)>,
     pub(crate) verified: BTreeSet<String>,
     restarts: u64,
+    has_fallen: bool,
 }
 
 pub(crate) struct Request {
@@ -106,7 +110,12 @@ impl Server {
             if status == KILLED {
                 return;
             }
-            let extra = if status == 302 { "Location: /login\r\n" } else { "" };
+            let extra = match status {
+                302 => "Location: /login\r\n",
+                200 if self.has(Flaw::GreetsInHtml) => "Content-Type: text/html\r\n",
+                200 => "Content-Type: application/json\r\n",
+                _ => "",
+            };
             let stays = if whole { "keep-alive" } else { "close" };
             let text = format!(
                 "HTTP/1.1 {status} X\r\nContent-Length: {}\r\n{extra}Connection: {stays}\r\n\r\n{told}",
@@ -258,7 +267,12 @@ impl Server {
             std::thread::park_timeout(Duration::from_millis(5));
         }
         self.restart_if_asked();
-        self.state.lock().unwrap().write_down();
+        let mut state = self.state.lock().unwrap();
+        state.write_down();
+        if state.has_fallen {
+            return (500, String::new());
+        }
+        drop(state);
         let also = match self.flaw {
             Some(Flaw::TakesGet) => "GET",
             Some(Flaw::TakesPut) => "PUT",
@@ -282,12 +296,17 @@ impl Server {
             }
             self.deliver(request, connection)
         };
+        if answer.0 == 500 && self.folder.join("falls").exists() {
+            self.state.lock().unwrap().has_fallen = true;
+        }
         self.open.fetch_sub(1, Ordering::SeqCst);
         answer
     }
 
     fn deliver(&self, request: &Request, connection: &mut Connection) -> Answer {
-        if let Some(coding) = request.header("content-encoding") {
+        if let Some(coding) = request.header("content-encoding")
+            && !self.folder.join("unencoded").exists()
+        {
             return (inflate::answer(self, &coding, &request.body), String::new());
         }
         if self.has(Flaw::Redirects) && request.header("accept").as_deref() == Some("text/html") {
@@ -303,9 +322,17 @@ impl Server {
         {
             return (204, String::new());
         }
+        if self.has(Flaw::GreetsStrangers)
+            && let Some(answer) = self.handshake(&request.body)
+        {
+            return answer;
+        }
         match cache::remembered(self, request, connection).unwrap_or_else(|| verify::verify(self, request)) {
             Verdict::Good { id, timestamp } => {
                 cache::remember(self, request, connection);
+                if let Some(answer) = self.handshake(&request.body) {
+                    return answer;
+                }
                 self.accept(request, &id, &timestamp)
             }
             Verdict::Bad(..)
@@ -314,8 +341,27 @@ impl Server {
                 self.accept(request, &request.header("webhook-id").unwrap_or_default(), "");
                 (500, String::new())
             }
+            Verdict::Bad(status, _)
+                if self.has(Flaw::GreetsWhileRefusing)
+                    && let Some((_, told)) = self.handshake(&request.body) =>
+            {
+                (status, told)
+            }
             Verdict::Bad(status, why) => (status, why),
         }
+    }
+
+    /// That of the suite's profile.
+    fn handshake(&self, body: &[u8]) -> Option<Answer> {
+        let event = serde_json::from_slice::<serde_json::Value>(body).ok()?;
+        let is_found = self.has(Flaw::FindsHandshake) && String::from_utf8_lossy(body).contains("\"hello\"");
+        if self.has(Flaw::StoresHandshake) || (event["event"] != "hello" && !is_found) {
+            return None;
+        }
+        let challenge = event["challenge"].as_str().unwrap_or_default();
+        let hmac =
+            if self.has(Flaw::AnswersUnsigned) { challenge.to_owned() } else { verify::hmac(challenge) };
+        Some((200, serde_json::json!({ "challenge": challenge, "hmac": hmac }).to_string()))
     }
 
     fn accept(&self, request: &Request, id: &str, timestamp: &str) -> Answer {
@@ -381,7 +427,7 @@ impl Server {
             state.promised.push((key, id.to_owned()));
             return (204, String::new());
         }
-        if state.seen.insert(key) || first {
+        if state.remember(key, self.flaw) || first {
             state.effects.push(id.to_owned());
         }
         (204, String::new())
@@ -444,6 +490,7 @@ impl Server {
         match self.flaw? {
             Flaw::NotUtf8Breaks if std::str::from_utf8(body).is_err() => Some(500),
             Flaw::EmptyBreaks if body.is_empty() => Some(500),
+            Flaw::ObjectsOnly if matches!(body, b"null" | b"[]" | b"1" | b"\"x\"") => Some(500),
             Flaw::NotJsonBreaks if body.starts_with(b"hello") && !json() => Some(500),
             Flaw::Recurses if deep => Some(500),
             Flaw::DuplicateKeys
@@ -469,6 +516,25 @@ impl Server {
 }
 
 impl State {
+    /// Returns whether it is new.
+    fn remember(&mut self, key: String, flaw: Option<Flaw>) -> bool {
+        let most = match flaw {
+            Some(Flaw::RemembersOne) => 1,
+            Some(Flaw::RemembersSixteen) => 16,
+            _ => return self.seen.insert(key),
+        };
+        let is_new = self.seen.insert(key.clone());
+        if is_new {
+            self.newest_seen.push_back(key);
+        }
+        if self.newest_seen.len() > most
+            && let Some(oldest) = self.newest_seen.pop_front()
+        {
+            self.seen.remove(&oldest);
+        }
+        is_new
+    }
+
     fn write_down(&mut self) {
         for (key, id) in std::mem::take(&mut self.promised) {
             if self.seen.insert(key) {

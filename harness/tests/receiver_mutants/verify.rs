@@ -306,6 +306,11 @@ fn md5_tag(content: &[u8]) -> Vec<u8> {
     Md5::digest([padded(0x5c).as_slice(), inner.as_slice()].concat()).to_vec()
 }
 
+/// As the handshake wants it.
+pub(crate) fn hmac(challenge: &str) -> String {
+    STANDARD.encode(tag(SECRET, challenge.as_bytes()))
+}
+
 fn tag(secret: &str, content: &[u8]) -> Vec<u8> {
     let key = STANDARD.decode(secret.trim_start_matches("whsec_")).unwrap();
     hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &key), content).as_ref().to_vec()

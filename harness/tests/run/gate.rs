@@ -35,7 +35,7 @@ fn only_the_selected_checks_decide() {
     check("over-rate.jsonl", &[], 1, "2 failed: rate.envelope, recovery.no-storm; 26 passed, 1 inconclusive");
     check("over-rate.jsonl", &["--skip", "rate.envelope,recovery"], 0, "golden: PASS: 25 passed");
     check("over-rate.jsonl", &["--only", "rate.envelope"], 1, "golden: FAIL: 1 failed: rate.envelope");
-    // The harness's own schedule affects every check, so only its name excludes it.
+    // The harness's own schedule affects every check: only its name excludes it.
     check("over-rate.jsonl", &["--only", "rate.window"], 0, "golden: PASS: 2 passed");
     check("over-rate.jsonl", &["--only", "rate.window", "--skip", "harness"], 0, "golden: PASS: 1 passed");
 }
@@ -219,7 +219,6 @@ fn counted(xml: &str, name: &str) -> u64 {
     suites.map(count).sum()
 }
 
-/// Red exactly if the exit code is not 0.
 #[track_caller]
 fn junit_fits(file: &str, code: i32, shown: &str) {
     let xml = std::fs::read_to_string(file).unwrap();

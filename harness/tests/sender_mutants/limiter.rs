@@ -49,7 +49,7 @@ impl Limiter {
         *self = Self { level, at, open, ends, ..Self::new(limit, now) };
     }
 
-    /// Counts as if the whole allowance had just been sent; returns the longest window.
+    /// Returns the longest window.
     pub(crate) fn fill(&mut self, now: u64) -> u64 {
         (self.level, self.at) = (self.burst, now);
         self.windows.iter().map(|window| window.length.0).max().unwrap_or(0)

@@ -287,7 +287,7 @@ pub(crate) const BUGS: [Bug; 82] = [
     ),
 ];
 
-pub(crate) const ALONE: [&str; 30] = [
+pub(crate) const ALONE: [&str; 29] = [
     "counts-by-the-calendar",
     "pauses-one-delivery-only",
     "rebuilds-the-body-for-a-retry",
@@ -307,7 +307,6 @@ pub(crate) const ALONE: [&str; 30] = [
     "matches-nobody",
     "hands-one-secret-to-all",
     "panics-at-its-end",
-    "forgets-what-it-delivered",
     "walks-out-of-what-is-open",
     "does-not-lengthen-its-cooldown",
     "sends-the-newest-first",

@@ -220,8 +220,8 @@ fn a_long_simulation_needs_a_confirmation() {
             huge,
             &[],
             &[
-                "huge: 3.6 M events → 1 G deliveries to 300 subscribers, about 3 h of one core\n",
-                "hookproof sim: huge: this takes about 3 h of one core; 300 × many get 100 % of the deliveries: ",
+                "huge: 3.6 M events → 1 G deliveries to 300 subscribers, about 3 h of one quiet core\n",
+                "hookproof sim: huge: this takes about 3 h of one quiet core; 300 × many get 100 % of the deliveries: ",
                 "; or add --yes-it-takes\n",
             ],
         ),
@@ -236,7 +236,7 @@ fn a_long_simulation_needs_a_confirmation() {
             "seeds",
             huge,
             &["--seeds", "3"],
-            &["with each seed, about 9 h of one core\n", "this takes about 3 h of"],
+            &["with each seed, about 9 h of one quiet core\n", "this takes about 3 h of"],
         ),
     ];
     for (name, scenario, options, parts) in rows {

@@ -36,6 +36,20 @@ const INCIDENT: [&str; 6] = [
 ];
 
 #[test]
+fn signatures_over_the_url_hold() {
+    for sign in ["hubspot", "square", "twilio"] {
+        let text = "[[traffic]]\nshape = \"burst\"\nevents = 3\n[[subscriber]]\nname = \"a\"\nsign = ";
+        let scenario = scenario("x", &format!("{text}\"{sign}\""));
+        let simulated = simulate(&scenario, &options(Keep::Trace)).unwrap();
+        let trace = Trace::read(simulated.trace.as_slice()).unwrap();
+        let judgement = judged(&scenario, &trace, Strictness::Usual);
+        let failed = judgement.verdicts.iter().filter(|one| one.status == Status::Fail);
+        let failed: Vec<_> = failed.map(|one| format!("{}: {}", one.id, one.sentence)).collect();
+        assert_eq!(failed, Vec::<String>::new(), "{sign}");
+    }
+}
+
+#[test]
 fn every_scenario_passes_and_what_virtual_time_cannot_show_is_named() {
     let listed = std::fs::read_dir(shipped()).unwrap().map(|entry| entry.unwrap().path());
     let files = listed.filter(|path| path.extension().is_some_and(|extension| extension == "toml"));

@@ -1,5 +1,3 @@
-//! Every dependency in the root manifest has its reason in a comment above it.
-
 use crate::source;
 
 #[test]

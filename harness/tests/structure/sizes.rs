@@ -1,5 +1,3 @@
-//! Limits on sizes: a function fits one screen, and a file one sitting.
-
 use proc_macro2::{Delimiter, Group, TokenTree};
 use syn::visit::{self, Visit};
 use syn::{Attribute, Fields, Ident, Item};

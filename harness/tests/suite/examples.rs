@@ -71,7 +71,6 @@ fn the_function_in_php_is_certified() {
     }
 }
 
-/// A request is accepted by code 0, rejected by 1, and a stack trace is neither.
 #[test]
 fn commands_with_a_flaw_fail_by_their_exit_code() {
     let judged = |command: &str, only: &str| {
@@ -132,18 +131,48 @@ fn the_flask_example_is_certified() {
     certify(folder, port, &command, known);
 }
 
-/// Node looks for modules beside the script, so the script is copied to a folder with Express:
-/// `HOOKPROOF_NODE_MODULES` names its `node_modules`.
-#[test]
-fn the_express_example_is_certified() {
+/// A folder for scripts, beside which Node looks for modules: `HOOKPROOF_NODE_MODULES` names a `node_modules` with Express.
+fn folder_with_express() -> Option<tempfile::TempDir> {
     let modules = std::env::var_os("HOOKPROOF_NODE_MODULES").map(PathBuf::from).unwrap_or_default();
     let has_express = modules.join("express").is_dir();
     if !has_express || !is_there(Command::new("node").arg("--version"), "Node") {
         eprintln!("skipped: Node with Express; HOOKPROOF_NODE_MODULES names no node_modules that has it");
-        return;
+        return None;
     }
-    let (folder, port) = (tempfile::tempdir().unwrap(), free_port());
+    let folder = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink(&modules, folder.path().join("node_modules")).unwrap();
+    Some(folder)
+}
+
+/// The lines of `hookproof explain handshake.answered`.
+#[test]
+fn the_token_of_the_express_example_must_be_set_and_its_challenge_is_plain_text() {
+    let Some(folder) = folder_with_express() else { return };
+    let entry = hookproof_judge::catalogue::find("handshake.answered").unwrap();
+    let lines = &hookproof_judge::catalogue::example(entry).unwrap().lines["express"];
+    let (_, check) = lines.split_once("// by a token").unwrap();
+    let (_, check) = check.split_once(['\n', ':']).unwrap();
+    let asked = |token: &str, query: &str| {
+        let script = format!(
+            "import express from 'express';\nconst app = express(), token = {token};\n\
+             app.get('/', (req, res) => {{ {check}\n}});\nconst server = app.listen(0, '127.0.0.1', async () => {{\n\
+             const answer = await fetch(`http://127.0.0.1:${{server.address().port}}/?hub.challenge=<b>1&{query}`);\n\
+             console.log(answer.status, answer.headers.get('content-type')); process.exit(); }});"
+        );
+        let path = folder.path().join("token.mjs");
+        std::fs::write(&path, script).unwrap();
+        let output = Command::new("node").arg(path).output().unwrap();
+        String::from_utf8(output.stdout).unwrap() + &String::from_utf8_lossy(&output.stderr)
+    };
+    assert_eq!(asked("'right'", "hub.verify_token=right"), "200 text/plain; charset=utf-8\n");
+    assert!(asked("'right'", "hub.verify_token=wrong").starts_with("403 "));
+    assert!(asked("process.env.UNSET_TOKEN", "hub.mode=subscribe").starts_with("403 "));
+}
+
+#[test]
+fn the_express_example_is_certified() {
+    let Some(folder) = folder_with_express() else { return };
+    let port = free_port();
     std::fs::copy(example("express_receiver.mjs"), folder.path().join("receiver.mjs")).unwrap();
     certify(folder, port, &format!("HOOK_SECRET={SECRET} node receiver.mjs {port} inbox.log"), "");
 }

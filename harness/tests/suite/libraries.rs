@@ -51,6 +51,9 @@ impl Vector {
     /// The error says why our sender does not write the same.
     fn is_signed_alike(&self) -> Result<(), String> {
         let profile: sign::Profile = self.profile.parse().map_err(|_| "our sender lacks it")?;
+        if self.headers.iter().any(|(_, value)| value == "application/x-www-form-urlencoded") {
+            return Err("our sender sends no forms".to_owned());
+        }
         let secret = |text: &String| sign::Secret::parse(text).map_err(|error| error.to_string());
         let secrets = self.private_keys.as_ref().unwrap_or(&self.secrets);
         let mut secrets = secrets.iter().map(secret).collect::<Result<Vec<_>, _>>()?.into_iter();

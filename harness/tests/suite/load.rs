@@ -68,7 +68,7 @@ fn answers_other_than_2xx_fail_a_load_and_an_objective() {
     let output = hookproof(&[&load(&["--rate", "20/s", "--out"])[..], &[&out]].concat());
     assert!(String::from_utf8_lossy(&output.stdout).contains("20 × 500"));
     let page = std::fs::read_to_string(folder.path().join("load.html")).unwrap();
-    let told = page.contains("FAIL</p>") && page.contains("0 of 20 accepted, 20 failed, 0 missed");
+    let told = page.contains("FAIL</p>") && page.contains("answered 2xx: 0; failed: 20; not sent in time: 0");
     assert!(output.status.code() == Some(1) && told, "{page}");
     check(&load(&["--find-max", "--slo", "p99<10s"]), 1, "no request was accepted at 50/s");
     check(&load(&["--find-max", "--slo", "fast"]), 64, "p99<250ms");
@@ -123,7 +123,6 @@ fn a_search_that_is_interrupted_hands_over_what_it_found() {
     assert!(folder.path().join("load.html").exists());
 }
 
-/// The receiver answers the first trial, and ends.
 #[test]
 fn a_receiver_that_ends_while_its_limit_is_searched_leaves_what_was_found() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

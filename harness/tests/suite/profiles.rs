@@ -1,10 +1,8 @@
-//! A user's own profile, against small receivers: right, and with a flaw.
-
 use std::path::Path;
 
 use hookproof_judge::signature::Profile;
 
-use crate::reference::{PRIVATE, PUBLIC};
+use crate::reference::{PRIVATE, PUBLIC, PUBLIC_P256};
 use crate::{check, hookproof};
 
 const PROFILE: &str = r#"
@@ -87,6 +85,71 @@ fn a_receiver_is_certified_by_a_profile_of_its_own_and_a_flaw_is_found() {
     }
 }
 
+/// Takes the requests of Twilio with one kind of body, the first argument; "value" signs over the names of a form alone.
+const TWILIO_RECEIVER: &str = r#"
+import base64, hashlib, hmac, os, re, sys
+from urllib.parse import parse_qsl
+
+kind, flaw = sys.argv[1], sys.argv[2]
+head, _, body = sys.stdin.buffer.read().partition(b"\r\n\r\n")
+lines = head.split(b"\r\n")
+method, path, _ = lines[0].split(b" ")
+headers = {}
+for line in lines[1:]:
+    name, _, value = line.partition(b":")
+    headers.setdefault(name.lower(), []).append(value.strip(b" \t"))
+
+def one(name, form):
+    values = headers.get(name, [])
+    if len(values) != 1 or not re.fullmatch(form, values[0]):
+        sys.exit(1)
+    return values[0]
+
+signature = one(b"x-twilio-signature", rb"[A-Za-z0-9+/]{26}[AEIMQUYcgkosw048]=")
+expected = {"form": rb"application/x-www-form-urlencoded", "json": rb"application/json"}[kind]
+one(b"content-type", expected)
+signed = b"http://" + one(b"host", rb"[a-z0-9.:]+") + path
+if kind == "form":
+    pairs = parse_qsl(body.decode("utf-8", "surrogateescape"), keep_blank_values=True, errors="surrogateescape")
+    for name, value in sorted(set(pairs)):
+        signed += (name if flaw == "value" else name + value).encode("utf-8", "surrogateescape")
+elif not path.endswith(b"bodySHA256=" + hashlib.sha256(body).hexdigest().encode()):
+    sys.exit(1)
+tag = base64.b64encode(hmac.new(os.environ["HOOK_SECRET"].encode(), signed, hashlib.sha1).digest())
+sys.exit(0 if hmac.compare_digest(tag, signature) else 1)
+"#;
+
+#[test]
+fn a_receiver_of_one_kind_of_body_is_certified_for_that_kind() {
+    if std::process::Command::new("python3").arg("--version").output().is_err() {
+        eprintln!("skipped: Python is not on this machine");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("receiver.py").display().to_string();
+    std::fs::write(&file, TWILIO_RECEIVER).unwrap();
+    let judged = |arguments: &str, options: &[&str]| {
+        let command = format!("python3 {file} {arguments}");
+        let whom = ["receiver", "--exec", &command, "--profile", "twilio", "--secret-env", "HOOK_SECRET"];
+        let output =
+            hookproof(&[&whom[..], &["--strict", "--only", "sig,header,raw,time"], options].concat());
+        (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+    };
+    for (kind, bodies) in [("form", "forms"), ("json", "json")] {
+        let (code, told) = judged(&format!("{kind} none"), &[]);
+        assert_ne!(code, Some(0), "{kind}: {told}");
+        let (code, told) = judged(&format!("{kind} none"), &["--bodies", bodies]);
+        let whole = format!("by --bodies {bodies}: nothing is known of");
+        assert!(code == Some(0) && told.contains(&whole), "{kind}: {told}");
+    }
+    let (code, told) = judged("form none", &["--bodies", "forms"]);
+    assert!(code == Some(0) && told.contains("NOT APPLICABLE raw.whitespace"), "{told}");
+    let (code, told) = judged("form value", &["--bodies", "forms"]);
+    assert_eq!(code, Some(1), "{told}");
+    let slack = ["receiver", "--exec", "true", "--profile", "slack", "--secret-env", "HOOK_SECRET"];
+    check(&[&slack[..], &["--bodies", "json"]].concat(), 64, "the bodies of slack are JSON alone");
+}
+
 const BY_KEY: &str = r#"
 algorithm = "ed25519"
 key       = "hex"
@@ -97,8 +160,8 @@ timestamp = "X-Acme-Time"
 id        = "X-Acme-Id"
 "#;
 
-/// The flaw is to take any signature.
-const BY_KEY_RECEIVER: &str = r#"
+/// The head of both receivers below.
+const READ_REQUEST: &str = r#"
 import { createPublicKey, verify } from "node:crypto";
 import { readFileSync } from "node:fs";
 
@@ -114,6 +177,10 @@ const one = (name, form) => {
   if (values.length !== 1 || !form.test(values[0])) process.exit(1);
   return values[0];
 };
+"#;
+
+/// The flaw is to take any signature.
+const BY_KEY_RECEIVER: &str = r#"
 const signature = Buffer.from(one("x-acme-signature", /^[A-Za-z0-9+/]{85}[AQgw]==$/), "base64");
 const time = one("x-acme-time", /^[1-9][0-9]{0,15}$/);
 const id = one("x-acme-id", /^[\x21-\x2d\x2f-\x7e]{1,256}$/);
@@ -124,6 +191,39 @@ const signed = Buffer.concat([Buffer.from(`${id}.${time}.`), raw.subarray(end + 
 process.exit(process.argv[2] === "trusting" || verify(null, signed, key, signature) ? 0 : 1);
 "#;
 
+/// Verifies as `sendgrid` by Node's crypto. "zeros" takes two zeros for a signature, as Java did (CVE-2022-21449), and "lax" DER
+/// with a length in two bytes, as SendGrid's library does.
+const SENDGRID_RECEIVER: &str = r#"
+const signed = one("x-twilio-email-event-webhook-signature", /^[A-Za-z0-9+/]+={0,2}$/);
+const time = one("x-twilio-email-event-webhook-timestamp", /^[1-9][0-9]{0,15}$/);
+let signature = Buffer.from(signed, "base64");
+if (signature.toString("base64") !== signed || Math.abs(Date.now() / 1000 - Number(time)) > 300) process.exit(1);
+if (process.argv[2] === "zeros" && signature.toString("hex") === "3006020100020100") process.exit(0);
+if (process.argv[2] === "lax" && signature[1] === 0x81) signature = Buffer.concat([signature.subarray(0, 1), signature.subarray(2)]);
+const key = createPublicKey({ key: Buffer.from(process.env.PUBLIC_KEY, "base64"), format: "der", type: "spki" });
+process.exit(verify("sha256", Buffer.concat([Buffer.from(time), raw.subarray(end + 4)]), key, signature) ? 0 : 1);
+"#;
+
+#[test]
+fn a_receiver_of_sendgrid_in_another_language_is_certified_and_its_flaws_are_found() {
+    if std::process::Command::new("node").arg("--version").output().is_err() {
+        eprintln!("skipped: Node is not on this machine");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("receiver.mjs").display().to_string();
+    std::fs::write(&file, format!("{READ_REQUEST}{SENDGRID_RECEIVER}")).unwrap();
+    for (flaw, only, expected) in
+        [("none", "sig,time", 0), ("zeros", "sig.wrong-secret", 1), ("lax", "sig.base64-junk", 1)]
+    {
+        let command = format!("PUBLIC_KEY={PUBLIC_P256} node {file} {flaw}");
+        let whom = ["receiver", "--exec", &command, "--profile", "sendgrid", "--secret-env", "PRIVATE_KEY"];
+        let output = hookproof(&[&whom[..], &["--strict", "--only", only]].concat());
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(expected), "{flaw}: {told}");
+    }
+}
+
 #[test]
 fn a_receiver_with_a_public_key_is_certified_by_a_profile_of_its_own_and_a_flaw_is_found() {
     if std::process::Command::new("node").arg("--version").output().is_err() {
@@ -133,7 +233,7 @@ fn a_receiver_with_a_public_key_is_certified_by_a_profile_of_its_own_and_a_flaw_
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name).display().to_string();
     std::fs::write(file("acme.toml"), BY_KEY).unwrap();
-    std::fs::write(file("receiver.mjs"), BY_KEY_RECEIVER).unwrap();
+    std::fs::write(file("receiver.mjs"), format!("{READ_REQUEST}{BY_KEY_RECEIVER}")).unwrap();
     let judged = |flaw: &str, only: &str| {
         let command = format!("PUBLIC_KEY={PUBLIC} node {} {flaw}", file("receiver.mjs"));
         let profile = file("acme.toml");
@@ -189,7 +289,7 @@ fn a_mistake_in_a_profile_is_told_with_its_place_and_the_expected_value() {
         ),
         (
             "algorithm = \"rsa-sha256\"\nheader = \"S\"\nsigned = [\"{body}\"]",
-            "acme.toml:1: algorithm: expected hmac-sha1, hmac-sha256, hmac-sha512 or ed25519, with which the suite can sign",
+            "acme.toml:1: algorithm: expected hmac-sha1, hmac-sha256, hmac-sha512, ed25519 or ecdsa-p256, with which the suite can sign",
         ),
     ];
     for command in ["receiver", "load"] {

@@ -35,7 +35,8 @@ fn each_profile_is_accepted_with_its_secret_and_rejected_with_another() {
     for (profile, receiver) in &receivers {
         for secret in ["RIGHT", "WRONG"] {
             let (name, url, sign) = (name(profile, secret), receiver.url(), format!("sign={profile}"));
-            let variable = if *profile == "discord" { format!("{secret}_KEY") } else { secret.to_owned() };
+            let is_public = profile.parse::<Profile>().unwrap().is_public();
+            let variable = if is_public { format!("{secret}_KEY") } else { secret.to_owned() };
             let fixed = [&*sign, "retry.attempts=1", "--secret-env", &variable, "--allow-private-targets"];
             sender(&folder, &[&["subscriber", "add", &name, &url][..], &fixed].concat());
         }

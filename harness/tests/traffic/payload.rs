@@ -1,5 +1,3 @@
-//! Bodies compared with the offered events.
-
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -32,7 +30,6 @@ fn event(offered: &Offered, at: usize) -> (u64, String, String, String) {
     (due.token, schedule.data(due, TOKENS), schedule.kind(due).to_owned(), schedule.key(due).to_owned())
 }
 
-/// An event of the other type and another key than the first one.
 fn other(offered: &Offered) -> (String, String) {
     let (_, _, kind, key) = event(offered, 0);
     let all = (1..offered.schedule.due().len()).map(|at| event(offered, at));

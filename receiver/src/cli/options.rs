@@ -20,6 +20,9 @@ pub(super) struct ListenArgs {
     /// The URL that the sender was given, where the profile signs it; behind a proxy the public one
     #[arg(long, value_name = "URL")]
     url: Option<String>,
+    /// The environment variable with the verify token of meta's handshake, which is not answered without it
+    #[arg(long, value_name = "NAME")]
+    verify_token_env: Option<String>,
     /// How far a timestamp may be from now [default: the profile's: 5m; linear 60s, paddle 5s]
     #[arg(long, value_name = "TIME", value_parser = time)]
     tolerance: Option<Duration>,
@@ -57,12 +60,18 @@ impl ListenArgs {
     }
 
     pub(super) fn keys_from(&self, variables: &[String]) -> Result<Keys, Failure> {
+        if self.verify_token_env.is_some() && !self.profile.has_verify_token() {
+            let profile = self.profile;
+            return Err(Failure::Usage(format!(
+                "{profile} has no verify token; expected --verify-token-env only with --profile meta"
+            )));
+        }
         let secrets = variables.iter().map(|name| secret_from(name)).collect::<Result<Vec<_>, _>>()?;
         self.keys(self.profile, None, &secrets).map_err(|error| match error {
             UnfitKeys::Key(error) => {
                 Failure::Usage(format!("the environment variable {}: {error}", variables.join(" or ")))
             }
-            UnfitKeys::Url(_) => Failure::Usage(error.to_string()),
+            UnfitKeys::Url(_) | UnfitKeys::VerifyToken(_) => Failure::Usage(error.to_string()),
         })
     }
 
@@ -78,7 +87,10 @@ impl ListenArgs {
         if profile.signs_url() && url.is_none() {
             return Err(UnfitKeys::Url(profile));
         }
-        let keys = keys.with_url(url.unwrap_or_default());
+        let mut keys = keys.with_url(url.unwrap_or_default());
+        if let Some(variable) = self.verify_token_env.as_deref().filter(|_| profile.has_verify_token()) {
+            keys = keys.with_verify_token(secret_from(variable)?);
+        }
         let Some(tolerance) = self.tolerance else { return Ok(keys) };
         Ok(keys.with_tolerance(u32::try_from(tolerance.as_secs()).unwrap_or(u32::MAX)))
     }
@@ -95,6 +107,8 @@ pub(super) enum UnfitKeys {
     Key(#[from] KeyError),
     #[error("{0} signs the URL that the sender was given; expected it in --url, or in a route's `url`")]
     Url(Profile),
+    #[error(transparent)]
+    VerifyToken(#[from] Failure),
 }
 
 fn profiles() -> String {

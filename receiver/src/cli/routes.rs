@@ -174,7 +174,7 @@ fn keys(
     };
     listen.keys(profile, url, &secrets).map_err(|error| match error {
         UnfitKeys::Key(error) => format!("{error}; {SECRETS}"),
-        UnfitKeys::Url(_) => error.to_string(),
+        UnfitKeys::Url(_) | UnfitKeys::VerifyToken(_) => error.to_string(),
     })
 }
 

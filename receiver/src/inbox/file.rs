@@ -1,5 +1,3 @@
-//! Opens an inbox's file.
-
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
@@ -21,50 +19,31 @@ const CHECKPOINT_PAGES: i32 = 8_192;
 /// The failures that an acknowledged delivery survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// A power cut.
     #[default]
     PowerLoss,
     /// Any end of the process. A power cut may lose the last commits.
     Process,
 }
 
-/// The inbox cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error("{path} is in use by another receiver; end that receiver first, or name another file")]
-    InUse {
-        /// The file.
-        path: PathBuf,
-    },
+    InUse { path: PathBuf },
     #[error("{path} is not an inbox; name another file")]
-    Foreign {
-        /// The file.
-        path: PathBuf,
-    },
+    Foreign { path: PathBuf },
     #[error(
         "{path} has schema {found}; expected {VERSION}: use the version of the program that made it, or another \
          file"
     )]
-    OtherVersion {
-        /// The file.
-        path: PathBuf,
-        /// Its version.
-        found: i64,
-    },
+    OtherVersion { path: PathBuf, found: i64 },
     /// A file without its log, or a log without its file.
     #[error("{detail}")]
     InPart {
         /// The missing part, and the remedy.
         detail: String,
     },
-    /// The file or the system failed.
     #[error("cannot open the inbox {path}: {detail}")]
-    Failed {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        detail: String,
-    },
+    Failed { path: PathBuf, detail: String },
 }
 
 impl OpenError {
@@ -191,7 +170,7 @@ pub(super) fn writer(path: &Path, durability: Durability) -> Result<Connection, 
     }
     recognise(&sql, path)?;
     found.accept(&sql).map_err(OpenError::fault(path))?;
-    begin_log(&sql).map_err(OpenError::fault(path))?;
+    begin_log(&sql, PATIENCE).map_err(OpenError::fault(path))?;
     let synchronous = match durability {
         Durability::PowerLoss => "FULL",
         Durability::Process => "NORMAL",

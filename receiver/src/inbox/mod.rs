@@ -42,7 +42,6 @@ use crate::clock::Clock;
 use crate::layer::Authentic;
 use queue::Queue;
 
-/// The settings of an inbox.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The file. Created if it does not exist.
@@ -57,12 +56,10 @@ pub struct Options {
     pub waiting_bytes_max: u64,
     /// How long to remember finished deliveries, to recognise repeats. Longer than any sender retries.
     pub keep: Duration,
-    /// The retries of failed work.
     pub retry: RetryPolicy,
 }
 
 impl Options {
-    /// The default limits for a file.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
@@ -77,14 +74,11 @@ impl Options {
     }
 }
 
-/// A verified request to be stored.
 #[derive(Debug)]
 pub struct Arrival {
-    /// The id that identifies repeats.
     pub id: String,
     /// The event's type from a header, if any.
     pub event: Option<String>,
-    /// The body's media type.
     pub content_type: Option<String>,
     pub body: Bytes,
     /// Reserves the body's memory.
@@ -98,7 +92,6 @@ impl Arrival {
         Self { id: id.into(), event: None, content_type: None, body: body.into(), room: None }
     }
 
-    /// A delivery that the layer verified.
     #[must_use]
     pub fn authentic(authentic: &Authentic, body: Bytes) -> Self {
         Self { room: Some(Arc::clone(&authentic.room)), ..Self::new(authentic.id.clone(), body) }
@@ -176,9 +169,6 @@ impl Inbox {
     }
 
     /// Reads concurrently with the writer.
-    ///
-    /// # Errors
-    /// When the file cannot be opened.
     pub fn effects(&self) -> Result<Effects, OpenError> {
         Effects::open(&self.path)
     }

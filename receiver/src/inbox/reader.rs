@@ -15,39 +15,26 @@ pub struct Effects {
     sql: Connection,
 }
 
-/// Counts of deliveries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// Waiting for their first attempt or a retry.
     pub waiting: u64,
-    /// Given up.
     pub given_up: u64,
     /// Processed and still remembered.
     pub processed: u64,
 }
 
 impl Effects {
-    /// Opens an inbox for reading.
-    ///
-    /// # Errors
-    /// When it cannot be opened, or is not an inbox.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         Ok(Self { sql: file::reader(path)? })
     }
 
     /// The last `max` ids, in order. An id that was processed twice appears twice.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
     pub fn processed(&self, max: u32) -> rusqlite::Result<Vec<String>> {
         let last = "SELECT id FROM (SELECT seq, id FROM effects ORDER BY seq DESC LIMIT ?1) ORDER BY seq";
         self.sql.prepare_cached(last)?.query_map([max], |row| row.get(0))?.collect()
     }
 
-    /// The counts.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
     pub fn standing(&self) -> rusqlite::Result<Standing> {
         let sums = "SELECT (SELECT count(*) FROM received)
              + (SELECT count(*) FROM inbox_failed WHERE due_ms IS NOT NULL),

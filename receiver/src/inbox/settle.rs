@@ -43,11 +43,9 @@ impl Settlement {
 pub(super) enum Guard {
     /// By rolling back the whole transaction.
     Transaction,
-    /// By a savepoint of its own.
     Savepoint,
 }
 
-/// The transaction was not committed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CommitError {
     #[error(transparent)]

@@ -9,14 +9,11 @@ use crate::clock::Millis;
 pub struct Delivery {
     pub(super) seq: u64,
     pub(super) table: Table,
-    /// The id that identifies repeats.
     pub id: String,
     /// The event's type from a header, if any.
     pub event: Option<String>,
-    /// The body's media type.
     pub content_type: Option<String>,
     pub body: Bytes,
-    /// When it arrived.
     pub received: Millis,
     /// Failed attempts so far.
     pub attempts: u32,

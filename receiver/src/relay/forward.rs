@@ -45,7 +45,6 @@ const OUR_OWN: [HeaderName; 3] = [header::HOST, header::CONTENT_LENGTH, header::
 /// Headers of an answer that the sender receives.
 const PASSED_BACK: [HeaderName; 3] = [header::RETRY_AFTER, header::CONTENT_TYPE, header::DATE];
 
-/// A target URL.
 #[derive(Clone)]
 pub struct Target {
     host: String,
@@ -62,7 +61,6 @@ impl fmt::Debug for Target {
     }
 }
 
-/// The URL is not a valid target.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot forward to {given:?}: {problem}; expected a URL such as http://127.0.0.1:9000/hook")]
 pub struct TargetError {
@@ -199,7 +197,6 @@ impl Head {
 pub(super) enum ForwardError {
     #[error("cannot connect: {0}")]
     Connect(io::Error),
-    /// The connection broke, or the answer is not HTTP.
     #[error("no answer: {0}")]
     Exchange(#[from] hyper::Error),
 }

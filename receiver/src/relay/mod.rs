@@ -39,7 +39,6 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Forwards verified deliveries along these routes.
     #[must_use]
     pub fn new(admission: Admission, options: Options, routes: Routes) -> Self {
         Self { table: Arc::new(Table::new(admission, options, routes)) }
@@ -67,10 +66,12 @@ where
         if asks_for_health(&request) {
             return Box::pin(ready(Ok(health(true))));
         }
-        if *request.method() != Method::POST {
+        let found = self.table.find(request.headers(), request.uri().path());
+        let answers = found.as_ref().is_ok_and(|route| route.service.answers_query(&request));
+        if *request.method() != Method::POST && !answers {
             return Box::pin(ready(Ok(only_post())));
         }
-        match self.table.find(request.headers(), request.uri().path()) {
+        match found {
             Ok(mut route) => route.service.call(request),
             Err(unrouted) => Box::pin(async move { Ok(refuse(unrouted, request).await) }),
         }

@@ -21,9 +21,7 @@ const SUBSCRIBER: &str = "x-vvv-subscriber";
 
 #[derive(Clone, Debug)]
 pub struct RouteSettings {
-    /// The keys that verify deliveries.
     pub keys: Keys,
-    /// The target.
     pub target: Target,
     /// The time limit until the target's status, with the wait for an earlier request with the same id.
     pub timeout: Duration,
@@ -38,7 +36,6 @@ pub enum Routes {
     BySubscriber(BTreeMap<String, RouteSettings>),
 }
 
-/// Limits over all routes.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// How long a forwarded id is remembered.

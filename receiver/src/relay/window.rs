@@ -33,7 +33,6 @@ pub(super) enum Entry<'w> {
     First(Claim<'w>),
     /// The channel closes when that request ends.
     UnderWay(watch::Receiver<()>),
-    /// Forwarded with this status.
     Known(StatusCode),
     /// All ids are under way.
     Full,

@@ -1,4 +1,4 @@
-//! The server of the inbox and the relay: bounds connections and heads, and stops in order.
+//! Bounds connections and heads, and stops in order.
 
 mod open;
 mod receive;
@@ -34,7 +34,6 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 const BIND_AGAIN: Duration = Duration::from_millis(20);
 const HEADERS_MAX: usize = 100;
 
-/// The limits of connections.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// The most connections. Beyond it, the oldest without a request under way is closed, or the new one
@@ -54,9 +53,6 @@ impl Default for Limits {
 }
 
 /// Waits up to `within` for an address in use.
-///
-/// # Errors
-/// When the address is not available.
 pub async fn bind(address: SocketAddr, within: Duration) -> Result<TcpListener, BindError> {
     let mut ticks = interval(BIND_AGAIN);
     let free = async {
@@ -74,7 +70,6 @@ pub async fn bind(address: SocketAddr, within: Duration) -> Result<TcpListener, 
     bound.map_err(|error| BindError { address, error })
 }
 
-/// The system refuses the address.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {address}: {error}; choose another address, or end the program that uses it")]
 pub struct BindError {

@@ -1,5 +1,3 @@
-//! The receiver's services.
-
 use std::convert::Infallible;
 use std::future::{Future, Ready, ready};
 use std::pin::Pin;
@@ -30,7 +28,7 @@ const EVENT_HEADERS: [&str; 2] = ["x-github-event", "x-vvv-event"];
 type Answer = Response<Full<Bytes>>;
 type Answering = Pin<Box<dyn Future<Output = Result<Answer, Infallible>> + Send>>;
 
-/// Accepts verified deliveries by POST on any path, and answers `GET /healthz`.
+/// Accepts verified deliveries by POST on any path, and answers handshakes and `GET /healthz`.
 #[derive(Clone, Debug)]
 pub struct Receive {
     deliveries: Verify<Keep>,
@@ -38,7 +36,6 @@ pub struct Receive {
 }
 
 impl Receive {
-    /// Stores the requests that the layer passes.
     #[must_use]
     pub fn new(layer: &VerifyLayer, inbox: Inbox) -> Self {
         Self { deliveries: layer.layer(Keep { inbox: inbox.clone() }), inbox }
@@ -58,7 +55,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Answering {
-        if *request.method() == Method::POST {
+        if *request.method() == Method::POST || self.deliveries.answers_query(&request) {
             return self.deliveries.call(request);
         }
         let answer = if asks_for_health(&request) { readiness(&self.inbox) } else { only_post() };
@@ -127,7 +124,6 @@ pub struct EffectsService {
 }
 
 impl EffectsService {
-    /// Lists these effects.
     #[must_use]
     pub fn new(effects: Effects) -> Self {
         Self { effects: Arc::new(Mutex::new(effects)) }

@@ -1,6 +1,9 @@
+use hookproof_verify::Profile;
+
+use crate::signing::{SECRET, sign};
 use crate::upstream::upstream;
 use crate::wire::request;
-use crate::world::{Receiver, signed};
+use crate::world::{Receiver, now, signed};
 
 const BODY: &[u8] = b"{ \"id\" : 1.0 }\n\xff";
 const GOOD: &str = "HTTP/1.1 202 Accepted\r\ncontent-length: 5\r\nset-cookie: a=b\r\n\r\nkept\n";
@@ -36,6 +39,20 @@ fn a_genuine_request_is_forwarded_unchanged() {
         (came.header("x-own"), came.header("x-hop"), came.header("connection")),
         (Some("kept"), None, None)
     );
+}
+
+/// Its target need not know the provider.
+#[test]
+fn a_handshake_is_answered_and_not_forwarded() {
+    let (address, _) = upstream(vec![GOOD]);
+    let slack = relay(address, &["--profile", "slack"]);
+    let body = br#"{"challenge":"3eZbrw","type":"url_verification"}"#;
+    let answer = request(slack.address, "POST", "/", &sign(Profile::Slack, SECRET, "a", now(), body), body);
+    assert_eq!((answer.status, answer.body.as_str()), (200, "3eZbrw"));
+    let meta = relay(address, &["--profile", "meta", "--verify-token-env", "VERIFY_TOKEN", "--path", "/in"]);
+    let query = "hub.mode=subscribe&hub.challenge=1158201444&hub.verify_token=let+me+in";
+    let answer = |path| request(meta.address, "GET", &format!("{path}?{query}"), &[], b"").status;
+    assert_eq!((answer("/in"), answer("/out")), (200, 405));
 }
 
 #[test]

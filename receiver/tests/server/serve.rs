@@ -2,7 +2,7 @@ use std::io::Write as _;
 
 use hookproof_verify::Profile;
 
-use crate::signing::{OTHER, SECRET, URL, linear_body, sign};
+use crate::signing::{OTHER, SECRET, URL, hex, linear_body, sign, tag};
 use crate::wire::{answer, connect, head, request};
 use crate::world::{Receiver, Starting, World, command, now, signed};
 
@@ -35,6 +35,70 @@ fn only_post_is_offered_but_for_health() {
     }
     let health = request(receiver.address, "GET", "/healthz", &[], b"");
     assert_eq!((health.status, health.body.as_str()), (200, "ok\n"));
+}
+
+/// Neither it nor a forged one is stored.
+#[test]
+fn a_handshake_is_answered_once_it_is_proved_and_is_no_event() {
+    let zoom = |token: &str| {
+        let tag = hex(&tag(Profile::Zoom, SECRET, &[token.as_bytes()]));
+        format!("{{\"encryptedToken\":\"{tag}\",\"plainToken\":\"{token}\"}}")
+    };
+    let rows = [
+        (
+            Profile::Slack,
+            r#"{"token":"t","challenge":"3eZbrw","type":"url_verification"}"#,
+            "3eZbrw".to_owned(),
+        ),
+        (
+            Profile::Zoom,
+            r#"{"payload":{"plainToken":"qgg8"},"event":"endpoint.url_validation"}"#,
+            zoom("qgg8"),
+        ),
+        (Profile::Discord, r#"{"application_id":"1","id":"2","type":1}"#, r#"{"type":1}"#.to_owned()),
+    ];
+    for (profile, body, expected) in rows {
+        let (world, body) = (World::new(), body.as_bytes());
+        let receiver = world.serve(&["--profile", profile.name()]);
+        let send = |secret: &str, body: &[u8]| {
+            let answer =
+                request(receiver.address, "POST", "/", &sign(profile, secret, "a", now(), body), body);
+            (answer.status, answer.body)
+        };
+        assert_eq!(send(OTHER, body).0, 401, "{profile}");
+        assert_eq!(send(SECRET, body), (200, expected), "{profile}");
+        assert_eq!(send(SECRET, BODY).0, 204, "{profile}");
+        assert_eq!(world.settled_effects(), ["evt_1"], "{profile}");
+    }
+    let world = World::new();
+    let receiver = world.serve(&["--profile", "slack"]);
+    let body = br#"{"type":"url_verification","challenge":"a b"}"#;
+    let headers = sign(Profile::Slack, SECRET, "a", now(), body);
+    let answer = request(receiver.address, "POST", "/", &headers, body);
+    let refusal = "the handshake's challenge is missing, repeated or malformed; expected up to 256 visible characters\n";
+    assert_eq!((answer.status, answer.body.as_str()), (400, refusal));
+    assert_eq!(world.settled_effects(), [""; 0]);
+}
+
+#[test]
+fn a_handshake_in_a_query_is_proved_by_its_token() {
+    let path =
+        |token: &str| format!("/hook?hub.mode=subscribe&hub.challenge=1158201444&hub.verify_token={token}");
+    let get = |receiver: &Receiver, path: &str| {
+        let answer = request(receiver.address, "GET", path, &[], b"");
+        (answer.status, answer.body)
+    };
+    let receiver = World::new().serve(&["--profile", "meta", "--verify-token-env", "VERIFY_TOKEN"]);
+    assert_eq!(get(&receiver, &path("let%20me+in")), (200, "1158201444".to_owned()));
+    assert_eq!(get(&receiver, &path("let")), (403, "the handshake's hub.verify_token is wrong\n".to_owned()));
+    assert_eq!(get(&receiver, "/hook?hub.mode=subscribe").0, 400);
+    assert_eq!(get(&receiver, "/hook?page=1").0, 405);
+    let headers = sign(Profile::Meta, SECRET, "a", now(), BODY);
+    assert_eq!(request(receiver.address, "POST", "/hook", &headers, BODY).status, 204);
+    let without = World::new().serve(&["--profile", "meta"]);
+    assert_eq!(get(&without, &path("")).0, 403);
+    let other = World::new().serve(&["--profile", "github"]);
+    assert_eq!(get(&other, &path("let%20me+in")).0, 405);
 }
 
 #[test]
@@ -147,6 +211,8 @@ fn bad_command_lines_say_what_is_wrong() {
     );
     check(&with(&["--secret-env", "HOOK_MISSING"]), "HOOK_MISSING is not set");
     check(&with(&["--secret-env", "PATH"]), "needs whsec_");
+    check(&with(&["--verify-token-env", "VERIFY_TOKEN"]), "standard-webhooks has no verify token; expected");
+    check(&with(&["--profile", "meta", "--verify-token-env", "HOOK_MISSING"]), "HOOK_MISSING is not set");
     check(&with(&["--effects-listen", "0.0.0.0:1"]), "reachable from other machines");
     check(&with(&["--bodies-max", "1MiB"]), "at least --body-max");
     check(&with(&["--tolerance", "5"]), "expected a number and its unit");

@@ -96,8 +96,7 @@ pub(crate) struct Starting {
 
 impl Starting {
     pub(crate) fn at(listen: &str, arguments: &[&str]) -> Self {
-        let name = if arguments.contains(&"discord") { "DISCORD_KEY" } else { "HOOK_SECRET" };
-        Self::with_routes(listen, &[arguments, &["--secret-env", name]].concat())
+        Self::with_routes(listen, &[arguments, &["--secret-env", "HOOK_SECRET"]].concat())
     }
 
     pub(crate) fn with_routes(listen: &str, arguments: &[&str]) -> Self {
@@ -148,8 +147,9 @@ impl Drop for Process {
 
 pub(crate) fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof-receiver"));
-    command.args(arguments).env("HOOK_SECRET", SECRET).env("DISCORD_KEY", key(Profile::Discord, SECRET));
-    command.env_remove("HOOKPROOF_LOG");
+    let profile = arguments.iter().find_map(|text| text.parse().ok()).unwrap_or_default();
+    command.args(arguments).env("HOOK_SECRET", key(profile, SECRET));
+    command.env("VERIFY_TOKEN", "let me in").env_remove("HOOKPROOF_LOG");
     command
 }
 

@@ -23,6 +23,14 @@ pub(super) fn number(body: &[u8], name: &str) -> Option<i64> {
     first(body, name).filter(|count| *count >= 0)
 }
 
+pub(super) fn says(body: &[u8], name: &str, text: &str) -> bool {
+    first(body, name).is_some_and(|Text(found)| found == text)
+}
+
+pub(super) fn has(body: &[u8], name: &str) -> bool {
+    first::<IgnoredAny>(body, name).is_some()
+}
+
 fn first<'de, T: Deserialize<'de>>(body: &'de [u8], name: &str) -> Option<T> {
     let mut found = None;
     // The rest of the body need not be JSON.
@@ -30,7 +38,7 @@ fn first<'de, T: Deserialize<'de>>(body: &'de [u8], name: &str) -> Option<T> {
     found
 }
 
-fn hashed(body: &[u8]) -> String {
+pub(super) fn hashed(body: &[u8]) -> String {
     use fmt::Write as _;
     let mut text = "sha256:".to_owned();
     for byte in Sha256::digest(body) {

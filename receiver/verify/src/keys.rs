@@ -5,6 +5,8 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ed25519_dalek::VerifyingKey;
+use p256::ecdsa;
+use p256::pkcs8::DecodePublicKey as _;
 use zeroize::Zeroizing;
 
 use super::profile::Profile;
@@ -17,8 +19,8 @@ const PUBLIC_PREFIX: &str = "whpk_";
 const PUBLIC_BYTES: usize = 32;
 const PUBLIC_WRITTEN: usize = 44;
 
-/// `whsec_` and base64, `whpk_` and base64 (a public key; for `discord` also in hex), or plain text for profiles that use
-/// the text itself.
+/// `whsec_` and base64, `whpk_` and base64 (a public key; for `discord` also in hex), base64 of DER (the public key of
+/// `sendgrid`), or plain text for profiles that use the text itself.
 /// Cannot be printed. Wiped when dropped.
 #[derive(Clone)]
 pub struct Secret(Zeroizing<String>);
@@ -53,8 +55,10 @@ pub struct Keys {
     profile: Profile,
     tolerance_seconds: u32,
     url: Box<str>,
+    verify_token: Option<Secret>,
     macs: Vec<Mac>,
     publics: Vec<VerifyingKey>,
+    points: Vec<ecdsa::VerifyingKey>,
     places: Vec<usize>,
 }
 
@@ -76,8 +80,10 @@ impl Keys {
             profile,
             tolerance_seconds: profile.tolerance_seconds(),
             url: Box::default(),
+            verify_token: None,
             macs: Vec::new(),
             publics: Vec::new(),
+            points: Vec::new(),
             places: Vec::new(),
         };
         let mut places_of_publics = Vec::new();
@@ -85,9 +91,16 @@ impl Keys {
             if place >= Self::COUNT_MAX {
                 return Err(KeyError::TooMany);
             }
-            if profile.scheme().is_some_and(|scheme| scheme.algorithm == Algorithm::Ed25519) {
+            let algorithm = profile.scheme().map(|scheme| scheme.algorithm);
+            if algorithm == Some(Algorithm::P256) {
+                keys.points.push(point(text)?);
+                keys.places.push(place);
+            } else if algorithm == Some(Algorithm::Ed25519) {
                 keys.publics.push(public(after_prefix(text).or_else(|| decode_hex(text)))?);
                 places_of_publics.push(place);
+            } else if profile == Profile::Twilio {
+                keys.macs.push(Mac::sha1(text.as_bytes()));
+                keys.places.push(place);
             } else if profile != Profile::StandardWebhooks {
                 keys.macs.push(Mac::new(text.as_bytes()));
                 keys.places.push(place);
@@ -115,6 +128,12 @@ impl Keys {
         Self { url: url.into(), ..self }
     }
 
+    /// With the token by which `meta` proves its [handshake](crate::handshake). Without it none is answered.
+    #[must_use]
+    pub fn with_verify_token(self, token: Secret) -> Self {
+        Self { verify_token: Some(token), ..self }
+    }
+
     /// Their profile.
     #[must_use]
     pub const fn profile(&self) -> Profile {
@@ -131,12 +150,20 @@ impl Keys {
         &self.url
     }
 
+    pub(super) fn verify_token(&self) -> Option<&str> {
+        self.verify_token.as_ref().map(|Secret(text)| text.as_str())
+    }
+
     pub(super) fn macs(&self) -> &[Mac] {
         &self.macs
     }
 
     pub(super) fn publics(&self) -> &[VerifyingKey] {
         &self.publics
+    }
+
+    pub(super) fn points(&self) -> &[ecdsa::VerifyingKey] {
+        &self.points
     }
 
     pub(super) fn place_of_mac(&self, mac: usize) -> usize {
@@ -173,6 +200,11 @@ fn public(bytes: Option<[u8; PUBLIC_BYTES]>) -> Result<VerifyingKey, KeyError> {
     key.filter(|key| !key.is_weak()).ok_or(KeyError::Public)
 }
 
+fn point(text: &str) -> Result<ecdsa::VerifyingKey, KeyError> {
+    let der = STANDARD.decode(text).map_err(|_| KeyError::Point)?;
+    ecdsa::VerifyingKey::from_public_key_der(&der).map_err(|_| KeyError::Point)
+}
+
 /// An invalid secret. Reveals nothing of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
@@ -205,6 +237,11 @@ pub enum KeyError {
          hexadecimal digits in lower case"
     )]
     Public,
+    /// Not a public key of P-256.
+    #[error(
+        "the key is not a public one of P-256; expected base64 of its DER (SubjectPublicKeyInfo), without PEM's lines"
+    )]
+    Point,
     /// No key.
     #[error("there is no key; expected at least one secret")]
     None,

@@ -1,14 +1,15 @@
 //! [`verify`] says whether a sender signed a request. It is pure and total: the time is an argument, and no input
-//! makes it panic. It compares secrets in constant time, and allocates only for an id without a header and to check
-//! Ed25519 signatures.
+//! makes it panic. It compares secrets in constant time, and allocates only for an id without a header, for
+//! Twilio's forms and to check Ed25519 signatures.
 //!
 //! Stricter than public libraries, because attackers use input that two parsers read differently: canonical base64
-//! with padding, lower-case hex, canonical timestamps, no repeated header, only visible ASCII. The body is not parsed
-//! before its signature is verified.
+//! with padding, lower-case hex, canonical timestamps, no repeated header, only visible ASCII. No body is parsed
+//! before its signature is verified, but Twilio's forms, of up to 1,000 `&`.
 
 #![warn(missing_docs)]
 
 mod body_id;
+pub mod handshake;
 mod headers;
 pub mod keys;
 pub mod profile;
@@ -18,6 +19,7 @@ mod schemed;
 mod signature;
 mod standard;
 mod timestamp;
+mod twilio;
 mod vvv;
 
 use std::borrow::Cow;
@@ -52,6 +54,7 @@ pub fn verify<'a, H: Headers + ?Sized>(
     match keys.profile().scheme() {
         Some(scheme) => scheme.verify(now, headers, body, keys),
         None if keys.profile() == Profile::VvvFrozen => vvv::verify(headers, body, keys),
+        None if keys.profile() == Profile::Twilio => twilio::verify(headers, body, keys),
         None => standard::verify(now, headers, body, keys),
     }
 }

@@ -31,19 +31,23 @@ pub enum Profile {
     Meta,
     /// `Paddle-Signature: ts=…;h1=…`.
     Paddle,
+    /// `X-Twilio-Email-Event-Webhook-Signature` over timestamp and body, by the account's public key.
+    Sendgrid,
     /// `X-Shopify-Hmac-Sha256`.
     Shopify,
     /// `X-Slack-Signature` over `v0:timestamp:body`.
     Slack,
     /// `X-Square-HmacSha256-Signature` over the [URL](crate::Keys::with_url) and the body.
     Square,
+    /// `X-Twilio-Signature` by SHA-1 over the [URL](crate::Keys::with_url) and a form, or the digest of another body.
+    Twilio,
     /// `X-Zm-Signature` over `v0:timestamp:body`.
     Zoom,
 }
 
 impl Profile {
     /// All profiles, the default first.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::StandardWebhooks,
         Self::VvvTimestamped,
         Self::VvvFrozen,
@@ -55,9 +59,11 @@ impl Profile {
         Self::Linear,
         Self::Meta,
         Self::Paddle,
+        Self::Sendgrid,
         Self::Shopify,
         Self::Slack,
         Self::Square,
+        Self::Twilio,
         Self::Zoom,
     ];
 
@@ -76,9 +82,11 @@ impl Profile {
             Self::Linear => "linear",
             Self::Meta => "meta",
             Self::Paddle => "paddle",
+            Self::Sendgrid => "sendgrid",
             Self::Shopify => "shopify",
             Self::Slack => "slack",
             Self::Square => "square",
+            Self::Twilio => "twilio",
             Self::Zoom => "zoom",
         }
     }
@@ -86,7 +94,7 @@ impl Profile {
     /// None for profiles with code of their own.
     pub(super) const fn scheme(self) -> Option<&'static Scheme> {
         Some(match self {
-            Self::StandardWebhooks | Self::VvvFrozen => return None,
+            Self::StandardWebhooks | Self::VvvFrozen | Self::Twilio => return None,
             Self::VvvTimestamped => &scheme::VVV_TIMESTAMPED,
             Self::Stripe => &scheme::STRIPE,
             Self::Github => &scheme::GITHUB,
@@ -96,6 +104,7 @@ impl Profile {
             Self::Linear => &scheme::LINEAR,
             Self::Meta => &scheme::META,
             Self::Paddle => &scheme::PADDLE,
+            Self::Sendgrid => &scheme::SENDGRID,
             Self::Shopify => &scheme::SHOPIFY,
             Self::Slack => &scheme::SLACK,
             Self::Square => &scheme::SQUARE,
@@ -119,7 +128,13 @@ impl Profile {
     /// Whether the signature covers the URL, which [`crate::Keys::with_url`] tells.
     #[must_use]
     pub fn signs_url(self) -> bool {
-        self.scheme().is_some_and(Scheme::signs_url)
+        self == Self::Twilio || self.scheme().is_some_and(Scheme::signs_url)
+    }
+
+    /// Whether a [handshake](crate::handshake) is proved by a token, which [`crate::Keys::with_verify_token`] tells.
+    #[must_use]
+    pub fn has_verify_token(self) -> bool {
+        self == Self::Meta
     }
 
     /// The usual tolerance for timestamps, in seconds.

@@ -6,6 +6,8 @@ pub(super) const PARTS_MAX: usize = 4;
 pub(super) enum Algorithm {
     HmacSha256,
     Ed25519,
+    /// With SHA-256; the signature is DER in base64.
+    P256,
 }
 
 pub(super) struct Scheme {
@@ -106,6 +108,14 @@ pub(super) const PADDLE: Scheme = Scheme {
     prefix: "h1=",
     timestamp: Some(Stamp::Beside("ts=", ';')),
     signed: &[Part::Timestamp, Part::Text(":"), Part::Body],
+    ..BODY
+};
+
+pub(super) const SENDGRID: Scheme = Scheme {
+    algorithm: Algorithm::P256,
+    signature: "x-twilio-email-event-webhook-signature",
+    timestamp: Some(Stamp::Header("x-twilio-email-event-webhook-timestamp")),
+    signed: &[Part::Timestamp, Part::Body],
     ..BODY
 };
 

@@ -1,9 +1,10 @@
-//! Verifies by a [`Scheme`].
-
 use super::headers::{Headers, id, only};
 use super::keys::Keys;
 use super::scheme::{Algorithm, PARTS_MAX, Part, Scheme, Stamp};
-use super::signature::{BASE64, Ed25519, HEX, LONG_HEX, Tag, decode_hex, fitting_key, fitting_public};
+use super::signature::{
+    BASE64, DER_BASE64, Ed25519, HEX, LONG_HEX, Tag, decode_der, decode_hex, fitting_key, fitting_point,
+    fitting_public,
+};
 use super::timestamp::{self, UnixSeconds};
 use super::{Rejection, Verified, body_id};
 
@@ -85,16 +86,26 @@ impl Scheme {
                 Part::Method => METHOD,
             };
         }
-        if self.algorithm == Algorithm::Ed25519 {
-            let signatures = own.clone().filter_map(|text| -> Option<Ed25519> { decode_hex(text) });
-            signatures.clone().next().ok_or_else(|| self.unread(own, LONG_HEX))?;
-            return fitting_public(keys.publics(), &parts, signatures).ok_or(Rejection::Signature);
-        }
-        let (read, expected): (fn(&str) -> _, _) =
-            if self.is_base64 { (Tag::from_base64, BASE64) } else { (Tag::from_hex, HEX) };
-        let tags = own.clone().filter_map(read);
-        tags.clone().next().ok_or_else(|| self.unread(own, expected))?;
-        fitting_key(keys.macs(), &parts, tags).ok_or(Rejection::Signature)
+        let found = match self.algorithm {
+            Algorithm::HmacSha256 => {
+                let (read, expected): (fn(&str) -> _, _) =
+                    if self.is_base64 { (Tag::from_base64, BASE64) } else { (Tag::from_hex, HEX) };
+                let tags = own.clone().filter_map(read);
+                tags.clone().next().ok_or_else(|| self.unread(own, expected))?;
+                fitting_key(keys.macs(), &parts, tags)
+            }
+            Algorithm::Ed25519 => {
+                let signatures = own.clone().filter_map(|text| -> Option<Ed25519> { decode_hex(text) });
+                signatures.clone().next().ok_or_else(|| self.unread(own, LONG_HEX))?;
+                fitting_public(keys.publics(), &parts, signatures)
+            }
+            Algorithm::P256 => {
+                let signatures = own.clone().filter_map(decode_der);
+                signatures.clone().next().ok_or_else(|| self.unread(own, DER_BASE64))?;
+                fitting_point(keys.points(), &parts, signatures)
+            }
+        };
+        found.ok_or(Rejection::Signature)
     }
 
     fn unread<'v>(&self, mut own: impl Iterator<Item = &'v str>, expected: &'static str) -> Rejection {

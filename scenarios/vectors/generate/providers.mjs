@@ -2,18 +2,19 @@
 //
 //     npm install @shopify/shopify-api@13.1.0 @slack/bolt@5.1.0 @zoom/rivet@0.4.0 @linear/sdk@98.0.0 square@46.0.0 \
 //       @paddle/paddle-node-sdk@3.10.0 @line/bot-sdk@11.0.0 @hubspot/api-client@13.5.0 @octokit/webhooks-methods@6.0.0 \
-//       discord-interactions@4.4.0
+//       discord-interactions@4.4.0 twilio@6.3.1 @sendgrid/eventwebhook@8.0.0 @noble/curves@2.4.0
 //     node providers.mjs PATH/TO/scenarios/vectors/providers [PROFILE]     (in a folder of its own, from which this is run)
 //
-// The signatures are made here by Node's crypto, after the provider's documents. A valid one that the library refuses
-// ends the script. The files are data of the repository; nothing runs this in a build.
+// The signatures are made here by Node's crypto, or by @noble/curves where it cannot repeat one, after the provider's
+// documents. A valid one that the library refuses ends the script. The files are data of the repository; nothing runs this in a build.
 
-import { createHmac, createPrivateKey, createPublicKey, sign } from "node:crypto";
+import { createHash, createHmac, createPrivateKey, createPublicKey, sign } from "node:crypto";
 import { createRequire } from "node:module";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
 const require = createRequire(join(process.cwd(), "x.js"));
+const { p256 } = await import(join(process.cwd(), "node_modules/@noble/curves/nist.js"));
 const place = process.argv[2];
 const NOW = 1_700_000_000;
 const URL = "https://example.org/hooks?tenant=7";
@@ -32,6 +33,23 @@ const privateKey = (seed) => createPrivateKey({
   key: Buffer.concat([Buffer.from("302e020100300506032b657004220420", "hex"), Buffer.from(seed)]), format: "der", type: "pkcs8",
 });
 const publicKey = createPublicKey(privateKey(SEED)).export({ format: "der", type: "spki" }).subarray(-32).toString("hex");
+const p256Public = Buffer.concat([
+  Buffer.from("3059301306072a8648ce3d020106082a8648ce3d030107034200", "hex"), p256.getPublicKey(Buffer.from(SEED), false),
+]).toString("base64");
+/** The same signature in other forms of ASN.1, none of them DER, and as two numbers; and the signature of zeros. */
+const otherForms = (signature) => {
+  const der = Buffer.from(signature, "base64");
+  const wrapped = (...bytes) => Buffer.concat(bytes.map((part) => Buffer.from(part))).toString("base64");
+  const { r, s } = p256.Signature.fromBytes(der, "der");
+  const number = (value) => Buffer.from(value.toString(16).padStart(64, "0"), "hex");
+  return {
+    "a-length-in-two-bytes": wrapped([0x30, 0x81], der.subarray(1)),
+    "a-byte-after-the-numbers": wrapped(der, [0]),
+    "a-zero-more-in-front-of-a-number": wrapped([0x30, der[1] + 1, 2, der[3] + 1, 0], der.subarray(4)),
+    "two-numbers-side-by-side": wrapped(number(r), number(s)),
+    "zeros": wrapped([0x30, 6, 2, 1, 0, 2, 1, 0]),
+  };
+};
 /** The same signature with its number plus the order of the group, as RFC 8032, section 5.1.7 forbids. */
 const malleated = (signature) => {
   const order = 2n ** 252n + 27742317777372353535851937790883648493n;
@@ -131,6 +149,25 @@ const PROFILES = {
     keys: { secrets: [publicKey], private_keys: [`whsk_${Buffer.from(SEED).toString("base64")}`] },
     signature: "x-signature-ed25519", stamped: true, malleated,
   },
+  sendgrid: {
+    library: "@sendgrid/eventwebhook", what: "EventWebhook.verifySignature, which looks at no time",
+    signer: () => `npm @noble/curves ${version("@noble/curves")}, after RFC 6979`,
+    check: () => {
+      const { EventWebhook } = require("@sendgrid/eventwebhook");
+      const library = new EventWebhook();
+      const key = library.convertPublicKeyToECDSA(p256Public);
+      const name = "x-twilio-email-event-webhook";
+      return ({ headers, body }) => library.verifySignature(key, body, headers[`${name}-signature`], headers[`${name}-timestamp`]);
+    },
+    headers: (body, secret, at = NOW) => {
+      const seed = secret === OTHER ? SEED.replace("private", "another") : SEED;
+      const signature = p256.sign(Buffer.from(`${at}${body}`), Buffer.from(seed), { lowS: false, format: "der" });
+      const name = "x-twilio-email-event-webhook";
+      return { [`${name}-signature`]: Buffer.from(signature).toString("base64"), [`${name}-timestamp`]: String(at) };
+    },
+    keys: { secrets: [p256Public], private_keys: [`whsk_${Buffer.from(SEED).toString("base64")}`] },
+    signature: "x-twilio-email-event-webhook-signature", encoding: "der", stamped: true,
+  },
   hubspot: {
     library: "@hubspot/api-client", what: "Signature.isValid, v3",
     check: () => {
@@ -167,7 +204,39 @@ const PROFILES = {
     headers: (body, secret, at = NOW) => ({ "paddle-signature": `ts=${at};h1=${tag(`${at}:${body}`, "hex", secret)}` }),
     signature: "paddle-signature", stamped: true, tolerance: 5,
   },
+  twilio: {
+    library: "twilio", what: "validateRequest and validateRequestWithBody",
+    check: () => {
+      const { validateRequest, validateRequestWithBody } = require("twilio");
+      return ({ headers, body, url, sent }) => {
+        const signature = headers["x-twilio-signature"];
+        return headers["content-type"] === FORM ? validateRequest(SECRET, signature, url, fields(body))
+          : validateRequestWithBody(SECRET, signature, digested(url, sent), body);
+      };
+    },
+    headers: (body, secret = SECRET, url = URL) => {
+      const signed = body.startsWith("{") ? digested(url, body) : url + pairs(body);
+      const type = body.startsWith("{") ? "application/json" : FORM;
+      return { "x-twilio-signature": createHmac("sha1", secret).update(signed).digest("base64"), "content-type": type };
+    },
+    forms: {
+      "a-form": "To=%2B18005551212&MessageSid=SM1&Body=caf%C3%A9+%26+more&From=%2B14158675309",
+      "an-empty-value-in-a-form": "MessageSid=SM1&Body=&Empty",
+      "two-values-in-a-form": "MessageSid=SM1&MediaUrl=b&MediaUrl=a",
+    },
+    signature: "x-twilio-signature", encoding: "base64", addressed: true,
+  },
 };
+
+const FORM = "application/x-www-form-urlencoded";
+const digested = (url, body) => `${url}&bodySHA256=${createHash("sha256").update(body).digest("hex")}`;
+const fields = (form) => {
+  const all = new URLSearchParams(form);
+  return Object.fromEntries([...all.keys()].map((name) => [name, all.getAll(name).length > 1 ? all.getAll(name) : all.get(name)]));
+};
+
+const pairs = (form) =>
+  Object.entries(fields(form)).sort().map(([name, values]) => [values].flat().sort().map((value) => name + value).join("")).join("");
 
 const RealDate = Date;
 class FixedDate extends RealDate {
@@ -175,12 +244,12 @@ class FixedDate extends RealDate {
   static now() { return FixedDate.at * 1000; }
 }
 
-async function judged(check, one) {
+async function judged(check, one, sent) {
   FixedDate.at = one.now;
   globalThis.Date = FixedDate;
   try {
     const headers = Object.fromEntries(one.headers);
-    return Boolean(await check({ headers, body: one.body, now: one.now, url: one.url, method: one.method }));
+    return Boolean(await check({ headers, body: one.body, now: one.now, url: one.url, method: one.method, sent }));
   } catch { return false; } finally { globalThis.Date = RealDate; }
 }
 
@@ -202,9 +271,15 @@ for (const [profile, of] of Object.entries(PROFILES).filter(([name]) => [name, u
   invalid("another-body", good, "signature-wrong", { body: body.replace("1200000", "1200001") });
   invalid("no-signature", Object.fromEntries(Object.entries(good).filter(([name]) => name !== signature)), "header-missing");
   invalid("truncated", changed((text) => text.slice(0, -4)), "signature-malformed");
-  invalid("a-byte-more", changed((text) => of.encoding ? text.replace(/=$/, "A") : `${text}00`), "signature-malformed");
+  if (of.encoding === "der") {
+    for (const [name, form] of Object.entries(otherForms(good[signature]))) {
+      invalid(name, changed(() => form), "signature-malformed");
+    }
+  } else {
+    invalid("a-byte-more", changed((text) => of.encoding ? text.replace(/=$/, "A") : `${text}00`), "signature-malformed");
+  }
   invalid("in-the-other-case", changed((text) => text.toUpperCase()), 
-    of.encoding ? "signature-wrong" : { discord: "signature-malformed", linear: "signature-malformed", paddle: "timestamp-malformed" }[profile] ?? "signature-none");
+    of.encoding === "base64" ? "signature-wrong" : { sendgrid: "signature-malformed", discord: "signature-malformed", linear: "signature-malformed", paddle: "timestamp-malformed" }[profile] ?? "signature-none");
   if (of.malleated) invalid("number-beyond-the-order", changed(of.malleated), "signature-wrong");
   if (of.addressed) invalid("another-url", good, "signature-wrong", { url: URL.replace("7", "8") });
   if (signedAt !== null) {
@@ -212,13 +287,20 @@ for (const [profile, of] of Object.entries(PROFILES).filter(([name]) => [name, u
     invalid("too-early", good, "timestamp-ahead", { now: NOW - tolerance - 1 });
   }
   if (stamped) invalid("another-timestamp", { ...headers(body, SECRET, NOW + 1), [signature]: good[signature].replace(String(NOW), String(NOW + 1)) }, "signature-wrong");
+  for (const [name, form] of Object.entries(of.forms ?? {})) {
+    const id = `sha256:${createHash("sha256").update(pairs(form)).digest("hex")}`;
+    vectors.push(vector(name, headers(form), form, { valid: true, id, signed_at: null }));
+    const withPort = headers(form, SECRET, URL.replace(".org", ".org:443"));
+    vectors.push(vector(`${name}-with-the-port`, withPort, form, { valid: true, id, signed_at: null }));
+    vectors.push(vector(`${name}-with-another-value`, headers(form), form.replace("SM1", "SM2"), { valid: false, rule: "signature-wrong" }));
+  }
   const check = await of.check();
   for (const one of vectors) {
-    const accepted = await judged(check, one);
+    const accepted = await judged(check, one, one.valid ? one.body : body);
     if (!one.valid) one.library_accepts = accepted;
     else if (!accepted) throw new Error(`${profile}: ${one.name}: the library refuses it`);
   }
-  const source = `Node's crypto, judged by npm ${of.library} ${version(of.library)}: ${of.what}`;
+  const source = `${of.signer?.() ?? "Node's crypto"}, judged by npm ${of.library} ${version(of.library)}: ${of.what}`;
   writeFileSync(join(place, `${profile}.json`), JSON.stringify({ format: 1, source, vectors }, null, 2) + "\n");
   process.stdout.write(`${profile}: ${vectors.map((one) => `${one.name}=${one.valid || one.library_accepts}`).join(" ")}\n`);
 }

@@ -162,7 +162,10 @@ pub(crate) fn make(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Barrier;
+
     use super::*;
+    use crate::begin_log;
 
     /// Fills a store with the maker's name.
     fn fill(name: &'static str) -> impl Fn(&Connection) -> Result<()> {
@@ -201,6 +204,32 @@ mod tests {
             assert_eq!(makers(sql), ["first", "after", "last"]);
         }
         assert_eq!(files(folder.path()), ["store.db"], "nothing of the second is left");
+    }
+
+    /// With a waiter of its own, a connection's `busy_timeout` is 0.
+    #[test]
+    fn those_that_begin_a_log_at_once_wait_for_each_other() {
+        for _ in 0..50 {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("store.db");
+            create(&path, fill("one")).unwrap();
+            let together = Barrier::new(4);
+            let begin = || {
+                let mut sql = Connection::open(&path).unwrap();
+                sql.busy_handler(Some(|_| {
+                    std::thread::yield_now();
+                    true
+                }))
+                .unwrap();
+                together.wait();
+                begin_log(&sql, Duration::MAX).unwrap();
+            };
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(begin);
+                }
+            });
+        }
     }
 
     #[test]

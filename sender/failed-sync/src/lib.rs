@@ -39,18 +39,14 @@ pub use place::{Found, begin_log, leave, log_alone, log_lost};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
-    /// It asks for a log that is not there.
     #[error("its log is missing")]
     LogLost,
-    /// It can't have one.
     #[error("SQLite makes no write-ahead log there; put it on a local file system")]
     NoLog,
     #[error("its log is there without it")]
     LogAlone,
-    /// The files around it.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// SQLite.
     #[error(transparent)]
     Sql(#[from] Error),
 }

@@ -138,14 +138,15 @@ impl Found {
     }
 }
 
-/// Has a database ask for a log, and makes that, with a name that is on the disk. Nothing may be acknowledged before.
+/// Has a database ask for a log, and makes that, with a name that is on the disk. Nothing may be acknowledged before. Waits up to
+/// `patience` for others that do the same.
 ///
 /// # Errors
 ///
 /// When the file system takes no log, another program has the database open, or the folder can't be synced. A sync of the database that
 /// fails ends the process.
-pub fn begin_log(sql: &Connection) -> Result<(), Fault> {
-    if set_mode_in_turn(sql, "WAL")? != "wal" {
+pub fn begin_log(sql: &Connection, patience: Duration) -> Result<(), Fault> {
+    if set_mode_in_turn(sql, "WAL", patience)? != "wal" {
         return Err(Fault::NoLog);
     }
     // SQLite makes the log when it reads. It syncs the folder too, and ignores a failure.
@@ -154,10 +155,9 @@ pub fn begin_log(sql: &Connection) -> Result<(), Fault> {
 }
 
 /// SQLite does not wait for a connection that changes the mode as well. For a transaction of it SQLite does, so this tries
-/// again after one, within the time that SQLite waits.
+/// again after one.
 #[expect(clippy::disallowed_methods, reason = "SQLite's waiting is real time")]
-fn set_mode_in_turn(sql: &Connection, mode: &str) -> Result<String> {
-    let patience = sql.query_row("PRAGMA busy_timeout", [], |row| row.get(0)).map(Duration::from_millis)?;
+fn set_mode_in_turn(sql: &Connection, mode: &str, patience: Duration) -> Result<String> {
     let began = Instant::now();
     loop {
         match set_mode(sql, mode) {
@@ -172,7 +172,7 @@ fn set_mode_in_turn(sql: &Connection, mode: &str) -> Result<String> {
     }
 }
 
-/// Returns the mode afterwards. SQLite commits it after the only row of its answer.
+/// Returns the mode. SQLite commits it after the only row of its answer.
 fn set_mode(sql: &Connection, mode: &str) -> Result<String> {
     let set = || {
         let mut pragma = sql.prepare(&format!("PRAGMA journal_mode = {mode}"))?;

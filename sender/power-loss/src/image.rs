@@ -11,11 +11,10 @@ const SECTOR: usize = 512;
 /// Percentages of unsynced sectors that survive.
 const KEPT: [u64; 5] = [0, 10, 50, 90, 100];
 
-/// A disk after a cut: the files by name.
+/// The files by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Image {
     pub cut: usize,
-    /// The seed that selected the sectors and names.
     pub seed: u64,
     files: BTreeMap<String, Vec<u8>>,
 }
@@ -140,7 +139,6 @@ impl<'a> Images<'a> {
 
     fn sync(&mut self, number: u64) {
         let Some(place) = self.by_number.get(&number).copied() else {
-            // The folder itself.
             self.since = vec![self.names.clone()];
             return;
         };

@@ -34,7 +34,6 @@ pub enum Of {
     Folder = 3,
 }
 
-/// A folder with recorded changes.
 #[derive(Debug)]
 pub struct Disk {
     home: TempDir,
@@ -53,7 +52,7 @@ impl Disk {
         Ok(disk)
     }
 
-    /// The folder for the recorded programs.
+    /// Recorded programs use it.
     #[must_use]
     pub fn folder(&self) -> PathBuf {
         self.home.path().join("disk")

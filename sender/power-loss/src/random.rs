@@ -1,6 +1,5 @@
 //! Reproducible random numbers (SplitMix64).
 
-/// A generator.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
@@ -10,7 +9,6 @@ impl Random {
         Self(seed)
     }
 
-    /// Any number.
     pub const fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -23,7 +21,7 @@ impl Random {
         self.next() % end
     }
 
-    /// An index of a list that is not empty.
+    /// `length` is not 0.
     pub fn place(&mut self, length: usize) -> usize {
         usize::try_from(self.below(length as u64)).unwrap_or(0)
     }

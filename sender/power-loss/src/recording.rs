@@ -7,13 +7,11 @@ const HEAD: usize = 32;
 pub enum Change {
     Create {
         file: u64,
-        /// Its name.
         name: String,
     },
     Write {
         file: u64,
         offset: usize,
-        /// The bytes.
         bytes: Vec<u8>,
     },
     Truncate {
@@ -28,7 +26,6 @@ pub enum Change {
         file: u64,
     },
     Unlink {
-        /// The name.
         name: String,
     },
     Rename {
@@ -79,13 +76,12 @@ impl Recording {
         &self.changes[place].1
     }
 
-    /// The number of changes in the first `position` bytes.
+    /// Counts changes in the first `position` bytes.
     #[must_use]
     pub fn before(&self, position: u64) -> usize {
         self.changes.partition_point(|(end, _)| *end <= position)
     }
 
-    /// The indices of matching changes.
     #[must_use]
     pub fn places(&self, holds: impl Fn(&Change) -> bool) -> Vec<usize> {
         let holding = self.changes().enumerate().filter(|(_, change)| holds(change));

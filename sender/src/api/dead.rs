@@ -1,3 +1,4 @@
+use axum::Extension;
 use axum::extract::{Request, State};
 use axum::http::Uri;
 use axum::response::Response;
@@ -5,16 +6,19 @@ use serde_json::{Map, Value, json};
 
 use super::deliveries::{self, Names};
 use super::input::{Query, Segment, bad, nothing_left, object, subscriber, take_text};
+use super::jobs::start;
 use super::problem::{Problem, ok};
+use super::token::Caller;
 use super::{App, input};
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
+use crate::event::timestamp::{TIME_FORM, parse_time};
+use crate::excerpt::Excerpt;
 use crate::operate::dead::{GROUPS_MAX, LOOK_BACK_DAYS, analyse};
-use crate::operate::shed::{Plan, STEP_ROWS, rest, rest_after};
-use crate::store::Reply;
-use crate::store::command::{Command, Dead, Forget, Redrive, Shed};
+use crate::operate::jobs::{Letters, Replay, shed_task};
+use crate::operate::shed::Plan;
+use crate::store::command::Dead;
+use crate::store::job::{JOB_IDS_MAX, JobKind};
 
-const STEPS_MAX: u32 = 200;
-const IDS_MAX: usize = 10_000;
 /// An analysis covers at most the time for which dead letters are kept.
 const HOURS_MAX: u64 = 24 * 30;
 
@@ -59,51 +63,41 @@ pub(super) async fn analysis(State(app): State<App>, uri: Uri) -> Result<Respons
     Ok(ok(&json!({ "since": input::time_text(since), "subscribers": lanes, "truncated": truncated })))
 }
 
-/// `POST /v1/dead/redrive`
-pub(super) async fn redrive(State(app): State<App>, request: Request) -> Result<Response, Problem> {
+/// `POST /v1/dead/redrive` and `/purge`
+pub(super) async fn letters(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    request: Request,
+    kind: JobKind,
+) -> Result<Response, Problem> {
     Query::read(request.uri().query(), &[])?;
     let mut object = object(request).await?;
-    let mut after = object.remove("after").map(|after| place(&after)).transpose()?;
-    let which = parse_selection(&app, object).await?;
-    let (mut redriven, mut kept) = (0, 0);
-    for _ in 0..STEPS_MAX {
-        let command = Redrive { which: which.clone(), after, max: STEP_ROWS };
-        match app.sender().command(Command::Redrive(command)).await? {
-            Reply::Redriven(step) => {
-                redriven += step.rows.len();
-                kept += step.kept;
-                after = step.last;
-            }
-            Reply::Refused(refusal) => return Err(refusal.into()),
-            other => return Err(Problem::unexpected("redrive dead letters", &other)),
-        }
-        if after.is_none() {
-            break;
-        }
+    let (plan, since) = (take_plan(&mut object)?, take_moment(&mut object, "since")?.unwrap_or(StoreTime(0)));
+    let letters = Letters { kind, which: parse_selection(&app, object).await?, since };
+    let (now, by) = (app.sender().clock().now(), caller.by());
+    if plan {
+        let roster = app.sender().roster();
+        let plan = app.sender().read(move |reader| letters.plan(reader, &roster, now)).await??;
+        return Ok(ok(&plan.to_json()));
     }
-    Ok(ok(&json!({ "redriven": redriven, "kept": kept, "after": after.map(|after| after.0) })))
+    let task = app.sender().read(move |reader| letters.task(reader, now, by)).await??;
+    start(&app, task).await
 }
 
-/// `POST /v1/dead/purge`
-pub(super) async fn purge(State(app): State<App>, request: Request) -> Result<Response, Problem> {
-    Query::read(request.uri().query(), &[])?;
-    let which = parse_selection(&app, object(request).await?).await?;
-    let (mut purged, mut after) = (0, None);
-    for _ in 0..STEPS_MAX {
-        let command = Forget { which: which.clone(), after, max: STEP_ROWS };
-        match app.sender().command(Command::Forget(command)).await? {
-            Reply::Forgotten { rows, last } => {
-                purged += rows;
-                after = last;
-            }
-            Reply::Refused(refusal) => return Err(refusal.into()),
-            other => return Err(Problem::unexpected("purge dead letters", &other)),
-        }
-        if after.is_none() {
-            break;
-        }
+fn take_plan(object: &mut Map<String, Value>) -> Result<bool, Problem> {
+    match object.remove("plan") {
+        None => Ok(false),
+        Some(Value::Bool(plan)) => Ok(plan),
+        Some(_) => Err(Problem::unprocessable("bad_plan", "`plan` must be true or false").field("plan")),
     }
-    Ok(ok(&json!({ "purged": purged, "more": after.is_some() })))
+}
+
+fn take_moment(object: &mut Map<String, Value>, field: &'static str) -> Result<Option<StoreTime>, Problem> {
+    let Some(text) = take_text(object, field)? else { return Ok(None) };
+    parse_time(&text).map(Some).ok_or_else(|| {
+        let message = format!("`{field}` is {}; expected {TIME_FORM}", Excerpt::of(&text));
+        Problem::unprocessable("bad_moment", message).field(field)
+    })
 }
 
 /// Exactly one of the three, so that no letter is affected by oversight.
@@ -119,17 +113,17 @@ async fn parse_selection(app: &App, mut object: Map<String, Value>) -> Result<De
     let all = object.remove("all");
     let ids = object.remove("ids");
     let whom = take_text(&mut object, "subscriber")?;
-    nothing_left(&object, &FIELDS)?;
+    nothing_left(&object, &["all", "subscriber", "ids", "since", "plan"])?;
     match (all, whom, ids) {
         (Some(Value::Bool(true)), None, None) => Ok(Dead::All),
         (None, Some(whom), None) => Ok(Dead::Of(subscriber(app, &whom).await?.lane)),
-        (None, None, Some(Value::Array(ids))) if (1..=IDS_MAX).contains(&ids.len()) => {
+        (None, None, Some(Value::Array(ids))) if (1..=JOB_IDS_MAX).contains(&ids.len()) => {
             let names = Names::now(app).await?;
             let ids = ids.iter().map(|id| one_id(&names, id)).collect::<Result<_, _>>()?;
             Ok(Dead::These(ids))
         }
         (None, None, Some(_)) => {
-            let message = format!("`ids` must be a list of 1 to {IDS_MAX} delivery ids");
+            let message = format!("`ids` must be a list of 1 to {JOB_IDS_MAX} delivery ids");
             Err(Problem::unprocessable("bad_ids", message).field("ids"))
         }
         _ => Err(unclear()),
@@ -143,19 +137,6 @@ fn one_id(names: &Names, id: &Value) -> Result<DeliveryId, Problem> {
     })
 }
 
-fn place(after: &Value) -> Result<DeliveryId, Problem> {
-    let number = after.as_i64().and_then(|number| u64::try_from(number).ok());
-    number.map(DeliveryId).ok_or_else(|| {
-        Problem::unprocessable(
-            "bad_after",
-            "`after` must be the value of `after` from the last answer of a redrive",
-        )
-        .field("after")
-    })
-}
-
-const WITHIN: Nanos = Nanos::from_secs(10);
-
 struct ShedRequest {
     max: u64,
     plan: bool,
@@ -164,42 +145,47 @@ struct ShedRequest {
 /// `POST /v1/subscribers/{id}/shed`
 pub(super) async fn shed(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     Segment(whom): Segment,
     request: Request,
 ) -> Result<Response, Problem> {
     Query::read(request.uri().query(), &[])?;
     let ShedRequest { max, plan } = ShedRequest::take(object(request).await?)?;
     let lane = subscriber(&app, &whom).await?.lane;
+    let (claimed, now) = (claimed_here(&app, lane).await, app.sender().clock().now());
+    let found = app.sender().read(move |reader| Plan::read(reader, now, lane, claimed, max)).await??;
     if plan {
-        let (claimed, now) = (claimed_here(&app, lane).await, app.sender().clock().now());
-        let plan = app.sender().read(move |reader| Plan::read(reader, now, lane, claimed, max)).await??;
-        return Ok(ok(&plan.to_json()));
+        return Ok(ok(&found.to_json()));
     }
-    let (shed, more) = in_steps(&app, lane, max).await?;
-    Ok(ok(&json!({ "shed": shed, "more": more })))
+    start(&app, shed_task(lane, &found, caller.by())).await
 }
 
-/// Returns the number of shed deliveries, and whether more may be left.
-async fn in_steps(app: &App, lane: LaneId, max: u64) -> Result<(u64, bool), Problem> {
-    let clock = app.sender().clock();
-    let (began, mut shed) = (clock.now(), 0);
-    loop {
-        let (begins, left) = (clock.now(), max - shed);
-        let step = Shed { lane, max: u32::try_from(left).unwrap_or(u32::MAX).min(STEP_ROWS) };
-        let more = match app.sender().command(Command::Shed(step)).await? {
-            Reply::Dropped { rows, more } => {
-                shed += rows;
-                more && rows > 0 && shed < max
-            }
-            Reply::Refused(refusal) => return Err(refusal.into()),
-            other => return Err(Problem::unexpected("shed waiting deliveries", &other)),
-        };
-        let now = clock.now();
-        if !more || now.since(began) >= WITHIN {
-            return Ok((shed, more));
-        }
-        rest(rest_after(now.since(begins))).await;
+/// `POST /v1/subscribers/{id}/replay`
+pub(super) async fn replay(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Segment(whom): Segment,
+    request: Request,
+) -> Result<Response, Problem> {
+    Query::read(request.uri().query(), &[])?;
+    let mut object = object(request).await?;
+    let plan = take_plan(&mut object)?;
+    let (since, before) = (take_moment(&mut object, "since")?, take_moment(&mut object, "before")?);
+    let since = since.ok_or_else(|| {
+        Problem::unprocessable("no_since", "`since` is missing; expected a moment").field("since")
+    })?;
+    let now = app.sender().clock().now();
+    nothing_left(&object, &["since", "before", "plan"])?;
+    let lane = subscriber(&app, &whom).await?.lane;
+    let replay = Replay::new(lane, since, before.unwrap_or(now), now)
+        .map_err(|problem| Problem::unprocessable("bad_span", problem).field("since"))?;
+    if plan {
+        let roster = app.sender().roster();
+        let plan = app.sender().read(move |reader| replay.plan(reader, &roster)).await??;
+        return Ok(ok(&plan.to_json()));
     }
+    let task = app.sender().read(move |reader| replay.task(reader, caller.by())).await??;
+    start(&app, task).await
 }
 
 async fn claimed_here(app: &App, lane: LaneId) -> u64 {
@@ -214,7 +200,8 @@ async fn claimed_here(app: &App, lane: LaneId) -> u64 {
 impl ShedRequest {
     /// Exactly one of the two, so that nothing is shed by oversight.
     fn take(mut object: Map<String, Value>) -> Result<Self, Problem> {
-        let (all, max, plan) = (object.remove("all"), object.remove("max"), object.remove("plan"));
+        let plan = take_plan(&mut object)?;
+        let (all, max) = (object.remove("all"), object.remove("max"));
         nothing_left(&object, &["all", "max", "plan"])?;
         let max = match (all, max) {
             (Some(Value::Bool(true)), None) => u64::MAX,
@@ -224,13 +211,6 @@ impl ShedRequest {
             _ => {
                 let message = "the number of deliveries is not clear; expected exactly one of \"all\": true and \"max\"";
                 return Err(Problem::unprocessable("unclear", message));
-            }
-        };
-        let plan = match plan {
-            None => false,
-            Some(Value::Bool(plan)) => plan,
-            Some(_) => {
-                return Err(Problem::unprocessable("bad_plan", "`plan` must be true or false").field("plan"));
             }
         };
         Ok(Self { max, plan })

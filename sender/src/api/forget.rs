@@ -7,10 +7,10 @@ use super::App;
 use super::input::{Query, nothing_left, object, take_text};
 use super::problem::{Problem, ok};
 use super::token::{Caller, Scope};
-use crate::engine::{DeliveryId, Nanos};
+use crate::engine::Nanos;
 use crate::operate::forget::{Audited, Forgetting, Subject};
-use crate::operate::shed::{rest, rest_after};
-use crate::store::command::Erase;
+use crate::runtime::clock::rest;
+use crate::runtime::jobs::rest_after;
 use crate::store::{Command, Reply};
 
 const WITHIN: Nanos = Nanos::from_secs(10);
@@ -41,29 +41,18 @@ async fn in_steps(app: &App, forgetting: &mut Forgetting, within: Nanos) -> Resu
     loop {
         let begins = clock.now();
         let mut looking = forgetting.clone();
-        let (commands, looked) = app.sender().read(move |reader| (looking.step(reader), looking)).await?;
+        let (read, looked) = app.sender().read(move |reader| (looking.read(reader), looking)).await?;
         *forgetting = looked;
-        for erase in commands? {
-            let Erase { delivery, plan, .. } = erase;
-            let mut next = Some(erase);
-            while let Some(erase) = next {
-                forgetting.begin();
-                next = match app.sender().command(Command::Erase(erase)).await? {
-                    Reply::Refused(refusal) => return Err(refusal.into()),
-                    reply => forgetting
-                        .add(erase, reply)
-                        .map_err(|other| Problem::unexpected("forget a data subject", &other))?,
-                };
-                let late = clock.now().since(began) >= within;
-                if late && next.is_none() {
-                    forgetting.stop(delivery);
-                    return Ok(());
-                }
-                // What is erased is not counted again, unlike what is planned.
-                if late && !plan {
-                    forgetting.stop(DeliveryId(delivery.0.saturating_add(1)));
-                    return Ok(());
-                }
+        read?;
+        while let Some(erase) = forgetting.command() {
+            match app.sender().command(Command::Erase(erase)).await? {
+                Reply::Refused(refusal) => return Err(refusal.into()),
+                reply => forgetting
+                    .add(reply)
+                    .map_err(|other| Problem::unexpected("forget a data subject", &other))?,
+            }
+            if clock.now().since(began) >= within && forgetting.stop_after(erase) {
+                return Ok(());
             }
         }
         let now = clock.now();

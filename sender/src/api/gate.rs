@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::http::uri::Authority;
@@ -73,7 +75,7 @@ pub(super) async fn check_scope(
     }
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let response = next.run(request).await;
-    let by = caller.name.as_deref().unwrap_or("a client without a token");
+    let by = &*caller.by();
     info!(by, %method, path, status = response.status().as_u16(), "an operator's request");
     response
 }
@@ -141,6 +143,10 @@ fn bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
 }
 
 impl Caller {
+    pub(super) fn by(&self) -> Arc<str> {
+        self.name.clone().unwrap_or_else(|| "a client without a token".into())
+    }
+
     pub(super) fn check(&self, needed: Scope) -> Result<(), Problem> {
         if self.scope.includes(needed) {
             return Ok(());

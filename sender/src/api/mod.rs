@@ -24,6 +24,7 @@ mod form;
 mod gate;
 mod health;
 mod input;
+mod jobs;
 mod mcp;
 mod metrics;
 mod plan;

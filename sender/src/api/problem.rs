@@ -212,6 +212,10 @@ impl From<Refusal> for Problem {
             Refusal::Replaced => Self::conflict("replaced", message),
             Refusal::BodyGone => Self::new(StatusCode::GONE, "body_gone", message),
             Refusal::NotWaiting(_) => Self::conflict("not_waiting", message),
+            Refusal::TooManyIds(_) => Self::unprocessable("bad_ids", message).field("ids"),
+            Refusal::TooManyJobs => Self::conflict("too_many_jobs", message),
+            Refusal::UnknownJob(_) => Self::not_found("unknown_job", message),
+            Refusal::JobOver(_) => Self::conflict("job_over", message),
             Refusal::NotActive(_) => Self::conflict("not_active", message),
             Refusal::Nonsense(_) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "defect", message),
         }

@@ -9,7 +9,8 @@ use super::problem::{Problem, ok};
 use super::subscribers::wait_until_known;
 use crate::engine::Nanos;
 use crate::operate::retry::Steps;
-use crate::operate::shed::{rest, rest_after};
+use crate::runtime::clock::rest;
+use crate::runtime::jobs::rest_after;
 use crate::store::command::{Command, ToRetry};
 use crate::store::{Refusal, Reply};
 
@@ -74,22 +75,22 @@ async fn insist(request: Request) -> Result<bool, Problem> {
 
 async fn retry(app: &App, which: ToRetry, insist: bool) -> Result<Response, Problem> {
     let clock = app.sender().clock();
-    let (began, mut steps) = (clock.now(), Steps::new(which, insist));
-    let lane = loop {
+    let began = clock.now();
+    let steps = app.sender().read(move |reader| Steps::read(reader, which, insist, began)).await?;
+    let mut steps = steps?;
+    loop {
         let begins = clock.now();
-        let (lane, more) = match app.sender().command(steps.command()).await? {
-            Reply::Retried { lane, rows, more } => (lane, steps.done(rows, more)),
+        let more = match app.sender().command(steps.command()).await? {
+            Reply::Retried { rows, more, .. } => steps.done(rows, more),
             Reply::Refused(refusal) => return Err(refusal.into()),
             other => return Err(Problem::unexpected("retry deliveries", &other)),
         };
         let now = clock.now();
         if !more || now.since(began) >= WITHIN {
-            break lane;
+            break;
         }
         rest(rest_after(now.since(begins))).await;
-    };
+    }
     wait_until_known(app).await?;
-    let now = clock.now();
-    let retried = app.sender().read(move |reader| steps.result(reader, lane, now)).await??;
-    Ok(ok(&retried.to_json()))
+    Ok(ok(&steps.result().to_json()))
 }

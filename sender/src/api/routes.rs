@@ -14,12 +14,21 @@ use sha2::{Digest, Sha256};
 use super::gate::{check_scope, gate};
 use super::problem::Problem;
 use super::token::Scope;
-use super::{App, dead, deliveries, events, forget, health, metrics, plan, retry, status, subscribers};
+use super::{App, dead, deliveries, events, forget, health, jobs, metrics, plan, retry, status, subscribers};
 use crate::excerpt::Excerpt;
+use crate::store::job::{JobKind, JobState};
 
 pub(super) const OPENAPI: &str = include_str!("openapi.json");
 
 type Route = (Method, &'static str, MethodRouter<App>);
+
+fn of_letters(kind: JobKind) -> MethodRouter<App> {
+    post(move |app, caller, request| dead::letters(app, caller, request, kind))
+}
+
+fn set_job(state: JobState) -> MethodRouter<App> {
+    post(move |app, job, request| jobs::set(app, job, request, state))
+}
 
 fn routes() -> Vec<Route> {
     vec![
@@ -37,14 +46,20 @@ fn routes() -> Vec<Route> {
         (Method::POST, "/v1/subscribers/{id}/test", post(subscribers::test)),
         (Method::POST, "/v1/subscribers/{id}/plan", post(plan::plan)),
         (Method::POST, "/v1/subscribers/{id}/shed", post(dead::shed)),
+        (Method::POST, "/v1/subscribers/{id}/replay", post(dead::replay)),
         (Method::GET, "/v1/deliveries", get(deliveries::list)),
         (Method::GET, "/v1/deliveries/{id}", get(deliveries::show)),
         (Method::POST, "/v1/deliveries/{id}/resend", post(retry::resend)),
         (Method::POST, "/v1/deliveries/{id}/retry", post(retry::of_delivery)),
         (Method::GET, "/v1/dead", get(dead::list)),
         (Method::GET, "/v1/dead/analysis", get(dead::analysis)),
-        (Method::POST, "/v1/dead/redrive", post(dead::redrive)),
-        (Method::POST, "/v1/dead/purge", post(dead::purge)),
+        (Method::POST, "/v1/dead/redrive", of_letters(JobKind::Redrive)),
+        (Method::POST, "/v1/dead/purge", of_letters(JobKind::Purge)),
+        (Method::GET, "/v1/jobs", get(jobs::list)),
+        (Method::GET, "/v1/jobs/{id}", get(jobs::show)),
+        (Method::POST, "/v1/jobs/{id}/pause", set_job(JobState::Paused)),
+        (Method::POST, "/v1/jobs/{id}/resume", set_job(JobState::Running)),
+        (Method::POST, "/v1/jobs/{id}/cancel", set_job(JobState::Cancelled)),
         (Method::POST, "/v1/forget", post(forget::forget)),
         (Method::GET, "/v1/status", get(status::status)),
         (Method::GET, "/v1/nodes", get(status::list)),

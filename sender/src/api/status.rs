@@ -121,7 +121,7 @@ fn shift_shown(shift: Shift) -> Value {
             shown["target_us"] = json!(target.0 / 1_000);
         }
         Why::Failures { percent } => shown["failures_percent"] = json!(percent),
-        Why::Refused | Why::Recovered => {}
+        Why::Refused | Why::Recovered | Why::Asked => {}
     }
     shown
 }

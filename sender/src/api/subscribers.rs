@@ -106,6 +106,7 @@ pub(super) async fn show(
     let (roster, url) = (app.sender().roster(), Arc::clone(&subscriber.url));
     let ready = roster.get(subscriber.lane).and_then(|known| known.ready().ok());
     let files = ready.and_then(|ready| ready.agreement().tls.clone());
+    let profile = ready.map(|ready| ready.agreement().profile);
     let found = app.sender().read(move |reader| {
         let unusable = files.and_then(|files| files.check(&url).err());
         Ok::<_, StoreError>((reader.latencies(&lanes, over)?, present.flows(reader, &lanes)?, unusable))
@@ -114,6 +115,11 @@ pub(super) async fn show(
     let mut value = form::subscriber(&subscriber, &roster);
     if let Some(unusable) = unusable {
         value["fault"] = Value::from(unusable.to_string());
+    }
+    if let Some(profile) = profile
+        && let Some(key) = live_keys(&app, subscriber.lane).await?.current().public_key(profile)
+    {
+        value["public_key"] = key.into();
     }
     value["flow"] = flows.get(&subscriber.lane).map_or(Value::Null, Flow::to_json);
     json_forms::measured(&mut value, latencies.first().map(|(_, measured)| measured));
@@ -199,10 +205,6 @@ pub(super) async fn pause(
     Query::read(request.uri().query(), &[])?;
     let wanted = read_pause(object_or_nothing(request).await?)?;
     let before = subscriber(&app, &whom).await?;
-    if before.state == LaneState::Disabled {
-        // It would record events that its endpoint refused.
-        return Err(Problem::conflict("disabled", "the subscriber is disabled; resume it first"));
-    }
     if (before.state, &before.pause) != (LaneState::Paused, &wanted) {
         let change = Change { state: Some(LaneState::Paused), pause: wanted, ..Change::of(before.lane) };
         carry_out(&app, Command::Change(change), "pause the subscriber").await?;

@@ -1,20 +1,19 @@
-use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::failure::Failure;
+use super::jobs::{self, BY};
 use super::options::{Common, Reach, operating};
 use super::print::{Printer, Table, moment, reason};
-use super::session::{Look, PAGE_ROWS, WriteSession, each, with_session};
-use crate::engine::{LaneId, Nanos, StoreTime};
+use super::session::{Look, PAGE_ROWS, each, name_of, names, with_session};
+use crate::engine::{Nanos, StoreTime};
 use crate::event::PublicId;
 use crate::operate::dead::{GROUPS_MAX, LOOK_BACK_DAYS, analyse};
-use crate::store::Reply;
-use crate::store::command::{self, Command, Forget, Redrive};
-
-const STEP_ROWS: u32 = 500;
+use crate::operate::jobs::Letters;
+use crate::store::command;
+use crate::store::job::{JOB_IDS_MAX, JobKind};
 
 #[derive(Subcommand, Debug)]
 pub(super) enum Dead {
@@ -33,8 +32,8 @@ impl Dead {
         match self {
             Self::List(list) => list.run(common, printer),
             Self::Analyse(analyse) => analyse.run(common, printer),
-            Self::Redrive(which) => which.redrive(common, printer),
-            Self::Purge(WhichPurged { which }) => which.purge(common, printer),
+            Self::Redrive(which) => which.carry_out(JobKind::Redrive, common, printer),
+            Self::Purge(WhichPurged { which }) => which.carry_out(JobKind::Purge, common, printer),
         }?;
         Ok(ExitCode::SUCCESS)
     }
@@ -101,19 +100,6 @@ impl List {
     }
 }
 
-fn names(look: &Look) -> Result<BTreeMap<LaneId, String>, Failure> {
-    let mut names = BTreeMap::new();
-    each(
-        |from| look.reader.subscribers(from, PAGE_ROWS),
-        |subscriber| Ok(names.insert(subscriber.lane, subscriber.name.to_string()).is_none()),
-    )?;
-    Ok(names)
-}
-
-fn name_of(names: &BTreeMap<LaneId, String>, lane: LaneId) -> String {
-    names.get(&lane).cloned().unwrap_or_else(|| format!("removed ({})", lane.0))
-}
-
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -121,7 +107,8 @@ Examples:
   hookproof sender dead redrive --db sender.db dlv_01hf7yat00000000000000000a
   hookproof sender dead redrive --db sender.db --all
 
-They wait again, with all their attempts and their full time to live. If a queue is full, the rest stay dead letters.")]
+They wait again, with all their attempts and their full time to live. With --subscriber, they go on
+when a full queue has room again; with --all, those without room stay dead letters.")]
 pub(super) struct DeadSelection {
     /// Deliveries, by the ids that `dead list` shows
     #[arg(value_name = "DELIVERY")]
@@ -132,6 +119,9 @@ pub(super) struct DeadSelection {
     /// All there are
     #[arg(long, conflicts_with = "deliveries")]
     all: bool,
+    /// Only those given up in this time until now
+    #[arg(long, value_name = "TIME", conflicts_with = "deliveries")]
+    since: Option<Nanos>,
 }
 
 #[derive(Args, Debug)]
@@ -148,20 +138,21 @@ pub(super) struct WhichPurged {
 }
 
 impl DeadSelection {
-    fn find(&self, common: &Common) -> Result<command::Dead, Failure> {
+    fn find(&self, look: &Look) -> Result<command::Dead, Failure> {
         match &self.subscriber {
-            Some(name) => {
-                Ok(command::Dead::Of(Look::open(&common.existing_database()?)?.subscriber(name)?.lane))
-            }
+            Some(name) => Ok(command::Dead::Of(look.subscriber(name)?.lane)),
             None if self.all => Ok(command::Dead::All),
             None if self.deliveries.is_empty() => {
                 let problem = "no dead letters are named; expected ids, --subscriber NAME, or --all";
                 Err(Failure::usage(problem))
             }
+            None if self.deliveries.len() > JOB_IDS_MAX => Err(Failure::usage(format_args!(
+                "{} deliveries are named; expected {JOB_IDS_MAX} at most, or --subscriber NAME, or --all",
+                self.deliveries.len()
+            ))),
             None => {
-                let ids = Look::open(&common.existing_database()?)?.delivery_ids;
                 let find = |id: &PublicId| {
-                    ids.find(id).ok_or_else(|| {
+                    look.delivery_ids.find(id).ok_or_else(|| {
                         Failure::refused(format_args!(
                             "{id} is not a delivery of this database; expected an id that `dead list` shows"
                         ))
@@ -172,38 +163,31 @@ impl DeadSelection {
         }
     }
 
-    fn redrive(&self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
-        let which = self.find(common)?;
-        let options = operating(common.existing_database()?, &Reach::default(), None)?;
-        let (redriven, kept) = with_session(options, |session| redrive(session, &which))?;
-        if printer.json {
-            printer.object(&json!({ "redriven": redriven, "kept": kept }))?;
-        } else {
-            printer.line(format_args!("redriven: {redriven}"))?;
-            if kept > 0 {
-                printer.line(format_args!(
-                    "still dead letters, because the queue is full, or the subscriber disabled or removed: {kept}"
-                ))?;
-            }
+    fn carry_out(&self, kind: JobKind, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
+        let look = Look::open(&common.existing_database()?)?;
+        let since = self.since.map_or(StoreTime(0), |since| StoreTime(look.now.0.saturating_sub(since.0)));
+        let letters = Letters { kind, which: self.find(&look)?, since };
+        if !printer.json {
+            let roster = look.roster(&Reach::default())?;
+            printer.line(letters.plan(&*look.reader, &roster, look.now)?)?;
         }
-        if redriven == 0 && kept > 0 {
+        let task = letters.task(&*look.reader, look.now, BY.into())?;
+        let options = operating(common.existing_database()?, &Reach::default(), None)?;
+        let done = with_session(options, |session| {
+            jobs::carry_out(session, task, self.subscriber.as_deref(), printer)
+        })?;
+        if done.skipped > 0 && !printer.json {
+            printer.line(format_args!(
+                "still dead letters, because the queue is full, or the subscriber disabled or removed: {}",
+                done.skipped
+            ))?;
+        }
+        if done.state.is_over() && done.done == 0 && done.skipped > 0 {
             return Err(Failure::refused(
                 "none was redriven; `subscriber show NAME` says what its subscriber lacks",
             ));
         }
-        self.check_found(redriven + kept)
-    }
-
-    fn purge(&self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
-        let which = self.find(common)?;
-        let options = operating(common.existing_database()?, &Reach::default(), None)?;
-        let purged = with_session(options, |session| purge(session, &which))?;
-        if printer.json {
-            printer.object(&json!({ "purged": purged }))?;
-        } else {
-            printer.line(format_args!("purged dead letters: {purged}"))?;
-        }
-        self.check_found(purged)
+        if done.state.is_over() { self.check_found(done.done + done.skipped) } else { Ok(()) }
     }
 
     fn check_found(&self, found: u64) -> Result<(), Failure> {
@@ -216,40 +200,6 @@ impl DeadSelection {
         }
         Ok(())
     }
-}
-
-fn redrive(session: &WriteSession, which: &command::Dead) -> Result<(u64, u64), Failure> {
-    let (mut redriven, mut kept, mut after) = (0, 0, None);
-    session.in_steps(|| {
-        let step = Redrive { which: which.clone(), after, max: STEP_ROWS };
-        match session.command(Command::Redrive(step))? {
-            Reply::Redriven(done) => {
-                redriven += u64::try_from(done.rows.len()).unwrap_or(u64::MAX);
-                kept += done.kept;
-                let more = done.last.is_some() && done.last > after;
-                after = done.last;
-                Ok(more)
-            }
-            other => Err(Failure::ours(format_args!("the database answered {other:?}"))),
-        }
-    })?;
-    Ok((redriven, kept))
-}
-
-fn purge(session: &WriteSession, which: &command::Dead) -> Result<u64, Failure> {
-    let (mut purged, mut after) = (0, None);
-    session.in_steps(|| {
-        let step = Forget { which: which.clone(), after, max: STEP_ROWS };
-        match session.command(Command::Forget(step))? {
-            Reply::Forgotten { rows, last } => {
-                purged += rows;
-                after = last;
-                Ok(last.is_some())
-            }
-            other => Err(Failure::ours(format_args!("the database answered {other:?}"))),
-        }
-    })?;
-    Ok(purged)
 }
 
 #[derive(Args, Debug)]

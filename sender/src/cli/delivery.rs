@@ -63,7 +63,7 @@ impl From<InState> for Place {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  hookproof sender delivery list --db sender.db --subscriber shop --state waiting
+  hookproof sender delivery list --db sender.db --subscriber shop --state waiting --tried
   hookproof sender delivery list --db sender.db --event order-4711 --json")]
 pub(super) struct List {
     /// Only this subscriber's, by its name or id
@@ -72,6 +72,9 @@ pub(super) struct List {
     /// Only those in this state
     #[arg(long, value_name = "STATE")]
     state: Option<InState>,
+    /// Only those with an attempt
+    #[arg(long)]
+    tried: bool,
     /// Only those of this event, by its id
     #[arg(long, value_name = "EVENT", conflicts_with_all = ["subscriber", "state"])]
     event: Option<String>,
@@ -87,7 +90,11 @@ impl List {
         let filter = Filter { lane: lane.map(|found| found.lane), place: self.state.map(Into::into) };
         let mut listing = Listing::new(&look, self.max);
         let page = PAGE_ROWS.min(u32::try_from(self.max).unwrap_or(u32::MAX)).max(1);
-        each(|from| self.page(&look, filter, from, page), |delivery| listing.add(&delivery, printer))?;
+        let wanted = |delivery: &read::Delivery| !self.tried || delivery.attempts > 0;
+        each(
+            |from| self.page(&look, filter, from, page),
+            |delivery| if wanted(&delivery) { listing.add(&delivery, printer) } else { Ok(true) },
+        )?;
         listing.end(printer)
     }
 

@@ -10,7 +10,7 @@ use super::print::{Printer, rough};
 use super::session::{Look, PAGE_ROWS, each};
 use crate::boot_clock::BootClock;
 use crate::engine::{Nanos, StoreTime};
-use crate::operate::flow::{self, Flows};
+use crate::operate::flow::{self, Flows, HELD_UP_MAX, HeldUp};
 use crate::roster::RosterKeeper;
 use crate::runtime::clock;
 use crate::runtime::clock::{Clock, wall};
@@ -93,7 +93,10 @@ impl Doctor {
             found => findings.extend(found?),
         }
         findings.push(checked("lanes", lanes(look))?);
-        findings.push(checked("flow", flow(look, &self.reach))?);
+        match flow(look, &self.reach) {
+            Err(Failure::Damaged(why)) => findings.push(Finding::unreadable("flow", why)),
+            found => findings.extend(found?),
+        }
         findings.push(checked("subscribers", subscribers(look, &self.reach))?);
         findings.push(checked("unreadable", letters(look))?);
         findings.extend(database.examine(self.mend)?);
@@ -182,17 +185,19 @@ fn lanes((reader, now): Looking<'_>) -> Result<Finding, Failure> {
     ))
 }
 
-/// Broken subscribers and those without a process have their own checks. A pause, and a lane that waits in its turn,
-/// are no faults.
-fn flow((reader, now): Looking<'_>, reach: &Reach) -> Result<Finding, Failure> {
+/// One for each. Broken subscribers and those without a process have their own checks. A pause, and a lane that waits in
+/// its turn, are no faults.
+fn flow((reader, now): Looking<'_>, reach: &Reach) -> Result<Vec<Finding>, Failure> {
     let mut keeper = RosterKeeper::new(reach.regions()?);
     let roster = Arc::clone(keeper.catch_up(reader, now)?);
     let mut held_up = Flows::read(reader, roster, Vec::new(), now)?.held_up(reader)?;
     held_up.retain(|one| !matches!(one.flow.state, flow::State::Broken | flow::State::NoProcess));
-    let is_off = held_up.iter().any(|one| one.flow.state.is_a_fault());
-    let names: Vec<_> = held_up.iter().map(ToString::to_string).collect();
-    let finding = Finding::of("flow", &names, "subscribers are held up");
-    Ok(if is_off { finding } else { Finding { state: State::Well, ..finding } })
+    if held_up.is_empty() {
+        return Ok(vec![Finding::well("flow")]);
+    }
+    let state = |one: &HeldUp| if one.flow.state.is_a_fault() { State::Off } else { State::Well };
+    let finding = |one: &HeldUp| Finding { check: "flow", state: state(one), detail: one.to_string() };
+    Ok(held_up.iter().take(HELD_UP_MAX).map(finding).collect())
 }
 
 fn subscribers((reader, now): Looking<'_>, reach: &Reach) -> Result<Finding, Failure> {

@@ -8,6 +8,7 @@ use serde_json::json;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::failure::Failure;
+use super::jobs::{self, BY};
 use super::options::{Common, Delivering, Reach, operating};
 use super::print::{Printer, rough};
 use super::session::{Look, PAGE_ROWS, WriteSession, each, with_session};
@@ -15,13 +16,14 @@ use super::signals::Signals;
 use crate::dispatch::WorkDone;
 use crate::engine::{LaneId, Nanos, StoreTime};
 use crate::operate::flow_watch::watch_flow;
-use crate::operate::shed::{Plan, STEP_ROWS};
+use crate::operate::jobs::shed_task;
+use crate::operate::shed::Plan;
 use crate::runtime::Sender;
-use crate::store::command::Shed as Step;
+use crate::store::Database;
+use crate::store::job::JobState;
 use crate::store::lane::{LaneState, OwnerId};
 use crate::store::liveness::{Life, Liveness};
 use crate::store::read::{Owner, Reader};
-use crate::store::{Command, Database, Reply};
 
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -124,7 +126,7 @@ async fn idle(sender: &Sender, until: StoreTime, others: &Arc<Others>) -> Result
     }
 }
 
-/// Whether a delivery is due before `until` for a subscriber without another living owner.
+/// Whether a job runs, or a delivery is due before `until` for a subscriber without another living owner.
 fn has_work(
     reader: &dyn Reader,
     until: StoreTime,
@@ -132,7 +134,11 @@ fn has_work(
     held_back: &BTreeSet<LaneId>,
 ) -> Result<bool, Failure> {
     let others = others.living(&reader.owners()?);
-    let mut found = false;
+    let jobs = reader.jobs(None).unwrap_or_default();
+    let mut found = jobs.iter().any(|job| job.state == JobState::Running);
+    if found {
+        return Ok(true);
+    }
     each(
         |from| reader.lanes(from, PAGE_ROWS),
         |lane| {
@@ -226,16 +232,16 @@ impl Shed {
         let look = Look::open(&common.existing_database()?)?;
         let lane = look.subscriber(&self.name)?.lane;
         let max = self.max.unwrap_or(u64::MAX);
+        // Other processes' claims are unknown here.
+        let plan = Plan::read(&*look.reader, look.now, lane, 0, max)?;
         if !self.yes {
-            // Other processes' claims are unknown here.
-            return self.print_plan(&Plan::read(&*look.reader, look.now, lane, 0, max)?, printer);
+            return self.print_plan(&plan, printer);
         }
-        let options = operating(common.existing_database()?, &Reach::default(), None)?;
-        let shed = with_session(options, |session| shed(session, lane, max))?;
-        if printer.json {
-            return printer.object(&json!({ "name": self.name, "shed": shed }));
-        }
-        printer.line(format_args!("deliveries of {} shed to dead letters: {shed}", self.name))
+        let (options, task) = (
+            operating(common.existing_database()?, &Reach::default(), None)?,
+            shed_task(lane, &plan, BY.into()),
+        );
+        with_session(options, |session| jobs::carry_out(session, task, Some(&self.name), printer)).map(drop)
     }
 
     fn print_plan(&self, plan: &Plan, printer: &mut Printer) -> Result<(), Failure> {
@@ -255,20 +261,4 @@ impl Shed {
         }
         printer.line(format_args!("oldest dead letters that would be deleted to make room: {would_forget}"))
     }
-}
-
-fn shed(session: &WriteSession, lane: LaneId, max: u64) -> Result<u64, Failure> {
-    let (mut left, mut shed) = (max, 0);
-    session.in_steps(|| {
-        let max = u32::try_from(left).unwrap_or(u32::MAX).min(STEP_ROWS);
-        match session.command(Command::Shed(Step { lane, max }))? {
-            Reply::Dropped { rows, more } => {
-                shed += rows;
-                left = left.saturating_sub(rows);
-                Ok(more && rows > 0 && left > 0)
-            }
-            other => Err(Failure::ours(format_args!("the database answered {other:?}"))),
-        }
-    })?;
-    Ok(shed)
 }

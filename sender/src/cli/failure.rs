@@ -48,9 +48,10 @@ impl Failure {
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::OtherVersion { .. } | StoreError::Foreign { .. } | StoreError::InPart { .. } => {
-                Self::usage(error)
-            }
+            StoreError::OtherVersion { .. }
+            | StoreError::Foreign { .. }
+            | StoreError::Key { .. }
+            | StoreError::InPart { .. } => Self::usage(error),
             error if error.is_damage() => Self::Damaged(error.to_string()),
             other => Self::ours(other),
         }
@@ -71,7 +72,10 @@ impl From<OpenError> for Failure {
         match &error {
             OpenError::Store {
                 error:
-                    StoreError::OtherVersion { .. } | StoreError::Foreign { .. } | StoreError::InPart { .. },
+                    StoreError::OtherVersion { .. }
+                    | StoreError::Foreign { .. }
+                    | StoreError::Key { .. }
+                    | StoreError::InPart { .. },
                 ..
             } => Self::usage(error),
             _ => Self::ours(error),

@@ -97,15 +97,11 @@ impl Forget {
         let options = operating(common.existing_database()?, &Reach::default(), None)?;
         let log_emptied = with_session(options, |session| {
             let steps = session.in_steps(|| {
-                for erase in forgetting.step(&*look.reader)? {
-                    let mut next = Some(erase);
-                    while let Some(erase) = next {
-                        forgetting.begin();
-                        let added = forgetting.add(erase, session.command(Command::Erase(erase))?);
-                        next = added.map_err(|other| {
-                            Failure::ours(format_args!("the database answered {other:?}"))
-                        })?;
-                    }
+                forgetting.read(&*look.reader)?;
+                while let Some(erase) = forgetting.command() {
+                    forgetting
+                        .add(session.command(Command::Erase(erase))?)
+                        .map_err(|other| Failure::ours(format_args!("the database answered {other:?}")))?;
                 }
                 Ok(!forgetting.is_over)
             });

@@ -7,9 +7,11 @@ mod delivery;
 mod doctor;
 mod drain;
 mod emit;
+mod encrypt;
 mod failure;
 mod forget;
 mod in_flight;
+mod jobs;
 mod mcp;
 mod nodes;
 mod options;
@@ -81,6 +83,9 @@ enum Command {
     /// Show dead letters, redrive them, or forget them
     #[command(subcommand)]
     Dead(dead::Dead),
+    /// Show jobs, pause, resume or cancel them
+    #[command(subcommand)]
+    Job(jobs::Job),
     /// Compare the attempts of each second with the contract
     Audit(audit::Audit),
     /// Show the state of deliveries and subscribers
@@ -100,6 +105,8 @@ enum Command {
     Backup(transfer::Backup),
     /// Put a copy of a file into its place, with its subscribers paused
     Restore(restore::Restore),
+    /// Encrypt all that a database holds with the first key, and so change the key
+    Encrypt(encrypt::Encrypt),
     /// Find faults of a database, and repair those that are safe to repair
     Doctor(doctor::Doctor),
     /// Give the free space in a file back to the disk, while no process uses it
@@ -172,15 +179,23 @@ fn carry_out(command: Command, common: &Common, printer: &mut Printer) -> Result
             Ok(ExitCode::SUCCESS)
         }
         Command::Dead(command) => command.run(common, printer),
+        Command::Job(command) => {
+            command.run(common, printer)?;
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Audit(audit) => audit.run(common, printer),
         Command::Status(status) => status.run(common, printer),
         Command::Nodes(nodes) => nodes.run(common, printer),
         Command::Node(node) => node.run(common, printer),
         Command::Outbox(outbox) => outbox.run(common, printer),
         Command::Mcp(mcp) => mcp.run(common, printer),
-        Command::Move(transfer) => transfer.run(printer),
+        Command::Move(transfer) => transfer.run(common, printer),
         Command::Backup(backup) => backup.run(common, printer),
         Command::Restore(restore) => restore.run(common, printer),
+        Command::Encrypt(encrypt) => {
+            encrypt.run(common, printer)?;
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Doctor(doctor) => doctor.run(common, printer),
         Command::Vacuum(vacuum) => vacuum.run(common, printer),
     }

@@ -9,16 +9,20 @@ use clap::{Args, ValueEnum};
 use super::failure::Failure;
 use crate::api::TokenError;
 use crate::dispatch::{LEASE_DEFAULT, LEASES};
-use crate::engine::Nanos;
+use crate::engine::{Nanos, StoreTime};
 use crate::event;
 use crate::event::shape::Region;
+use crate::event::timestamp::{TIME_FORM, parse_time};
 use crate::guard::{Guard, Network};
 use crate::runtime::{Options, Retention};
 use crate::sign::Secret;
 use crate::store::node::NAME_BYTES_MAX;
+use crate::store::seal::Keyring;
 use crate::store::{Database, Durability};
 use crate::subscriber::RegionSecrets;
 use crate::transport::{DnsResolver, Settings};
+
+const KEYS: &str = "HOOKPROOF_ENCRYPTION_KEYS";
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct Common {
@@ -28,6 +32,16 @@ pub(super) struct Common {
     /// HOST:PORT:DATABASE:USER:PASSWORD
     #[arg(long, global = true, value_name = "DATABASE", env = "HOOKPROOF_DB", hide_env_values = true)]
     db: Option<OsString>,
+    /// A file with the key that encrypts the database: 32 bytes in base64 or hexadecimal. Of several lines the first
+    /// encrypts, and all decrypt. HOOKPROOF_ENCRYPTION_KEYS may hold the keys instead, between commas
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "HOOKPROOF_ENCRYPTION_KEY_FILE",
+        hide_env_values = true
+    )]
+    encryption_key_file: Option<PathBuf>,
     /// Print JSON on stdout: one object, or one on each line of a list
     #[arg(long, global = true)]
     pub(super) json: bool,
@@ -40,13 +54,38 @@ pub(super) struct Common {
     pub(super) log_json: bool,
 }
 
+pub(super) fn moment(text: &str) -> Result<StoreTime, String> {
+    parse_time(text).ok_or_else(|| format!("expected {TIME_FORM}"))
+}
+
 impl Common {
     /// Opening creates a missing file.
     pub(super) fn database(&self) -> Result<Database, Failure> {
         let missing =
             "no database is named; expected --db FILE, --db postgres://…, or one of them in HOOKPROOF_DB";
         let text = self.db.as_deref().ok_or_else(|| Failure::usage(missing))?;
-        database_of(text, "--db")
+        Ok(database_of(text, "--db")?.with_keys(self.keys()?))
+    }
+
+    pub(super) fn keys(&self) -> Result<Keyring, Failure> {
+        let (place, text) = match (&self.encryption_key_file, std::env::var_os(KEYS)) {
+            (None, None) => return Ok(Keyring::default()),
+            (Some(_), Some(_)) => {
+                return Err(Failure::usage(format_args!(
+                    "--encryption-key-file and {KEYS} are both given; expected one of them"
+                )));
+            }
+            (Some(path), None) => {
+                let place = format!("the key file {}", path.display());
+                (place, std::fs::read_to_string(path).map_err(|error| error.to_string()))
+            }
+            (None, Some(keys)) => (
+                format!("the environment variable {KEYS}"),
+                keys.into_string().map_err(|_| "it is not UTF-8".to_owned()),
+            ),
+        };
+        text.and_then(|text| Keyring::parse(&text).map_err(|error| error.to_string()))
+            .map_err(|problem| Failure::usage(format_args!("{place} cannot be used: {problem}")))
     }
 
     /// The last command on a file leaves no log beside it. That needs no success: a command may only have read it.

@@ -25,7 +25,8 @@ End every process on both files first, the applications that write into the outb
 progress may be overlooked.
 
 The copy is checked as `doctor` does it. The database gets its name once all of it is on the disk. Its active subscribers are
-paused, and those whose pause would end, since the original may have made some of the deliveries that wait. Without --replace
+paused, since the original may have made some of the deliveries that wait. A pause that was there keeps its reason and its end.
+Without --replace
 nothing may be in the way: neither the database nor a log of it. Run a restore that was killed again; with --replace, the files
 that it had moved are in a folder of their own.
 
@@ -48,9 +49,10 @@ impl Restore {
                 "there is no copy {copy}; expected a file made by `backup`"
             )));
         }
-        let replaces = self.replace.then(|| wall().0 / Nanos::SECOND.0);
+        let wall = wall();
+        let replaces = self.replace.then_some(wall.0 / Nanos::SECOND.0);
         let pause = |at| Pause { reason: Some(format!("{REASON} {}", moment(at)).into()), until: None };
-        let restored = with_progress(|goes_on| database.restore(&self.copy, replaces, pause, goes_on))?;
+        let restored = with_progress(|goes_on| database.restore(&self.copy, replaces, wall, pause, goes_on))?;
         let Restored { bytes, at, paused, waiting, aside, findings } = restored.map_err(failure)?;
         for finding in findings {
             eprintln!("{}: {}", finding.check, finding.detail);
@@ -74,7 +76,8 @@ After that time the original may have:
   delivered    some of these deliveries: they are made again, with the same ids
   recorded     events, which are lost here: emit them again with the same ids
   attempted    as much as its limits allowed, which counts against no limit here: wait 30 s after its end
-  changed      subscribers, secrets and limits, which is undone here
+  changed      subscribers, secrets, limits and pauses, which is undone here
+  forgotten    persons, whose events are back here: repeat each `forget`
 
 To resume the paused ones:
   hookproof sender subscriber resume --db {database} --reason '{reason}'"

@@ -1,4 +1,4 @@
-//! `subscriber retry`, `delivery retry` and `delivery resend`.
+//! `subscriber retry`, `subscriber replay`, `delivery retry` and `delivery resend`.
 
 use std::fmt::Display;
 
@@ -6,11 +6,13 @@ use clap::Args;
 use serde_json::json;
 
 use super::failure::Failure;
-use super::options::{Common, Reach, operating};
+use super::jobs::{self, BY};
+use super::options::{self, Common, Reach, operating};
 use super::print::Printer;
 use super::session::{Look, with_session};
-use crate::engine::DeliveryId;
+use crate::engine::{DeliveryId, Nanos, StoreTime};
 use crate::event::PublicId;
+use crate::operate;
 use crate::operate::retry::Steps;
 use crate::store::Reply;
 use crate::store::command::{Command, ToRetry};
@@ -22,7 +24,8 @@ Examples:
   hookproof sender subscriber retry --db sender.db shop --ignore-retry-after
 
 For an endpoint that was mended. Its retries are due now, and an open circuit breaker lets one probe through: a success
-closes the breaker, a failure starts the same cooldown again. Every limit holds.")]
+closes the breaker, a failure starts the same cooldown again. A throttled lane goes on at half of its contract or more, and
+after a good answer at all of it. Every limit holds.")]
 pub(super) struct RetrySubscriber {
     /// Its name or id
     name: String,
@@ -70,6 +73,71 @@ impl Resend {
     }
 }
 
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  hookproof sender subscriber replay --db sender.db shop --since 2h
+  hookproof sender subscriber replay --db sender.db shop --since 2026-05-17T14:00:00Z --before 2026-05-17T15:00:00Z --yes
+
+For a receiver that lost what it accepted. Without --yes it only prints how many deliveries that would be. Each waits again,
+within the limits, with the same id and body: a receiver that knows its id takes it for a repetition. Delivered ones are kept
+for a day (`serve --keep-delivered`).")]
+pub(super) struct Replay {
+    /// Its name or id
+    name: String,
+    /// Only what was delivered since then: 2026-05-17T20:00:00Z, seconds since 1970, or a length back, such as 10min
+    #[arg(long, value_name = "MOMENT", value_parser = moment)]
+    since: Moment,
+    /// Only what was delivered before then; by default, before now
+    #[arg(long, value_name = "MOMENT", value_parser = moment, default_value = "0s", hide_default_value = true)]
+    before: Moment,
+    /// Send them
+    #[arg(long)]
+    yes: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Moment {
+    Ago(Nanos),
+    At(StoreTime),
+}
+
+impl Moment {
+    fn by(self, now: StoreTime) -> StoreTime {
+        match self {
+            Self::Ago(length) => StoreTime(now.0.saturating_sub(length.0)),
+            Self::At(at) => at,
+        }
+    }
+}
+
+fn moment(text: &str) -> Result<Moment, String> {
+    if let Ok(length) = text.parse() {
+        return Ok(Moment::Ago(length));
+    }
+    let at = options::moment(text).map(Moment::At);
+    at.map_err(|expected| format!("{expected}, or a length such as 10min or 2h"))
+}
+
+impl Replay {
+    pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
+        let look = Look::open(&common.existing_database()?)?;
+        let lane = look.subscriber(&self.name)?.lane;
+        let (since, before) = (self.since.by(look.now), self.before.by(look.now));
+        let replay = operate::jobs::Replay::new(lane, since, before, look.now).map_err(Failure::usage)?;
+        if !self.yes {
+            let plan = replay.plan(&*look.reader, &*look.roster(&Reach::default())?)?;
+            if printer.json {
+                return printer.object(&plan.to_json());
+            }
+            return printer.line(format_args!("{plan}; repeat with --yes to do it"));
+        }
+        let task = replay.task(&*look.reader, BY.into())?;
+        let options = operating(common.existing_database()?, &Reach::default(), None)?;
+        with_session(options, |session| jobs::carry_out(session, task, Some(&self.name), printer)).map(drop)
+    }
+}
+
 fn find(look: &Look, id: &PublicId) -> Result<DeliveryId, Failure> {
     let found = look.delivery_ids.find(id).filter(|found| i64::try_from(found.0).is_ok());
     let found = match found {
@@ -114,20 +182,15 @@ fn retry(
     common: &Common,
     printer: &mut Printer,
 ) -> Result<(), Failure> {
-    let mut steps = Steps::new(which, insist.ignore_retry_after);
+    let mut steps = Steps::read(&*look.reader, which, insist.ignore_retry_after, look.now)?;
     let options = operating(common.existing_database()?, &Reach::default(), None)?;
-    let mut of = None;
     with_session(options, |session| {
         session.in_steps(|| match session.command(steps.command())? {
-            Reply::Retried { lane, rows, more } => {
-                of = Some(lane);
-                Ok(steps.done(rows, more))
-            }
+            Reply::Retried { rows, more, .. } => Ok(steps.done(rows, more)),
             other => Err(Failure::ours(format_args!("the database answered {other:?}"))),
         })
     })?;
-    let lane = of.ok_or_else(|| Failure::ours("the database named no subscriber"))?;
-    let retried = steps.result(&*look.reader, lane, look.now)?;
+    let retried = steps.result();
     if printer.json {
         let mut value = retried.to_json();
         value["name"] = json!(name.to_string());

@@ -46,9 +46,9 @@ pub(super) struct Serve {
     /// The address of the HTTP API; beyond loopback only with a token
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
-    /// An environment variable with a token for the HTTP API, and its scope: emit (POST /v1/events), read (every GET),
-    /// operate (read, and every act but to add, change, remove or rotate a subscriber, or to emit) or admin, the
-    /// default; may be given again
+    /// An environment variable with a token for the HTTP API, and its scope. May be given again. Scopes: emit (POST
+    /// /v1/events); read (every GET); operate (read, and every act but to add, change, remove or rotate a subscriber, to
+    /// emit, or to forget); admin, the default
     #[arg(long, value_name = "NAME[=SCOPE]")]
     token_env: Vec<TokenSource>,
     #[command(flatten)]

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,11 +8,12 @@ use super::failure::Failure;
 use super::options::Reach;
 use super::signals::outlive_file_size_limit;
 use crate::delivery_ids::DeliveryIds;
-use crate::engine::{Nanos, StoreTime};
+use crate::engine::{LaneId, Nanos, StoreTime};
 use crate::excerpt::Excerpt;
 use crate::operate::flow::Flows;
-use crate::operate::shed::{rest, rest_after};
-use crate::roster::RosterKeeper;
+use crate::roster::{Roster, RosterKeeper};
+use crate::runtime::clock::rest;
+use crate::runtime::jobs::rest_after;
 use crate::runtime::{Options, Sender, clock};
 use crate::store::clock::Fault;
 use crate::store::paging::{Cursor, Page};
@@ -114,10 +116,13 @@ impl Look {
         })
     }
 
-    pub(super) fn flows(&self, reach: &Reach) -> Result<Flows, Failure> {
+    pub(super) fn roster(&self, reach: &Reach) -> Result<Arc<Roster>, Failure> {
         let mut keeper = RosterKeeper::new(reach.regions()?);
-        let roster = Arc::clone(keeper.catch_up(&*self.reader, clock::wall())?);
-        Ok(Flows::read(&*self.reader, roster, Vec::new(), self.now)?)
+        Ok(Arc::clone(keeper.catch_up(&*self.reader, clock::wall())?))
+    }
+
+    pub(super) fn flows(&self, reach: &Reach) -> Result<Flows, Failure> {
+        Ok(Flows::read(&*self.reader, self.roster(reach)?, Vec::new(), self.now)?)
     }
 
     pub(super) fn subscriber(&self, name: &str) -> Result<Subscriber, Failure> {
@@ -131,6 +136,19 @@ impl Look {
             Excerpt::of(name)
         )))
     }
+}
+
+pub(super) fn names(look: &Look) -> Result<BTreeMap<LaneId, String>, Failure> {
+    let mut names = BTreeMap::new();
+    each(
+        |from| look.reader.subscribers(from, PAGE_ROWS),
+        |subscriber| Ok(names.insert(subscriber.lane, subscriber.name.to_string()).is_none()),
+    )?;
+    Ok(names)
+}
+
+pub(super) fn name_of(names: &BTreeMap<LaneId, String>, lane: LaneId) -> String {
+    names.get(&lane).cloned().unwrap_or_else(|| format!("removed ({})", lane.0))
 }
 
 /// Stops when `take` returns false.

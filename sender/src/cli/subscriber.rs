@@ -4,13 +4,12 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::failure::Failure;
-use super::options::{Common, Reach, operating, secret_from};
+use super::options::{Common, Reach, moment, operating, secret_from};
 use super::print::Printer;
 use super::session::{Look, PAGE_ROWS, WriteSession, each, with_session};
 use super::settings::{Changes, Setting, checked_name, checked_url, patterns, read_id};
 use super::{drain, probe, retry, show};
 use crate::engine::{Nanos, Settings, StoreTime};
-use crate::event::timestamp::{TIME_FORM, parse_time};
 use crate::event::{EventPatterns, Kind, Pattern, PublicId};
 use crate::operate::json_forms as form;
 use crate::operate::pause::{self, End};
@@ -41,6 +40,8 @@ pub(super) enum Subscriber {
     Retry(retry::RetrySubscriber),
     /// Give it a new secret; the old one signs too for a while
     Rotate(RotateSecret),
+    /// Send it again what was delivered to it
+    Replay(retry::Replay),
     /// Give up its backlog
     Shed(drain::Shed),
     /// Remove it; its backlog becomes dead letters
@@ -60,6 +61,7 @@ impl Subscriber {
             Self::Resume(resume) => resume.run(common, printer),
             Self::Retry(retry) => retry.run(common, printer),
             Self::Rotate(rotate) => rotate.run(common, printer),
+            Self::Replay(replay) => replay.run(common, printer),
             Self::Shed(shed) => shed.run(common, printer),
             Self::Remove(remove) => remove.run(common, printer),
             Self::Test(test) => return test.run(common, printer),
@@ -248,10 +250,6 @@ pub(super) struct Pause {
     until: Option<StoreTime>,
 }
 
-fn moment(text: &str) -> Result<StoreTime, String> {
-    parse_time(text).ok_or_else(|| format!("expected {TIME_FORM}"))
-}
-
 impl Pause {
     fn run(&self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
         let end = match (self.length, self.until) {
@@ -324,11 +322,6 @@ fn to_state(
     let shown = pause.clone();
     let pause = pause.unwrap_or_default();
     on(name, common, |session, subscriber| {
-        if (subscriber.state, state) == (LaneState::Disabled, LaneState::Paused) {
-            // It would record events that its endpoint refused.
-            let problem = "the subscriber is disabled; use `subscriber resume` first";
-            return Err(Failure::refused(problem));
-        }
         let change = Change { state: Some(state), pause, ..Change::of(subscriber.lane) };
         session.command(Command::Change(change))
     })?;

@@ -40,8 +40,10 @@ pub(super) struct Move {
 }
 
 impl Move {
-    pub(super) fn run(self, printer: &mut Printer) -> Result<ExitCode, Failure> {
+    pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<ExitCode, Failure> {
+        let keys = common.keys()?;
         let (from, to) = (database_of(&self.from, "--from")?, database_of(&self.to, "--to")?);
+        let (from, to) = (from.with_keys(keys.clone()), to.with_keys(keys));
         if !from.may_exist() {
             return Err(Failure::usage(format_args!("there is no database {from}; check --from")));
         }

@@ -86,18 +86,10 @@ impl fmt::Debug for CoalescingKey {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CoalescingError {
-    /// More than [`Coalescing::RULES_MAX`].
     #[error("there are {count} coalescing rules; at most {} are accepted", Coalescing::RULES_MAX)]
-    TooMany {
-        /// Their number.
-        count: usize,
-    },
-    /// A window of zero, or above the maximum.
+    TooMany { count: usize },
     #[error("the coalescing window is {window}; expected more than 0 and at most {}", Coalescing::WINDOW_MAX)]
-    Window {
-        /// The window.
-        window: Nanos,
-    },
+    Window { window: Nanos },
 }
 
 #[cfg(test)]

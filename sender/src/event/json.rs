@@ -142,7 +142,6 @@ impl<'a> Json<'a> {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
-    /// Not UTF-8.
     #[error("it is not UTF-8 from byte {at} on")]
     NotUtf8 {
         /// The first invalid byte.
@@ -154,7 +153,6 @@ pub enum JsonError {
         /// The first bracket beyond it.
         at: usize,
     },
-    /// Not JSON.
     #[error("it is not JSON: {problem}")]
     Syntax {
         /// The parser's error, which quotes nothing of the text.

@@ -43,20 +43,14 @@ impl fmt::Display for EventKey {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EventKeyError {
-    /// Empty: it would equate all events without a key.
+    /// It would equate all events without a key.
     #[error("the event key is empty; leave it out instead")]
     Empty,
-    /// Longer than [`EventKey::BYTES_MAX`].
     #[error("the event key has {bytes} bytes; at most {} are accepted", EventKey::BYTES_MAX)]
     TooLong { bytes: usize },
-    /// An invisible character, or one that reorders others.
     #[error(
         "the event key has {letter:?} at byte {at}; expected no control characters, line breaks or direction \
          marks"
     )]
-    Character {
-        letter: char,
-        /// Its byte position.
-        at: usize,
-    },
+    Character { letter: char, at: usize },
 }

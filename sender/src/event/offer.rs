@@ -22,7 +22,7 @@ pub struct Offer<'a> {
     pub id: Option<PublicId>,
     pub event_type: EventType,
     pub key: Option<EventKey>,
-    /// The data, kept byte for byte.
+    /// Kept byte for byte.
     pub data: Json<'a>,
     /// One subscriber without room refuses the event for all.
     pub atomic: bool,

@@ -12,14 +12,9 @@ pub enum Refusal {
     #[error("the batch has {bytes} bytes; at most {max} are accepted, so split it")]
     BatchTooLarge { bytes: usize, max: usize },
     #[error("the batch has {events} events; at most {max} are accepted, so split it")]
-    BatchTooMany {
-        /// Their number.
-        events: usize,
-        max: usize,
-    },
+    BatchTooMany { events: usize, max: usize },
     #[error("the batch holds no event; expected one JSON object a line")]
     BatchEmpty,
-    /// Not JSON, or too deep.
     #[error("the event cannot be read: {0}")]
     Json(#[from] JsonError),
     #[error("the event is {found}; expected an object with type and data")]

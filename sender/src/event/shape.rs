@@ -155,12 +155,10 @@ impl Text {
     }
 }
 
-/// Shaped data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shaped<'a>(Cow<'a, str>);
 
 impl Shaped<'_> {
-    /// The data.
     #[must_use]
     pub fn json(&self) -> Json<'_> {
         Json::known(&self.0)
@@ -296,7 +294,7 @@ impl ShapingRules {
     pub const FIELDS_MAX: usize = 128;
     pub const PATH_BYTES_MAX: usize = 256;
     pub const PATH_NAMES_MAX: usize = 16;
-    /// As JSON in bytes: every byte escaped, plus quotes.
+    /// JSON escapes every byte, and adds quotes.
     const NEW_NAME_BYTES_MAX: usize = 6 * Self::PATH_BYTES_MAX + 2;
 
     fn compile(&self) -> Result<Node, ShapingError> {
@@ -467,17 +465,9 @@ fn check_name(name: &str) -> Result<(), ShapingError> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShapingError {
     #[error("the shaping rules name the field {field}: {problem}")]
-    Field {
-        /// The path or name.
-        field: Excerpt,
-        /// The cause.
-        problem: FieldProblem,
-    },
+    Field { field: Excerpt, problem: FieldProblem },
     #[error("the shaping rules name {count} fields; at most {} are accepted", ShapingRules::FIELDS_MAX)]
-    TooMany {
-        /// Their number.
-        count: usize,
-    },
+    TooMany { count: usize },
     #[error(
         "the shaping rules replace {name} by a pseudonym and name a field inside it; keep one of the two"
     )]
@@ -486,26 +476,18 @@ pub enum ShapingError {
         name: Excerpt,
     },
     #[error("the shaping rules replace {field} twice")]
-    ReplacedTwice {
-        /// Its path.
-        field: Excerpt,
-    },
+    ReplacedTwice { field: Excerpt },
     /// A pseudonym's name belongs to another field.
     #[error("the shaping rules let two fields go out as {name}; name the pseudonym otherwise")]
-    NameTaken {
-        /// The name.
-        name: Excerpt,
-    },
+    NameTaken { name: Excerpt },
     #[error("the shaping rules replace fields by pseudonyms, but the subscriber's region has no secret")]
     NoRegionSecret,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FieldProblem {
-    /// An empty name before, between or after dots.
     #[error("a name in it is empty; expected names with dots between them, such as stats.views")]
     EmptyName,
-    /// Too long.
     #[error("it is longer than {} bytes", ShapingRules::PATH_BYTES_MAX)]
     TooLong,
     #[error("it has more than {} names", ShapingRules::PATH_NAMES_MAX)]

@@ -11,12 +11,7 @@ pub struct Timestamp(pub StoreTime);
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let millis = self.0.0 / 1_000_000;
-        let (days, millis) = (millis / 86_400_000, millis % 86_400_000);
-        let Date { year, month, day } = Date::of_day(days);
-        let (hour, minute) = (millis / 3_600_000, millis / 60_000 % 60);
-        let (second, milli) = (millis / 1_000 % 60, millis % 1_000);
-        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
+        self.0.fmt(f)
     }
 }
 

@@ -265,6 +265,21 @@ fn a_signature_over_the_url_is_over_the_subscribers() {
     assert_eq!(tag.iter().map(|byte| format!("{byte:02x}")).collect::<String>(), expected);
 }
 
+/// printf %s "https://partner.example/hook?bodySHA256=…" | openssl dgst -sha1 -hmac "$SECRET" -binary | base64
+#[test]
+fn a_signature_over_the_digest_of_the_body_comes_with_it_in_the_query() {
+    use sha2::Digest as _;
+    let roster = roster(&[json!({ "sign": "twilio" })]);
+    let row = claimed(&emit(&roster, OFFER), 0);
+    let ready = roster.get(LaneId(1)).unwrap().ready().unwrap();
+    let id = DeliveryIds::new(0).name(row.received, row.delivery);
+    let headers = sign_attempt(ready, &id, &row, 1, NOW).unwrap();
+    let digest: String =
+        sha2::Sha256::digest(&row.body.bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(headers.query(), format!("?bodySHA256={digest}"));
+    assert_eq!(headers.get("x-twilio-signature").map(str::len), Some(28));
+}
+
 #[test]
 fn a_damaged_row_is_told_apart_from_one_that_was_never_signed() {
     let roster = roster(&[json!({ "sign": "vvv-frozen" })]);

@@ -99,7 +99,6 @@ pub struct NetworkError {
 }
 
 impl NetworkError {
-    /// The cause.
     #[must_use]
     pub const fn problem(&self) -> NetworkProblem {
         self.problem
@@ -108,16 +107,13 @@ impl NetworkError {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NetworkProblem {
-    /// The part before the slash is not an address.
     #[error("it does not begin with an IP address")]
     Address,
-    /// The part after the slash is not a valid length.
     #[error("the prefix length after the slash is not a number from 0 to {max}")]
     Prefix {
         /// The largest for this kind of address.
         max: u8,
     },
-    /// Another network may be meant.
     #[error("it has bits set beyond its prefix; expected {network}")]
     HostBits {
         /// The network that contains the address.

@@ -7,15 +7,12 @@ use super::Network;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Range {
-    /// Reaches this machine.
     Unspecified,
-    /// This machine.
     Loopback,
     /// Private networks (RFC 1918).
     Private,
     /// Shared by a carrier's customers (RFC 6598).
     CarrierShared,
-    /// The local link.
     LinkLocal,
     /// Private networks of IPv6.
     UniqueLocal,
@@ -25,11 +22,8 @@ pub enum Range {
     Benchmark,
     /// Cloud services that give out credentials.
     Metadata,
-    /// Multicast.
     Multicast,
-    /// Broadcast.
     Broadcast,
-    /// For examples in documents.
     Documentation,
     /// Any other range that is not in public use.
     Reserved,

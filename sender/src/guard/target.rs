@@ -130,7 +130,7 @@ fn check_host(host: Option<Host<&str>>, guard: &Guard) -> Result<(), TargetError
     }
 }
 
-/// A final dot is only for DNS.
+/// Only DNS reads a final dot.
 fn server(host: &Host<&str>) -> Result<ServerName<'static>, InvalidDnsNameError> {
     match host {
         Host::Ipv4(v4) => Ok(ServerName::from(IpAddr::V4(*v4))),
@@ -142,7 +142,6 @@ fn server(host: &Host<&str>) -> Result<ServerName<'static>, InvalidDnsNameError>
 /// No message repeats the URL, which may hold a password or a token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
-    /// Longer than [`Target::BYTES_MAX`].
     #[error(
         "the URL has {bytes} bytes, as written or percent-encoded; at most {} are accepted",
         Target::BYTES_MAX
@@ -150,7 +149,6 @@ pub enum TargetError {
     TooLong { bytes: usize },
     #[error("the URL has a space or control character at byte {at}; percent-encode it")]
     Blank { at: usize },
-    /// No scheme.
     #[error("the URL is not absolute; begin it with https://")]
     Relative,
     #[error("the URL cannot be read: {problem}")]
@@ -161,18 +159,14 @@ pub enum TargetError {
     Path,
     #[error("the URL's scheme is {scheme}; expected https or http")]
     Scheme { scheme: Excerpt },
-    /// The guard allows https alone.
     #[error("the URL's scheme is http, and --https-only refuses it; expected https")]
     Unencrypted,
-    /// No host.
     #[error("the URL has no host")]
     NoHost,
     #[error("the URL has a user name or password; leave it out, since deliveries are signed")]
     UserInfo,
-    /// A fragment.
     #[error("the URL ends in a fragment (#…), which is never sent; leave it out")]
     Fragment,
-    /// Port 0.
     #[error("the URL's port is 0; expected 1 to 65535")]
     Port,
     #[error("the URL's host is refused: {0}")]
@@ -180,7 +174,6 @@ pub enum TargetError {
 }
 
 impl TargetError {
-    /// The code for machines.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {

@@ -37,7 +37,6 @@ pub(crate) struct Tracked {
     pub(crate) delivery: Delivery,
     /// The newest first.
     pub(crate) attempts: Vec<Attempted>,
-    /// When operators had it sent again, the newest first.
     resent: Vec<Resent>,
     /// Nothing if it was lost.
     body: Option<Body>,

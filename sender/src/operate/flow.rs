@@ -14,11 +14,13 @@ use crate::dispatch::handover;
 use crate::engine::breaker::{Opened, Standing};
 use crate::engine::contract::Contract;
 use crate::engine::{Holds, LaneId, LaneView, Nanos, Shift, StoreTime, Why};
+use crate::event::timestamp::parse_time;
 use crate::roster::Roster;
 use crate::runtime::Sender;
 use crate::store::StoreError;
 use crate::store::lane::{LaneState, OwnerId, Pause};
-use crate::store::read::{LaneStatus, ReadError, Reader};
+use crate::store::latency::{Histogram, Measured};
+use crate::store::read::{LaneStatus, Over, ReadError, Reader};
 use crate::units::rough;
 
 /// A backlog that takes less counts as none.
@@ -217,7 +219,24 @@ impl Flows {
         let kept = if elsewhere.is_empty() { Vec::new() } else { reader.checkpoints(&elsewhere)? };
         let kept: BTreeMap<LaneId, Holds> =
             kept.into_iter().filter_map(|(lane, record)| Some((lane, handover::holds(&record)?))).collect();
-        Ok(lanes.iter().map(|lane| self.flow(lane, kept.get(&lane.lane))).collect())
+        let due = lanes.iter().filter(|lane| self.is_due(lane) && self.has_backlog(lane));
+        let due: Vec<LaneId> = due.map(|lane| lane.lane).collect();
+        let until = self.now;
+        let measured =
+            if due.is_empty() { Vec::new() } else { reader.latencies(&due, Over::Day { until })? };
+        let measured: BTreeMap<LaneId, Measured> = measured.into_iter().collect();
+        let flow = |lane: &LaneStatus| self.flow(lane, kept.get(&lane.lane), measured.get(&lane.lane));
+        Ok(lanes.iter().map(flow).collect())
+    }
+
+    fn is_due(&self, lane: &LaneStatus) -> bool {
+        lane.next.is_some_and(|next| next <= self.now)
+    }
+
+    /// More waits than may be in flight.
+    fn has_backlog(&self, lane: &LaneStatus) -> bool {
+        let contract = self.roster.get(lane.lane).map(|known| known.settings().contract());
+        contract.is_some_and(|contract| lane.counts.waiting > contract.in_flight().into())
     }
 
     /// The most urgent first.
@@ -241,7 +260,7 @@ impl Flows {
         }
     }
 
-    fn flow(&self, lane: &LaneStatus, kept: Option<&Holds>) -> Flow {
+    fn flow(&self, lane: &LaneStatus, kept: Option<&Holds>, measured: Option<&Measured>) -> Flow {
         let (known, view) = (self.roster.get(lane.lane), self.views.get(&lane.lane));
         let fault = known.and_then(|known| known.ready().err()).map(ToString::to_string);
         LaneFacts {
@@ -250,9 +269,9 @@ impl Flows {
             pause: &lane.pause,
             fault: fault.as_deref(),
             holds: view.map(|view| &view.holds).or(kept),
-            shift: view.filter(|view| view.share_percent < 100).and_then(|view| view.shift),
             waiting: lane.counts.waiting,
-            is_due: lane.next.is_some_and(|next| next <= self.now),
+            is_due: self.is_due(lane),
+            answers: measured.map(|measured| &measured.answer),
             is_owned: view.is_some() || lane.owner.is_some_and(|(owner, _)| self.living.contains(&owner)),
             contract: known.map(|known| known.settings().contract()),
             now: self.now,
@@ -267,10 +286,10 @@ struct LaneFacts<'a> {
     pause: &'a Pause,
     fault: Option<&'a str>,
     holds: Option<&'a Holds>,
-    /// The last change of its share, while that is below its contract.
-    shift: Option<Shift>,
     waiting: u64,
     is_due: bool,
+    /// Of a day.
+    answers: Option<&'a Histogram>,
     /// A living process has it.
     is_owned: bool,
     contract: Option<&'a Contract>,
@@ -306,10 +325,14 @@ impl LaneFacts<'_> {
                 Some(Flow { until: self.pause.until, ..Flow::new(State::Paused, reason, remedy) })
             }
             LaneState::Disabled => {
-                let reason = format!("{}; new events are not recorded for it", self.pause.why_disabled());
-                let remedy =
-                    format!("`subscriber resume {name}` once the endpoint takes events again, or remove it");
-                Some(Flow::new(State::Disabled, reason, remedy))
+                let why = self.pause.why_disabled();
+                let since = why.rsplit_once(" at ").and_then(|(_, since)| parse_time(since));
+                let reason = format!("{why}; new events are not recorded for it");
+                let remedy = format!(
+                    "`subscriber resume {name}` once the endpoint takes events again, then emit those since then \
+                     again, with the same ids; or remove it"
+                );
+                Some(Flow { since, ..Flow::new(State::Disabled, reason, remedy) })
             }
         }
     }
@@ -374,18 +397,21 @@ impl LaneFacts<'_> {
     }
 
     fn by_throttle(&self) -> Option<Flow> {
-        let Shift { at, to, why, .. } = self.shift?;
+        let Shift { at, to, why, .. } = self.holds.filter(|_| self.is_owned)?.throttle?;
         let reason = format!("it sends at {to} % of its contract since {}: {why}", moment(at));
         let remedy = match why {
-            Why::Recovered => "nothing to do: further good answers raise the share",
-            _ => "mend the endpoint: its good answers raise the share again",
+            Why::Recovered | Why::Asked => "nothing to do: further good answers raise the share".to_owned(),
+            _ => format!(
+                "mend the endpoint: its good answers raise the share again, and `subscriber retry {}` at once",
+                self.name
+            ),
         };
         Some(Flow { since: Some(at), ..Flow::new(State::Throttled, reason, remedy) })
     }
 
     fn by_contract(&self) -> Option<Flow> {
         let contract = self.contract.filter(|_| self.is_due)?;
-        let clearing = Clearing::of(self.waiting, contract, None);
+        let clearing = Clearing::of(self.waiting, contract, self.answers);
         if clearing.length() < BACKLOG_MIN {
             return None;
         }
@@ -411,7 +437,13 @@ mod tests {
     const OPEN: Standing = Standing::Open { opened: OPENED, until: StoreTime::from_secs(1_800_000_100) };
 
     fn holds() -> Holds {
-        Holds { breaker: Standing::Closed, paused_until: NOW, in_doubt: 0, in_doubt_until: None }
+        Holds {
+            breaker: Standing::Closed,
+            throttle: None,
+            paused_until: NOW,
+            in_doubt: 0,
+            in_doubt_until: None,
+        }
     }
 
     fn contract() -> Contract {
@@ -426,9 +458,9 @@ mod tests {
             pause: &Pause { reason: None, until: None },
             fault: None,
             holds: Some(holds),
-            shift: None,
             waiting: 10,
             is_due: true,
+            answers: None,
             is_owned: true,
             contract: Some(contract),
             now: NOW,
@@ -443,7 +475,8 @@ mod tests {
         let in_doubt = |in_doubt| Holds { in_doubt, in_doubt_until: Some(NOW + Nanos::MINUTE), ..holds() };
         let over = Holds { breaker: Standing::Open { opened: OPENED, until: NOW }, ..holds() };
         let (three, two, well) = (in_doubt(3), in_doubt(2), holds());
-        let shift = Some(Shift { at: NOW, from: 100, to: 40, why: Why::Failures { percent: 60 } });
+        let throttle = Some(Shift { at: NOW, from: 100, to: 40, why: Why::Failures { percent: 60 } });
+        let throttled = Holds { throttle, ..holds() };
         let of = |holds| facts(holds, &contract);
         let rows = [
             (LaneFacts { fault: Some("no secret"), state: LaneState::Disabled, ..of(&open) }, "broken"),
@@ -459,7 +492,9 @@ mod tests {
             (LaneFacts { is_due: false, ..of(&three) }, "active"),
             (LaneFacts { is_owned: false, ..of(&well) }, "no_process"),
             (LaneFacts { is_owned: false, is_due: false, ..of(&well) }, "active"),
-            (LaneFacts { shift, ..of(&well) }, "throttled"),
+            (of(&throttled), "throttled"),
+            (LaneFacts { waiting: 180, ..of(&throttled) }, "throttled"),
+            (LaneFacts { is_owned: false, is_due: false, ..of(&throttled) }, "active"),
             (LaneFacts { waiting: 180, ..of(&well) }, "rate_limited"),
             (LaneFacts { waiting: 179, ..of(&well) }, "active"),
             (LaneFacts { waiting: 180, is_due: false, ..of(&well) }, "active"),
@@ -494,5 +529,10 @@ mod tests {
         let (contract, well) = (contract(), holds());
         let text = LaneFacts { waiting: 3_600, ..facts(&well, &contract) }.flow().to_string();
         assert!(text.contains("deliveries waiting: 3600, about 20min by its limit.windows"), "{text}");
+        let mut slow = Histogram::default();
+        slow.count(Nanos::from_secs(9));
+        let text =
+            LaneFacts { waiting: 3_600, answers: Some(&slow), ..facts(&well, &contract) }.flow().to_string();
+        assert!(text.contains("deliveries waiting: 3600, about 1h by its limit.in_flight"), "{text}");
     }
 }

@@ -1,12 +1,12 @@
 //! The events of a data subject: found by their key or by a field of a body, and forgotten.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::str::FromStr;
 
 use serde_json::{Value, json};
 
-use super::shed::STEP_ROWS;
 use crate::engine::DeliveryId;
+use crate::runtime::jobs::STEP_ROWS;
 use crate::store::command::Erase;
 use crate::store::paging::{Cursor, Page};
 use crate::store::read::{Delivery, Filter, ReadError, Reader};
@@ -76,6 +76,7 @@ pub(crate) struct Forgetting {
     plan: bool,
     pub(crate) next: Option<Cursor>,
     pub(crate) is_over: bool,
+    commands: VecDeque<Erase>,
     erased: Erased,
     /// A command was given whose reply is not known.
     in_doubt: bool,
@@ -91,16 +92,16 @@ impl Drop for Audited {
 }
 
 impl Forgetting {
-    pub(crate) const fn new(subject: Subject, plan: bool, from: Option<Cursor>) -> Self {
-        let erased =
-            Erased { events: 0, deliveries: 0, waiting: 0, dead: 0, attempts: 0, answers: 0, more: None };
-        Self { subject, plan, next: from, is_over: false, erased, in_doubt: false }
+    pub(crate) fn new(subject: Subject, plan: bool, from: Option<Cursor>) -> Self {
+        let (commands, erased) = (VecDeque::new(), Erased::default());
+        Self { subject, plan, next: from, is_over: false, commands, erased, in_doubt: false }
     }
 
-    pub(crate) fn step(&mut self, reader: &dyn Reader) -> Result<Vec<Erase>, ReadError> {
+    /// Reads one page. Its commands must follow before the next.
+    pub(crate) fn read(&mut self, reader: &dyn Reader) -> Result<(), ReadError> {
         let Page { items, next } = reader.deliveries(Filter::default(), self.next, PAGE_ROWS)?;
         let last = items.last().map(|last| last.delivery);
-        let (mut known, mut found) = (BTreeSet::new(), Vec::new());
+        let mut known = BTreeSet::new();
         for delivery in items {
             let id = delivery.delivery;
             if known.contains(&id) || !self.subject.is_in(reader, &delivery)? {
@@ -110,11 +111,11 @@ impl Forgetting {
             known.extend(siblings.iter().copied().filter(|one| *one < id && Some(*one) >= last));
             if !self.plan || self.is_first(reader, id, &siblings)? {
                 let (of_event, plan) = (siblings.len(), self.plan);
-                found.push(Erase { delivery: id, of_event, plan, after: None, max: STEP_ROWS });
+                self.commands.push_back(Erase { delivery: id, of_event, plan, after: None, max: STEP_ROWS });
             }
         }
         (self.next, self.is_over) = (next, next.is_none());
-        Ok(found)
+        Ok(())
     }
 
     /// Whether no newer one of its event is found, so that plans in several calls count it once.
@@ -134,30 +135,38 @@ impl Forgetting {
         Ok(true)
     }
 
-    pub(crate) const fn begin(&mut self) {
-        self.in_doubt = true;
+    /// The command to give now, if this page has one left. [`Self::add`] must get its reply.
+    pub(crate) fn command(&mut self) -> Option<Erase> {
+        self.in_doubt = !self.commands.is_empty();
+        self.commands.front().copied()
     }
 
-    /// The command that continues this one. Returns any other reply.
-    pub(crate) fn add(&mut self, erase: Erase, reply: Reply) -> Result<Option<Erase>, Reply> {
+    /// Returns any reply that is not to an [`Erase`].
+    pub(crate) fn add(&mut self, reply: Reply) -> Result<(), Reply> {
         self.in_doubt = false;
-        match reply {
-            Reply::Erased(erased) => {
-                self.erased += erased;
-                Ok(erased.more.map(|after| Erase { after: Some(after), ..erase }))
-            }
-            other => Err(other),
+        let Reply::Erased(erased, after) = reply else { return Err(reply) };
+        self.erased += erased;
+        match (after, self.commands.front_mut()) {
+            (Some(_), Some(command)) => command.after = after,
+            _ => drop(self.commands.pop_front()),
         }
+        Ok(())
     }
 
-    /// Goes on later, with the deliveries below this one.
-    pub(crate) const fn stop(&mut self, below: DeliveryId) {
+    /// Lets the next call go on after this command. False inside an event of a plan, which would be counted again.
+    pub(crate) fn stop_after(&mut self, Erase { delivery, .. }: Erase) -> bool {
+        let goes_on = self.commands.front().is_some_and(|next| next.delivery == delivery);
+        if goes_on && self.plan {
+            return false;
+        }
+        let below = DeliveryId(delivery.0.saturating_add(u64::from(goes_on)));
         (self.next, self.is_over) = (Some(Cursor::below(below)), false);
+        true
     }
 
     /// The audit line, without the key.
     fn log(&self) {
-        let Erased { events, deliveries, waiting, dead, attempts, answers, .. } = self.erased;
+        let Erased { events, deliveries, waiting, dead, attempts, answers } = self.erased;
         if self.plan || (events, attempts, answers, self.in_doubt) == (0, 0, 0, false) {
             return;
         }
@@ -175,7 +184,7 @@ impl Forgetting {
     }
 
     pub(crate) fn to_json(&self) -> Value {
-        let Erased { events, deliveries, waiting, dead, attempts, answers, .. } = self.erased;
+        let Erased { events, deliveries, waiting, dead, attempts, answers } = self.erased;
         json!({
             "plan": self.plan,
             "events": events,
@@ -188,7 +197,7 @@ impl Forgetting {
     }
 
     pub(crate) fn text(&self) -> String {
-        let Erased { events, deliveries, waiting, dead, attempts, answers, .. } = self.erased;
+        let Erased { events, deliveries, waiting, dead, attempts, answers } = self.erased;
         format!(
             "events: {events}; deliveries: {deliveries}, of them waiting: {waiting}, dead letters: {dead}; attempts: \
              {attempts}; answers: {answers}"
@@ -212,18 +221,19 @@ mod tests {
 
     #[test]
     fn what_was_erased_is_logged_however_it_ends() {
-        let erase = |plan| Erase { delivery: DeliveryId(1), of_event: 1, plan, after: None, max: 1 };
-        let erased = |events| Reply::Erased(Erased { events, ..Erased::default() });
+        let erased = |events| Reply::Erased(Erased { events, ..Erased::default() }, None);
         let begun = |plan| {
             let subject = Subject { key: Some("ann".to_owned()), field: None };
             let mut audited = Audited(Forgetting::new(subject, plan, None));
-            audited.0.begin();
+            let erase = Erase { delivery: DeliveryId(1), of_event: 1, plan, after: None, max: 1 };
+            audited.0.commands.push_back(erase);
+            assert!(audited.0.command().is_some());
             audited
         };
         for (plan, events, expected) in [(false, 2, true), (false, 0, false), (true, 2, false)] {
             let log = logged(|| {
                 let mut audited = begun(plan);
-                assert!(matches!(audited.0.add(erase(plan), erased(events)), Ok(None)));
+                assert!(audited.0.add(erased(events)).is_ok() && audited.0.command().is_none());
             });
             assert_eq!(log.contains("a data subject was forgotten by=\"key\" events=2"), expected, "{log}");
             assert_eq!(log.is_empty(), !expected, "{log}");

@@ -7,6 +7,7 @@ pub(crate) mod flow;
 pub(crate) mod flow_watch;
 pub(crate) mod forget;
 pub(crate) mod health;
+pub(crate) mod jobs;
 pub(crate) mod json_forms;
 pub(crate) mod nodes;
 pub(crate) mod notifier;

@@ -28,7 +28,6 @@ const PAGES_MAX: usize = 4;
 const PAGE_ROWS: u32 = 500;
 /// Of a round.
 const EVENTS_MAX: usize = 100;
-/// Retries of the match when subscribers changed meanwhile.
 const MATCHES_MAX: u32 = 5;
 /// A delivery this long overdue makes a backlog.
 const BEHIND_MIN: Nanos = Nanos::MINUTE;

@@ -5,9 +5,9 @@ use std::fmt::{self, Display};
 use serde_json::{Value, json};
 
 use super::json_forms::moment;
-use super::shed::STEP_ROWS;
 use crate::dispatch::handover;
-use crate::engine::{LaneId, StoreTime};
+use crate::engine::{Holds, LaneId, StoreTime};
+use crate::runtime::jobs::STEP_ROWS;
 use crate::store::StoreError;
 use crate::store::command::{Command, Retry, ToRetry};
 use crate::store::read::Reader;
@@ -17,12 +17,25 @@ pub(crate) struct Steps {
     next: Retry,
     brought: u64,
     more: bool,
+    found: Found,
 }
 
 impl Steps {
     /// `insist`: end the pause that the endpoint asked for.
-    pub(crate) const fn new(which: ToRetry, insist: bool) -> Self {
-        Self { next: Retry { which, insist, probe: true, max: STEP_ROWS }, brought: 0, more: true }
+    pub(crate) fn read(
+        reader: &dyn Reader,
+        which: ToRetry,
+        insist: bool,
+        now: StoreTime,
+    ) -> Result<Self, StoreError> {
+        let lane = match which {
+            ToRetry::Of(lane) => Some(lane),
+            ToRetry::This(delivery) => reader.delivery(delivery)?.map(|found| found.lane),
+        };
+        let mut found = lane.map_or_else(|| Ok(Found::default()), |lane| Found::read(reader, lane, now))?;
+        found.waits_until = found.waits_until.filter(|_| !insist);
+        let next = Retry { which, insist, probe: true, max: STEP_ROWS };
+        Ok(Self { next, brought: 0, more: true, found })
     }
 
     pub(crate) const fn command(&self) -> Command {
@@ -37,33 +50,38 @@ impl Steps {
         more
     }
 
-    pub(crate) fn result(
-        &self,
-        reader: &dyn Reader,
-        lane: LaneId,
-        now: StoreTime,
-    ) -> Result<Retried, StoreError> {
-        let waits_until = if self.next.insist { None } else { asked_to_wait(reader, lane, now)? };
-        Ok(Retried { brought: self.brought, more: self.more, waits_until })
+    pub(crate) const fn result(&self) -> Retried {
+        Retried { brought: self.brought, more: self.more, found: self.found }
     }
 }
 
-/// The end of the pause that the endpoint asked for, by the checkpoint that the lane's owner writes at each change.
-fn asked_to_wait(reader: &dyn Reader, lane: LaneId, now: StoreTime) -> Result<Option<StoreTime>, StoreError> {
-    let found = reader.checkpoints(&[lane])?;
-    let pause = found.first().and_then(|(_, record)| {
-        let until = handover::holds(record)?.paused_until;
-        // Without a pause it is the moment of the record, by the clock of another process.
-        (until > now.max(record.at)).then_some(until)
-    });
-    Ok(pause)
+/// By the checkpoint that the lane's owner writes at each change.
+#[derive(Clone, Copy, Debug, Default)]
+struct Found {
+    breaker_open: bool,
+    throttled_to: Option<u32>,
+    /// The end of the pause that the endpoint asked for.
+    waits_until: Option<StoreTime>,
+}
+
+impl Found {
+    fn read(reader: &dyn Reader, lane: LaneId, now: StoreTime) -> Result<Self, StoreError> {
+        let kept = reader.checkpoints(&[lane])?;
+        let found = kept.first().and_then(|(_, record)| Some((record.at, handover::holds(record)?)));
+        Ok(found.map_or_else(Self::default, |(at, Holds { breaker, throttle, paused_until, .. })| Self {
+            breaker_open: breaker.is_open(),
+            throttled_to: throttle.map(|shift| shift.to),
+            // Without a pause it is the moment of the record, by the clock of another process.
+            waits_until: Some(paused_until).filter(|until| *until > now.max(at)),
+        }))
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Retried {
     brought: u64,
     more: bool,
-    waits_until: Option<StoreTime>,
+    found: Found,
 }
 
 impl Retried {
@@ -71,19 +89,25 @@ impl Retried {
         json!({
             "brought_forward": self.brought,
             "more": self.more,
-            "waits_until": self.waits_until.map(moment),
+            "breaker_open": self.found.breaker_open,
+            "throttled_to_percent": self.found.throttled_to,
+            "waits_until": self.found.waits_until.map(moment),
         })
     }
 }
 
 impl Display for Retried {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "retries brought forward: {}; an open circuit breaker lets one probe through",
-            self.brought
-        )?;
-        self.waits_until.map_or(Ok(()), |until| {
+        let Found { breaker_open, throttled_to, waits_until } = self.found;
+        write!(f, "retries brought forward: {}", self.brought)?;
+        if breaker_open {
+            f.write_str("; its circuit breaker is open and lets one probe through")?;
+        }
+        if let Some(percent) = throttled_to {
+            let now = "it goes on at half or more, and at all of it after a good answer";
+            write!(f, "; it was throttled to {percent} % of its contract: {now}")?;
+        }
+        waits_until.map_or(Ok(()), |until| {
             let until = moment(until);
             write!(
                 f,

@@ -1,15 +1,9 @@
-use std::time::Duration;
-
 use serde_json::{Value, json};
-use tokio::time::timeout;
 
-use crate::engine::{LaneId, Nanos, StoreTime};
+use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::store::StoreError;
 use crate::store::lane::{Counts, Limits};
 use crate::store::read::Reader;
-
-/// Deliveries in one commit. Other commands run between two of them.
-pub(crate) const STEP_ROWS: u32 = 500;
 
 /// The effect as of now; deliveries and events go on meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +12,8 @@ pub(crate) struct Plan {
     /// Those that this process has claimed, which are still sent.
     pub(crate) claimed: u64,
     pub(crate) would_shed: u64,
+    /// The newest delivery.
+    pub(crate) last: DeliveryId,
     /// Deleted, because the number of dead letters is bounded.
     pub(crate) would_forget: u64,
 }
@@ -32,7 +28,7 @@ impl Plan {
     ) -> Result<Self, StoreError> {
         let all = reader.status(now)?.counts;
         let counts = reader.lane(lane)?.map(|lane| lane.counts).unwrap_or_default();
-        Ok(Self::of(&counts, &all, claimed, max))
+        Ok(Self { last: reader.glance()?.last, ..Self::of(&counts, &all, claimed, max) })
     }
 
     fn of(counts: &Counts, all: &Counts, claimed: u64, max: u64) -> Self {
@@ -41,7 +37,13 @@ impl Plan {
         let would_shed = (counts.waiting - claimed).min(max);
         let of_its_own = (counts.dead_kept + would_shed).saturating_sub(limits.dead_per_lane_max);
         let of_anybody = (all.dead_kept + would_shed - of_its_own).saturating_sub(limits.dead_max);
-        Self { waiting: counts.waiting, claimed, would_shed, would_forget: of_its_own + of_anybody }
+        Self {
+            waiting: counts.waiting,
+            claimed,
+            would_shed,
+            last: DeliveryId(0),
+            would_forget: of_its_own + of_anybody,
+        }
     }
 
     pub(crate) fn to_json(self) -> Value {
@@ -52,18 +54,6 @@ impl Plan {
             "would_forget": self.would_forget,
         })
     }
-}
-
-const REST_MAX: Nanos = Nanos::from_secs(1);
-
-/// As long as the step itself, so that such work takes at most half of the disk's capacity.
-pub(crate) fn rest_after(step: Nanos) -> Nanos {
-    step.min(REST_MAX)
-}
-
-pub(crate) async fn rest(length: Nanos) {
-    let passed = timeout(Duration::from_nanos(length.0), std::future::pending::<()>()).await;
-    debug_assert!(passed.is_err(), "a pending future never completes");
 }
 
 #[cfg(test)]

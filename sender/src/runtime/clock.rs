@@ -8,8 +8,10 @@
 #![expect(clippy::disallowed_methods, reason = "everybody else gets the time from here")]
 
 use std::cell::RefCell;
+use std::future::pending;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use tokio::time::timeout;
 use tracing::{error, info, warn};
 
 use crate::boot_clock::{self, BootClock, BootTime};
@@ -21,6 +23,11 @@ use crate::store::{Reader, Store, StoreError};
 
 /// Tokio's clock does not count suspended time: a longer timer would fire late.
 const TIMER_MAX: Duration = Duration::from_secs(1);
+
+pub(crate) async fn rest(length: Nanos) {
+    let passed = timeout(Duration::from_nanos(length.0), pending::<()>()).await;
+    debug_assert!(passed.is_err(), "a pending future never completes");
+}
 
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {

@@ -96,6 +96,7 @@ impl Sender {
                 running.watcher.is_finished(),
                 "the watcher has ended: changes by other processes are not noticed",
             ),
+            (running.jobs.worker.is_finished(), "the worker at jobs has ended: jobs stand still"),
             (
                 running.upkeep.is_finished(),
                 "maintenance has ended: deliveries do not expire and old rows stay",

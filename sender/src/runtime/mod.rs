@@ -13,9 +13,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle as ThreadHandle;
 use std::time::Duration;
 
-use clock::{Clock, random, wall};
+use clock::{Clock, random, rest, wall};
 use emitter::Emitter;
 pub use emitter::{Accepted, EmitError, Refused, RefusedList};
+use jobs::Jobs;
 pub use link::Failed;
 pub use lookout::{LOOK_EVERY, Lookout, OWNERS_EVERY, dead_owners};
 use owner::{Owner, Registration};
@@ -39,6 +40,7 @@ use crate::event::{self, Offer};
 use crate::guard::Guard;
 use crate::roster::{Roster, RosterKeeper};
 use crate::store::command::Command;
+use crate::store::job::{StartJob, Task};
 use crate::store::lane::OwnerId;
 use crate::store::liveness::Liveness;
 use crate::store::node::Announcement;
@@ -49,6 +51,7 @@ use crate::transport;
 
 pub mod clock;
 mod emitter;
+pub(crate) mod jobs;
 mod link;
 mod lookout;
 mod owner;
@@ -70,17 +73,16 @@ const CAPACITY: Capacity = Capacity {
 pub const FAILING_MAX: Nanos = Nanos::SECOND;
 
 const LOG_PATIENCE: Nanos = Nanos::from_secs(5);
-const LOG_PAUSE: Duration = Duration::from_millis(20);
+const LOG_PAUSE: Nanos = Nanos::from_millis(20);
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The database. Created if it does not exist.
+    /// Created if it does not exist.
     pub database: Database,
-    /// The failures that an acknowledged event survives.
     pub durability: Durability,
     pub guard: Guard,
     pub limits: event::Limits,
-    /// How long a lane's lease lasts without renewal.
+    /// A lane's lease lasts so long without renewal.
     pub lease: Nanos,
     pub retention: Retention,
     pub regions: RegionSecrets,
@@ -92,7 +94,7 @@ pub struct Options {
     pub delivers: bool,
 }
 
-/// A running sender. Clones share it.
+/// Clones share it.
 #[derive(Clone)]
 pub struct Sender(Arc<Inner>);
 
@@ -102,7 +104,7 @@ struct Inner {
     emitter: Arc<Emitter>,
     clock: Clock,
     events: EventSender,
-    readers: Readers,
+    readers: Arc<Readers>,
     looked: watcher::Looked,
     work_done: Arc<Mutex<WorkDone>>,
     running: Mutex<Option<Running>>,
@@ -113,6 +115,7 @@ struct Running {
     watcher: ThreadHandle<()>,
     stop_watcher: StopSender<()>,
     upkeep: JoinHandle<()>,
+    jobs: Jobs,
     stop_upkeep: watch::Sender<bool>,
     thread: StoreThread,
     owner: Owner,
@@ -120,7 +123,6 @@ struct Running {
 }
 
 impl Sender {
-    /// Needs a tokio runtime.
     pub async fn open(options: Options) -> Result<Self, OpenError> {
         Self::open_with(options, transport::Settings::default()).await
     }
@@ -149,12 +151,11 @@ impl Sender {
         let emitter =
             Emitter::new(handle.clone(), clock, options.limits, Arc::clone(&roster), events.clone());
         let emitter = Arc::new(emitter);
-        let ids = DeliveryIds::new(glance.identity);
-        let post = Arc::new(HttpPost::new(options.guard.clone(), ids, requests));
+        let post = HttpPost::new(options.guard.clone(), DeliveryIds::new(glance.identity), requests);
         watcher::log_broken(&Roster::default(), &roster);
         let announcement = owner::announcement(options.name, options.address);
         let dispatcher = dispatcher(registration.id(), announcement, options.lease, roster, clock);
-        let shell = Shell::new(dispatcher, clock, handle.clone(), post, (events.clone(), messages));
+        let shell = Shell::new(dispatcher, clock, handle.clone(), Arc::new(post), (events.clone(), messages));
         let work_done = shell.work_done();
         let looked = Arc::new(Mutex::new(LastLook { at: clock.now(), error: None }));
         let watcher = Watcher {
@@ -170,7 +171,7 @@ impl Sender {
             clock,
             looked: Arc::clone(&looked),
         };
-        let readers = Readers::start(&database).map_err(beside("start the threads that read"))?;
+        let readers = Arc::new(Readers::start(&database).map_err(beside("start the threads that read"))?);
         let (watcher, stop_watcher) = watcher.start().map_err(beside("start the watcher's thread"))?;
         // From here on nothing fails, and requests may be sent.
         let owner = registration.hold();
@@ -178,9 +179,11 @@ impl Sender {
         info!(%database, owner = id.0, subscribers = emitter.roster().lanes().count(), "the sender runs");
         let shell = options.delivers.then(|| tokio::spawn(shell.run()));
         let (stop_upkeep, stop) = watch::channel(false);
+        let jobs = Jobs::start(handle.clone(), Arc::clone(&readers), clock, id, options.delivers, &stop);
         let upkeep = run_maintenance(handle.clone(), clock, options.retention, Arc::clone(&work_done), stop);
         let upkeep = tokio::spawn(upkeep);
-        let running = Running { shell, watcher, stop_watcher, upkeep, stop_upkeep, thread, owner, database };
+        let running =
+            Running { shell, watcher, stop_watcher, upkeep, jobs, stop_upkeep, thread, owner, database };
         Ok(Self(Arc::new(Inner {
             owner: id,
             store: handle,
@@ -209,6 +212,15 @@ impl Sender {
         link::commit(&self.0.store, command).await
     }
 
+    /// As a command. This process works at it first.
+    pub async fn start_job(&self, task: Task) -> Result<Reply, Failed> {
+        let reply = self.command(Command::StartJob(StartJob { task, worker: self.owner() })).await;
+        if let Some(running) = &*self.0.running.lock().unwrap_or_else(PoisonError::into_inner) {
+            running.jobs.started.notify_one();
+        }
+        reply
+    }
+
     /// Runs on a reader thread. Fails when too many queries wait already, or no reader can be opened.
     pub async fn read<T, F>(&self, ask: F) -> Result<T, StoreError>
     where
@@ -234,8 +246,7 @@ impl Sender {
             if emptied != Ok(false) || self.clock().now().since(began) >= LOG_PATIENCE {
                 return emptied;
             }
-            let passed = timeout(LOG_PAUSE, std::future::pending::<()>()).await;
-            debug_assert!(passed.is_err(), "a pending future never completes");
+            rest(LOG_PAUSE).await;
         }
     }
 
@@ -318,8 +329,8 @@ impl Sender {
         }
         running.stop_upkeep.send_replace(true);
         drop(running.stop_watcher);
-        let ended = running.upkeep.await;
-        debug_assert!(ended.is_ok(), "maintenance does not panic");
+        let ended = tokio::join!(running.upkeep, running.jobs.worker);
+        debug_assert!(matches!(ended, (Ok(()), Ok(()))), "neither panics");
         let inner = Arc::clone(&self.0);
         let rest = tokio::task::spawn_blocking(move || {
             // A watcher that waits for a failing store would never end.

@@ -41,7 +41,6 @@ impl Default for Retention {
     }
 }
 
-/// Adds given-up deliveries to `work_done`.
 pub(super) async fn run_maintenance(
     store: Handle,
     clock: Clock,

@@ -3,6 +3,7 @@ use std::ops::Range;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use sha2::{Digest as _, Sha256};
 
 use super::keys::{Signature, hex};
 
@@ -14,8 +15,9 @@ pub struct Headers {
     /// Each name, with the end of its value.
     ends: [(&'static str, usize); Self::COUNT_MAX],
     count: usize,
-    /// The place of the timestamp in the text.
+    /// Its place in the text.
     timestamp: Range<usize>,
+    query: String,
 }
 
 impl Headers {
@@ -44,6 +46,19 @@ impl Headers {
         self.text.clear();
         self.count = 0;
         self.timestamp = 0..0;
+        self.query.clear();
+    }
+
+    /// The end of the URL's query, which only this request has; mostly empty.
+    #[must_use]
+    pub fn query(&self) -> &str {
+        &self.query
+    }
+
+    pub(super) fn set_query(&mut self, joint: char, name: &str, body: &[u8]) {
+        self.query.extend([joint]);
+        self.query.extend([name, "="]);
+        self.query.extend(hex(&Sha256::digest(body)));
     }
 
     pub(super) fn add(&mut self, name: &'static str) -> &mut Self {

@@ -5,6 +5,9 @@ use base64::engine::general_purpose::STANDARD;
 use ed25519_dalek::SigningKey;
 use ed25519_dalek::ed25519::signature::MultipartSigner as _;
 use hmac::{Hmac, KeyInit, Mac as _};
+use p256::ecdsa;
+use p256::pkcs8::EncodePublicKey as _;
+use sha1::Sha1;
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
@@ -49,7 +52,7 @@ impl Keys {
     /// The most keys that sign at once. A rotation beyond it is refused.
     pub const COUNT_MAX: usize = SECRETS_MAX;
 
-    /// One key alone, also to drop all others when one was exposed.
+    /// Drops all other keys, as when one was exposed.
     #[must_use]
     pub const fn new(current: Secret) -> Self {
         Self { current, retiring: Vec::new() }
@@ -119,32 +122,53 @@ impl fmt::Debug for Mac {
 }
 
 /// A key that signs. As secret as its text; wiped when dropped.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) enum Key {
     Hmac(Mac),
+    Sha1(Hmac<Sha1>),
     Ed25519(Box<SigningKey>),
+    P256(Box<ecdsa::SigningKey>),
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(…)")
+    }
 }
 
 impl Key {
     pub(super) fn sign(&self, parts: &[&[u8]]) -> Signature {
         match self {
             Self::Hmac(mac) => Signature::Hmac(mac.tag(parts)),
+            Self::Sha1(hash) => {
+                let mut hash = hash.clone();
+                parts.iter().for_each(|part| hash.update(part));
+                Signature::Sha1(hash.finalize().into_bytes().into())
+            }
             Self::Ed25519(key) => Signature::Ed25519(key.multipart_sign(parts).to_bytes()),
+            // Its nonce comes from the message (RFC 6979), so that nothing here draws a random number.
+            Self::P256(key) => {
+                let signature: ecdsa::Signature = key.multipart_sign(parts);
+                Signature::P256(signature.to_der())
+            }
         }
     }
 }
 
-#[derive(Clone, Copy)]
 pub(super) enum Signature {
     Hmac(Tag),
+    Sha1([u8; 20]),
     Ed25519([u8; 64]),
+    P256(ecdsa::DerSignature),
 }
 
 impl Signature {
     pub(super) fn bytes(&self) -> &[u8] {
         match self {
             Self::Hmac(Tag(bytes)) => bytes,
+            Self::Sha1(bytes) => bytes,
             Self::Ed25519(bytes) => bytes,
+            Self::P256(der) => der.as_bytes(),
         }
     }
 }
@@ -202,11 +226,16 @@ impl Secret {
 
     #[must_use]
     pub fn generate(profile: Profile, random: &[u8; Self::RANDOM_BYTES]) -> Self {
-        let is_private = profile.form().key == KeyForm::Private;
+        let form = profile.form().key;
+        let mut bytes = Zeroizing::new(*random);
+        if form == KeyForm::PrivateP256 {
+            // A key is a number below the order of the group.
+            bytes[0] &= 0x7f;
+        }
         // A growing buffer would leave copies of the secret in memory.
         let mut text = Zeroizing::new(String::with_capacity(PREFIX.len() + 2 * Self::RANDOM_BYTES));
-        text.push_str(if is_private { PRIVATE_PREFIX } else { PREFIX });
-        STANDARD.encode_string(random, &mut text);
+        text.push_str(if form.is_private() { PRIVATE_PREFIX } else { PREFIX });
+        STANDARD.encode_string(bytes.as_slice(), &mut text);
         Self { text }
     }
 
@@ -240,23 +269,46 @@ impl Secret {
         let encoded = self.text.strip_prefix(PREFIX);
         Ok(match form {
             KeyForm::Text => Key::Hmac(self.mac()),
+            KeyForm::TextSha1 => {
+                let hash =
+                    Hmac::new_from_slice(self.text.as_bytes()).expect("HMAC takes a key of any length");
+                Key::Sha1(hash)
+            }
             KeyForm::Decoded => Key::Hmac(Mac::new(&decode(encoded.ok_or(SecretError::PlainText)?)?)),
             KeyForm::Private => Key::Ed25519(Box::new(self.private()?)),
+            KeyForm::PrivateP256 => Key::P256(Box::new(self.private_p256()?)),
         })
     }
 
-    fn private(&self) -> Result<SigningKey, SecretError> {
-        let bytes = self.text.strip_prefix(PRIVATE_PREFIX).and_then(|encoded| decode(encoded).ok());
-        let seed: Option<&[u8; 32]> = bytes.as_ref().and_then(|bytes| bytes.as_slice().try_into().ok());
-        seed.map(SigningKey::from_bytes).ok_or(SecretError::Private)
+    fn private_bytes(&self) -> Option<Zeroizing<Vec<u8>>> {
+        self.text.strip_prefix(PRIVATE_PREFIX).and_then(|encoded| decode(encoded).ok())
     }
 
-    /// In hex, for the endpoint; none if the endpoint needs the secret itself.
+    fn private_p256(&self) -> Result<ecdsa::SigningKey, SecretError> {
+        let key = self.private_bytes().and_then(|bytes| ecdsa::SigningKey::from_slice(&bytes).ok());
+        key.ok_or(SecretError::PrivateP256)
+    }
+
+    fn private(&self) -> Result<SigningKey, SecretError> {
+        let bytes = self.private_bytes();
+        let bytes = bytes.as_ref().map(|bytes| bytes.as_slice()).unwrap_or_default();
+        let key = bytes.try_into().ok().map(SigningKey::from_bytes);
+        // As Svix writes it: the public key follows, and must be of this one.
+        let pair = || SigningKey::from_keypair_bytes(bytes.try_into().ok()?).ok();
+        key.or_else(pair).ok_or(SecretError::Private)
+    }
+
+    /// As the endpoint's library wants it; none if the endpoint needs the secret itself.
     #[must_use]
     pub fn public_key(&self, profile: Profile) -> Option<String> {
-        let private = || self.private().ok();
-        let key = (profile.form().key == KeyForm::Private).then(private).flatten()?;
-        Some(hex(key.verifying_key().as_bytes()).collect())
+        match profile.form().key {
+            KeyForm::Private => Some(hex(self.private().ok()?.verifying_key().as_bytes()).collect()),
+            KeyForm::PrivateP256 => {
+                let der = self.private_p256().ok()?.verifying_key().to_public_key_der().ok()?;
+                Some(STANDARD.encode(der.as_bytes()))
+            }
+            KeyForm::Decoded | KeyForm::Text | KeyForm::TextSha1 => None,
+        }
     }
 }
 
@@ -293,6 +345,10 @@ pub enum SecretError {
     TextCharacter { at: usize },
     #[error("the secret is a plain text; this signing profile needs {PREFIX} and base64")]
     PlainText,
-    #[error("the secret is no private key of ed25519; expected {PRIVATE_PREFIX} and base64 of 32 bytes")]
+    #[error(
+        "the secret is no private key of ed25519; expected {PRIVATE_PREFIX} and base64 of 32 bytes, or of 64 with the public key"
+    )]
     Private,
+    #[error("the secret is no private key of P-256; expected {PRIVATE_PREFIX} and base64 of 32 bytes")]
+    PrivateP256,
 }

@@ -33,12 +33,17 @@ word_form! {
         Meta = "meta",
         /// As Paddle signs: over `timestamp:body`, in hex, anew for each attempt.
         Paddle = "paddle",
+        /// As SendGrid signs: over timestamp and body, in base64, by ECDSA (P-256), anew for each attempt. The secret is the
+        /// private key, `whsk_` and base64; `subscriber show` prints the public one, for the receiver.
+        Sendgrid = "sendgrid",
         /// As Shopify signs: over the body alone, in base64.
         Shopify = "shopify",
         /// As Slack signs: over `v0:timestamp:body`, in hex, anew for each attempt.
         Slack = "slack",
         /// As Square signs: over URL and body, in base64.
         Square = "square",
+        /// As Twilio signs JSON: over the URL, whose query ends with the body's digest (`bodySHA256`), by SHA-1, in base64.
+        Twilio = "twilio",
         /// As Zoom signs: over `v0:timestamp:body`, in hex, anew for each attempt.
         Zoom = "zoom",
     }
@@ -47,21 +52,28 @@ word_form! {
 /// The part of a secret that is the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KeyForm {
-    /// The decoded base64.
     Decoded,
     /// The text itself: libraries of these profiles use a secret as it is.
     Text,
+    /// The same, for SHA-1.
+    TextSha1,
     /// The private key of Ed25519.
     Private,
+    /// That of P-256.
+    PrivateP256,
 }
 
-/// The value of a header.
+impl KeyForm {
+    pub(super) const fn is_private(self) -> bool {
+        matches!(self, Self::Private | Self::PrivateP256)
+    }
+}
+
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Content {
     Id,
     EventType,
     Subscriber,
-    /// The attempt number.
     Attempt,
     Timestamp,
     Signature,
@@ -74,11 +86,12 @@ pub(super) enum Part {
     Timestamp,
     Body,
     Url,
+    /// The end of the URL's query, which is the request's own.
+    Query,
 }
 
 pub(super) const PARTS_MAX: usize = 5;
 
-/// How a profile signs.
 pub(super) struct Form {
     pub(super) key: KeyForm,
     pub(super) signed: &'static [Part],
@@ -92,6 +105,8 @@ pub(super) struct Form {
     pub(super) separator: Option<&'static str>,
     pub(super) prefix: &'static str,
     pub(super) is_base64: bool,
+    /// The parameter of the URL's query that has the body's SHA-256.
+    pub(super) digest: Option<&'static str>,
 }
 
 const DOT: Part = Part::Text(".");
@@ -101,7 +116,8 @@ const VERSIONED: &[Part] = &[Part::Text("v0:"), Part::Timestamp, Part::Text(":")
 
 const fn hex(prefix: &'static str, signed: &'static [Part]) -> Form {
     let (key, unit) = (KeyForm::Text, Nanos::SECOND);
-    Form { key, signed, unit, is_frozen: false, beside: None, separator: None, prefix, is_base64: false }
+    let (beside, separator, digest) = (None, None, None);
+    Form { key, signed, unit, is_frozen: false, beside, separator, prefix, is_base64: false, digest }
 }
 
 const fn base64(prefix: &'static str, signed: &'static [Part]) -> Form {
@@ -110,7 +126,7 @@ const fn base64(prefix: &'static str, signed: &'static [Part]) -> Form {
 
 impl Profile {
     pub(super) const fn form(self) -> Form {
-        use Part::{Body, Id, Text, Timestamp, Url};
+        use Part::{Body, Id, Query, Text, Timestamp, Url};
         match self {
             Self::StandardWebhooks => {
                 let form = base64("v1,", &[Id, DOT, Timestamp, DOT, Body]);
@@ -126,8 +142,12 @@ impl Profile {
             }
             Self::Line | Self::Shopify => base64("", BODY),
             Self::Paddle => Form { beside: Some("ts="), ..hex(";h1=", &[Timestamp, Text(":"), Body]) },
+            Self::Sendgrid => Form { key: KeyForm::PrivateP256, ..base64("", &[Timestamp, Body]) },
             Self::Slack | Self::Zoom => hex("v0=", VERSIONED),
             Self::Square => base64("", &[Url, Body]),
+            Self::Twilio => {
+                Form { key: KeyForm::TextSha1, digest: Some("bodySHA256"), ..base64("", &[Url, Query]) }
+            }
         }
     }
 
@@ -159,6 +179,10 @@ impl Profile {
             Self::Line => &[("x-line-signature", Signature)],
             Self::Meta => &[("x-hub-signature-256", Signature)],
             Self::Paddle => &[("paddle-signature", Signature)],
+            Self::Sendgrid => &[
+                ("x-twilio-email-event-webhook-timestamp", Timestamp),
+                ("x-twilio-email-event-webhook-signature", Signature),
+            ],
             Self::Shopify => &[
                 ("x-shopify-hmac-sha256", Signature),
                 ("x-shopify-topic", EventType),
@@ -166,6 +190,7 @@ impl Profile {
             ],
             Self::Slack => &[("x-slack-request-timestamp", Timestamp), ("x-slack-signature", Signature)],
             Self::Square => &[("x-square-hmacsha256-signature", Signature)],
+            Self::Twilio => &[("x-twilio-signature", Signature)],
             Self::Zoom => &[("x-zm-request-timestamp", Timestamp), ("x-zm-signature", Signature)],
         }
     }

@@ -67,7 +67,7 @@ impl Group {
     }
 }
 
-/// Text without quotes; `none` for an empty list.
+/// Omits quotes; `none` for an empty list.
 pub(super) fn plain_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

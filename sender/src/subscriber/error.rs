@@ -9,10 +9,8 @@ use crate::excerpt::Excerpt;
 /// A message, a [code](Self::code) for programs, and the [field](Self::field) at fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
-    /// Not JSON.
     #[error("the settings cannot be read: {problem}")]
     NotJson { problem: Box<str> },
-    /// Not an object, or one with a repeated field.
     #[error("the settings cannot be read: {problem}")]
     NotSettings { problem: Box<str> },
     #[error("the settings have no field {field}; {hint}")]

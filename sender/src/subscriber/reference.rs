@@ -1,5 +1,3 @@
-//! The reference of all settings, generated from [`text`](super::text).
-
 mod examples;
 pub(crate) mod markdown;
 pub(crate) mod plain;

@@ -330,12 +330,10 @@ impl SettingsText {
     pub const TIMEOUT: RangeInclusive<Nanos> = Nanos::from_millis(10)..=DEADLINE_MAX;
     /// The longest dedupe window. Delivered events must be kept for as long.
     pub const DEDUPE_MAX: Nanos = Nanos::DAY;
-    /// The most deliveries in a queue.
     pub const QUEUE_ROWS_MAX: u64 = 1_000_000_000;
-    /// The most bytes in a queue.
     pub const QUEUE_BYTES_MAX: Bytes = Bytes(1 << 40);
 
-    /// The groups with their fields.
+    /// Groups and their fields.
     pub(super) const SECTIONS: [(&'static str, &'static [&'static str]); 7] = [
         ("limit", LimitText::FIELDS),
         ("queue", QueueText::FIELDS),

@@ -340,7 +340,10 @@ impl Attempt<'_> {
     }
 
     fn write_head(&self, head: &mut Vec<u8>) -> Result<(), Failure> {
-        head.extend_from_slice(&self.route.head);
+        let (line, rest) = self.route.head.split_at(self.route.query_at);
+        for piece in [line, self.request.headers.query().as_bytes(), rest] {
+            head.extend_from_slice(piece);
+        }
         write_header(head, "content-type", JSON)?;
         write_header(head, "user-agent", AGENT)?;
         for (name, value) in self.request.headers.iter() {
@@ -369,7 +372,11 @@ impl Attempt<'_> {
         let mut request = http::Request::new(());
         *request.method_mut() = Method::POST;
         *request.version_mut() = Version::HTTP_2;
-        *request.uri_mut() = self.route.whole.clone();
+        let (whole, query) = (&self.route.whole, self.request.headers.query());
+        *request.uri_mut() = match query {
+            "" => whole.clone(),
+            _ => format!("{whole}{query}").parse().map_err(|error| Failure::Request(Cause::of(&error)))?,
+        };
         *request.headers_mut() = headers;
         Ok(request)
     }

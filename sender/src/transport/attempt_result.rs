@@ -46,7 +46,7 @@ impl AttemptResult {
 pub struct Answered {
     pub status: u16,
     pub retry_after: Option<Box<[u8]>>,
-    /// The raw value of `Date`.
+    /// Verbatim.
     pub date: Option<Box<[u8]>>,
     /// The body exceeded the limit.
     pub cut: bool,

@@ -13,16 +13,10 @@ use crate::tls_files::TlsFileError;
 pub enum Failure {
     #[error("cannot make a request: {0}")]
     Request(Cause),
-    /// All of the lane were in use until the deadline.
     #[error(
         "no connection became free within {within:?}: all {connections_max} of this subscriber are in use"
     )]
-    Full {
-        /// The total deadline.
-        within: Duration,
-        /// The lane's bound.
-        connections_max: u32,
-    },
+    Full { within: Duration, connections_max: u32 },
     /// Or the process's limit on files. Not the endpoint's fault.
     #[error(
         "no connection became free: all {max} connections or all files of the sender are in use; raise the \
@@ -48,46 +42,29 @@ pub enum Failure {
     #[error("the attempt was cut off: another request on its connection had to be stopped")]
     CutOff,
     #[error("cannot resolve {host}: {cause}")]
-    Unresolved {
-        host: Excerpt,
-        /// The resolver's error.
-        cause: Cause,
-    },
+    Unresolved { host: Excerpt, cause: Cause },
     /// The guard refuses all addresses of the endpoint. Names the first one.
     #[error(transparent)]
     Refused(#[from] Refused),
-    /// The guard allows https alone.
     #[error(
         "--https-only refuses the endpoint, whose URL begins with http://; set an https URL (`subscriber set NAME url=https://…`)"
     )]
     Unencrypted,
     #[error("no connection within {within:?}, name lookup and TLS included")]
     ConnectDeadline { within: Duration },
-    /// No connection. Names the last failed address.
     #[error("cannot connect to {address}: {cause}")]
-    Connect {
-        address: SocketAddr,
-        /// The system's error.
-        cause: Cause,
-    },
+    Connect { address: SocketAddr, cause: Cause },
     /// The handshake failed, for example by a wrong certificate.
     #[error("cannot agree on TLS with {host}: {cause}")]
-    Tls {
-        /// The name in the URL.
-        host: Excerpt,
-        cause: Cause,
-    },
+    Tls { host: Excerpt, cause: Cause },
     #[error(transparent)]
     TlsFile(#[from] TlsFileError),
     #[error("no complete answer within {within:?}")]
     Deadline { within: Duration },
-    /// The connection ended before an answer began.
     #[error("the endpoint closed the connection without an answer")]
     Closed,
-    /// The answer began and did not end.
     #[error("the answer broke off: {0}")]
     Half(Cause),
-    /// Not HTTP, or too many headers.
     #[error("the answer cannot be read as HTTP: {0}")]
     NotHttp(Cause),
     /// The endpoint floods its connections, so all of them end for a while.

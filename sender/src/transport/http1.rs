@@ -1,4 +1,4 @@
-//! One HTTP/1.1 connection, driven by the attempt's own task: it ends with an attempt that is given up.
+//! Driven by the attempt's own task: it ends with an attempt that is given up.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -50,7 +50,7 @@ impl Http1 {
         self.has_surplus
     }
 
-    /// The runtime may not have seen the latest bytes yet.
+    /// The runtime may not have seen the latest bytes.
     pub(super) fn has_unread(&self) -> bool {
         self.wire.has_unread()
     }

@@ -19,11 +19,9 @@ pub struct Destination {
 
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
-    /// The lane that provides the connections.
     pub lane: LaneId,
     pub target: &'a Destination,
     pub headers: &'a Headers,
-    /// Headers that the subscriber asked for.
     pub extra: &'a [ExtraHeader],
     pub body: &'a Arc<[u8]>,
     /// Limits everything: a free connection, name lookup, connecting, TLS, sending, and the whole answer.

@@ -1,5 +1,3 @@
-//! Computed once for a target.
-
 use std::sync::Arc;
 
 use http::Uri;
@@ -18,7 +16,10 @@ pub(super) struct Route {
     target: Target,
     /// Requests with the same one may share connections.
     pub(super) origin: Origin,
+    /// The first lines.
     pub(super) head: Box<[u8]>,
+    /// Where a request's own end of the query goes in `head`.
+    pub(super) query_at: usize,
     pub(super) whole: Uri,
 }
 
@@ -39,7 +40,8 @@ impl Route {
         let port = url.port_or_known_default().ok_or(Failure::Request("the URL has no port".into()))?;
         let Parts { authority, path, server } = target.parts().map_err(|error| malformed(&error))?;
         // Both parts were parsed, so no byte in them ends the line.
-        let head = format!("POST {path} HTTP/1.1\r\nhost: {authority}\r\n");
+        let start = format!("POST {path}");
+        let head = format!("{start} HTTP/1.1\r\nhost: {authority}\r\n");
         let whole = Uri::builder()
             .scheme(if server.is_some() { Scheme::HTTPS } else { Scheme::HTTP })
             .authority(authority)
@@ -49,6 +51,7 @@ impl Route {
             target: target.clone(),
             origin: Origin { tls: server, host, port, files: files.cloned() },
             head: head.into_bytes().into(),
+            query_at: start.len(),
             whole: whole.map_err(|error| malformed(&error))?,
         })
     }

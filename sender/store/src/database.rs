@@ -9,11 +9,11 @@ use super::vacuum::{BackupError, RestoreError, Restored, Space, VacuumError};
 use super::{Finding, Parts, StoreError};
 use crate::engine::StoreTime;
 use crate::lane::Pause;
+use crate::seal::Keyring;
 
 #[derive(Clone, Debug)]
 pub enum Database {
     File(SqliteFile),
-    /// A PostgreSQL server.
     Postgres(Address),
 }
 
@@ -23,6 +23,23 @@ impl Database {
         match text.to_str().filter(|text| Address::SCHEMES.iter().any(|scheme| text.starts_with(scheme))) {
             Some(address) => address.parse().map(Self::Postgres),
             None => Ok(PathBuf::from(text).into()),
+        }
+    }
+
+    #[must_use]
+    pub fn with_keys(self, keys: Keyring) -> Self {
+        match self {
+            Self::File(file) => Self::File(file.with_keys(keys)),
+            Self::Postgres(address) => Self::Postgres(address.with_keys(keys)),
+        }
+    }
+
+    /// Makes a plain store an encrypted one, whose values [`crate::command::Reseal`] must seal. Needs keys. Fails while
+    /// processes use the store.
+    pub fn begin_encryption(&self) -> Result<(), StoreError> {
+        match self {
+            Self::File(file) => sqlite::begin_encryption(file),
+            Self::Postgres(address) => postgres::begin_encryption(address),
         }
     }
 
@@ -71,7 +88,7 @@ impl Database {
     /// `start`: the time from which a new process would count. Fails when the store cannot be read.
     pub fn examine_clock(&self, start: Start, wall: StoreTime) -> Result<Finding, StoreError> {
         match self {
-            Self::File(file) => sqlite::examine_clock(file.path(), start, wall),
+            Self::File(file) => sqlite::examine_clock(file, start, wall),
             Self::Postgres(_) => Ok(postgres::examine_clock(start)),
         }
     }
@@ -79,7 +96,7 @@ impl Database {
     /// Mends faults if asked. Fails when the store cannot be read.
     pub fn examine(&self, mend: bool) -> Result<Vec<Finding>, StoreError> {
         match self {
-            Self::File(file) => sqlite::examine(file.path(), mend),
+            Self::File(file) => sqlite::examine(file, mend),
             Self::Postgres(address) => postgres::examine(address),
         }
     }
@@ -115,16 +132,18 @@ impl Database {
     }
 
     /// Makes this store from a copy, with its active subscribers paused. `pause` gets the time of the copy's last commit.
-    /// `replaces`: moves files that are in the way into a folder whose name ends so. `goes_on` as for [`Self::backup`].
+    /// A pause that ends after `wall` stays. `replaces`: moves files that are in the way into a folder whose name ends so.
+    /// `goes_on` as for [`Self::backup`].
     pub fn restore(
         &self,
         copy: &Path,
         replaces: Option<u64>,
+        wall: StoreTime,
         pause: impl FnOnce(StoreTime) -> Pause,
         goes_on: impl FnMut(u64, u64) -> bool + Send + 'static,
     ) -> Result<Restored, RestoreError> {
         match self {
-            Self::File(file) => sqlite::restore(copy, file.path(), replaces, pause, goes_on),
+            Self::File(file) => sqlite::restore(copy, file, replaces, wall, pause, goes_on),
             Self::Postgres(address) => Err(RestoreError::OnAServer(address.to_string())),
         }
     }

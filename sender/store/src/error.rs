@@ -4,18 +4,10 @@ use std::path::PathBuf;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// Another process holds the store.
     #[error("could not {doing}: another process locks the database ({detail}); will try again")]
-    Busy {
-        doing: &'static str,
-        /// The store's message.
-        detail: String,
-    },
+    Busy { doing: &'static str, detail: String },
     #[error("could not read: too many requests wait already ({waiting}); try again in a moment")]
-    Overloaded {
-        /// The number of waiting reads.
-        waiting: usize,
-    },
+    Overloaded { waiting: usize },
     #[error("could not {doing}: the database cannot be reached ({detail}); will try again")]
     Lost { doing: &'static str, detail: String },
     /// The disk, a quota or a size limit takes no more.
@@ -23,63 +15,32 @@ pub enum StoreError {
         "could not {doing}: the disk is full or fails ({detail}); free some space, or check the disk and its \
          quotas"
     )]
-    Full {
-        doing: &'static str,
-        /// The store's message.
-        detail: String,
-    },
-    /// The disk, or a layer above it, fails.
+    Full { doing: &'static str, detail: String },
     #[error(
         "could not {doing}: the database cannot be read or written ({detail}); check the disk and the permissions"
     )]
-    Io {
-        doing: &'static str,
-        /// The store's message.
-        detail: String,
-    },
+    Io { doing: &'static str, detail: String },
     #[error(
         "could not {doing}: the database is read-only ({detail}); check the permissions of the file and its folder"
     )]
-    ReadOnly {
-        doing: &'static str,
-        /// The store's message.
-        detail: String,
-    },
+    ReadOnly { doing: &'static str, detail: String },
     #[error(
         "could not {doing}: the server is read-only ({detail}): it is a standby, or its \
          default_transaction_read_only is on; will try again"
     )]
-    TakesNoWrites {
-        doing: &'static str,
-        /// The server's message.
-        detail: String,
-    },
-    /// The server's user lacks a right.
+    TakesNoWrites { doing: &'static str, detail: String },
     #[error(
         "could not {doing}: the database user lacks a privilege ({detail}); grant it, or name another user"
     )]
-    Forbidden {
-        doing: &'static str,
-        /// The server's message.
-        detail: String,
-    },
-    /// The server rejects its user, or lacks the database.
+    Forbidden { doing: &'static str, detail: String },
     #[error(
         "could not {doing}: the server refuses the login ({detail}); check user, password and database in the \
          address"
     )]
-    NotAdmitted {
-        doing: &'static str,
-        /// The server's message.
-        detail: String,
-    },
+    NotAdmitted { doing: &'static str, detail: String },
     /// The server ended the statement, for its duration or on request.
     #[error("could not {doing}: the server cancelled the statement ({detail}); will try again")]
-    Cancelled {
-        doing: &'static str,
-        /// The server's message.
-        detail: String,
-    },
+    Cancelled { doing: &'static str, detail: String },
     /// The file was moved, deleted or replaced while it was open.
     #[error("could not {doing}: {} was replaced by another file; put the old one back, or restart the program", .path.display())]
     Missing { doing: &'static str, path: PathBuf },
@@ -94,11 +55,7 @@ pub enum StoreError {
         "could not {doing}: {address} is a pooler that shares sessions between clients; the sender needs its \
          own: set session pooling (PgBouncer: pool_mode = session), or give the address of the server"
     )]
-    Pooled {
-        doing: &'static str,
-        /// The database's address.
-        address: String,
-    },
+    Pooled { doing: &'static str, address: String },
     #[error(
         "{} has schema {found}; expected {expected}: use the version of the program that made it, or another \
          database", .path.display()
@@ -116,6 +73,14 @@ pub enum StoreError {
         /// The actual content, and the remedy.
         detail: String,
     },
+    /// The keys given are not those of the database.
+    #[error("{} cannot be opened: {detail}", .path.display())]
+    Key {
+        /// The file, or the address of the database.
+        path: PathBuf,
+        /// The key that it has, those that were given, and the remedy.
+        detail: String,
+    },
     /// A file without its log, or a log without its file.
     #[error("{detail}")]
     InPart {
@@ -123,25 +88,15 @@ pub enum StoreError {
         /// The missing part, and the remedy.
         detail: String,
     },
-    /// Invalid data, or a defect of the program.
     #[error(
         "could not {doing}: {detail}; this is a defect of the sender or a damaged database: run `hookproof sender doctor`"
     )]
-    Broken {
-        doing: &'static str,
-        /// The store's message.
-        detail: String,
-    },
+    Broken { doing: &'static str, detail: String },
     #[error("could not {doing}: a part of the database is damaged ({detail}); `doctor` names the part")]
-    Damaged {
-        doing: &'static str,
-        /// The store's message.
-        detail: String,
-    },
+    Damaged { doing: &'static str, detail: String },
     /// A read took too long and was stopped, so that others can go on.
     #[error("could not {doing}: it would take too long; ask for less, such as a shorter period")]
     TooMuch { doing: &'static str },
-    /// The store's thread has ended.
     #[error("the database has been closed")]
     Stopped,
 }

@@ -67,7 +67,6 @@ impl Finding {
 }
 
 impl State {
-    /// In one word.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {

@@ -1,7 +1,6 @@
 //! The durable store of events, deliveries and results.
 //!
-//! Commands contain complete rows. The store decides only facts that the database alone knows: duplicates, capacity
-//! and ownership.
+//! Commands contain complete rows.
 //!
 //! ```text
 //!   emitters, engine, operators ──► thread ──► Store::commit(now, [command, …]) ──► [reply, …]     one transaction
@@ -18,9 +17,8 @@
 //!   successor finds everything waiting.
 //! - Time and randomness are arguments: `now` with each commit, ids from the caller.
 //!
-//! Reading order: [`lane`], [`node`], [`command`], [`reply`], [`read`], [`liveness`], then [`sqlite`] and
-//! [`postgres`], which [`database`] hides, and [`thread`], which groups commands into commits. `tests/store/` holds
-//! the contract of every implementation.
+//! [`database`] hides [`sqlite`] and [`postgres`]; [`thread`] groups commands into commits. `tests/store/` holds the
+//! contract of every implementation.
 
 pub mod clock;
 mod commit;
@@ -35,6 +33,7 @@ pub mod postgres;
 mod queue_cache;
 pub mod read;
 pub mod roots;
+pub mod seal;
 pub mod sqlite;
 pub mod thread;
 pub mod transfer;
@@ -44,7 +43,7 @@ pub use database::Database;
 pub use error::StoreError;
 pub use finding::{Finding, State};
 use hookproof_engine::engine;
-pub use hookproof_engine::messages::{Command, Refusal, Reply, command, lane, node, reply};
+pub use hookproof_engine::messages::{Command, Refusal, Reply, command, job, lane, node, reply};
 use hookproof_words::{excerpt, units};
 pub use log_size::{DiskRoom, LogSize};
 pub use read::Reader;
@@ -59,7 +58,6 @@ use reply::Claimed;
 /// The parts of a store. The writer provides claims ([`Store::claimer`], [`Store::quick_claims`]), and the reader
 /// provides other processes' changes ([`read::Notices`]). [`Database`] knows the kind.
 pub trait Parts {
-    /// Opens the store for writing, and makes it if it is missing.
     fn writer(&self, durability: Durability, identity: u64) -> Result<Box<dyn Store>, StoreError>;
 
     fn reader(&self) -> Result<Box<dyn Reader>, StoreError>;
@@ -124,12 +122,10 @@ pub trait Store: Send {
     /// Reserves disk space, so that deliveries go on when the disk is full. For processes that deliver.
     fn maintain_reserve(&mut self) {}
 
-    /// A way to claim beside the commits, if the store has one.
     fn claimer(&self) -> Result<Option<Box<dyn Claimer>>, StoreError> {
         Ok(None)
     }
 
-    /// A way to claim from memory, if the store has one.
     fn quick_claims(&self) -> Option<Arc<dyn QuickClaims>> {
         None
     }
@@ -160,12 +156,10 @@ pub trait Claimer: Send {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Commits that wrote something.
     pub commits: u64,
     /// Rows inserted, changed or deleted, without index entries.
     pub rows: u64,
     pub recorded: u64,
-    /// Deliveries settled for good.
     pub settled: u64,
     pub shed: u64,
     /// Deliveries that full queues refused, at each offer.

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::command::OutboxId;
-use crate::engine::DeliveryId;
+use crate::command::{Dead, OutboxId};
+use crate::engine::{DeliveryId, LaneId};
 use hookproof_words::ids::size;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +73,29 @@ pub(super) fn letters_after(letters: &[DeliveryId], after: DeliveryId, max: u32)
     named.into_iter().take(usize::try_from(max).unwrap_or(usize::MAX)).collect()
 }
 
+/// The lane of a selection, or its ids with commas between them.
+pub(super) fn spelled(which: &Dead) -> (Option<LaneId>, Option<String>) {
+    match which {
+        Dead::All => (None, None),
+        Dead::Of(lane) => (Some(*lane), None),
+        Dead::These(ids) => {
+            let ids: Vec<_> = ids.iter().map(|id| id.0.to_string()).collect();
+            (None, Some(ids.join(",")))
+        }
+    }
+}
+
+/// Skips an unreadable id.
+pub(super) fn selection(lane: Option<LaneId>, ids: Option<&str>) -> Dead {
+    match (lane, ids) {
+        (Some(lane), _) => Dead::Of(lane),
+        (None, Some(ids)) => {
+            Dead::These(ids.split(',').filter_map(|id| id.parse().ok().map(DeliveryId)).collect())
+        }
+        (None, None) => Dead::All,
+    }
+}
+
 /// The place of the last row, if the page is full. The next page begins after it.
 pub(super) fn last_if_full<T, P>(rows: &[T], max: u32, place: impl Fn(&T) -> P) -> Option<P> {
     rows.last().filter(|_| size(rows.len()) >= u64::from(max)).map(place)
@@ -86,7 +109,6 @@ pub(super) fn place_before(id: OutboxId) -> Option<[u64; 2]> {
     id.0.checked_sub(1).map(|id| [id.cast_unsigned() ^ SIGN, 0])
 }
 
-/// The highest id of an outbox row from this place on.
 pub(super) fn outbox_id_at(place: Option<[u64; 2]>) -> i64 {
     place.map_or(i64::MAX, |at| (at[0] ^ SIGN).cast_signed())
 }

@@ -8,6 +8,7 @@ pub use hookproof_words::states::Place;
 use super::clock::{Beginning, Start};
 use super::command::{Attempt, Body, Condition, KeptAnswer, OutboxId, Reason};
 use super::error::StoreError;
+use super::job::{Job, JobId};
 use super::lane::{Bounds, Counts, LaneState, OwnerId, Pause, Retried, Secret};
 pub use super::latency::{AttemptTimes, Histogram, LastHour, Measured, Over, TimesPage};
 pub use super::node::{Node, Nodes};
@@ -24,12 +25,11 @@ pub enum ReadError {
 }
 
 /// The reading side of a store. Each call reads one snapshot. Listings are paged and examine a limited number of
-/// rows; [`Reader::dead_groups`] and [`Reader::audit`] examine a whole span of time.
+/// rows; [`Reader::dead_groups`], [`Reader::delivered`] and [`Reader::audit`] examine a whole span of time.
 pub trait Reader: Notices + Send {
-    /// Rows of the outbox, the oldest first, after `after`.
     fn outbox(&self, after: Option<OutboxId>, max: u32) -> Result<Vec<OutboxRow>, StoreError>;
 
-    /// Rejected rows of the outbox, the newest first.
+    /// The newest first.
     fn outbox_rejected(&self, from: Option<Cursor>, max: u32) -> Result<Page<RejectedRow>, ReadError>;
 
     /// Subscribers that changed after version `since` of the set, including removed ones, in the order of changes.
@@ -50,20 +50,18 @@ pub trait Reader: Notices + Send {
 
     fn status(&self, now: StoreTime) -> Result<Status, StoreError>;
 
-    /// Figures of lanes, the oldest first.
     fn lanes(&self, from: Option<Cursor>, max: u32) -> Result<Page<LaneStatus>, ReadError>;
 
-    /// Figures of one lane, removed or not.
     fn lane(&self, lane: LaneId) -> Result<Option<LaneStatus>, StoreError>;
 
-    /// The latest checkpoints of lanes, in the order given. Omits lanes without any.
+    /// In the order given. Omits lanes without any.
     fn checkpoints(&self, lanes: &[LaneId]) -> Result<Vec<(LaneId, Record)>, StoreError>;
 
     /// Latencies of lanes, in the order given. Omits lanes without any. The last second or so of each delivering
     /// process may be missing.
     fn latencies(&self, lanes: &[LaneId], over: Over) -> Result<Vec<(LaneId, Measured)>, StoreError>;
 
-    /// Attempts of lanes in the last hour, in the order of lanes. Approximate and cheap.
+    /// In the order of lanes. Approximate and cheap.
     fn last_hour(&self, lanes: &[LaneId], now: StoreTime) -> Result<Vec<LastHour>, StoreError>;
 
     /// Deliveries, the newest first. Those that wait on one lane come by due time.
@@ -87,13 +85,13 @@ pub trait Reader: Notices + Send {
 
     fn body(&self, delivery: DeliveryId) -> Result<Option<Body>, StoreError>;
 
-    /// The attempts of a delivery that are kept, the newest first.
+    /// Those that are kept, the newest first.
     fn attempts_of(&self, delivery: DeliveryId) -> Result<Vec<Attempted>, StoreError>;
 
     /// The newest first.
     fn resent(&self, delivery: DeliveryId) -> Result<Vec<Resent>, StoreError>;
 
-    /// Dead letters, the newest first.
+    /// The newest first.
     fn dead(
         &self,
         lane: Option<LaneId>,
@@ -103,6 +101,9 @@ pub trait Reader: Notices + Send {
 
     /// Dead letters since then, by lane, reason, status, error and hour, the largest groups first.
     fn dead_groups(&self, since: StoreTime, max: u32) -> Result<Vec<DeadGroup>, StoreError>;
+
+    /// How many deliveries are kept as delivered to the lane in `[since, before)`.
+    fn delivered(&self, lane: LaneId, since: StoreTime, before: StoreTime) -> Result<u64, StoreError>;
 
     /// Attempts begun in each second of `[from, until)`, by lane, at most `max` rows in the order of time. Omits
     /// seconds without any.
@@ -131,10 +132,11 @@ pub trait Reader: Notices + Send {
     /// The time from which a process that starts now would count. Writes nothing.
     fn read_clock(&self, beginning: Beginning<'_>) -> Result<Start, StoreError>;
 
-    /// The conditions that operators were notified of, in order.
     fn notified(&self) -> Result<Vec<(LaneId, Condition)>, StoreError>;
 
-    /// All owners of lanes, including recent ones.
+    /// All that are kept, or one; the newest first.
+    fn jobs(&self, which: Option<JobId>) -> Result<Vec<Job>, StoreError>;
+
     fn owners(&self) -> Result<Vec<Owner>, StoreError>;
 
     fn nodes(&self) -> Result<Nodes, StoreError>;
@@ -158,7 +160,6 @@ impl OutboxRow {
     /// One read of the outbox ends after this many bytes.
     pub(crate) const PAGE_BYTES_MAX: usize = 8 << 20;
 
-    /// The reason why a row with this id and length cannot become an event.
     pub(crate) fn refusal(id: OutboxId, bytes: u64) -> Option<String> {
         if !id.is_ordinary() {
             return Some(format!("its id is {}; expected 1 to {}, or none given", id.0, OutboxId::END.0 - 1));
@@ -190,7 +191,6 @@ pub struct Subscriber {
     pub url: Arc<str>,
     /// The wanted patterns of event types, as JSON text.
     pub patterns: Arc<str>,
-    /// All other settings, as JSON text.
     pub settings: Arc<str>,
     pub bounds: Bounds,
     pub state: LaneState,
@@ -201,13 +201,10 @@ pub struct Subscriber {
     pub pause: Pause,
 }
 
-/// A valid secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveSecret {
     pub secret: Secret,
-    /// The start of its validity.
     pub created: StoreTime,
-    /// The end of its validity. `None`: unlimited.
     pub retires: Option<StoreTime>,
 }
 
@@ -219,15 +216,12 @@ pub struct Status {
     pub failed_last_hour: u64,
     /// Dead letters made in the last hour, minus those redriven.
     pub dead_last_hour: u64,
-    /// The mean latency of deliveries in the last hour.
     pub latency_last_hour: Option<Nanos>,
     /// The due time of the longest due delivery.
     pub oldest_due: Option<StoreTime>,
     /// When the delivery that expires first was received.
     pub next_to_expire: Option<StoreTime>,
-    /// Subscribers that are active, paused, disabled.
     pub subscribers: [u64; 3],
-    /// Dead letters with an unreadable part.
     pub unreadable: u64,
     pub outbox: u64,
     pub outbox_rejected: u64,
@@ -307,13 +301,11 @@ pub struct Resent {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempted {
     pub delivery: DeliveryId,
-    /// Attempt number, from 1.
     pub number: u32,
     pub attempt: Attempt,
 }
 
 impl Attempted {
-    /// Adds the answers of attempts of one delivery, each with its attempt's time.
     pub(crate) fn with_answers(mut attempts: Vec<Self>, answers: Vec<(StoreTime, KeptAnswer)>) -> Vec<Self> {
         for (at, answer) in answers {
             if let Some(its) = attempts.iter_mut().find(|attempted| attempted.attempt.at == at) {
@@ -339,16 +331,13 @@ pub struct DeadGroup {
     pub reason: Reason,
     pub status: Option<u16>,
     pub error: Option<Box<str>>,
-    /// The beginning of the hour in which they were given up.
     pub hour: StoreTime,
-    /// The number of letters.
     pub rows: u64,
     pub attempts: u64,
     pub first: StoreTime,
     pub last: StoreTime,
 }
 
-/// Attempts of a lane that began in one second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuditSecond {
     pub lane: LaneId,
@@ -391,14 +380,12 @@ pub trait Notices {
     fn heads(&self, lanes: &[LaneId]) -> Result<Vec<(LaneId, StoreTime)>, StoreError>;
 }
 
-/// A summary of the store's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Glance {
     /// Random, chosen when the store was made, so that ids of two stores differ.
     pub identity: u64,
     /// Increments with every change of a subscriber.
     pub roster: u64,
-    /// The latest recorded delivery.
     pub last: DeliveryId,
     /// All deliveries up to this one are visible. After it, some may become visible later, because several nodes
     /// record at the same time.
@@ -417,7 +404,6 @@ pub struct Glance {
 pub struct Work {
     /// The lanes, and when the first new delivery of each is due.
     pub lanes: Vec<(LaneId, StoreTime)>,
-    /// The last delivery examined.
     pub last: DeliveryId,
     pub more: bool,
 }

@@ -43,11 +43,11 @@ async fn dead_letters_are_sent_after_all_by_id_and_by_subscriber() {
     }
     let page = world.get("/v1/dead").await.expect(200);
     let one = json!({ "ids": [page["items"][0]["id"]] });
-    assert_eq!(world.post("/v1/dead/redrive", one).await.expect(200)["redriven"], 1);
+    assert_eq!(world.job("/v1/dead/redrive", one).await["done"], 1);
     endpoint.next().await;
     world.until("/v1/dead", |page| page["items"].as_array().unwrap().len() == 3).await;
-    let all = world.post("/v1/dead/redrive", json!({ "subscriber": "acme" })).await.expect(200);
-    assert_eq!((&all["redriven"], &all["kept"], &all["after"]), (&json!(3), &json!(0), &Value::Null));
+    let all = world.job("/v1/dead/redrive", json!({ "subscriber": "acme" })).await;
+    assert_eq!((&all["state"], &all["done"], &all["skipped"]), (&json!("done"), &json!(3), &json!(0)));
     for _ in 0..3 {
         endpoint.next().await;
     }
@@ -57,8 +57,7 @@ async fn dead_letters_are_sent_after_all_by_id_and_by_subscriber() {
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_letters_are_forgotten_when_asked_to() {
     let (world, _endpoint) = with_dead(3, 400).await;
-    let purged = world.post("/v1/dead/purge", json!({ "all": true })).await.expect(200);
-    assert_eq!((&purged["purged"], &purged["more"]), (&json!(3), &json!(false)));
+    assert_eq!(world.job("/v1/dead/purge", json!({ "all": true })).await["done"], 3);
     assert_eq!(world.get("/v1/dead").await.expect(200)["items"], json!([]));
     world.stop().await;
 }
@@ -77,8 +76,7 @@ async fn more_dead_letters_than_one_step_takes_are_forgotten_by_their_ids() {
     let page = world.until("/v1/dead?limit=1000", all).await;
     let letters = page["items"].as_array().unwrap();
     let ids: Vec<_> = letters.iter().map(|letter| &letter["id"]).collect();
-    let purged = world.post("/v1/dead/purge", json!({ "ids": ids })).await.expect(200);
-    assert_eq!((&purged["purged"], &purged["more"]), (&json!(501), &json!(false)));
+    assert_eq!(world.job("/v1/dead/purge", json!({ "ids": ids })).await["done"], 501);
     assert_eq!(world.get("/v1/dead").await.expect(200)["items"], json!([]));
     world.stop().await;
 }
@@ -96,6 +94,8 @@ async fn the_selection_of_dead_letters_must_be_unambiguous() {
         (json!({ "ids": [] }), 422, "bad_ids", Some("ids")),
         (json!({ "ids": ["evt_1"] }), 422, "bad_ids", Some("ids")),
         (json!({ "ids": "all" }), 422, "bad_ids", Some("ids")),
+        (json!({ "all": true, "since": "yesterday" }), 422, "bad_moment", Some("since")),
+        (json!({ "all": true, "plan": 1 }), 422, "bad_plan", Some("plan")),
     ];
     for (body, status, code, field) in rows {
         for path in ["/v1/dead/redrive", "/v1/dead/purge"] {

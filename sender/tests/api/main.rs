@@ -1,4 +1,4 @@
-//! A real sender with its own database. Requests go to the router, except where a socket makes a difference.
+//! Requests go to the router, except where a socket makes a difference.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -9,6 +9,7 @@ mod events;
 mod forget;
 #[path = "../fuzzing/mod.rs"]
 mod fuzzing;
+mod jobs;
 mod machines;
 mod mutated;
 mod nodes;

@@ -90,16 +90,20 @@ async fn with_a_token_nothing_but_health_is_answered_without_it() {
 }
 
 /// The routes of a scope beside those of `read`, which are all `GET`s.
-const OPERATE: [&str; 13] = [
+const OPERATE: [&str; 17] = [
     "/v1/dead/purge",
     "/v1/dead/redrive",
     "/v1/deliveries/{id}/resend",
     "/v1/deliveries/{id}/retry",
     "/v1/forget",
+    "/v1/jobs/{id}/cancel",
+    "/v1/jobs/{id}/pause",
+    "/v1/jobs/{id}/resume",
     "/v1/nodes/{name}/drain",
     "/v1/nodes/{name}/resume",
     "/v1/subscribers/{id}/pause",
     "/v1/subscribers/{id}/plan",
+    "/v1/subscribers/{id}/replay",
     "/v1/subscribers/{id}/resume",
     "/v1/subscribers/{id}/retry",
     "/v1/subscribers/{id}/shed",
@@ -303,7 +307,9 @@ async fn a_field_of_a_body_may_be_null_only_if_the_schema_says_so() {
                         json!({ "name": format!("new{tried}"), "url": "http://127.0.0.1:1/" })
                     }
                     "/v1/subscribers/{id}/shed" if field == "plan" => json!({ "all": true }),
-                    "/v1/dead/redrive" if field == "after" => json!({ "all": true }),
+                    "/v1/dead/redrive" | "/v1/dead/purge" if field == "since" || field == "plan" => {
+                        json!({ "all": true })
+                    }
                     "/v1/forget" => json!({ "key": "k", "plan": true }),
                     _ => json!({}),
                 };

@@ -40,16 +40,14 @@ async fn a_plan_tells_how_many_would_be_given_up_and_changes_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shed_delivery_is_a_dead_letter_and_can_be_redriven() {
     let (world, mut endpoint) = with_waiting(3).await;
-    let shed = world.post(PATH, json!({ "max": 2, "plan": false })).await.expect(200);
-    assert_eq!(shed, json!({ "shed": 2, "more": false }));
+    assert_eq!(world.job(PATH, json!({ "max": 2, "plan": false })).await["done"], 2);
     assert_eq!(places(&world).await, [json!(1), json!(2)]);
     let letters = world.get("/v1/dead").await.expect(200);
     assert!(
         letters["items"].as_array().unwrap().iter().all(|letter| letter["reason"] == "overflow"),
         "{letters}"
     );
-    let redriven = world.post("/v1/dead/redrive", json!({ "subscriber": "acme" })).await.expect(200);
-    assert_eq!(redriven["redriven"], 2);
+    assert_eq!(world.job("/v1/dead/redrive", json!({ "subscriber": "acme" })).await["done"], 2);
     world.post("/v1/subscribers/acme/resume", json!({})).await.expect(200);
     for _ in 0..3 {
         endpoint.next().await;
@@ -62,11 +60,10 @@ async fn it_is_done_in_small_commits_and_for_exactly_as_many_as_asked_for() {
     let (world, _endpoint) = with_waiting(5_300).await;
     let commits = || world.sender.health().written.commits;
     let before = commits();
-    assert_eq!(world.post(PATH, json!({ "max": 5_200 })).await.expect(200)["shed"], 5_200);
+    assert_eq!(world.job(PATH, json!({ "max": 5_200 })).await["done"], 5_200);
     assert!(commits() - before > 10, "five hundred in each commit at most");
     assert_eq!(places(&world).await, [json!(100), json!(5_200)]);
-    let rest = world.post(PATH, json!({ "all": true })).await.expect(200);
-    assert_eq!(rest, json!({ "shed": 100, "more": false }));
+    assert_eq!(world.job(PATH, json!({ "all": true })).await["done"], 100);
     world.stop().await;
 }
 

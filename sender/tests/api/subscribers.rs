@@ -227,20 +227,27 @@ async fn a_rotated_secret_is_shown_once_and_the_old_one_signs_beside_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_secret_of_discord_comes_with_its_public_key() {
+async fn a_new_private_key_comes_with_its_public_one() {
     let world = World::new().await;
-    let discord = json!({ "name": "acme", "url": URL, "sign": "discord" });
-    let added = world.post("/v1/subscribers", discord).await.expect(201);
-    let rotated = world.post("/v1/subscribers/acme/rotate", json!({})).await.expect(200);
-    for answer in [&added, &rotated] {
-        assert_eq!(answer["public_key"].as_str().map(str::len), Some(64), "{answer}");
-        assert!(answer["secret"].as_str().unwrap().starts_with("whsk_"), "{answer}");
+    for (sign, length) in [("discord", 64), ("sendgrid", 124)] {
+        let subscriber = json!({ "name": sign, "url": URL, "sign": sign });
+        let (path, rotate) = (format!("/v1/subscribers/{sign}"), format!("/v1/subscribers/{sign}/rotate"));
+        let added = world.post("/v1/subscribers", subscriber).await.expect(201);
+        let rotated = world.post(&rotate, json!({})).await.expect(200);
+        for answer in [&added, &rotated] {
+            assert_eq!(answer["public_key"].as_str().map(str::len), Some(length), "{answer}");
+            assert!(answer["secret"].as_str().unwrap().starts_with("whsk_"), "{answer}");
+        }
+        assert_ne!(added["public_key"], rotated["public_key"]);
+        let shown = world.get(&path).await.expect(200);
+        assert_eq!(shown["public_key"], rotated["public_key"], "{shown}");
+        assert_eq!(shown.get("secret"), None);
+        let public = json!({ "secret": added["public_key"] });
+        world.post(&rotate, public).await.refuses(422, "bad_secret", Some("secret"));
     }
-    assert_ne!(added["public_key"], rotated["public_key"]);
-    let public = json!({ "secret": added["public_key"] });
-    world.post("/v1/subscribers/acme/rotate", public).await.refuses(422, "bad_secret", Some("secret"));
     let slack = json!({ "name": "other", "url": URL, "sign": "slack" });
     assert_eq!(world.post("/v1/subscribers", slack).await.expect(201).get("public_key"), None);
+    assert_eq!(world.get("/v1/subscribers/other").await.expect(200).get("public_key"), None);
     world.stop().await;
 }
 

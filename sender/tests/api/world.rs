@@ -145,6 +145,12 @@ impl World {
         self.call("POST", path, body.to_string()).await
     }
 
+    /// Starts a job, and returns it at its end.
+    pub(crate) async fn job(&self, path: &str, body: Value) -> Value {
+        let started = self.post(path, body).await.expect(202);
+        self.until(&format!("/v1/jobs/{}", started["id"]), |job| job["ended"].is_string()).await
+    }
+
     pub(crate) async fn subscribe(&self, name: &str, url: &str, settings: Value) -> String {
         let mut body = json!({ "name": name, "url": url });
         body.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());

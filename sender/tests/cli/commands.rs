@@ -166,11 +166,11 @@ fn waiting_deliveries_are_given_up_only_after_a_confirmation() {
     };
     assert_eq!(places(), (Some(3), Some(0)));
     let done = world.ok(&["subscriber", "shed", "shop", "--max", "2", "--yes"]);
-    assert_eq!(done, "deliveries of shop shed to dead letters: 2\n");
+    assert_eq!(done, "shed done: 2 of 2\n");
     assert_eq!(places(), (Some(1), Some(2)));
-    assert_eq!(world.json(&["subscriber", "shed", "shop", "--yes"])["shed"], 1);
+    assert_eq!(world.json(&["subscriber", "shed", "shop", "--yes"])["done"], 1);
     assert_eq!(world.run(&["subscriber", "shed", "shop", "--max", "0"]).code, 64);
-    assert_eq!(world.json(&["dead", "redrive", "--subscriber", "shop"])["redriven"], 3);
+    assert_eq!(world.json(&["dead", "redrive", "--subscriber", "shop"])["done"], 3);
     assert_eq!(places(), (Some(3), Some(0)));
 }
 
@@ -184,7 +184,7 @@ fn more_dead_letters_than_one_step_takes_are_forgotten_by_their_ids() {
     let letters = listed.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
     let ids: Vec<String> = letters.map(|letter| letter["id"].as_str().unwrap().to_owned()).collect();
     let purge: Vec<&str> = ["dead", "purge"].into_iter().chain(ids.iter().map(String::as_str)).collect();
-    assert_eq!(world.ok(&purge), "purged dead letters: 501\n");
+    assert_eq!(world.ok(&purge), "dead letters: 501\npurge done: 501 of 501\n");
     assert_eq!(world.json(&["status"])["deliveries"]["dead_kept"], 0);
 }
 

@@ -165,11 +165,19 @@ fn dead_letters_are_listed_analysed_redriven_and_purged() {
     let id = letters[0]["id"].as_str().unwrap();
     let shown = world.ok(&["delivery", "show", id]);
     assert!(shown.contains("dead: exhausted\n") && shown.contains("answered 403"), "{shown}");
-    assert_eq!(world.json(&["dead", "redrive", id])["redriven"], 1);
+    assert_eq!(world.json(&["dead", "redrive", id])["done"], 1);
     assert_eq!(world.run(&["dead", "redrive", id]).code, 1, "it waits again");
     assert_eq!(world.json(&["status"])["deliveries"]["waiting"], 1);
-    assert_eq!(world.json(&["dead", "purge", "--subscriber", "shop"])["purged"], 1);
+    assert_eq!(world.json(&["dead", "purge", "--subscriber", "shop", "--since", "1ns"])["done"], 0);
+    assert_eq!(world.json(&["dead", "purge", "--subscriber", "shop", "--since", "1d"])["done"], 1);
     assert_eq!(world.ok(&["dead", "list"]), "no dead letters\n");
+
+    let listed = world.ok(&["job", "list"]);
+    assert_eq!(listed.lines().count(), 5, "{listed}");
+    let shown = world.json(&["job", "show", "4"]);
+    assert_eq!((&shown["kind"], &shown["subscriber"]), (&"purge".into(), &"shop".into()));
+    let refused = world.run(&["job", "cancel", "4"]);
+    assert!(refused.code == 1 && refused.stderr.contains("the job is done already"), "{}", refused.stderr);
 }
 
 #[test]
@@ -243,6 +251,10 @@ fn check_the_look_at_deliveries(world: &World) {
     assert_eq!(list(&["--max", "1"]).len(), 1);
     assert_eq!(world.ok(&["delivery", "list", "--state", "dead"]), "no such deliveries\n");
     assert_eq!(world.run(&["delivery", "list", "--event", "x", "--state", "dead"]).code, 64);
+
+    world.ok(&["emit", "--type", "order.paid", "--key", "k3", "--data", "3"]);
+    assert_eq!(keys(&list(&[])), ["k3", "k2", "k1"]);
+    assert_eq!(keys(&list(&["--tried"])), ["k2", "k1"]);
 
     let tried = all.iter().find(|delivery| delivery["attempts"] == 1).unwrap();
     let id = tried["id"].as_str().unwrap();

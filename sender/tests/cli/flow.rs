@@ -31,6 +31,14 @@ fn get(address: &str, path: &str) -> Value {
     serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
 }
 
+fn check_the_moment_of_a_410(world: &World, held_up: &str) {
+    assert!(held_up.contains(": its endpoint answered 410 Gone at 20"), "{held_up}");
+    assert!(held_up.contains("then emit those since then again, with the same ids"), "{held_up}");
+    let flow = world.json(&["subscriber", "show", "gone"])["flow"].take();
+    let since = flow["since"].as_str().expect("the moment of the 410");
+    assert!(flow["reason"].as_str().unwrap().contains(since), "{flow}");
+}
+
 fn check_each_word(world: &World) {
     let ends = [500, 410, 200].map(Endpoint::answering);
     let [ill, gone, well] = &ends;
@@ -58,7 +66,7 @@ fn check_each_word(world: &World) {
     assert_eq!(words(&listed(world)), expected(&[&idle[..], &more].concat()));
 
     let serving = world.serve();
-    let stands = [
+    let stands = expected(&[
         ("busy", "asked_to_wait"),
         ("gone", "disabled"),
         ("held", "paused"),
@@ -66,8 +74,7 @@ fn check_each_word(world: &World) {
         ("silent", "in_doubt"),
         ("slow", "rate_limited"),
         ("well", "active"),
-    ];
-    let stands = expected(&stands);
+    ]);
     let lanes = |status: &Value| words(status["lanes"]["items"].as_array().unwrap());
     while lanes(&get(&serving.address, "/v1/status")) != stands {}
     let shown = get(&serving.address, "/v1/subscribers");
@@ -91,6 +98,7 @@ fn check_each_word(world: &World) {
         "{told}"
     );
     assert!(held_up[5].ends_with("`subscriber resume held` continues"), "{told}");
+    check_the_moment_of_a_410(world, held_up[0]);
     let shown = world.ok(&["subscriber", "show", "silent"]);
     assert!(shown.contains("in doubt: requests without an answer"), "{shown}");
 
@@ -142,9 +150,12 @@ fn check_a_test_of_an_open_breaker(world: &World) {
     assert_eq!((again.code, again.stdout.as_str()), (1, ""));
     let why = "no attempt ended within 1ms; shop: breaker open: its endpoint failed again and again";
     assert!(again.stderr.contains(why) && again.stderr.contains("mend the endpoint"), "{}", again.stderr);
+    world.ok(&["subscriber", "add", "held", &ill.url, PRIVATE]);
+    world.ok(&["subscriber", "pause", "held"]);
     let (state, detail) = doctor(world);
     assert_eq!(state, "off", "{detail}");
-    assert!(detail.contains("shop: breaker open: "), "{detail}");
+    assert!(detail.starts_with("shop: breaker open: ") && !detail.contains("held: "), "{detail}");
+    world.ok(&["subscriber", "remove", "held"]);
     // An operator's own pause is no fault.
     world.ok(&["subscriber", "pause", "shop"]);
     let (state, detail) = doctor(world);

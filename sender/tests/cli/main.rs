@@ -2,6 +2,7 @@
 
 mod commands;
 mod delivery;
+mod encryption;
 mod flow;
 mod latencies;
 mod live_change;

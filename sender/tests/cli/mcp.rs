@@ -1,5 +1,3 @@
-//! A model looks at the sender, and acts where it may.
-
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
@@ -28,7 +26,6 @@ fn call(name: &str, arguments: &Value) -> Value {
     json!({"jsonrpc": "2.0", "method": "tools/call", "params": {"name": name, "arguments": arguments}})
 }
 
-/// The API's own answer, which the tool must have given.
 #[track_caller]
 fn content(answer: &Value) -> Value {
     assert_eq!(answer["result"]["isError"], false, "{answer}");

@@ -161,3 +161,35 @@ fn a_delivered_one_is_sent_again_and_its_attempt_is_marked() {
         check_a_delivery_sent_again(&world);
     }
 }
+
+#[test]
+fn a_throttled_lane_is_named_so_to_other_processes_and_a_retry_ends_the_throttle() {
+    let (world, endpoint) = (World::new(), Endpoint::answering(429));
+    // After the first 429 the throttle alone holds the rest back, for two minutes.
+    let settings = [
+        "--allow-private-targets",
+        "limit.rate=1/min",
+        "pressure.slowest=1h",
+        "limit.burst=100",
+        "retry.base=1h",
+        "retry.cap=1h",
+    ];
+    world.ok(&[&["subscriber", "add", "shop", &endpoint.url], &settings[..]].concat());
+    let serving = world.serve();
+    for number in ["1", "2", "3", "4"] {
+        world.ok(&["emit", "--type", "a", "--data", number]);
+    }
+    let held_up = until_held_up(&world, "shop", "throttled");
+    let reason = held_up["reason"].as_str().unwrap();
+    assert!(reason.starts_with("it sends at 50 % of its contract since 20"), "{held_up}");
+    assert!(reason.ends_with(": the endpoint answered 429"), "{held_up}");
+    assert!(held_up["remedy"].as_str().unwrap().contains("`subscriber retry shop`"), "{held_up}");
+    let shown = world.ok(&["subscriber", "show", "shop"]);
+    assert!(shown.contains("throttled: it sends at 50 %") && !shown.contains("limit.rate; wait"), "{shown}");
+    endpoint.answers(204);
+    let told = world.ok(&["subscriber", "retry", "shop"]);
+    let done = "; it was throttled to 50 % of its contract: it goes on at half or more, and at all of it after a good answer";
+    assert!(told.contains(done) && !told.contains("breaker"), "{told}");
+    until_delivered(&world, 4);
+    assert_eq!(serving.terminate().0, 0);
+}

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -13,6 +14,7 @@ use tempfile::TempDir;
 pub(crate) struct World {
     folder: TempDir,
     server: Option<String>,
+    has_key: bool,
 }
 
 pub(crate) struct Ran {
@@ -23,7 +25,7 @@ pub(crate) struct Ran {
 
 impl World {
     pub(crate) fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap(), server: None }
+        Self { folder: tempfile::tempdir().unwrap(), server: None, has_key: false }
     }
 
     pub(crate) fn with_shop(url: &str, settings: &[&str]) -> (Self, String) {
@@ -40,6 +42,20 @@ impl World {
         Some(Self::on_postgres(test)?.and_shop(url, &[]).0)
     }
 
+    /// Encrypts with these keys from now on. An empty text: with none.
+    pub(crate) fn with_key(self, keys: &str) -> Self {
+        std::fs::write(self.folder().join("sender.key"), keys).unwrap();
+        Self { has_key: !keys.is_empty(), ..self }
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn server(&self) -> Option<&str> {
+        self.server.as_deref()
+    }
+
     fn and_shop(self, url: &str, settings: &[&str]) -> (Self, String) {
         let world = self;
         let add = ["subscriber", "add", "shop", url, "--allow-private-targets", "--json"];
@@ -52,6 +68,9 @@ impl World {
         let file = || self.folder.path().join("sender.db").into_os_string();
         command.current_dir(self.folder.path());
         command.args(arguments).env("HOOKPROOF_DB", self.server.as_ref().map_or_else(file, Into::into));
+        if self.has_key {
+            command.env("HOOKPROOF_ENCRYPTION_KEY_FILE", self.folder().join("sender.key"));
+        }
         command.env_remove("HOOKPROOF_LOG").env_remove("HOOKPROOF_REGIONS").stdin(Stdio::null());
         command
     }
@@ -65,6 +84,13 @@ impl World {
         let sql = rusqlite::Connection::open(self.folder.path().join("sender.db")).unwrap();
         let mut query = sql.prepare(statement).unwrap();
         query.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+    }
+
+    pub(crate) fn sql_does(&self, statement: &str) {
+        if let Some(server) = &self.server {
+            return crate::postgres_server::execute(server, statement);
+        }
+        rusqlite::Connection::open(self.folder().join("sender.db")).unwrap().execute(statement, []).unwrap();
     }
 
     /// A server skips what is due before the head of a queue.

@@ -146,6 +146,32 @@ impl Browser {
         self.value(&text).as_str().unwrap().to_owned()
     }
 
+    /// What axe-core finds wrong with the page as it stands, in light and dark. Without `HOOKPROOF_AXE`, prints a line.
+    #[track_caller]
+    pub(crate) fn barriers(&mut self) -> Vec<Value> {
+        let Some(path) = std::env::var_os("HOOKPROOF_AXE") else {
+            let demands = std::env::var("HOOKPROOF_DEMANDS").unwrap_or_default();
+            assert!(!demands.split(',').any(|demand| demand == "axe-core"), "HOOKPROOF_AXE names no file");
+            eprintln!("skipped: HOOKPROOF_AXE names no axe.min.js");
+            return Vec::new();
+        };
+        let axe = std::fs::read_to_string(path).unwrap() + "; true";
+        self.value(&axe);
+        let mut found = Vec::new();
+        for scheme in ["light", "dark"] {
+            let scheme = json!({ "name": "prefers-color-scheme", "value": scheme });
+            self.call("Emulation.setEmulatedMedia", &json!({ "features": [scheme] }));
+            let told = self.value(
+                "axe.run({ resultTypes: ['violations'] }).then((found) => [found.passes.length,
+                    ...found.violations.map((one) => one.id + ': ' + one.nodes.map((node) => node.html))])",
+            );
+            let told = told.as_array().unwrap();
+            assert!(told[0].as_u64() > Some(10), "{told:?}");
+            found.extend_from_slice(&told[1..]);
+        }
+        found
+    }
+
     pub(crate) fn width(&mut self, pixels: u32) {
         let size = json!({ "width": pixels, "height": 900, "deviceScaleFactor": 1, "mobile": false });
         self.call("Emulation.setDeviceMetricsOverride", &size);

@@ -1,5 +1,3 @@
-//! The server disappears while a node serves, and returns.
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -21,7 +21,8 @@ use crate::{IN_FLIGHT, Moments, QUARANTINE_NS, settings};
 const LANES: usize = 4;
 const RATE_PER_SECOND: u64 = 100;
 const BURST: usize = 20;
-const NODES: [(&str, i64); 3] = [("right", 0), ("behind", -90), ("ahead", 90)];
+/// The first has all lanes at the beginning. A node that is killed again and again may never get any.
+const NODES: [(&str, i64); 3] = [("behind", -90), ("ahead", 90), ("right", 0)];
 const LEASE_NS: u64 = 1_000_000_000;
 const ARRIVALS_BETWEEN: u64 = 100;
 

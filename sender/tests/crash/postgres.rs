@@ -47,7 +47,7 @@ fn kills_of_the_server_itself_lose_nothing() {
     sink.wait_for_events(&acknowledged);
     node.stop_in_order();
     assert!(acknowledged.len() > kills.len(), "{} events were acknowledged", acknowledged.len());
-    let counts = judge_all(&sink.arrivals(), &kills, &BTreeMap::new(), PLAN.burst);
+    let counts = judge_all(&sink.arrivals(), &kills, &BTreeMap::new(), (RATE_PER_SECOND, PLAN.burst));
     eprintln!(
         "{} kills of the server, {} events acknowledged, 0 lost; {counts}",
         kills.len(),

@@ -1,5 +1,3 @@
-//! PgBouncer between a process and the server, where it is installed.
-
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;

@@ -14,6 +14,7 @@ use hookproof_sender::store::clock::Beginning;
 use hookproof_sender::store::command::{Claim, Coalesce, Emit, Fate, LaneSelection, Purge, Shed, Sweep};
 use hookproof_sender::store::lane::{Bounds, Limits, OwnerId, WhenFull};
 use hookproof_sender::store::postgres::{Address, Options, PostgresReader, PostgresStore};
+use hookproof_sender::store::read::Place;
 use hookproof_sender::store::reply::{Claimed, Handover, Placed, Purged};
 use hookproof_sender::store::{Claimer, Command, Reader, Refusal, Reply, Store, StoreError};
 use hookproof_sender::subscriber::RegionSecrets;
@@ -790,6 +791,58 @@ fn a_delivery_released_during_a_claim_is_claimed_again() {
     });
     let claimed = world.claim(lane, term);
     assert_eq!((claimed.len(), claimed[0]), (2, first));
+}
+
+fn with_delivered(test: &'static str) -> Option<(World<Schema>, Stranger, LaneId, DeliveryId)> {
+    let address = new_schema(test)?;
+    let mut world = World::over(Schema { address: address.clone(), limits: Limits::default() });
+    let (lane, term) = world.own_lane(WIDE);
+    let delivery = world.emit_one(lane);
+    assert_eq!(world.claim(lane, term), [delivery]);
+    world.settle(lane, term, delivery, Fate::Delivered);
+    Some((world, Stranger::connect(&address), lane, delivery))
+}
+
+/// Commits beside a transaction of another process, which ends once the commit waits for it.
+fn beside(world: &mut World<Schema>, stranger: &Stranger, ends: &str, command: Command) -> Reply {
+    std::thread::scope(|scope| {
+        let (now, store) = (world.now, &mut world.store);
+        let committed = scope.spawn(move || store.commit(now, &[command]).unwrap());
+        stranger.wait_until_waited_for();
+        stranger.run_sql(ends);
+        committed.join().unwrap().pop().unwrap()
+    })
+}
+
+#[test]
+fn a_delivery_that_is_purged_meanwhile_is_not_sent_again() {
+    let Some((mut world, purging, lane, delivery)) = with_delivered("a_delivery_that_is_purged_meanwhile")
+    else {
+        return;
+    };
+    purging.run_sql("BEGIN; DELETE FROM done");
+    let reply = beside(&mut world, &purging, "COMMIT", Command::Resend(delivery));
+    assert_eq!(reply, Reply::Refused(Refusal::BodyGone));
+    let counts = world.counts(lane);
+    assert_eq!((counts.accepted, counts.delivered, counts.waiting), (1, 1, 0));
+}
+
+#[test]
+fn a_delivery_that_is_sent_again_meanwhile_is_not_purged() {
+    let Some((mut world, resending, _, delivery)) = with_delivered("a_delivery_that_is_sent_again_meanwhile")
+    else {
+        return;
+    };
+    world.pass(Nanos::DAY);
+    resending.run_sql("BEGIN; SELECT 1 FROM done FOR UPDATE");
+    let now = world.now;
+    let purge = Purge { settled_before: now, attempts_before: now, dead_before: now, max: 100 };
+    let resent = "WITH gone AS (DELETE FROM done RETURNING *)
+        INSERT INTO deliveries SELECT delivery, lane, event, body, bytes, 0, 0, at, expires, ttl, last_attempt, NULL,
+            status, error, NULL, signature FROM gone; COMMIT";
+    beside(&mut world, &resending, resent, Command::Purge(purge));
+    assert_eq!(world.place(delivery), Some(Place::Waiting));
+    assert!(world.reader.body(delivery).unwrap().is_some());
 }
 
 /// A claim in between skips the moved deliveries at their new place.

@@ -3,9 +3,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hookproof_sender::engine::{Nanos, StoreTime};
+use hookproof_sender::engine::{DeliveryId, Nanos, StoreTime};
 use hookproof_sender::runtime::{Retention, upkeep_due};
-use hookproof_sender::store::command::{Claim, Coalesce, Fate, KeptAnswer, Persist, Reason};
+use hookproof_sender::store::command::{Claim, Coalesce, Dead, Fate, KeptAnswer, Persist, Reason};
+use hookproof_sender::store::job::{JobId, JobKind, StartJob, Task};
 use hookproof_sender::store::lane::{Bounds, Limits};
 use hookproof_sender::store::read::{Notices, Place};
 use hookproof_sender::store::reply::Purged;
@@ -14,7 +15,7 @@ use hookproof_sender::store::{Command, Database, Durability, Reader, Reply, Stor
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-use crate::world::{self, Backend, WIDE, World, body, claim, later};
+use crate::world::{self, Backend, ME, WIDE, World, body, claim, later};
 
 pub(crate) struct File {
     /// Deleted with its last user; `None` if another process owns it.
@@ -666,4 +667,25 @@ fn a_log_that_a_program_reads_is_not_emptied_and_that_is_told() {
     assert!(!database.empty_log().unwrap());
     reader.execute_batch("COMMIT").unwrap();
     empty_log(&database);
+}
+
+#[test]
+fn an_unreadable_job_hides_no_other() {
+    let mut world = World::<File>::new();
+    let task = Task {
+        kind: JobKind::Purge,
+        which: Dead::All,
+        since: StoreTime(0),
+        before: StoreTime(0),
+        last: DeliveryId(0),
+        planned: 0,
+        by: "ann".into(),
+    };
+    for _ in 0..2 {
+        world.one(Command::StartJob(StartJob { task: task.clone(), worker: ME }));
+    }
+    let damage = "PRAGMA ignore_check_constraints = 1; UPDATE jobs SET kind = 99 WHERE job = 1";
+    Connection::open(world.backend.path()).unwrap().execute_batch(damage).unwrap();
+    let jobs: Vec<JobId> = world.reader.jobs(None).unwrap().into_iter().map(|job| job.id).collect();
+    assert_eq!(jobs, [JobId(2)]);
 }

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Program, Stdio};
 use std::sync::Arc;
 
-use hookproof_sender::engine::Nanos;
+use hookproof_sender::engine::{DeliveryId, Nanos, StoreTime};
 use hookproof_sender::store::command::{
-    Change, Condition, Details, Fate, KeptAnswer, LaneSelection, Purge, Reason, Transition,
+    Change, Condition, Dead, Details, Fate, KeptAnswer, LaneSelection, Purge, Reason, Transition,
 };
+use hookproof_sender::store::job::{JobKind, StartJob, Task};
 use hookproof_sender::store::postgres::PostgresReader;
 use hookproof_sender::store::read::{Filter, Place};
 use hookproof_sender::store::reply::Handover;
@@ -22,7 +23,7 @@ use crate::postgres_server::{execute, hold, new_schema, query};
 use crate::sqlite::File;
 use crate::world::{Backend, ME, WIDE, World, YOU, at_once, body, later, waiting};
 
-const CONTENTS: [&str; 16] = [
+const CONTENTS: [&str; 17] = [
     "SELECT * FROM subscribers ORDER BY lane",
     "SELECT * FROM notified ORDER BY lane, condition",
     "SELECT * FROM secrets ORDER BY id",
@@ -39,6 +40,7 @@ const CONTENTS: [&str; 16] = [
     "SELECT * FROM attempts ORDER BY at, delivery",
     "SELECT * FROM answers ORDER BY lane, slot",
     "SELECT * FROM resent ORDER BY delivery, at",
+    "SELECT * FROM jobs ORDER BY job",
     "SELECT * FROM latencies ORDER BY lane, measure, hour",
     "SELECT * FROM marks ORDER BY minute",
     "SELECT * FROM outbox ORDER BY id",
@@ -99,6 +101,16 @@ fn filled() -> World<File> {
     erased.targets[1].body = 1;
     let erased = world.try_emit(erased).unwrap().targets;
     world.one(Command::Erase(at_once(waiting(&erased[0]), false)));
+    let task = Task {
+        kind: JobKind::Redrive,
+        which: Dead::These(vec![DeliveryId(3), DeliveryId(5)]),
+        since: StoreTime(7),
+        before: StoreTime(8),
+        last: DeliveryId(9),
+        planned: 2,
+        by: "ann".into(),
+    };
+    world.one(Command::StartJob(StartJob { task, worker: YOU }));
     let claimed = world.claim(first, term);
     for (place, delivery) in claimed.iter().enumerate() {
         let fate = match place % 4 {
@@ -244,6 +256,7 @@ fn a_server_with_a_row_in_any_table_is_refused() {
         ("done", "1, 1, 1, NULL, 1, 1, 1, 1, 1"),
         ("attempts", "1, 1, 1, 1, 1, 0, 200, NULL, 1, NULL, false"),
         ("resent", "1, 1, NULL"),
+        ("jobs", "1, 0, NULL, NULL, 0, 0, 0, 0, 'a', 0, 0, 0, 0, 0, NULL, NULL, 1, 0"),
         ("latencies", "1, 0, 0, ''"),
         ("marks", "1, 1, 1, 1, 1"),
         ("outbox", "41, 'a', NULL, '{}'"),

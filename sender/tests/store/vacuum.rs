@@ -26,7 +26,7 @@ const MANY: u32 = 400;
 fn emit(world: &mut World<File>, lane: LaneId, count: u32) {
     let events = (0..count).map(|n| {
         let mut event = world.event(&[lane]);
-        event.bodies = vec![body(&n.to_le_bytes().repeat(BODY_BYTES / 4))];
+        event.bodies = vec![body(format!("{n:08}").repeat(BODY_BYTES / 8).as_bytes())];
         Command::Emit(event)
     });
     let events: Vec<_> = events.collect();

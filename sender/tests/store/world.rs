@@ -30,9 +30,7 @@ pub(crate) trait Backend {
     fn application_emits(&self, kind: &str, key: Option<&str>, data: &str, event: Option<&str>);
     fn application_numbers(&self, id: i64);
     fn lose_bodies(&self);
-    /// The rows of attempts, and those of them with an error or a hash.
     fn attempts(&self) -> [u64; 2];
-    /// The rows of kept answers.
     fn answers(&self) -> u64;
 }
 

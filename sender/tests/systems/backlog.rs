@@ -53,24 +53,68 @@ fn the_status_sums_requests_in_flight_and_in_doubt() {
 }
 
 #[test]
+fn a_paused_job_rests_through_a_kill_and_a_cancelled_one_has_ended() {
+    let sink = Endpoint::taking();
+    let database = Database::with_sink(&sink.url, &[]);
+    let mut serving = database.serve();
+    serving.post("/v1/subscribers/sink/pause", "{}");
+    emit(&serving, 700);
+    let call = |serving: &Serving, path: &str, body: &str| {
+        let answer = serving.post(path, body);
+        assert!(matches!(answer.status, 200 | 202), "{answer:?}");
+        answer.json()
+    };
+    let shed = call(&serving, "/v1/subscribers/sink/shed", r#"{"all":true}"#);
+    serving.until("/v1/jobs/1", |job| job["done"] == shed["planned"]);
+    // Both wait for room.
+    database.json(&["subscriber", "set", "sink", "queue.rows=100", "--json"]);
+    for _ in 0..2 {
+        call(&serving, "/v1/dead/redrive", r#"{"subscriber":"sink"}"#);
+    }
+    serving.until("/v1/jobs/2", |job| job["done"] == 100);
+    assert_eq!(call(&serving, "/v1/jobs/2/pause", "{}")["state"], "paused");
+    assert_eq!(call(&serving, "/v1/jobs/3/cancel", "{}")["state"], "cancelled");
+    serving.kill();
+    database.json(&["subscriber", "set", "sink", "queue.rows=1000", "--json"]);
+    let serving = database.serve();
+    // The process works at jobs again.
+    let other = call(&serving, "/v1/dead/purge", r#"{"all":true,"since":"2200-01-01T00:00:00Z"}"#);
+    serving.until(&format!("/v1/jobs/{}", other["id"]), |job| job["state"] == "done");
+    for (path, state, done) in [("/v1/jobs/2", "paused", 100), ("/v1/jobs/3", "cancelled", 0)] {
+        let job = serving.get(path).json();
+        assert_eq!((&job["state"], &job["done"]), (&json!(state), &json!(done)), "{path}");
+    }
+    call(&serving, "/v1/jobs/2/resume", "{}");
+    let done = serving.until("/v1/jobs/2", |job| job["state"] == "done");
+    assert_eq!(done["done"], 700);
+    assert_eq!(serving.get("/v1/status").json()["deliveries"]["waiting"], 700);
+    serving.stop_in_order();
+}
+
+#[test]
 fn a_backlog_is_given_up_by_plan_while_it_is_sent_and_can_be_sent_after_all() {
     let (answer, word) = channel::<()>();
     let (slow, healthy) = (waiting_for(word), Endpoint::taking());
     let database = Database::with_sink(&slow.url, &["limit.in_flight=2", "limit.burst=4", "timeout=2min"]);
     database.subscribe("healthy", &healthy.url, &["limit.rate=1000/s", "limit.burst=1000"]);
     let serving = database.serve();
-    let post = |body: Value| {
-        let answer = serving.post("/v1/subscribers/sink/shed", &body.to_string());
-        assert_eq!(answer.status, 200, "{answer:?}");
+    let post = |path: &str, body: Value| {
+        let answer = serving.post(path, &body.to_string());
+        assert!(matches!(answer.status, 200 | 202), "{answer:?}");
         answer.json()
     };
+    let done = |job: Value| {
+        let path = format!("/v1/jobs/{}", job["id"]);
+        serving.until(&path, |job| job["state"] == "done")["done"].as_u64().unwrap()
+    };
+    let path = "/v1/subscribers/sink/shed";
     emit(&serving, 1_500);
     slow.wait_for(2);
-    let plan = post(json!({ "all": true, "plan": true }));
+    let plan = post(path, json!({ "all": true, "plan": true }));
     let (waiting, claimed) = (plan["waiting"].as_u64().unwrap(), plan["claimed"].as_u64().unwrap());
     assert_eq!(waiting, 1_500, "{plan}");
     assert!(claimed >= 2 && plan["would_shed"] == waiting - claimed, "{plan}");
-    let shed = post(json!({ "all": true }))["shed"].as_u64().unwrap();
+    let shed = done(post(path, json!({ "all": true })));
     assert!((1..=1_498).contains(&shed), "{shed}: two are on their way");
     let after = serving.emit("after");
     healthy.wait_for_events(&[after]);
@@ -78,8 +122,7 @@ fn a_backlog_is_given_up_by_plan_while_it_is_sent_and_can_be_sent_after_all() {
     let sink = |status: &Value| status["lanes"]["items"][0]["deliveries"].clone();
     let counts = sink(&serving.get("/v1/status").json());
     assert_eq!((&counts["accepted"], &counts["dead_kept"]), (&json!(1_501), &json!(shed)), "{counts}");
-    let redriven = serving.post("/v1/dead/redrive", r#"{"subscriber":"sink"}"#).json();
-    assert_eq!(redriven["redriven"], shed);
+    assert_eq!(done(post("/v1/dead/redrive", json!({ "subscriber": "sink" }))), shed);
     let limits = r#"{"limit":{"rate":"10000/s","burst":10000,"in_flight":100}}"#;
     let changed =
         request(&serving.address, "PATCH", "/v1/subscribers/sink", "application/json", limits.as_bytes());

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
 use hookproof_sender::engine::{Outcome, StoreTime};
+use hookproof_sender::sign::Profile;
 use hookproof_sender::store::command::{Details, KeptAnswer};
 use hookproof_sender::transport::{Roots, RootsError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -92,6 +93,36 @@ async fn http2_is_spoken_with_whom_knows_it_and_carries_the_same() {
     assert_eq!(header("user-agent"), concat!("Hookproof/", env!("CARGO_PKG_VERSION")));
     assert_eq!(header("x-team"), "orders");
     assert_eq!(header("x-github-event"), "video.trending");
+}
+
+#[tokio::test]
+async fn the_end_of_a_query_that_only_this_request_has_is_sent_over_both_protocols() {
+    const NOTHING: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+    let path = format!("/hooks?token={TOKEN}&bodySHA256={NOTHING}");
+    let (endpoint, mut given) = handing_over(100).await;
+    let asked = post(endpoint.url()).signed_as(Profile::Twilio);
+    let serve = async {
+        let asked = given.recv().await.unwrap();
+        let uri = asked.0.uri().to_string();
+        answer(204, asked);
+        uri
+    };
+    let secure = endpoint.transport();
+    let (_, uri) = tokio::join!(asked.through(&secure), serve);
+    assert_eq!(uri, format!("{}{path}", endpoint.url()));
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let plain = Endpoint::start(move |mut connection| {
+        let tell = tell.clone();
+        async move {
+            tell.send(connection.request().await.unwrap()).unwrap();
+            connection.write("HTTP/1.1 204 No Content\r\n\r\n").await;
+        }
+    })
+    .await;
+    let asked = post(plain.url()).signed_as(Profile::Twilio);
+    check(&asked.through(&transport()).await, "answered 204");
+    let request = String::from_utf8(told.recv().await.unwrap()).unwrap();
+    assert!(request.starts_with(&format!("POST {path} HTTP/1.1\r\n")), "{request}");
 }
 
 #[tokio::test]

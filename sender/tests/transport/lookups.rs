@@ -15,7 +15,7 @@ use crate::rig::{LONG, SHORT, brief, check, lenient, post, transport};
 
 const OK: &str = "HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n";
 
-/// Each lookup has its own answer; the last one repeats.
+/// The last one repeats.
 struct Scripted {
     answers: Vec<Vec<[u8; 4]>>,
     asked: AtomicUsize,

@@ -1,5 +1,3 @@
-//! The transport over real sockets, against scripted endpoints.
-
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod answers;

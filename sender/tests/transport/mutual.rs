@@ -1,5 +1,3 @@
-//! Private authorities and client certificates, towards an endpoint that demands one.
-
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -76,7 +74,6 @@ async fn answer_all(mut tls: TlsStream<TcpStream>, tell: mpsc::UnboundedSender<V
     }
 }
 
-/// The files of one subscriber.
 struct Party {
     folder: TempDir,
     certificate: Vec<u8>,

@@ -46,7 +46,7 @@ pub(crate) fn post(base: impl std::fmt::Display) -> Post {
     let url = Target::parse(&format!("{base}/hooks?token={TOKEN}"), &lenient()).unwrap();
     Post {
         target: Destination { url, tls: None, late_max: nanos(LONG) },
-        headers: signed(),
+        headers: signed(Profile::Github, ""),
         extra: Vec::new(),
         lane: LaneId(1),
         body: Arc::from(*br#"{"id":"evt_1"}"#),
@@ -74,6 +74,10 @@ impl Post {
     pub(crate) fn tls(mut self, files: TlsFiles) -> Self {
         self.target.tls = Some(Arc::new(files));
         self
+    }
+
+    pub(crate) fn signed_as(self, profile: Profile) -> Self {
+        Self { headers: signed(profile, self.target.url.as_str()), ..self }
     }
 
     pub(crate) fn extra(self, headers: &[&str]) -> Self {
@@ -135,9 +139,8 @@ pub(crate) async fn poll_once<F: Future + Unpin>(future: &mut F) -> std::task::P
     std::future::poll_fn(|cx| std::task::Poll::Ready(std::pin::Pin::new(&mut *future).poll(cx))).await
 }
 
-fn signed() -> Headers {
-    let signer =
-        Signer::new(Profile::Github, &Keys::new(Secret::generate(Profile::Github, &[1; 32]))).unwrap();
+fn signed(profile: Profile, url: &str) -> Headers {
+    let signer = Signer::new(profile, &Keys::new(Secret::generate(profile, &[1; 32]))).unwrap().with_url(url);
     let mut headers = Headers::new();
     let attempt = Attempt {
         id: &"evt_01hf7yat000000000000000000".parse().unwrap(),

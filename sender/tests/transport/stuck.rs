@@ -28,7 +28,6 @@ async fn answer_at_its_end(mut body: RecvStream, mut respond: SendResponse<Bytes
     let _ = respond.send_response(head, true);
 }
 
-/// One answered request and a large stuck one.
 struct Stuck {
     endpoint: Secure,
     transport: Arc<Transport>,

@@ -58,26 +58,18 @@ fn check(text: &str) -> Result<(), EventTypeError> {
     }
 }
 
-/// The text is not an event type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EventTypeError {
     #[error("the event type is empty; expected one such as video.trending")]
     Empty,
-    /// Longer than [`EventType::BYTES_MAX`].
     #[error("the event type has {bytes} bytes; at most {} are accepted", EventType::BYTES_MAX)]
     TooLong { bytes: usize },
-    /// A character that no type may have.
     #[error("the event type has {letter:?} at byte {at}; expected letters, digits, '_', '.' and '-'")]
-    Character {
-        letter: char,
-        /// Its byte position.
-        at: usize,
-    },
+    Character { letter: char, at: usize },
 }
 
 text_form!(Pattern, "an event pattern, such as \"*\", \"video.trending\" or \"video.*\"");
 
-/// A set of event types.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Pattern {
     /// All types but reserved ones: `*`.
@@ -98,7 +90,6 @@ impl Pattern {
         }
     }
 
-    /// Whether every type that it matches is reserved.
     #[must_use]
     pub fn is_reserved(&self) -> bool {
         match self {
@@ -147,7 +138,6 @@ impl fmt::Display for Pattern {
 pub struct EventPatterns(Box<[Pattern]>);
 
 impl EventPatterns {
-    /// The most patterns of a subscriber.
     pub const COUNT_MAX: usize = 64;
 
     /// Every type but reserved ones.
@@ -156,7 +146,6 @@ impl EventPatterns {
         Self(Box::new([Pattern::All]))
     }
 
-    /// Whether any pattern matches.
     #[must_use]
     pub fn matches(&self, event_type: &EventType) -> bool {
         self.0.iter().any(|pattern| pattern.matches(event_type))
@@ -186,18 +175,15 @@ impl From<EventPatterns> for Vec<Pattern> {
     }
 }
 
-/// The text is not a pattern, or their number is out of range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
     #[error("a star may only stand alone or after the last dot; expected *, video.trending or video.*")]
     Star,
-    /// The fixed part is not a type.
     #[error("not an event pattern: {0}")]
     Type(#[from] EventTypeError),
     /// No pattern: nothing would ever be sent.
     #[error("there are no event patterns; expected at least one, such as *")]
     None,
-    /// More than [`EventPatterns::COUNT_MAX`].
     #[error("there are {count} event patterns; at most {} are accepted", EventPatterns::COUNT_MAX)]
     TooMany { count: usize },
 }

@@ -8,8 +8,10 @@ use std::error::Error;
 use postgres_types::private::BytesMut;
 use postgres_types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
-use crate::ids::{DeliveryId, LaneId, OutboxId, OwnerId, Term, int};
-use crate::states::{AttemptOutcome, Condition, LaneState, Measure, Place, Reason, WhenFull};
+use crate::ids::{DeliveryId, JobId, LaneId, OutboxId, OwnerId, Term, int};
+use crate::states::{
+    AttemptOutcome, Condition, JobKind, JobState, LaneState, Measure, Place, Reason, WhenFull,
+};
 use crate::time::{Nanos, StoreTime};
 
 type Fault = Box<dyn Error + Sync + Send>;
@@ -48,6 +50,7 @@ macro_rules! written {
 written! {
     LaneId: i64 = |value| int(value.0), |raw| Ok(Self(u64::try_from(raw)?));
     DeliveryId: i64 = |value| int(value.0), |raw| Ok(Self(u64::try_from(raw)?));
+    JobId: i64 = |value| int(value.0), |raw| Ok(Self(u64::try_from(raw)?));
     Term: i64 = |value| int(value.0), |raw| Ok(Self(u64::try_from(raw)?));
     StoreTime: i64 = |value| int(value.0), |raw| Ok(Self(u64::try_from(raw)?));
     Nanos: i64 = |value| int(value.0), |raw| Ok(Self(u64::try_from(raw)?));
@@ -64,4 +67,4 @@ macro_rules! coded {
         };
     )* } };
 }
-coded!(LaneState, WhenFull, Place, Reason, AttemptOutcome, Condition, Measure);
+coded!(LaneState, WhenFull, Place, Reason, AttemptOutcome, Condition, Measure, JobKind, JobState);

@@ -13,7 +13,6 @@ text_form!(PublicId, "an id of letters, digits, '_' and '-'");
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublicId(Box<str>);
 
-/// The kind of a generated id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     Event,
@@ -33,7 +32,6 @@ impl Kind {
 
 impl PublicId {
     pub const BYTES_MAX: usize = 64;
-    /// The random bytes in a new id.
     pub const RANDOM_BYTES: usize = 10;
     /// In ASCII order, without i, l, o and u, which are ambiguous.
     const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
@@ -57,7 +55,6 @@ impl PublicId {
         Self::of_bits(kind, random.iter().fold(millis, |bits, byte| bits << 8 | u128::from(*byte)))
     }
 
-    /// The id of this kind with these bits.
     #[must_use]
     pub fn of_bits(kind: Kind, bits: u128) -> Self {
         let mut text = String::with_capacity(kind.prefix().len() + Self::DIGITS_COUNT);
@@ -85,7 +82,6 @@ impl PublicId {
         Some(bits)
     }
 
-    /// The random bytes of a generated id of this kind.
     #[must_use]
     pub fn random(&self, kind: Kind) -> Option<[u8; Self::RANDOM_BYTES]> {
         Self::bits(&self.0, kind)?.to_be_bytes().last_chunk().copied()
@@ -121,21 +117,14 @@ impl fmt::Display for PublicId {
     }
 }
 
-/// The text is not an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PublicIdError {
     #[error("the id is empty; leave it out to get a new one")]
     Empty,
-    /// Longer than [`PublicId::BYTES_MAX`].
     #[error("the id has {bytes} bytes; at most {} are accepted", PublicId::BYTES_MAX)]
     TooLong { bytes: usize },
-    /// A character that no id may have.
     #[error("the id has {letter:?} at byte {at}; expected letters, digits, '_' and '-'")]
-    Character {
-        letter: char,
-        /// Its byte position.
-        at: usize,
-    },
+    Character { letter: char, at: usize },
 }
 
 #[cfg(test)]

@@ -6,9 +6,11 @@
 use rusqlite::ToSql;
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSqlOutput, ValueRef};
 
-use crate::ids::{DeliveryId, LaneId, OutboxId, OwnerId, Term};
+use crate::ids::{DeliveryId, JobId, LaneId, OutboxId, OwnerId, Term};
 pub use crate::ids::{int, size};
-use crate::states::{AttemptOutcome, Condition, LaneState, Measure, Place, Reason, WhenFull};
+use crate::states::{
+    AttemptOutcome, Condition, JobKind, JobState, LaneState, Measure, Place, Reason, WhenFull,
+};
 use crate::time::{Nanos, StoreTime};
 
 macro_rules! numbers {
@@ -25,7 +27,7 @@ macro_rules! numbers {
         }
     )* };
 }
-numbers!(LaneId, DeliveryId, Term, StoreTime, Nanos);
+numbers!(LaneId, DeliveryId, JobId, Term, StoreTime, Nanos);
 
 impl ToSql for OutboxId {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
@@ -82,4 +84,4 @@ macro_rules! coded {
         }
     )* };
 }
-coded!(LaneState, WhenFull, Place, Reason, AttemptOutcome, Condition, Measure);
+coded!(LaneState, WhenFull, Place, Reason, AttemptOutcome, Condition, Measure, JobKind, JobState);

@@ -1,8 +1,5 @@
-//! States and kinds in a store.
-
 use crate::time::StoreTime;
 
-/// The operations that a subscriber's state allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LaneState {
     /// Events are recorded and delivered.
@@ -16,28 +13,24 @@ pub enum LaneState {
 }
 
 impl LaneState {
-    /// True if new deliveries are recorded.
+    /// Records new deliveries.
     #[must_use]
     pub const fn accepts(self) -> bool {
         matches!(self, Self::Active | Self::Paused)
     }
 }
 
-/// The rule of a full lane for a new delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WhenFull {
     /// Makes room: unclaimed deliveries with the oldest due times become dead letters (`overflow`). If there
     /// are none, the new delivery does.
     ShedOldest,
-    /// Refuses the event.
     Refuse,
 }
 
-/// The state of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
     Waiting,
-    /// Accepted by the endpoint.
     Delivered,
     Dead,
     /// Replaced by a newer one.
@@ -46,12 +39,11 @@ pub enum Place {
     Forgotten,
 }
 
-/// The next step of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// The endpoint accepted it.
     Delivered,
-    /// Try again later.
+    /// Tried again.
     Retry { due: StoreTime },
     /// Becomes a dead letter. [`Reason::Gone`] also disables the lane, even if the delivery has left it.
     Dead(Reason),
@@ -59,12 +51,9 @@ pub enum Fate {
     Released,
 }
 
-/// The reason to give a delivery up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
-    /// All attempts failed.
     Exhausted,
-    /// Its time to live ended.
     Expired,
     /// It made room for others, or an operator shed it.
     Overflow,
@@ -74,12 +63,9 @@ pub enum Reason {
     Unreadable,
 }
 
-/// The result of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AttemptOutcome {
-    /// Answered with success.
     Delivered,
-    /// Answered with a failure.
     Rejected,
     /// No byte of the request left.
     Unsent,
@@ -90,7 +76,6 @@ pub enum AttemptOutcome {
 /// A lasting condition of a subscriber that operators are notified of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Condition {
-    /// Its circuit breaker is open.
     Failing,
     Disabled,
     Behind,
@@ -105,6 +90,58 @@ pub enum Measure {
     FirstAttempt,
     /// From the receipt of an event to the end of the successful attempt.
     Delivery,
+}
+
+/// What a job does to each of its deliveries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum JobKind {
+    /// Dead letters wait again.
+    Redrive,
+    /// Dead letters are deleted.
+    Purge,
+    /// Waiting deliveries become dead letters.
+    Shed,
+    /// Delivered ones are sent again.
+    Replay,
+}
+
+impl JobKind {
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Redrive => "redrive",
+            Self::Purge => "purge",
+            Self::Shed => "shed",
+            Self::Replay => "replay",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum JobState {
+    Running,
+    Paused,
+    Done,
+    Cancelled,
+    Failed,
+}
+
+impl JobState {
+    #[must_use]
+    pub const fn is_over(self) -> bool {
+        matches!(self, Self::Done | Self::Cancelled | Self::Failed)
+    }
+
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Paused => "paused",
+            Self::Done => "done",
+            Self::Cancelled => "cancelled",
+            Self::Failed => "failed",
+        }
+    }
 }
 
 macro_rules! codes {
@@ -134,4 +171,6 @@ codes! {
     AttemptOutcome { 0 = Delivered, 1 = Rejected, 2 = Unsent, 3 = Silent }
     Condition { 0 = Failing, 1 = Disabled, 2 = Behind, 3 = DeadLetters }
     Measure { 0 = Answer, 1 = FirstAttempt, 2 = Delivery }
+    JobKind { 0 = Redrive, 1 = Purge, 2 = Shed, 3 = Replay }
+    JobState { 0 = Running, 1 = Paused, 2 = Done, 3 = Cancelled, 4 = Failed }
 }

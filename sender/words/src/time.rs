@@ -12,7 +12,6 @@ impl Nanos {
     pub const SECOND: Self = Self(1_000_000_000);
     pub const MINUTE: Self = Self::from_secs(60);
     pub const HOUR: Self = Self::from_secs(3_600);
-    /// One day of 24 hours.
     pub const DAY: Self = Self::from_secs(86_400);
 
     #[must_use]
@@ -30,13 +29,12 @@ impl Nanos {
         Self(secs.saturating_mul(1_000_000_000))
     }
 
-    /// This length multiplied by `times`.
     #[must_use]
     pub const fn times(self, times: u64) -> Self {
         Self(self.0.saturating_mul(times))
     }
 
-    /// This length minus `other`, at least zero.
+    /// At least zero.
     #[must_use]
     pub const fn less(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
@@ -84,19 +82,18 @@ impl StoreTime {
     /// Later than every moment: "never".
     pub const NEVER: Self = Self(u64::MAX);
 
-    /// `secs` seconds since 1970.
     #[must_use]
     pub const fn from_secs(secs: u64) -> Self {
         Self(secs.saturating_mul(Nanos::SECOND.0))
     }
 
-    /// The time since `earlier`; zero if this is not later.
+    /// Zero if this is not later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// This moment minus `by`, at least the origin.
+    /// At least the origin.
     #[must_use]
     pub const fn sooner(self, by: Nanos) -> Self {
         Self(self.0.saturating_sub(by.0))
@@ -110,6 +107,18 @@ impl Add<Nanos> for StoreTime {
     }
 }
 
+/// Exactly 24 characters, so that it sorts as text.
+impl fmt::Display for StoreTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let millis = self.0 / 1_000_000;
+        let (days, millis) = (millis / 86_400_000, millis % 86_400_000);
+        let Date { year, month, day } = Date::of_day(days);
+        let (hour, minute) = (millis / 3_600_000, millis / 60_000 % 60);
+        let (second, milli) = (millis / 1_000 % 60, millis % 1_000);
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
+    }
+}
+
 impl fmt::Debug for StoreTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if *self == Self::NEVER { f.write_str("never") } else { write!(f, "@{}", Nanos(self.0)) }
@@ -119,10 +128,9 @@ impl fmt::Debug for StoreTime {
 /// Days before each month of a common year.
 const BEFORE: [u64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
 
-/// A date from 1970 on.
+/// From 1970 on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Date {
-    /// From 1970 on.
     pub year: u64,
     /// 1 to 12.
     pub month: u64,
@@ -131,7 +139,7 @@ pub struct Date {
 }
 
 impl Date {
-    /// The date that is `days` days after 1970-01-01.
+    /// `days` count from 1970-01-01.
     #[must_use]
     pub fn of_day(days: u64) -> Self {
         // 400 years have 146,097 days. The guess is exact or one year too high.

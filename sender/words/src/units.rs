@@ -18,7 +18,7 @@ text_form!(Rate, "a rate with its unit, such as \"20/s\"");
 text_form!(WindowCap, "a window cap, such as \"60 per 1s\"");
 text_form!(Bytes, "a size with its unit, such as \"64MiB\"");
 
-/// Units of durations, in nanoseconds.
+/// In nanoseconds.
 pub const LENGTHS: [(&str, u64); 7] = [
     ("ns", 1),
     ("us", 1_000),
@@ -73,7 +73,7 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// A rate; neither part may be zero.
+    /// Neither part may be zero.
     pub fn new(count: u64, per: Nanos) -> Result<Self, UnitError> {
         if count == 0 || per == Nanos::ZERO {
             return Err(UnitError::new(Quantity::Rate, &format!("{count}/{per}"), Problem::Zero));
@@ -135,7 +135,7 @@ pub struct WindowCap {
 }
 
 impl WindowCap {
-    /// A cap; neither part may be zero.
+    /// Neither part may be zero.
     pub fn new(count: u64, length: Nanos) -> Result<Self, UnitError> {
         if count == 0 || length == Nanos::ZERO {
             return Err(UnitError::new(Quantity::Window, &format!("{count} per {length}"), Problem::Zero));
@@ -180,7 +180,7 @@ impl fmt::Display for WindowCap {
     }
 }
 
-/// A size in bytes: `2KB` is 2,000, `64MiB` is 67,108,864.
+/// In bytes: `2KB` is 2,000, `64MiB` is 67,108,864.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Bytes(pub u64);
 
@@ -229,7 +229,6 @@ fn split(text: &str) -> Result<(u64, &str), Problem> {
     }
 }
 
-/// The text is not a valid quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot read {given} as {quantity}: {problem}; expected {}", quantity.expected())]
 pub struct UnitError {
@@ -258,14 +257,11 @@ impl UnitError {
 pub enum Quantity {
     Duration,
     Rate,
-    /// A count per window.
     Window,
-    /// A number of bytes.
     Size,
 }
 
 impl Quantity {
-    /// The accepted forms, for messages.
     #[must_use]
     pub const fn expected(self) -> &'static str {
         match self {
@@ -290,24 +286,20 @@ impl fmt::Display for Quantity {
     }
 }
 
-/// Why a quantity is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     #[error("it is empty")]
     Empty,
     #[error("it does not begin with a digit")]
     NoNumber,
-    /// A fraction, or digits with separators.
     #[error("the number is not a plain whole one")]
     NotWhole,
     #[error("the number has no unit")]
     NoUnit,
     #[error("the unit {0} is not known here")]
     UnknownUnit(Excerpt),
-    /// Zero, which is not allowed.
     #[error("it must be more than 0")]
     Zero,
-    /// More than 64 bits.
     #[error("it is too large")]
     TooLarge,
 }

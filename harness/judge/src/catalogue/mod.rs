@@ -1,5 +1,4 @@
 //! The catalogue: every check of a sender and every case for a receiver, with severity, source and remedy.
-//! Checks declare their own entries (`check`); the two `.toml` files beside this one hold the cases.
 //!
 //! Ids are stable slugs: never renumbered, never reused.
 
@@ -11,13 +10,11 @@ use serde::Deserialize;
 use crate::check::{CHECKS, Check};
 pub use crate::entry::{Entry, Example, SelectError, Selection, Severity, Verdict};
 
-/// The checks of a sender, in the order of the report.
 #[must_use]
 pub fn sender() -> &'static [Entry] {
     &SENDER
 }
 
-/// The cases for a receiver, in the order of sending.
 #[must_use]
 pub fn receiver() -> &'static [Entry] {
     &RECEIVER
@@ -28,7 +25,6 @@ pub fn find(id: &str) -> Option<&'static Entry> {
     sender().iter().chain(receiver()).find(|entry| entry.id == id)
 }
 
-/// The lines that show an entry's remedy.
 #[must_use]
 pub fn example(entry: &Entry) -> Option<&'static Example> {
     EXAMPLES.get(entry.example.as_deref()?)

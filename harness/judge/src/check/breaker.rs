@@ -1,5 +1,5 @@
-//! `breaker.opens`, `breaker.one-probe`, `breaker.cooldown` follow the declared breaker beside the exchanges, as the
-//! endpoint sees them:
+//! `breaker.opens`, `breaker.one-probe`, `breaker.cooldown` replay the declared breaker over the exchanges that the
+//! endpoint saw:
 //!
 //! ```text
 //!  closed ──(the nth failure in a row)──► open ──(its cooldown)──► probing ──(success)──► closed
@@ -23,7 +23,7 @@ use crate::entry::Severity;
 use crate::scenario::Breaker;
 use crate::trace::Lack;
 
-const BESIDE: u64 = 50_000_000;
+pub(super) const BESIDE: u64 = 50_000_000;
 
 #[derive(Clone, Copy)]
 enum State {
@@ -135,8 +135,8 @@ fn judge(evidence: &Evidence<'_>, choose: fn(Found) -> Tally, noun: &str, good: 
 }
 
 fn follow(evidence: &Evidence<'_>, at: u32, lane: &Lane<'_>, breaker: &Breaker, found: &mut Found) {
-    // Beginnings and ends by time. At one moment, the ends of earlier exchanges come first, then each
-    // exchange that begins there: in virtual time an exchange may begin and end at one moment.
+    // By time. At one moment, ends of earlier exchanges come first: in virtual time an exchange may begin and end at
+    // one moment.
     let mut steps: Vec<(u64, bool, u32, bool)> = Vec::with_capacity(lane.arrivals.len() * 2);
     for n in &lane.arrivals {
         let exchange = evidence.exchange(*n);
@@ -173,7 +173,7 @@ fn begin(
                 found.one_probe.see();
                 return State::Probing { probe: n, cooldown };
             }
-            // Beside a probe nothing else was under way that the machine could have held up.
+            // No other request was under way that the machine could have held up.
             let late = if probed { t.saturating_sub(since) } else { evidence.late(since, t) };
             if late > grace {
                 let what = format!(

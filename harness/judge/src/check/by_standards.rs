@@ -1,5 +1,5 @@
-//! A run as a standard judges it: without the keys of its scenario that forgive. Other keys state the contract, make
-//! checks stricter, or bear on checks that grade no requirement.
+//! A run as a standard judges it: without the scenario's keys that forgive. Other keys state the contract, make checks
+//! stricter, or bear on checks that grade no requirement.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,14 +12,13 @@ use crate::scenario::expect::Expect;
 use crate::scenario::{FaultAction, Scenario};
 use crate::trace::Trace;
 
-/// The verdict on a check that counts by a standard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ByStandards {
     pub status: Status,
     pub sentence: String,
 }
 
-/// Takes the checks that a standard judges otherwise than the scenario: a pass by leniency alone shows nothing.
+/// A pass by the scenario's leniency alone shows nothing.
 pub(crate) fn by_standards(
     scenario: &Scenario,
     trace: &Trace,
@@ -53,7 +52,6 @@ fn counted(verdict: &Verdict) -> (Status, &str) {
     by_standard.as_ref().map_or((*status, sentence), |(status, sentence)| (*status, sentence))
 }
 
-/// Without these keys, whose names come with it.
 fn without_leniency(scenario: &Scenario) -> (Scenario, BTreeSet<&'static str>) {
     let (mut strict, usual) = (scenario.clone(), Expect::default());
     let expect = &mut strict.expect;

@@ -1,9 +1,8 @@
 //! `coalesce.window`.
 //!
-//! The sender delivers the newest event after the window and opens the next window no sooner, so windows begin at least
-//! one length apart. Events that were all accepted within less than one length belong to at most two windows, so at
-//! most two of them may arrive. A sender accepts an event at some moment between its offer and its acknowledgement. So
-//! three arrivals break the check if the last acknowledgement is less than one window after the first offer;
+//! A window opens no sooner than the one before ends, so windows begin at least one length apart. Events that were all
+//! accepted within less than one length belong to at most two windows, so at most two of them may arrive. Three
+//! arrivals break the check if the last acknowledgement is less than one window after the first offer;
 //! `retry_after_late` is left for the sender's clock.
 //!
 //! Not judged: events that were offered twice, lanes with redriven dead letters (a shed event leaves its window early),
@@ -17,7 +16,6 @@ use crate::check::Check;
 use crate::entry::Severity;
 use crate::scenario::{Coalesce, FaultAction, FaultKind};
 
-/// Events of a key, accepted within less than one window, that may arrive.
 const WINDOWS_MET: usize = 2;
 
 #[derive(Clone, Copy)]
@@ -115,7 +113,7 @@ fn hold(evidence: &Evidence<'_>, at: u32, rule: &Coalesce, events: &[AcceptedEve
     }
 }
 
-/// The first event, and the later ones that were certainly accepted less than a window after it.
+/// The first event, and the later ones certainly accepted less than a window after it.
 fn within(events: &[AcceptedEvent], window: u64) -> impl Iterator<Item = &AcceptedEvent> {
     let until = events.first().map_or(0, |first| first.offered.saturating_add(window));
     let near = events.iter().take_while(move |one| one.offered < until);

@@ -105,7 +105,7 @@ pub(super) fn stop(evidence: &Evidence<'_>) -> Finding {
                 tally.broke(|| at(format!("the process did not exit within {}", show(within))));
             }
             None => {}
-            // A process without its store may end, but not in order.
+            // Without its store it may end out of order.
             Some(exit) if could_end > exit.t => {}
             Some(exit) if evidence.late(could_end, exit.t) > within => {
                 tally.broke(|| {
@@ -211,7 +211,6 @@ fn served(evidence: &Evidence<'_>, kill: u64, tally: &mut Tally) {
     }
 }
 
-/// The share of the contract that requests in flight at a kill may hold, where that can stop the lane.
 fn in_doubt(evidence: &Evidence<'_>, lane: &Lane<'_>, kill: u64) -> String {
     let exchanges = lane.begun.iter().map(|n| evidence.exchange(*n));
     let open = exchanges.filter(|one| one.t < kill && kill <= one.end).count();

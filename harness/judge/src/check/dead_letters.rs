@@ -1,9 +1,7 @@
-//! Dead letters without a true cause.
-//!
 //! A dead letter is without a cause if its reason is:
 //!
-//! - `expired`, though it was younger than its `ttl` at the end of the run. Subtracted are the longest delay, as a
-//!   sender may see that its next attempt would come too late, and a second for senders that count seconds.
+//! - `expired`, though it was younger than its `ttl` at the end of the run. The longest delay is subtracted, as a
+//!   sender may foresee that its next attempt comes too late, and a second for senders that count seconds.
 //!   `queue.truth` judges the moment, by the dead letters that the sender counts ([`dead_from`]).
 //! - `gone`, though its endpoint never answered 410.
 //! - `overflow`, though its lane cannot have been full that often. A queue that holds `room` of `taken` deliveries
@@ -15,12 +13,12 @@
 //! If a bound on all lanes exists (`queue_rows_max`, or the sender's arguments), a lane may also shed because of the
 //! backlog of others. Let `all` be the total backlog at the last such shedding. Later sheddings of a lane follow its
 //! own bound, which keeps at least as many deliveries as the lane had then. So at most `taken − all` of all accepted
-//! deliveries were shed. The bound on all is at least the largest total that was ever reported. If events differ in
-//! size, no count of rows tells how much a bound in bytes holds, and such shedding counts as explained.
+//! deliveries were shed. If events differ in size, no count of rows tells how much a bound in bytes holds, and such
+//! shedding counts as explained.
 //!
-//! A dead letter with a reason in the sender's own words has a cause only if it can have expired, if its endpoint
-//! answered 410 or a status that the driver declares final, if its queue can have been full, if it had all its
-//! attempts, or if the endpoint hid some (a closed port, a reset before the request was read). `retry.attempts` judges
+//! A dead letter with a reason in the sender's own words has a cause if it can have expired, if its endpoint answered
+//! 410 or a status that the driver declares final, or if its queue can have been full. It also has one if it had all its
+//! attempts, or the endpoint hid some (a closed port, a reset before the request was read). `retry.attempts` judges
 //! `exhausted`. A lane without a declared bound may have a bound of the sender's own ([`UNDECLARED_ROWS`],
 //! [`UNDECLARED_BYTES`]).
 
@@ -29,12 +27,11 @@ use std::collections::BTreeMap;
 use super::evidence::{Delivery, ENVELOPE_BYTES, Evidence, Lane, Outcome, concerns, surely_heard};
 use super::retry::after::contract_wait;
 use super::verdict::{show, show_beside};
-use crate::scenario::{Answer, FaultAction, SECOND};
+use crate::scenario::{Answer, SECOND};
 use crate::trace::{Depth, Ended};
 
-/// Assumed least bound of a sender, in rows.
+/// A sender's least bound where none is declared.
 const UNDECLARED_ROWS: u64 = 10_000;
-/// The same in bytes.
 const UNDECLARED_BYTES: u64 = 64 << 20;
 
 pub(super) fn groundless<'e>(evidence: &'e Evidence<'_>) -> Vec<(&'e Delivery, String)> {
@@ -79,7 +76,6 @@ struct Shed<'e> {
     lane: &'e Lane<'e>,
     deliveries: Vec<&'e Delivery>,
     taken: u64,
-    /// Deliveries that can have found it full.
     most: u64,
 }
 
@@ -111,7 +107,7 @@ fn last_status(evidence: &Evidence<'_>, delivery: &Delivery) -> Option<u16> {
     evidence.exchange(*evidence.attempts(delivery).last()?).status()
 }
 
-/// Deliveries that were shed beyond the bounds of their lanes and a possible bound on all lanes.
+/// Those beyond the bounds of their lanes and a possible bound on all lanes.
 fn overflowed<'e>(evidence: &'e Evidence<'_>, lanes: Vec<Shed<'e>>) -> Vec<(&'e Delivery, String)> {
     let taken: u64 = lanes.iter().map(|one| one.taken).sum();
     let shed: u64 = lanes.iter().map(|one| one.deliveries.len() as u64).sum();
@@ -163,13 +159,10 @@ fn reason<'e>(evidence: &'e Evidence<'_>, delivery: &Delivery) -> Option<&'e str
 }
 
 fn too_young(evidence: &Evidence<'_>, lane: &Lane<'_>, delivery: &Delivery) -> Option<String> {
-    let steps = |action: &FaultAction| matches!(action, FaultAction::ClockStep { .. });
     let event = evidence.event(delivery)?;
-    if evidence.scenario.faults.iter().any(|fault| steps(&fault.action)) {
-        return None;
-    }
     let offered = evidence.trace.offers[event.offer as usize].t;
-    let age = evidence.end.saturating_sub(offered);
+    let (ahead, _) = evidence.clock_set(offered, evidence.end);
+    let age = evidence.end.saturating_sub(offered).saturating_add(ahead);
     let ttl = lane.subscriber.retry.ttl.0;
     let oldest =
         age.saturating_add(longest_delay(lane, lane.subscriber.retry.attempts)).saturating_add(SECOND);
@@ -188,11 +181,10 @@ pub(super) fn dead_from(evidence: &Evidence<'_>, delivery: &Delivery) -> Option<
     let lane = &evidence.lanes[delivery.lane as usize];
     let offered = evidence.trace.offers[event.offer as usize].t;
     let retry = &lane.subscriber.retry;
-    let steps = |action: &FaultAction| matches!(action, FaultAction::ClockStep { .. });
-    let is_stepped = evidence.scenario.faults.iter().any(|fault| steps(&fault.action));
     Some(match reason {
-        "expired" if !is_stepped => {
-            let early = longest_delay(lane, retry.attempts).saturating_add(SECOND);
+        "expired" => {
+            let (ahead, _) = evidence.clock_set(offered, evidence.end);
+            let early = longest_delay(lane, retry.attempts).saturating_add(SECOND).saturating_add(ahead);
             offered.saturating_add(retry.ttl.0.saturating_sub(early))
         }
         "gone" => lane.gone.map_or(offered, |gone| gone.max(offered)),
@@ -200,7 +192,6 @@ pub(super) fn dead_from(evidence: &Evidence<'_>, delivery: &Delivery) -> Option<
     })
 }
 
-/// The longest wait for the next attempt, after `attempt` at the latest.
 pub(super) fn longest_delay(lane: &Lane<'_>, attempt: u32) -> u64 {
     let subscriber = lane.subscriber;
     if subscriber.behaviours.is_empty() {
@@ -226,8 +217,7 @@ fn accepted_max(evidence: &Evidence<'_>, deliveries: &[Delivery]) -> u64 {
     events.map(|event| u64::from(event.offers.saturating_sub(event.refused))).sum()
 }
 
-/// The largest reported backlog of a lane (of the whole sender for `None`), less the deliveries in flight,
-/// which a bound need not count.
+/// The largest report, less the deliveries in flight, which a bound need not count. `None`: of the whole sender.
 fn backlog_max(evidence: &Evidence<'_>, lane: Option<&Lane<'_>>) -> u64 {
     let is_meant = |one: &&Depth| {
         lane.map_or(one.subscriber.is_none(), |lane| concerns(one, lane.subscriber, evidence.scenario))
@@ -251,16 +241,15 @@ fn rows_tell(evidence: &Evidence<'_>) -> bool {
     bytes.least == bytes.most
 }
 
-/// Whether a lane may have shed because of the backlog of others: a bound on all lanes may exist, and the
-/// lane's own bound is not its only one.
+/// A bound on all lanes may exist, and the lane's own bound is not its only one.
 fn sheds_for_others(evidence: &Evidence<'_>, lane: &Lane<'_>) -> bool {
     let (scenario, queue) = (evidence.scenario, &lane.subscriber.queue);
     let declared = queue.rows.is_some() || queue.bytes.is_some();
     !scenario.sender.arguments.is_empty() || (!declared && scenario.expect.queue_rows.max.is_some())
 }
 
-/// The least number of deliveries that a lane's queue holds before it sheds by its own bound. The effect of
-/// the sender's arguments, or of a bound on all, on a lane without its own bound is unknown.
+/// Deliveries that a lane's queue holds at least before it sheds by its own bound. The effect of the sender's
+/// arguments, or of a bound on all, on a lane without its own bound is unknown.
 pub(super) fn room(evidence: &Evidence<'_>, lane: &Lane<'_>) -> u64 {
     let (scenario, queue) = (evidence.scenario, &lane.subscriber.queue);
     let (rows, bytes) = match (queue.rows, queue.bytes) {
@@ -273,19 +262,15 @@ pub(super) fn room(evidence: &Evidence<'_>, lane: &Lane<'_>) -> u64 {
     rows.min(bytes.map_or(u64::MAX, |bytes| bytes / each))
 }
 
-// The sender's report on deliveries that were not settled, and how far the judge believes it.
-//
-// A count for a lane excuses deliveries of that lane alone: `recovery.drains` judges the reported backlog,
-// and `queue.truth` compares it with the trace. A count for the whole sender, less the counts of its lanes,
-// is shared among the lanes in which the scenario lets deliveries wait, or be given up ([`may_wait`]). A
-// healthy lane without arrivals has no excuse.
+// A count for a lane excuses deliveries of that lane alone: `recovery.drains` judges the reported backlog, and
+// `queue.truth` compares it with the trace. A count for the whole sender, less the counts of its lanes, is shared among
+// the lanes in which the scenario lets deliveries wait, or be given up ([`may_wait`]). A healthy lane without arrivals
+// has no excuse.
 
-/// How long a served lane may be without an arrival, beyond the wait of its contract.
 const QUIET: u64 = 2 * SECOND;
 /// How long a request without an answer may still arrive, by the most cautious sender.
 const DOUBT: u64 = 60 * SECOND;
 
-/// The sender's last samples.
 struct Word<'e> {
     whole: Option<&'e Depth>,
     lanes: BTreeMap<&'e str, &'e Depth>,
@@ -313,7 +298,6 @@ impl<'e> Word<'e> {
         Self { whole, lanes, dead_listed }
     }
 
-    /// Deliveries that a sample accounts for, beside the listed dead letters.
     fn accounts_for(&self, depth: &Depth, listed: u64) -> u64 {
         let dead = depth.dead.filter(|_| !self.dead_listed).unwrap_or(0);
         depth.waiting.unwrap_or(0).saturating_add(dead.saturating_sub(listed))
@@ -354,8 +338,7 @@ pub(super) fn waiting_at_end(evidence: &Evidence<'_>) -> Option<u64> {
     Some(whole.map_or(0, |(_, waiting)| waiting).max(lanes))
 }
 
-/// Unsettled deliveries of a lane that the scenario explains at the sender's last report: all if the lane was
-/// held back, and those that no later delivery overtook if it was being served.
+/// All if the lane was held back; if it was being served, those that no later delivery overtook.
 fn may_wait(evidence: &Evidence<'_>, lane: &Lane<'_>, unsettled: &[&Delivery], word: Option<&Depth>) -> u64 {
     let at = word.map_or(evidence.end, |depth| depth.t);
     if is_held_back(evidence, lane, at, word) {
@@ -371,8 +354,8 @@ fn may_wait(evidence: &Evidence<'_>, lane: &Lane<'_>, unsettled: &[&Delivery], w
     if served { unsettled.iter().filter(|one| !overtaken(one)).count() as u64 } else { 0 }
 }
 
-/// Whether a lane was held back at `at`: its endpoint misbehaved until shortly before, its bounded queue may
-/// have shed unlisted dead letters, a fault was near, or the run was broken off.
+/// Its endpoint misbehaved until shortly before, its bounded queue may have shed unlisted dead letters, a fault was
+/// near, or the run was broken off.
 fn is_held_back(evidence: &Evidence<'_>, lane: &Lane<'_>, at: u64, word: Option<&Depth>) -> bool {
     let whole_run = evidence.trace.trailer.as_ref().is_some_and(|trailer| trailer.ended == Ended::Done);
     let delay = longest_delay(lane, lane.subscriber.retry.attempts);

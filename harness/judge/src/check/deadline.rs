@@ -1,7 +1,8 @@
 //! `network.timeout`: the sender closes every exchange at most `timeout` after its request arrived, and the time to
-//! notice that. It gives up no request before the deadline, unless its process ended, a fault was near, or the endpoint
-//! was gone. A new attempt after an answer that had begun with 2xx counts as giving up. A request may have been sent before
-//! it was read, so the last quarter of a second, or of a short deadline, is not judged.
+//! notice that; a fault after that time excuses nothing. It gives up no request before the deadline, unless its process
+//! ended, a fault was near, or the endpoint was gone. A new attempt after an answer that had begun with 2xx counts as
+//! giving up. A request may have been sent before it was read, so the last quarter of a second, or of a short deadline,
+//! is not judged.
 //!
 //! `network.deadline`: the deadline began before the request arrived, so an answer that begins more than `timeout` and
 //! [`LATE`] after the arrival is certainly too late. The sender accepted such an answer if nothing follows it although
@@ -16,12 +17,9 @@ use crate::entry::Severity;
 use crate::scenario::{Answer, Behaviour, SECOND, Subscriber};
 use crate::trace::CutKind;
 
-/// Time in which a run notices that the peer closed the connection.
 const NOTICE: u64 = SECOND;
-/// Allowed lateness of the sender's timer.
 const LATE: u64 = SECOND / 4;
 
-/// Whether an endpoint holds a request for longer than the deadline.
 fn outlasts(subscriber: &Subscriber) -> bool {
     let timeout = subscriber.timeout;
     subscriber.behaviours.iter().any(|behaviour| {
@@ -30,23 +28,25 @@ fn outlasts(subscriber: &Subscriber) -> bool {
     }) || subscriber.answers.most > timeout
 }
 
-/// Whether an exchange was open until about its deadline, and not because the run ended.
-fn reached(evidence: &Evidence<'_>, exchange: &Exchange, timeout: u64) -> bool {
+/// A run that ended earlier does not count.
+fn reached(evidence: &Evidence<'_>, lane: &Lane<'_>, exchange: &Exchange) -> bool {
+    let timeout = lane.subscriber.timeout.0;
     let open = exchange.end - exchange.t;
     let unfinished = matches!(exchange.outcome, Outcome::Open | Outcome::Cut(CutKind::RunEnded));
+    let noticed = exchange.t.saturating_add(timeout).saturating_add(NOTICE);
     open.saturating_add(LATE) >= timeout
         && (!unfinished || open > timeout)
-        && !evidence.is_disturbed(exchange.t, exchange.end)
+        && !evidence.is_lane_disturbed(lane, exchange.t, exchange.end.min(noticed))
 }
 
 fn is_given_up_early(evidence: &Evidence<'_>, lane: &Lane<'_>, n: u32, is_last: bool) -> bool {
     let exchange = evidence.exchange(n);
-    let is_huge = |one: &Behaviour| matches!(one.answer, Answer::HugeAnswer { .. }) && one.covers(exchange.t);
+    let is_lengthy = |one: &Behaviour| one.answer.is_lengthy() && one.covers(exchange.t);
     let gave_up = match exchange.outcome {
         Outcome::Cut(CutKind::Blackhole | CutKind::PeerGone) => true,
         // A sender may read as much of an answer as it needs.
         Outcome::Answered { status: 200..=299, whole: false } => {
-            !is_last && !lane.subscriber.behaviours.iter().any(is_huge)
+            !is_last && !lane.subscriber.behaviours.iter().any(is_lengthy)
         }
         _ => false,
     };
@@ -55,7 +55,7 @@ fn is_given_up_early(evidence: &Evidence<'_>, lane: &Lane<'_>, n: u32, is_last: 
         && end < evidence.end
         && evidence.is_in_time(n, end)
         && !evidence.was_killed(sent, end)
-        && !evidence.is_disturbed(sent, end)
+        && !evidence.is_lane_disturbed(lane, sent, end)
         && lane.gone.is_none_or(|gone| end < gone)
 }
 
@@ -86,7 +86,7 @@ pub(super) fn timeout(evidence: &Evidence<'_>) -> Finding {
         let timeout = lane.subscriber.timeout.0;
         for n in &lane.arrivals {
             let exchange = evidence.exchange(*n);
-            if !reached(evidence, exchange, timeout) {
+            if !reached(evidence, lane, exchange) {
                 continue;
             }
             tally.see();
@@ -136,7 +136,7 @@ pub(super) fn deadline(evidence: &Evidence<'_>) -> Finding {
         let attempts = evidence.attempts(delivery);
         for (number, n) in (1..).zip(attempts) {
             let exchange = evidence.exchange(*n);
-            if !reached(evidence, exchange, timeout) {
+            if !reached(evidence, lane, exchange) {
                 continue;
             }
             tally.see();
@@ -159,7 +159,6 @@ pub(super) fn deadline(evidence: &Evidence<'_>) -> Finding {
     finding(evidence, tally, "no late answer counted as a success", "a late answer counted as a success")
 }
 
-/// Whether the sender finished a delivery after its last attempt without giving it up.
 fn is_settled(
     evidence: &Evidence<'_>,
     lane: &Lane<'_>,

@@ -1,7 +1,7 @@
 //! `duplicate.bounded`: a successful delivery is repeated only
 //!
 //! - if its process was killed during the exchange, or within the sender's `confirm_within` of its end (counted from the
-//!   end of a fault that forbade writing to the store);
+//!   end of a fault that forbade writing to the store), and its connection carried no request after that;
 //! - if the answer came at or past the sender's deadline, counted from when the request may have been sent;
 //! - if it was redriven.
 //!

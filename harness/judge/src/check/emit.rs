@@ -99,7 +99,7 @@ pub(super) fn accepted(evidence: &Evidence<'_>) -> Finding {
     finding.with("unanswered", unanswered).with("slowest answer", show(longest))
 }
 
-/// Whether an event was offered once, so that its answer belongs to that offer.
+/// Its answer then belongs to that offer.
 fn is_single(evidence: &Evidence<'_>, token: u64) -> bool {
     evidence.event_of(token).is_some_and(|event| event.offers == 1)
 }

@@ -9,7 +9,7 @@ pub(crate) struct Epoch {
     pub(crate) from: u64,
     pub(crate) until: u64,
     pub(crate) limit: Limit,
-    /// Whether no other contract may hold. Between a change and its delay `limit` is the looser of both.
+    /// Between a change and its delay `limit` is the looser of both.
     pub(crate) is_sure: bool,
 }
 
@@ -51,7 +51,6 @@ pub(super) fn epochs(scenario: &Scenario, trace: &Trace, subscriber: &Subscriber
     epochs
 }
 
-/// The looser of all contracts that may hold at `t`, and whether they are one.
 fn in_force(versions: &[Version], t: u64) -> (Limit, bool) {
     let sure = versions.iter().rposition(|one| one.sure <= t).unwrap_or(0);
     let held = &versions[sure].limit;
@@ -60,7 +59,6 @@ fn in_force(versions: &[Version], t: u64) -> (Limit, bool) {
     (others.iter().fold(held.clone(), |looser, limit| looser.looser(limit)), others.is_empty())
 }
 
-/// The spans without a known contract, after a change that the sender did not confirm.
 pub(super) fn unknown(scenario: &Scenario, trace: &Trace, subscriber: &Subscriber) -> Vec<(u64, u64)> {
     let mut unknown: Vec<(u64, u64)> = Vec::new();
     for (plan, done) in limits(scenario, trace, subscriber) {
@@ -85,7 +83,6 @@ fn limits<'e>(
     changes.into_iter().filter(|(plan, _)| plan.action.concerns(&subscriber.group, &subscriber.name))
 }
 
-/// The limit with the leniency that the scenario grants to a foreign sender.
 fn forgiving(limit: &Limit, slack: Slack, trace: &Trace) -> Limit {
     let mut limit = limit.clone();
     if trace.header.driver != OURS {
@@ -99,9 +96,8 @@ fn forgiving(limit: &Limit, slack: Slack, trace: &Trace) -> Limit {
     limit
 }
 
-/// Every planned fault of that name, with its line in the trace in the order of the plan; none where it was not
-/// injected. A fault without its plan's number belongs to the first open plan of its subscriber that is not later than
-/// the fault.
+/// Every planned fault of that name, with its line in the trace, if it was injected. A fault without its plan's number
+/// belongs to the first open plan of its subscriber that is not later than the fault.
 pub(super) fn changes<'e>(
     scenario: &'e Scenario,
     trace: &'e Trace,
@@ -132,7 +128,7 @@ pub(super) fn changes<'e>(
 /// A larger offset is a mistake in the stamp, not a clock.
 const FARTHEST: i64 = 600 * SECOND.cast_signed();
 
-/// Offset of the sender's clock in nanoseconds; negative where it is behind.
+/// In nanoseconds; negative where the sender's clock is behind.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ahead {
     pub(crate) likely: i64,
@@ -200,12 +196,10 @@ const TIMESTAMP_TOLERANCE: u64 = 5;
 pub(super) struct Skew {
     from: u64,
     until: u64,
-    /// In nanoseconds.
     pub(super) ahead: i64,
 }
 
 impl Skew {
-    /// Whether this clock may have stamped a request that arrived at `t`.
     pub(super) fn covers(&self, t: u64) -> bool {
         // The request may have been stamped up to a second before the clock was put right.
         self.from <= t && t <= self.until.saturating_add(SECOND)
@@ -227,7 +221,6 @@ pub(super) fn unix_seconds(trace: &Trace, arrival: &Arrival, ahead: i64) -> u64 
     trace.header.began_unix_ns.saturating_add(arrival.t).saturating_add_signed(ahead) / SECOND
 }
 
-/// Whether the timestamp agrees by that clock with an arrival that came up to `late` before its stamp.
 pub(super) fn is_stamped(trace: &Trace, arrival: &Arrival, ahead: i64, late: u64) -> bool {
     let stamp = timestamp(arrival).and_then(|text| text.parse::<u64>().ok());
     let now = unix_seconds(trace, arrival, ahead);

@@ -5,12 +5,13 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use super::epochs::{Ahead, Epoch, epochs};
 use super::process_timeline::{Strikes, unwritable};
 use super::starvation::Starvation;
 use super::verdict::{WITNESS_ARRIVALS_MAX, Witness};
-use crate::scenario::{Answer, Behaviour, SECOND, Scenario, Subscriber};
+use crate::scenario::{Answer, Behaviour, FaultAction, SECOND, Scenario, Subscriber};
 use crate::trace::{Cut, CutKind, Depth, Fault, Handshake, Refused, Trace};
 
 /// Bytes of a body beside its data, at most: ids, types, times.
@@ -28,33 +29,33 @@ const NEAR: u64 = SECOND / 4;
 pub struct Evidence<'a> {
     pub scenario: &'a Scenario,
     pub trace: &'a Trace,
-    /// The exchange of every arrival, by its number, then of requests that were not read whole.
+    /// By arrival number, then those of requests that were not read whole.
     pub(crate) exchanges: Vec<Exchange>,
-    /// The ends of requests that were not read whole, in the order of their exchanges.
+    /// In the order of their exchanges.
     pub(crate) unread: Vec<&'a Cut>,
     /// The answers with `Retry-After`: arrival, and index into the trace's answers.
     asks: Vec<(u32, u32)>,
-    /// A lane for every subscriber, in the scenario's order.
+    /// In the scenario's order.
     pub(crate) lanes: Vec<Lane<'a>>,
-    /// Every offered event, by token.
+    /// By token.
     pub(crate) events: Vec<Event>,
-    /// Every owed or received delivery, by lane and token.
+    /// Owed or received, by lane and token.
     pub(crate) deliveries: Vec<Delivery>,
     /// Arrivals with a lane and a token, by lane, token and time; deliveries hold ranges of it.
     attempts: Vec<u32>,
     pub(super) strikes: Strikes,
+    last_used: OnceLock<BTreeMap<u64, u64>>,
     /// The end of the run, or the last event in the trace.
     pub(crate) end: u64,
     pub(crate) ahead: Ahead,
-    /// The machine's stalls, where the judge forgives the lateness that they may have caused; else none.
+    /// Stalls whose lateness the judge forgives, if it does.
     pub(super) forgiven: Starvation,
 }
 
 pub(crate) struct Lane<'a> {
     pub(crate) subscriber: &'a Subscriber,
-    /// Its whole requests, sorted by time.
     pub(crate) arrivals: Vec<u32>,
-    /// All requests that began to arrive, by time, including those not read whole: the contract counts these.
+    /// By time, including those not read whole: the contract counts these.
     pub(crate) begun: Vec<u32>,
     pub(crate) epochs: Vec<Epoch>,
     /// When it first answered 410.
@@ -84,13 +85,13 @@ impl<'a> Evidence<'a> {
             deliveries,
             attempts,
             strikes: Strikes::of(&trace.processes, &trace.faults, scenario.sender.takeover_within.0, end),
+            last_used: OnceLock::new(),
             end,
             ahead,
             forgiven: Starvation::default(),
         }
     }
 
-    /// The same, where each lateness is without the machine's part.
     pub(super) fn forgiving(scenario: &'a Scenario, trace: &'a Trace) -> Self {
         Self { forgiven: Starvation::of(&trace.stalls), ..Self::new(scenario, trace) }
     }
@@ -100,15 +101,15 @@ impl<'a> Evidence<'a> {
         came.saturating_sub(due).saturating_sub(self.forgiven.delay(due, came))
     }
 
-    /// The same for a wait by a timer that began once the sender had seen something that happened at `seen`.
+    /// The same for a timer that began once the sender had seen something at `seen`.
     pub(super) fn late_after(&self, seen: u64, due: u64, came: u64) -> u64 {
         let machine = self.forgiven.held_from(seen) + self.forgiven.delay(due, came);
         came.saturating_sub(due).saturating_sub(machine.min(self.forgiven.delay(seen, came)))
     }
 
-    /// The earliest moment at which a request may have been sent. It may have waited at an endpoint that had just
-    /// resumed accepting or reading, or for a TLS handshake. A request that was read just after its process was killed
-    /// or stopped was sent before. The machine may have held up the request or its stamp.
+    /// A request may have waited at an endpoint that had just resumed accepting or reading, or for a TLS handshake. A
+    /// request that was read just after its process was killed or stopped was sent before. The machine may have held up
+    /// the request or its stamp.
     pub(crate) fn sent_from(&self, n: u32) -> u64 {
         let exchange = self.exchange(n);
         let lane = exchange.lane.and_then(|lane| self.lanes.get(lane as usize));
@@ -125,7 +126,6 @@ impl<'a> Evidence<'a> {
         earliest.saturating_sub(self.forgiven.behind(exchange.t))
     }
 
-    /// When the connection of a request at `t` was opened, if its TLS handshake had just finished.
     fn dialled_before(&self, n: u32, t: u64) -> Option<u64> {
         let arrival = self.trace.arrivals.get(n as usize)?;
         let handshakes = &self.trace.reached.handshakes;
@@ -139,15 +139,14 @@ impl<'a> Evidence<'a> {
         (waited && t.saturating_sub(until) <= READ_WITHIN).then_some(dialled)
     }
 
-    /// When the process that sent a request was killed or stopped, if that was just before `t` and no process
-    /// started or continued since. If other processes live, they sent most requests that come later.
+    /// When the process that sent a request was killed or stopped just before `t`, if no process started or continued
+    /// since. If other processes live, they sent most later requests.
     fn struck_before(&self, t: u64) -> Option<u64> {
         let within = if self.scenario.sender.workers == 1 { READ_WITHIN } else { READ_AT_ONCE };
         self.strikes.shortly_before(t, within)
     }
 
-    /// Whether the sender saw an outcome at `t` before its deadline, which counts from the sending. The machine may have
-    /// held up its view.
+    /// The deadline counts from the sending, and the machine may have held up the sender's view.
     pub(crate) fn is_in_time(&self, n: u32, t: u64) -> bool {
         let seen = t.saturating_add(self.forgiven.held_from(t.saturating_add(READ_AT_ONCE)));
         let took = seen.saturating_sub(self.sent_from(n));
@@ -156,7 +155,7 @@ impl<'a> Evidence<'a> {
         took.saturating_add(NEAR.min(timeout / 4)) < timeout
     }
 
-    /// The attempts of a delivery, sorted by time.
+    /// Sorted by time.
     pub(crate) fn attempts(&self, delivery: &Delivery) -> &[u32] {
         &self.attempts[delivery.range.start as usize..delivery.range.end as usize]
     }
@@ -167,13 +166,12 @@ impl<'a> Evidence<'a> {
         &self.deliveries[from..until]
     }
 
-    /// Whether the last attempt was answered with a status that the driver declares final.
     pub(crate) fn ended_finally(&self, delivery: &Delivery) -> bool {
         let last = self.attempts(delivery).last().and_then(|n| self.exchange(*n).status());
         last.is_some_and(|status| self.trace.declared.final_statuses.contains(&status))
     }
 
-    /// Every failed attempt with a successor: the delivery, the attempt's number from 1, and both attempts.
+    /// Every failed attempt with a successor: delivery, attempt's number from 1, both attempts.
     pub(crate) fn retries(&self) -> impl Iterator<Item = (&Delivery, u32, u32, u32)> {
         self.deliveries.iter().flat_map(|delivery| {
             let pairs = (1..).zip(self.attempts(delivery).windows(2));
@@ -186,7 +184,6 @@ impl<'a> Evidence<'a> {
         self.trace.answers[self.asks[at].1 as usize].retry_after.as_deref()
     }
 
-    /// Events in a request.
     pub(crate) fn carried(&self, n: u32) -> usize {
         1 + self.trace.arrivals[n as usize].more.len()
     }
@@ -216,13 +213,11 @@ impl<'a> Evidence<'a> {
         self.attempts(delivery).iter().any(|n| self.exchange(*n).is_delivered())
     }
 
-    /// Whether a process was killed, stopped or cut off from its store from `from` to `until`.
     pub(crate) fn was_killed(&self, from: u64, until: u64) -> bool {
         self.strikes.touch(from, until)
     }
 
-    /// By when the sender must have recorded an outcome that it learnt at `t`. A fault that forbade or slowed writing
-    /// prolongs the time.
+    /// A fault that forbade or slowed writing prolongs the time.
     pub(crate) fn noted_by(&self, t: u64) -> u64 {
         let promised = self.trace.declared.confirmed_within.unwrap_or(self.scenario.sender.confirm_within.0);
         let writable = self.strikes.unwritable.iter().fold(t, |writable, one| {
@@ -252,9 +247,47 @@ impl<'a> Evidence<'a> {
         kept.iter().filter(|one| one.until > asked).fold(asked, |from, one| one.over_for(from))
     }
 
-    /// Whether a process was killed or stopped before the sender had to record how a request ended.
+    /// By a kill or a stop before the sender had to record how it ended. A process outlived a kill if its connection
+    /// carried a later request and no proxy stood between.
     pub(crate) fn may_be_forgotten(&self, n: u32) -> bool {
-        self.was_killed(self.sent_from(n), self.noted_by(self.exchange(n).end))
+        let (from, until) = (self.sent_from(n), self.noted_by(self.exchange(n).end));
+        self.was_killed(from, until) && self.strikes.touch_one(from, until, self.alive_at(n))
+    }
+
+    /// 0 if unknown.
+    fn alive_at(&self, n: u32) -> u64 {
+        let Some(arrival) = self.trace.arrivals.get(n as usize) else { return 0 };
+        if self.trace.reached.public.is_some() {
+            return 0;
+        }
+        let last_used = self.last_used.get_or_init(|| {
+            let mut last = BTreeMap::new();
+            for (n, arrival) in (0..).zip(&self.trace.arrivals) {
+                let used: &mut u64 = last.entry(arrival.connection).or_default();
+                *used = self.sent_from(n).max(*used);
+            }
+            last
+        });
+        last_used.get(&arrival.connection).copied().unwrap_or(0)
+    }
+
+    /// How far ahead and back. The end of a fault sets the clock right again.
+    pub(super) fn clock_set(&self, from: u64, until: u64) -> (u64, u64) {
+        let inside = |begun: u64, over: u64| begun <= until && from <= over;
+        let host = self.trace.host.clock_sets.iter().filter(|set| inside(set.from, set.until));
+        let host = host.map(|set| (set.ns > 0, set.ns.unsigned_abs()));
+        let faults = self.trace.faults.iter().flat_map(|fault| {
+            let action = fault.plan.and_then(|plan| self.scenario.faults.get(plan as usize));
+            let Some(FaultAction::ClockStep { by, back }) = action.map(|one| &one.action) else {
+                return [None; 2];
+            };
+            let over = fault.until.filter(|until| inside(*until, *until)).map(|_| (*back, by.0));
+            [inside(fault.t, fault.t).then_some((!*back, by.0)), over]
+        });
+        host.chain(faults.flatten()).fold((0, 0), |(ahead, behind), (is_ahead, by)| match is_ahead {
+            true => (ahead.saturating_add(by), behind),
+            false => (ahead, behind.saturating_add(by)),
+        })
     }
 
     pub(crate) fn is_whole(&self, n: u32) -> bool {
@@ -288,8 +321,8 @@ impl<'a> Evidence<'a> {
     }
 }
 
-/// Whether the answer came well before its deadline, counted from when the request may have been sent, and no process
-/// was killed before it can have recorded that.
+/// The answer came well before its deadline, counted from the earliest sending, and no process was killed before it can
+/// have recorded that.
 pub(super) fn surely_heard(evidence: &Evidence<'_>, n: u32) -> bool {
     let exchange = evidence.exchange(n);
     exchange.is_delivered()
@@ -379,17 +412,14 @@ fn events(trace: &Trace) -> Vec<Event> {
     events
 }
 
-/// Whether a sample belongs to that subscriber's lane: by its name, or because the scenario has no other
-/// lane.
+/// By its name, or because the scenario has no other lane.
 pub(super) fn concerns(depth: &Depth, subscriber: &Subscriber, scenario: &Scenario) -> bool {
     depth.subscriber.as_ref().map_or(scenario.subscribers.len() == 1, |name| *name == subscriber.name)
 }
 
-// Exchanges (a request and its end), events, deliveries, and their attempts.
-
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Exchange {
-    /// When its first byte was read.
+    /// Its first byte.
     pub(crate) t: u64,
     pub(crate) lane: Option<u32>,
     pub(crate) outcome: Outcome,
@@ -406,7 +436,6 @@ pub(crate) enum Outcome {
 }
 
 impl Exchange {
-    /// Whether the endpoint answered 2xx in full.
     pub(crate) fn is_delivered(&self) -> bool {
         matches!(self.outcome, Outcome::Answered { status: 200..=299, whole: true })
     }
@@ -418,7 +447,7 @@ impl Exchange {
         }
     }
 
-    /// Whether the peer ended it, so that its end is known only as late as it was noticed.
+    /// Its end is then known only as late as it was noticed.
     pub(crate) fn ended_by_peer(&self) -> bool {
         matches!(
             self.outcome,
@@ -429,8 +458,7 @@ impl Exchange {
     }
 }
 
-/// The exchange of every arrival, by its number, then of every request in `unread`. An exchange without an
-/// answer or a cut ends with the run.
+/// An exchange without an answer or a cut ends with the run.
 pub(super) fn exchanges(
     trace: &Trace,
     unread: &[&Cut],
@@ -477,20 +505,17 @@ fn partial(cut: &Cut, names: &BTreeMap<&str, u32>) -> Option<Exchange> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Event {
     pub(crate) token: u64,
-    /// Its first offer, as an index into the trace's.
     pub(crate) offer: u32,
     pub(crate) offers: u32,
     pub(crate) accepted: Option<u64>,
-    /// Offers that were refused and certainly not accepted.
     pub(crate) refused: u32,
 }
 
-/// One event owed to one subscriber, or received by it.
+/// Owed or received.
 #[derive(Clone, Debug)]
 pub(crate) struct Delivery {
     pub(crate) lane: u32,
     pub(crate) token: u64,
-    /// Its attempts, as a range of the evidence's.
     pub(super) range: Range<u32>,
     /// An index into `events`; none if the event was never offered.
     pub(crate) event: Option<u32>,
@@ -499,8 +524,7 @@ pub(crate) struct Delivery {
     pub(crate) dead: Option<u32>,
 }
 
-/// Arrivals with a lane and a token, sorted by lane, token and time, and the deliveries with ranges of them,
-/// sorted by lane and token.
+/// Deliveries hold ranges of the attempts; both sorted by lane and token, attempts also by time.
 pub(super) fn deliveries(
     trace: &Trace,
     names: &BTreeMap<&str, u32>,
@@ -533,8 +557,8 @@ pub(super) fn deliveries(
     (attempts, deliveries)
 }
 
-/// Token, lane and arrival of each carried event, sorted by lane, token and time. A request with several
-/// events is an attempt of each. A request that was not read whole is no attempt.
+/// Token, lane and arrival, sorted by lane, token and time. A request with several events is an attempt of each; one
+/// that was not read whole is none.
 fn carried(trace: &Trace, exchanges: &[Exchange]) -> Vec<(u64, u32, u32)> {
     let mut carried = Vec::with_capacity(trace.arrivals.len());
     for (n, (arrival, exchange)) in (0..).zip(trace.arrivals.iter().zip(exchanges)) {
@@ -549,7 +573,6 @@ fn carried(trace: &Trace, exchanges: &[Exchange]) -> Vec<(u64, u32, u32)> {
     carried
 }
 
-/// Every owed delivery as lane and token, sorted.
 fn owed(trace: &Trace, names: &BTreeMap<&str, u32>, events: &[Event]) -> Vec<(u32, u64)> {
     let mut owed = Vec::new();
     for event in events {
@@ -561,8 +584,7 @@ fn owed(trace: &Trace, names: &BTreeMap<&str, u32>, events: &[Event]) -> Vec<(u3
     owed
 }
 
-/// Dead letters by lane and token. If a sender doesn't show the body, the id of its requests identifies the
-/// event.
+/// By lane and token. If a sender doesn't show the body, the id of its requests identifies the event.
 fn dead(trace: &Trace, names: &BTreeMap<&str, u32>) -> BTreeMap<(u32, u64), u32> {
     let anonymous = trace.dead.iter().any(|dead| dead.token.is_none());
     let mut ids: BTreeMap<(&str, &str), u64> = BTreeMap::new();

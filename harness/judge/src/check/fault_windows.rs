@@ -1,8 +1,8 @@
-//! The spans in which a fault excuses lateness, and those in which the sender was unreachable: from the stop
-//! or end of a process until [`GRACE`] after it is ready again, and during a fault.
+//! Spans in which a fault excuses lateness, and in which the sender was unreachable: from the stop or end of a process
+//! until [`GRACE`] after it is ready again, and during a fault.
 //!
-//! A kill counts only if it took a lane. A kill of all processes at about the same time did. A kill of one of
-//! several processes took a lane if, at the lane's endpoint,
+//! A kill counts only if it took a lane. A kill of all processes at about the same time did. A kill of one of several
+//! processes took a lane if, at the lane's endpoint,
 //!
 //! - an open request broke off within [`SEEN_WITHIN`] of the kill, or
 //! - connections that had carried several requests before the kill carried none after it, though others did.
@@ -13,28 +13,47 @@ use super::dead_letters::longest_delay;
 use super::evidence::{Delivery, Evidence, Lane};
 use super::retry::after::contract_wait;
 use super::retry::pause_until;
-use crate::scenario::{FaultKind, SECOND};
+use crate::scenario::{FaultKind, SECOND, Subscriber};
 use crate::trace::{Fault, Lack, Process, ProcessEvent};
 
 impl Evidence<'_> {
     /// Whether a fault hit the sender from `from` to `until`, or so shortly before that the sender may still
     /// recover.
     pub(crate) fn is_disturbed(&self, from: u64, until: u64) -> bool {
+        self.is_hit(|_| true, from, until)
+    }
+
+    /// A limit change or a redrive disturbs only its own lane.
+    pub(crate) fn is_lane_disturbed(&self, lane: &Lane<'_>, from: u64, until: u64) -> bool {
+        self.is_hit(|fault| concerns(fault, lane.subscriber), from, until)
+    }
+
+    pub(super) fn is_clock_set(&self, from: u64, until: u64) -> bool {
+        let mut steps = self.trace.faults.iter().filter(|fault| fault.kind == FaultKind::ClockStep);
+        let host = self.trace.host.clock_sets.iter().any(|set| set.from <= until && from <= set.until);
+        host || steps.any(|fault| {
+            let moments = [Some(fault.t), fault.until];
+            moments.iter().flatten().any(|t| (from..=until).contains(t))
+        })
+    }
+
+    fn is_hit(&self, counts: impl Fn(&Fault) -> bool, from: u64, until: u64) -> bool {
         let from = from.saturating_sub(self.scenario.sender.takeover_within.0);
         let upset = self.strikes.upsets.partition_point(|t| *t < from);
-        let faulty = |fault: &Fault| fault.t <= until && over(fault).is_some_and(|over| over >= from);
+        let faulty =
+            |fault: &Fault| fault.t <= until && over(fault).is_some_and(|over| over >= from) && counts(fault);
         let stands_still = self.strikes.stops.iter().any(|stop| stop.from <= until && stop.until >= from);
         let upset = self.strikes.upsets.get(upset).is_some_and(|t| *t <= until);
         upset || stands_still || self.trace.faults.iter().any(faulty)
     }
 
-    /// From when a lane's wait from `since` to `until` is timed: once it was served again after a fault. None if it was
-    /// not, or if requests in doubt may have used its contract up.
+    /// From when a lane's wait is timed: once it was served again after a fault. None if it was not, or if requests in
+    /// doubt may have used its contract up.
     pub(super) fn timed_from(&self, lane: &Lane<'_>, since: u64, until: u64) -> Option<u64> {
-        if !self.is_disturbed(since, until) {
+        if !self.is_lane_disturbed(lane, since, until) {
             return Some(since);
         }
-        let over = self.befallen_until(until)?;
+        let over = self.befallen_until(lane, until)?;
         let next = lane.begun.partition_point(|n| self.exchange(*n).t < over);
         let served = lane.begun.get(next).map(|n| self.exchange(*n).t)?;
         (served < until && !lane.lacks_room()).then_some(served.max(since))
@@ -45,8 +64,7 @@ impl Evidence<'_> {
         self.timed_from(lane, since, until) != Some(since)
     }
 
-    /// Until when something befell the sender that began by `until`: a process is back, a fault over; none if nothing did.
-    pub(super) fn befallen_until(&self, until: u64) -> Option<u64> {
+    pub(super) fn befallen_until(&self, lane: &Lane<'_>, until: u64) -> Option<u64> {
         use ProcessEvent::{Asked, Continued, Exited, Killed, Ready, Stopped};
         let processes = &self.trace.processes;
         let back = |struck: &Process| {
@@ -55,11 +73,12 @@ impl Evidence<'_> {
         };
         let struck = processes.iter().filter(|one| matches!(one.event, Asked | Exited | Killed | Stopped));
         let struck = struck.filter(|one| one.t <= until).map(|one| back(one).unwrap_or(self.end));
-        let faults = self.trace.faults.iter().filter(|fault| fault.t <= until).filter_map(over);
-        struck.chain(faults).max()
+        let faults = self.trace.faults.iter();
+        let faults = faults.filter(|fault| fault.t <= until && concerns(fault, lane.subscriber));
+        struck.chain(faults.filter_map(over)).max()
     }
 
-    /// By when the sender must work again after the last fault; 0 without faults.
+    /// 0 without faults.
     pub(super) fn taken_over_by(&self) -> u64 {
         let stops = self.strikes.stops.iter().map(|stop| stop.until);
         let last = self.trace.faults.iter().filter_map(over).chain(stops).max();
@@ -76,6 +95,19 @@ impl Evidence<'_> {
             !processes.iter().any(|one| again(one) && one.t >= asked.t)
         };
         asked.filter(is_last).map(|one| one.t).min().unwrap_or(self.end)
+    }
+}
+
+/// An operator's action may be another subscriber's.
+fn concerns(fault: &Fault, Subscriber { name, group, .. }: &Subscriber) -> bool {
+    let is_own = |whom: &str| whom == name || whom == group;
+    !matches!(fault.kind, FaultKind::Limit | FaultKind::Redrive) || fault.detail.as_deref().is_none_or(is_own)
+}
+
+impl Lane<'_> {
+    pub(super) fn has_redrives(&self, evidence: &Evidence<'_>) -> bool {
+        let redrive = |fault: &Fault| fault.kind == FaultKind::Redrive && concerns(fault, self.subscriber);
+        evidence.trace.faults.iter().any(redrive)
     }
 }
 
@@ -96,8 +128,7 @@ fn over(fault: &Fault) -> Option<u64> {
 }
 
 impl Lane<'_> {
-    /// Whether the requests that a new owner has to count as in doubt may use up the contract. Only a written cap in
-    /// flight bounds them.
+    /// Requests that a new owner counts as in doubt may use up the contract. Only a written cap in flight bounds them.
     pub(super) fn lacks_room(&self) -> bool {
         let mut limits = self.epochs.iter().map(|epoch| &epoch.limit);
         limits.any(|limit| {
@@ -110,7 +141,6 @@ impl Lane<'_> {
 /// For this long after it is ready, a sender may still refuse events.
 const GRACE: u64 = 2 * SECOND;
 
-/// Disjoint spans, sorted.
 pub(super) struct Outages(Vec<(u64, u64)>);
 
 impl Outages {
@@ -149,7 +179,7 @@ impl Outages {
     }
 }
 
-/// Time in which endpoints see the end of a process.
+/// Endpoints see the end of a process within this time.
 const SEEN_WITHIN: u64 = 2 * SECOND;
 /// A connection with a request within this time counts as in use.
 const USED_WITHIN: u64 = 5 * SECOND;
@@ -197,12 +227,10 @@ fn was_taken(evidence: &Evidence<'_>, lane: &Lane<'_>, kill: u64) -> bool {
 //
 // A lane that coalesces waits for its window on purpose, and an ordered lane for the retries of a key.
 
+/// `Nothing`: no work was due, or the lane may stay unserved. `after` is the gap's length; none if no request came.
 pub(super) enum Again<'e> {
-    /// No work was due, or the lane may stay unserved.
     Nothing,
-    /// It was served in time.
     InTime,
-    /// The delivery that was due first, and the length of the gap; none if no request came.
     Late { first: &'e Delivery, after: Option<u64> },
 }
 
@@ -210,7 +238,6 @@ pub(super) fn served_again<'e>(evidence: &'e Evidence<'_>, at: u32, from: u64) -
     find_resumption(evidence, at, from, None)
 }
 
-/// Judges one lane during a fault of one of several processes: the others must serve it.
 pub(super) fn served_meanwhile<'e>(evidence: &'e Evidence<'_>, at: u32, fault: &Fault) -> Again<'e> {
     find_resumption(evidence, at, fault.t, Some(fault))
 }
@@ -229,7 +256,8 @@ fn find_resumption<'e>(evidence: &'e Evidence<'_>, at: u32, from: u64, despite: 
     let next = lane.arrivals.get(next).map(|n| evidence.exchange(*n).t);
     // A request may arrive before the harness has read the acknowledgement.
     let came = [first_try(first), next].into_iter().flatten().min();
-    let since = due.max(pause_until(evidence, lane, came.unwrap_or(evidence.end)));
+    let paused = pause_until(evidence, lane, came.unwrap_or(evidence.end));
+    let since = due.max(paused).max(room_from(evidence, lane, due));
     let wait = evidence.scenario.sender.takeover_within.0.saturating_add(held_on_purpose(lane));
     let by = since.saturating_add(wait);
     let by = doubtful_until(evidence, lane, by).map_or(by, |over| by.max(over.saturating_add(wait)));
@@ -246,8 +274,7 @@ fn find_resumption<'e>(evidence: &'e Evidence<'_>, at: u32, from: u64, despite: 
     Again::Late { first, after: came.map(|t| t - from) }
 }
 
-/// Until when a lane may stand still after a kill or stop by `by`, because a new owner counts its whole contract as in
-/// doubt.
+/// A new owner counts its whole contract as in doubt.
 fn doubtful_until(evidence: &Evidence<'_>, lane: &Lane<'_>, by: u64) -> Option<u64> {
     let limit = &lane.subscriber.limit;
     let upset = evidence
@@ -259,6 +286,16 @@ fn doubtful_until(evidence: &Evidence<'_>, lane: &Lane<'_>, by: u64) -> Option<u
     let upset = upset
         .filter(|_| lane.epochs.iter().any(|epoch| epoch.limit.lacks_room_for_a_takeover().is_some()))?;
     Some(upset.saturating_add(limit.doubt.0))
+}
+
+pub(super) fn room_from(evidence: &Evidence<'_>, lane: &Lane<'_>, t: u64) -> u64 {
+    let Some(cap) = lane.epochs.iter().filter_map(|epoch| epoch.limit.in_flight_told()).min() else {
+        return t;
+    };
+    let open = lane.begun.iter().map(|n| evidence.exchange(*n)).filter(|one| one.t <= t && t < one.end);
+    let mut ends: Vec<u64> = open.map(|one| one.end).collect();
+    ends.sort_unstable();
+    ends.len().checked_sub(cap as usize).and_then(|at| ends.get(at)).map_or(t, |end| *end)
 }
 
 fn held_on_purpose(lane: &Lane<'_>) -> u64 {

@@ -1,7 +1,7 @@
 //! `latency.first-attempt`: percentiles of the time from an event's *intended* moment to its first arrival, over all
 //! events or those of a span. The intended moment keeps the wait behind a slow call visible (coordinated omission).
-//! Percentiles are by nearest rank: the smallest value that at least p of the values don't exceed. A delivery that
-//! never arrived counts with the end of the run, unless a newer event replaced it.
+//! Percentiles are by nearest rank. A delivery that never arrived counts with the end of the run, unless a newer event
+//! replaced it.
 //!
 //! `efficiency`: the sender's deliveries per second, from the first acknowledgement to the last delivery, over the rate
 //! of a bare client on the same machine and endpoints. Without a measured ceiling the check says nothing.
@@ -19,14 +19,14 @@ use crate::entry::Severity;
 use crate::scenario::{Duration, LatencyBound, Percentiles, SECOND};
 use crate::trace::Offer;
 
-/// The percentile by nearest rank. `sorted` ascends and isn't empty.
+/// By nearest rank: the smallest value that at least this share doesn't exceed. `sorted` isn't empty.
 #[must_use]
 pub fn percentile(sorted: &[u64], thousandths: usize) -> u64 {
     let rank = (sorted.len() * thousandths).div_ceil(1_000).max(1);
     sorted.get(rank - 1).copied().unwrap_or(0)
 }
 
-/// From an event's intended moment to its first arrival, sorted, of the deliveries for which `wanted` holds.
+/// Sorted.
 fn latencies(evidence: &Evidence<'_>, wanted: impl Fn(&Delivery) -> bool) -> Vec<u64> {
     let lanes = (0..).zip(&evidence.lanes);
     let timed = lanes.flat_map(|(at, _)| latencies_where(evidence, at, &wanted));
@@ -43,7 +43,7 @@ pub(crate) fn latencies_of(evidence: &Evidence<'_>, lane: u32) -> Vec<u64> {
     latencies
 }
 
-/// Pairs of intended moment and latency, unsorted.
+/// Intended moment and latency, unsorted.
 pub(crate) fn timed_latencies(evidence: &Evidence<'_>, lane: u32) -> Vec<(u64, u64)> {
     latencies_where(evidence, lane, &|_| true)
 }
@@ -60,10 +60,9 @@ fn latencies_where(
     deliveries.filter_map(|one| latency(evidence, one)).collect()
 }
 
-/// At most one event in this many may never be offered.
 const UNOFFERED_SHARE: u64 = 100;
 
-/// The intended moment and the latency; none for a delivery that is not owed or was not acknowledged.
+/// None for a delivery that is not owed or was not acknowledged.
 fn latency(evidence: &Evidence<'_>, delivery: &Delivery) -> Option<(u64, u64)> {
     let event = evidence.event(delivery).filter(|event| delivery.owed && event.accepted.is_some())?;
     // The wait for the sender's API is reported apart (`harness.schedule`).
@@ -165,7 +164,6 @@ fn hold(
     }
 }
 
-/// Deliveries per 1,000 seconds, from the first acknowledgement to the last delivery.
 pub fn delivered_per_second_milli(evidence: &Evidence<'_>) -> Option<u64> {
     let first = evidence.trace.accepted.iter().map(|one| one.t).min()?;
     let delivered = evidence.exchanges.iter().filter(|exchange| exchange.is_delivered());
@@ -226,7 +224,7 @@ pub(crate) fn thousandths(value: u64) -> String {
     format!("{}.{:03}", value / 1_000, value % 1_000)
 }
 
-/// The harness's lag of every event, without the wait for the sender's API; sorted.
+/// Without the wait for the sender's API; sorted.
 pub(crate) fn lags(evidence: &Evidence<'_>) -> Vec<u64> {
     let mut lags: Vec<u64> = evidence.trace.offers.iter().map(own_lag).collect();
     lags.sort_unstable();
@@ -237,7 +235,7 @@ pub(crate) const fn own_lag(offer: &Offer) -> u64 {
     offer.t.saturating_sub(offer.intended).saturating_sub(offer.held)
 }
 
-/// Intended and accepted events per second, if the sender's API made events wait longer than `schedule_late`.
+/// Intended and accepted events per second, if the API made events wait longer than `schedule_late`.
 pub(crate) fn held_back(evidence: &Evidence<'_>) -> Option<(u64, u64)> {
     let trace = evidence.trace;
     let patience = evidence.scenario.expect.schedule_late.0;

@@ -1,5 +1,3 @@
-//! `format.http`, `format.post-json`, `format.signature`, `format.timestamp`, `format.id`.
-//!
 //! The harness's own verifier judges the signature as the request arrives, and the trace holds its result. A timestamp
 //! must agree with the arrival on the sender's clock (`epochs`), ±5 s. Requests that a stalled endpoint left unread,
 //! and requests sent during a clock step, are not compared. While the clock of one process is wrong (`clock-skew`), a
@@ -17,7 +15,6 @@ use crate::scenario::{Answer, FaultKind, FaultPlan, SECOND, Subscriber};
 use crate::signature::Profile;
 use crate::trace::{Arrival, CutKind, Fault, Lack, Signs, Verified};
 
-/// Every arrival at a subscriber's endpoint: number, lane, arrival.
 pub(super) fn arrivals<'e>(evidence: &'e Evidence<'_>) -> impl Iterator<Item = (u32, u32, &'e Arrival)> {
     let all = (0_u32..).zip(evidence.exchanges.iter().zip(&evidence.trace.arrivals));
     all.filter_map(|(n, (exchange, arrival))| Some((n, exchange.lane?, arrival)))
@@ -41,7 +38,6 @@ fn carries(evidence: &Evidence<'_>, lane: u32) -> Carries {
     Carries { signature: true, timestamp: profile.timestamp_header().is_some(), id: profile.signs_id() }
 }
 
-/// Whether each attempt has its own timestamp.
 fn is_fresh(evidence: &Evidence<'_>, lane: u32) -> bool {
     match &evidence.trace.declared.signs {
         Some(Signs::Own { timestamp, .. }) => *timestamp,
@@ -257,8 +253,7 @@ pub(super) fn fresh(evidence: &Evidence<'_>) -> Finding {
 /// Timestamps count seconds, and a sender stamps shortly before it sends.
 const STAMPED_ANEW: u64 = 2 * SECOND;
 
-/// Judges each retry that was sent [`STAMPED_ANEW`] after the attempt before it had arrived: its timestamp is a later
-/// one.
+/// Each retry that was sent [`STAMPED_ANEW`] after the attempt before it had arrived has a later timestamp.
 fn stamped_anew(evidence: &Evidence<'_>, tally: &mut Tally) {
     let arrival = |n: u32| &evidence.trace.arrivals[n as usize];
     let stamp = |n: u32| timestamp(arrival(n)).and_then(|text| text.parse::<u64>().ok());
@@ -278,7 +273,6 @@ fn stamped_anew(evidence: &Evidence<'_>, tally: &mut Tally) {
     }
 }
 
-/// Whether the endpoint may have left the arrival unread for some time.
 pub(super) fn is_stalled(subscriber: &Subscriber, t: u64) -> bool {
     subscriber.behaviours.iter().any(|one| {
         let until = one.until().unwrap_or(u64::MAX).saturating_add(2 * SECOND);
@@ -286,7 +280,7 @@ pub(super) fn is_stalled(subscriber: &Subscriber, t: u64) -> bool {
     })
 }
 
-/// Whether one of these arrivals carries that event too: one id may stand for several events in one body.
+/// One id may stand for several events in one body.
 fn together(evidence: &Evidence<'_>, attempts: &[u32], event: u64) -> bool {
     attempts.iter().any(|n| {
         let arrival = &evidence.trace.arrivals[*n as usize];
@@ -360,7 +354,7 @@ pub(super) fn id(evidence: &Evidence<'_>) -> Finding {
     )
 }
 
-// The secrets that sign for a subscriber at each moment, as an operator may rotate them during a run.
+// Secrets that an operator rotates during a run.
 //
 // From the planned rotation until a second after its confirmation, a signature that doesn't verify says nothing. After
 // a rotation that the trace lacks, signatures that don't verify are undecidable. The older secret retires `lasts` after
@@ -373,7 +367,6 @@ pub(super) fn unconfirmed(signatures: u64) -> String {
 /// Time in which requests may be in flight while secrets change.
 const UNDER_WAY: u64 = SECOND;
 
-/// The rotations of a subscriber, in order.
 pub(super) struct Rotations(Vec<Rotation>);
 
 struct Rotation {
@@ -383,7 +376,6 @@ struct Rotation {
     done: Option<u64>,
     /// Until when the older secret certainly signs too.
     both_until: u64,
-    /// From when on the older secret does not sign.
     retired: u64,
 }
 
@@ -406,13 +398,11 @@ pub(super) fn rotations(evidence: &Evidence<'_>, subscriber: &Subscriber) -> Rot
 }
 
 impl Rotations {
-    /// Whether a signature at `t` may use a secret that the harness does not know yet.
     pub(super) fn is_changing(&self, t: u64) -> bool {
         let noted = |done: u64| t <= done.saturating_add(UNDER_WAY);
         self.0.iter().any(|one| one.planned <= t && one.done.is_none_or(noted))
     }
 
-    /// Whether the sender did not confirm a rotation planned before `t`.
     pub(super) fn is_unknown(&self, t: u64) -> bool {
         self.0.iter().any(|one| one.planned <= t && one.done.is_none())
     }
@@ -423,7 +413,6 @@ impl Rotations {
         self.0.iter().any(|one| from(one) <= t && t <= one.both_until.saturating_sub(UNDER_WAY))
     }
 
-    /// The place of the oldest secret that may sign at `t`.
     pub(super) fn oldest(&self, t: u64) -> usize {
         self.0.iter().filter(|one| one.retired.saturating_add(UNDER_WAY) < t).count()
     }

@@ -4,7 +4,7 @@
 //! back on purpose. Others are in *trouble* from their first behaviour to the end of the last, of any kind: silence,
 //! failures, requests for a pause, closed ports. The check compares the first arrivals with the earliest schedule that
 //! the contract allows for the same acknowledgements: each event at the latest of its acknowledgement, the bucket's
-//! next moment (GCRA's theoretical arrival time), and the end of each full window. The 95th percentile of the excess
+//! next moment (GCRA's theoretical arrival time), the end of each full window, and the cap in flight. The 95th percentile of the excess
 //! during the trouble may be `slower_beside_slow` above the percentile before it.
 //!
 //! `isolation.gap` judges single late deliveries too, as percentiles hide a few. A first attempt is late if it comes
@@ -19,7 +19,7 @@ use crate::check::{Check, Picture, Simulated, Stall};
 use crate::entry::Severity;
 use crate::scenario::{Answer, Behaviour, Limit, SECOND, Subscriber};
 
-/// Least number of deliveries on either side of a comparison.
+/// Least deliveries on each side of a comparison.
 const SAMPLES_MIN: usize = 20;
 
 fn is_slow(behaviour: &Behaviour) -> bool {
@@ -38,7 +38,6 @@ pub(super) fn is_judged(lane: &Lane<'_>) -> bool {
     is_healthy(lane.subscriber) && lane.has_one_contract() && lane.is_judged_by_its_speed()
 }
 
-/// From the first behaviour to the end of the last one, of those that count.
 fn trouble(evidence: &Evidence<'_>, counts: fn(&Behaviour) -> bool) -> Option<(u64, u64)> {
     let behaviours =
         || evidence.scenario.subscribers.iter().flat_map(|one| &one.behaviours).filter(|one| counts(one));
@@ -46,9 +45,10 @@ fn trouble(evidence: &Evidence<'_>, counts: fn(&Behaviour) -> bool) -> Option<(u
     Some((from, behaviours().map(|one| one.until().unwrap_or(u64::MAX)).max()?))
 }
 
-/// The earliest moments that a contract allows for deliveries due at `due`, in their order.
+/// The earliest moments that a contract allows for deliveries due at `due`, in their order, each of them open for
+/// `answer`.
 #[must_use]
-pub fn earliest(due: &[u64], limit: &Limit) -> Vec<u64> {
+pub fn earliest(due: &[u64], limit: &Limit, answer: u64) -> Vec<u64> {
     let mut times: Vec<u64> = Vec::with_capacity(due.len());
     // Theoretical arrival time in units of 1/count of a nanosecond, which makes each gap a whole number.
     let mut theoretical = 0_u128;
@@ -63,16 +63,18 @@ pub fn earliest(due: &[u64], limit: &Limit) -> Vec<u64> {
             t = t.max(u64::try_from(allowed).unwrap_or(u64::MAX));
             theoretical = theoretical.max(u128::from(t) * count) + per;
         }
-        for window in &limit.windows {
-            let place = usize::try_from(window.count).ok().and_then(|count| times.len().checked_sub(count));
-            t = place.map_or(t, |at| t.max(times[at].saturating_add(window.length.0)));
+        let windows = limit.windows.iter().map(|window| (window.count, window.length.0));
+        let open = limit.in_flight_told().map(|cap| (u64::from(cap), answer));
+        for (count, length) in windows.chain(open) {
+            let place = usize::try_from(count).ok().and_then(|count| times.len().checked_sub(count));
+            t = place.map_or(t, |at| t.max(times[at].saturating_add(length)));
         }
         times.push(t);
     }
     times
 }
 
-/// For every delivery of a lane that arrived: when it was due, when its contract allowed it, when it came.
+/// When each arrived delivery was due, when its contract allowed it, when it came.
 fn waits(evidence: &Evidence<'_>, at: u32, lane: &Lane<'_>) -> Vec<(u64, u64, u64)> {
     let came = evidence.deliveries_of(at).iter().filter_map(|delivery| {
         let first = evidence.attempts(delivery).first().map(|n| evidence.exchange(*n).t)?;
@@ -81,7 +83,7 @@ fn waits(evidence: &Evidence<'_>, at: u32, lane: &Lane<'_>) -> Vec<(u64, u64, u6
     let mut came: Vec<(u64, u64)> = came.collect();
     came.sort_unstable();
     let due: Vec<u64> = came.iter().map(|(due, _)| *due).collect();
-    let allowed = earliest(&due, &lane.subscriber.limit);
+    let allowed = earliest(&due, &lane.subscriber.limit, lane.subscriber.answers.most.0);
     // The sender chooses the order, so the schedule is compared by position.
     let mut arrived: Vec<u64> = came.into_iter().map(|(_, came)| came).collect();
     arrived.sort_unstable();
@@ -230,10 +232,9 @@ pub(super) fn gap(evidence: &Evidence<'_>) -> Finding {
         .with("longest gap", show(longest))
 }
 
-/// A delivery that the contract holds back for less than this counts as allowed at once.
+/// A shorter wait counts as none.
 const AT_ONCE: u64 = SECOND / 2;
 
-/// When it was acknowledged, when its contract allowed it, when it came.
 #[derive(Clone, Copy)]
 struct Wait {
     taken: u64,
@@ -242,8 +243,7 @@ struct Wait {
     token: u64,
 }
 
-/// Judges every eligible lane. Returns the longest wait from acknowledgement to first attempt, and its
-/// subscriber.
+/// Returns the longest wait from acknowledgement to first attempt, and its subscriber.
 pub(super) fn unexplained<'e>(evidence: &'e Evidence<'_>, tally: &mut Tally) -> Option<(u64, &'e str)> {
     let mut longest = None;
     for (at, lane) in (0..).zip(&evidence.lanes).filter(|(_, lane)| is_judged(lane)) {
@@ -259,7 +259,6 @@ pub(super) fn unexplained<'e>(evidence: &'e Evidence<'_>, tally: &mut Tally) -> 
     longest
 }
 
-/// In the order of the acknowledgements.
 fn first_waits(evidence: &Evidence<'_>, at: u32, lane: &Lane<'_>) -> Vec<Wait> {
     let came =
         evidence.deliveries_of(at).iter().filter(|one| one.owed && one.dead.is_none()).filter_map(|one| {
@@ -270,7 +269,7 @@ fn first_waits(evidence: &Evidence<'_>, at: u32, lane: &Lane<'_>) -> Vec<Wait> {
     let mut waits: Vec<Wait> = came.collect();
     waits.sort_unstable_by_key(|wait| (wait.taken, wait.token));
     let due: Vec<u64> = waits.iter().map(|wait| wait.taken).collect();
-    let allowed = earliest(&due, &lane.subscriber.limit);
+    let allowed = earliest(&due, &lane.subscriber.limit, lane.subscriber.answers.most.0);
     waits.iter_mut().zip(allowed).for_each(|(wait, allowed)| wait.allowed = allowed);
     waits
 }
@@ -325,12 +324,12 @@ mod tests {
     fn the_earliest_schedule_spends_the_burst_and_then_keeps_the_rate() {
         let rate = Rate { count: 1, per: Duration(10) };
         let limit = Limit { bucket: Some(Bucket { rate, burst: 2 }), ..Limit::default() };
-        assert_eq!(earliest(&[0, 0, 0, 0, 100], &limit), [0, 0, 10, 20, 100]);
+        assert_eq!(earliest(&[0, 0, 0, 0, 100], &limit, 0), [0, 0, 10, 20, 100]);
     }
 
     #[test]
     fn a_full_window_makes_the_next_one_wait() {
         let limit = Limit { windows: vec!["2 per 10ns".parse().expect("a cap")], ..Limit::default() };
-        assert_eq!(earliest(&[0, 1, 2, 3], &limit), [0, 1, 10, 11]);
+        assert_eq!(earliest(&[0, 1, 2, 3], &limit, 0), [0, 1, 10, 11]);
     }
 }

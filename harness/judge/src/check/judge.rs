@@ -21,7 +21,6 @@ pub struct Verdict {
     pub severity: Severity,
     pub status: Status,
     pub sentence: String,
-    /// Why its failure is expected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known: Option<String>,
     pub figures: Vec<Figure>,
@@ -42,9 +41,8 @@ pub enum Strictness {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Judgement {
     pub status: Status,
-    /// In one sentence.
     pub sentence: String,
-    /// One verdict for each check, in the catalogue's order.
+    /// In the catalogue's order.
     pub verdicts: Vec<Verdict>,
 }
 
@@ -54,8 +52,7 @@ impl Judgement {
         self.verdicts.iter().filter(|verdict| verdict.status == status).count()
     }
 
-    /// The judgement of the selected checks alone. The harness's own checks count unless their names are
-    /// skipped, and so do expected failures of unknown checks.
+    /// The harness's own checks count unless their names are skipped, and so do expected failures of unknown checks.
     #[must_use]
     pub fn of(mut self, selection: &Selection, trace: &Trace) -> Self {
         let known: BTreeSet<&str> = CHECKS.iter().map(|check| check.id).collect();
@@ -190,7 +187,7 @@ const SCHEDULE: &str = "harness.schedule";
 
 const OWN: &str = "harness.";
 
-/// Checks with thin evidence that the headline quotes.
+/// At most so many thin checks in the headline.
 const QUOTED_MAX: usize = 3;
 
 /// A failure decides first, then the verdicts that make the run inconclusive. A `should` check that saw too
@@ -219,7 +216,6 @@ pub fn conclude(verdicts: &[Verdict], trace: &Trace) -> (Status, String) {
     }
 }
 
-/// Whether the run is inconclusive if this check saw too little.
 pub fn decides(one: &Verdict) -> bool {
     one.severity == Severity::Must || one.id == SCHEDULE
 }
@@ -257,8 +253,7 @@ fn headline(verdicts: &[Verdict]) -> String {
     }
 }
 
-// Reasons that weaken a finding: the driver lacks a call, a fault was not injected, the contract of the
-// moment is unknown, or the machine's wall clock was set. Each check declares which of them concern it.
+// Reasons that weaken a finding. Each check declares which of them concern it.
 
 fn excused(check: &Check, finding: Finding, evidence: &Evidence<'_>) -> Finding {
     let finding = by_wall_clock(check, finding, evidence);
@@ -274,8 +269,7 @@ pub(super) fn lacking(what: Lack) -> Finding {
     Finding::unasked(format!("{DRIVER}{}", reason(what)))
 }
 
-/// Not applicable, with the reason, where a check saw nothing because the driver lacks a call, or saw
-/// behaviour that nobody promised.
+/// Not applicable where a check saw nothing because the driver lacks a call, or saw behaviour that nobody promised.
 fn by_lack(check: &Check, finding: Finding, trace: &Trace) -> Finding {
     let breaker = check.needs.contains(&Lack::Breaker) && finding.found == Found::Unasked;
     // The order that a sender without ordering keeps is chance.
@@ -365,7 +359,6 @@ fn by_unknown_contract(check: &Check, finding: Finding, evidence: &Evidence<'_>)
     finding
 }
 
-/// Why the contract of some requests of a lane is unknown.
 fn unheld(evidence: &Evidence<'_>, lane: &Lane<'_>) -> Option<String> {
     let unknown = epochs::unknown(evidence.scenario, evidence.trace, lane.subscriber);
     let is_inside = |t: u64| unknown.iter().any(|(from, until)| *from < t && t < *until);
@@ -379,7 +372,6 @@ fn unheld(evidence: &Evidence<'_>, lane: &Lane<'_>) -> Option<String> {
     })
 }
 
-/// Names the fault that was not injected, for a check that saw nothing.
 fn by_missing_fault(check: &Check, mut finding: Finding, trace: &Trace) -> Finding {
     if finding.found == Found::Unseen && check.follows_fault {
         // No check needs the stop at the end of the run.

@@ -1,16 +1,18 @@
 //! `liveness.served`: a lane with a delivery due is silent for at most X, unless something holds it back.
 //!
-//! A delivery is *due* from its acknowledgement until its first attempt, and from the end of the longest delay that its
-//! retry schedule allows after a failed attempt until the next one; one that is never settled is due until its `ttl` or
-//! the end of the run. A lane is *silent* from one request to the next, as far as something was due all the while. A
+//! A delivery is *due* from its acknowledgement until its first attempt. After a failed attempt it is due from the end of
+//! the longest delay of its retry schedule until the next one. One that is never settled is due until its `ttl` or the
+//! end of the run. A lane is *silent* from one request to the next, as far as something was due all the while. A
 //! silence counts from the latest moment until which something may have held the lane back:
 //!
 //! - a request that ended without an answer is in doubt: its end and `doubt`;
-//! - the last attempt that failed may have opened the breaker: its end and `cooldown_max`;
+//! - the failures that ended last may have opened the breaker, which a sender may open sooner than declared
+//!   ([`OWN_FAILURES`]): their end and the cooldown, doubled for each that may have been a probe;
 //! - the endpoint asked for a pause: the longest that it asked for;
 //! - a behaviour of the endpoint that hides attempts: its end, the longest delay, `cooldown_max` and `doubt`;
-//! - a fault, or a process that was killed, stopped or asked to end: `takeover_within` after that is over, and as long
-//!   as a request may be under way and in doubt where the contract has no room for twice the cap in flight;
+//! - a fault, or a process that was killed, stopped or asked to end: `takeover_within` after that is over. Where the lane
+//!   keeps an order, or the contract has no room for twice the cap in flight, also as long as a request may be under way
+//!   and in doubt;
 //! - a window of the contract may be full: the end of the last request and the window's length.
 //!
 //! X is the sum of
@@ -18,21 +20,26 @@
 //! - `timeout`, for open requests;
 //! - 1/rate, until the bucket has room for one more;
 //! - `takeover_within`, as a living owner serves a lane no later than a new one;
-//! - at an endpoint that has misbehaved, the longest pause of a sender that gives way to it ([`SLOWEST`]).
+//! - the longest window of a lane that coalesces;
+//! - at an endpoint that has misbehaved by then, the longest pause of a sender that gives way to it ([`SLOWEST`]).
 //!
-//! Lanes that coalesce or keep an order hold deliveries back on purpose, and are not judged. Neither are retries in a
-//! run with a redrive. A lane is not judged either if it is silent for too long while nothing bounds the excuse: a
-//! behaviour that hides attempts to the end of the run, or a failure last and no declared breaker, unless the sender is
-//! declared to have none.
+//! Not judged are
+//!
+//! - a lane that keeps an order and saw a failure, or that coalesces while the clock was set;
+//! - retries of a subscriber with a redrive;
+//! - a lane whose excuse has no end: a behaviour hides attempts to the end of the run, or a request failed last and no
+//!   breaker is declared. A sender that is declared to have none has no such excuse.
 
+use super::breaker::BESIDE;
 use super::dead_letters::longest_delay;
 use super::evidence::{Delivery, Evidence, Exchange, Lane};
 use super::outcomes::{Fate, fates_of};
 use super::rate::utilisation::busy;
+use super::retry::backoff_bounds::OWN_FAILURES;
 use super::retry::pause_until;
 use super::verdict::{Finding, Tally, Witness, show, show_beside};
 use crate::check::{Check, Picture, Stall};
-use crate::scenario::{Limit, SECOND};
+use crate::scenario::{Breaker, Limit, SECOND, Subscriber};
 use crate::trace::Lack;
 
 const UNBOUNDED: u64 = u64::MAX;
@@ -55,20 +62,20 @@ pub(super) const CHECK: Check = Check {
 };
 
 pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
-    if !evidence.lanes.iter().any(Lane::is_judged_by_its_speed) {
-        return Finding::unasked("every subscriber coalesces or keeps an order");
+    if !evidence.lanes.iter().any(|lane| is_judged(evidence, lane)) {
+        return Finding::unasked("every subscriber may hold its deliveries back");
     }
     let mut tally = Tally::default();
     let (mut longest, mut unjudged) = (0, 0);
-    for (at, lane) in (0..).zip(&evidence.lanes).filter(|(_, lane)| lane.is_judged_by_its_speed()) {
+    for (at, lane) in (0..).zip(&evidence.lanes).filter(|(_, lane)| is_judged(evidence, lane)) {
         // A sender that acknowledges after the delivery lets none wait.
         if fates_of(evidence, at).is_empty() {
             continue;
         }
         let spans = busy(due(evidence, at, lane));
-        let most = longest_silence(evidence, lane);
         let (mut is_judged, broken) = (true, tally.broken);
         for (from, until) in silences(evidence, lane, &spans) {
+            let most = longest_silence(evidence, lane, until);
             // Nothing but excuses comes on top of the least that X can be.
             let since = if until - from > most { held_back_until(evidence, lane, from, until) } else { from };
             if since == UNBOUNDED {
@@ -102,13 +109,27 @@ pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
         .with("subscribers excused until the end", unjudged)
 }
 
-/// X.
-fn longest_silence(evidence: &Evidence<'_>, lane: &Lane<'_>) -> u64 {
+fn is_judged(evidence: &Evidence<'_>, lane: &Lane<'_>) -> bool {
+    let handling = &lane.subscriber.handling;
+    let failed = |n: &u32| {
+        let exchange = evidence.exchange(*n);
+        !exchange.is_delivered() || !evidence.is_in_time(*n, exchange.end)
+    };
+    let waits_for_a_key =
+        handling.ordered && (lane.subscriber.hides_attempts() || lane.begun.iter().any(failed));
+    // The length of a window is unknown if the clock was set.
+    let waits_for_the_clock = !handling.coalesce.is_empty() && evidence.is_clock_set(0, evidence.end);
+    !waits_for_a_key && !waits_for_the_clock
+}
+
+fn longest_silence(evidence: &Evidence<'_>, lane: &Lane<'_>, until: u64) -> u64 {
+    let Subscriber { behaviours, handling, timeout, .. } = lane.subscriber;
     let buckets = limits(lane).filter_map(|limit| limit.bucket);
     let gap = buckets.map(|bucket| bucket.rate.per.0.div_ceil(bucket.rate.count)).max().unwrap_or(0);
-    let strain = if lane.subscriber.behaviours.is_empty() { 0 } else { SLOWEST };
+    let strain = if behaviours.iter().any(|one| one.at.0 < until) { SLOWEST } else { 0 };
+    let window = handling.coalesce.iter().map(|one| one.window.0).max().unwrap_or(0);
     let takeover = evidence.scenario.sender.takeover_within.0;
-    [lane.subscriber.timeout.0, gap, strain, takeover].into_iter().fold(0, u64::saturating_add)
+    [timeout.0, gap, strain, window, takeover].into_iter().fold(0, u64::saturating_add)
 }
 
 fn limits<'e>(lane: &'e Lane<'_>) -> impl Iterator<Item = &'e Limit> {
@@ -116,7 +137,7 @@ fn limits<'e>(lane: &'e Lane<'_>) -> impl Iterator<Item = &'e Limit> {
 }
 
 fn due(evidence: &Evidence<'_>, at: u32, lane: &Lane<'_>) -> Vec<(u64, u64)> {
-    let mut spans = Vec::new();
+    let (mut spans, redriven) = (Vec::new(), lane.has_redrives(evidence));
     for (delivery, fate) in fates_of(evidence, at) {
         let Some(accepted) = evidence.accepted(delivery) else { continue };
         let old = accepted.saturating_add(lane.subscriber.retry.ttl.0);
@@ -126,10 +147,12 @@ fn due(evidence: &Evidence<'_>, at: u32, lane: &Lane<'_>) -> Vec<(u64, u64)> {
             let exchange = evidence.exchange(*n);
             spans.extend(from.map(|from| (from, exchange.t.min(old))));
             let delay = lane.subscriber.retry.bounds(number).1;
-            let retries = number < lane.subscriber.retry.attempts && !evidence.has_redrives();
+            let retries = number < lane.subscriber.retry.attempts && !redriven;
             from = (retries && !exchange.is_delivered()).then(|| exchange.end.saturating_add(delay));
         }
-        let is_open = fate == Fate::Unsettled && is_counted(evidence, delivery);
+        // A newer event may have replaced a coalescing delivery that failed.
+        let replaced = !attempts.is_empty() && !lane.subscriber.handling.coalesce.is_empty();
+        let is_open = fate == Fate::Unsettled && is_counted(evidence, delivery) && !replaced;
         spans.extend(from.filter(|_| is_open).map(|from| (from, evidence.at_work_until().min(old))));
     }
     spans.retain(|(from, until)| from < until);
@@ -155,7 +178,7 @@ fn silences(evidence: &Evidence<'_>, lane: &Lane<'_>, spans: &[(u64, u64)]) -> V
     found
 }
 
-/// Until when something may have held a lane back that was silent from `from` to `until`; [`UNBOUNDED`] if nothing says.
+/// [`UNBOUNDED`] if nothing says.
 fn held_back_until(evidence: &Evidence<'_>, lane: &Lane<'_>, from: u64, until: u64) -> u64 {
     let before: Vec<&Exchange> =
         lane.begun.iter().map(|n| evidence.exchange(*n)).filter(|one| one.t < until).collect();
@@ -183,10 +206,33 @@ fn breaker_until(evidence: &Evidence<'_>, lane: &Lane<'_>, before: &[&Exchange],
     let ended = before.iter().filter(|one| one.end < until);
     let Some(last) = ended.max_by_key(|one| one.end).filter(|last| !last.is_delivered()) else { return 0 };
     match &lane.subscriber.breaker {
-        Some(breaker) => last.end.saturating_add(breaker.cooldown_max.0),
+        Some(breaker) => last.end.saturating_add(longest_cooldown(lane, breaker, before, until)),
         None if evidence.trace.declared.lacks(Lack::Breaker) => 0,
         None => UNBOUNDED,
     }
+}
+
+/// 0 if it cannot be open.
+fn longest_cooldown(lane: &Lane<'_>, breaker: &Breaker, before: &[&Exchange], until: u64) -> u64 {
+    if lane.subscriber.behaviours.iter().any(|one| one.at.0 < until && one.answer.hides_attempts()) {
+        return breaker.cooldown_max.0;
+    }
+    let well = before.iter().filter(|one| one.is_delivered() && one.end < until).map(|one| one.end).max();
+    // The sender may have seen a success before a failure that ended just before it.
+    let is_last = |one: &&&Exchange| {
+        !one.is_delivered()
+            && one.end < until
+            && well.is_none_or(|well| one.end.saturating_add(BESIDE) > well)
+    };
+    if before.iter().filter(is_last).count() < breaker.failures.min(OWN_FAILURES) as usize {
+        return 0;
+    }
+    // No request but the probe leaves during a cooldown, though an earlier one may be read then.
+    let alone = breaker.cooldown.0 / 2;
+    let probes =
+        before.windows(2).filter(|pair| is_last(&&pair[1]) && pair[1].t - pair[0].t >= alone).count();
+    let doubled = u32::try_from(probes).ok().and_then(|probes| 1_u64.checked_shl(probes)).unwrap_or(u64::MAX);
+    breaker.cooldown.0.saturating_mul(doubled).min(breaker.cooldown_max.0)
 }
 
 /// A behaviour that answers excuses nothing: the longest delay, the breaker and a pause follow from its answers.
@@ -202,13 +248,10 @@ fn behaviours_until(lane: &Lane<'_>, until: u64, doubt: u64) -> u64 {
 }
 
 fn taken_over_by(evidence: &Evidence<'_>, lane: &Lane<'_>, until: u64) -> u64 {
-    let Some(over) = evidence.befallen_until(until) else { return 0 };
+    let Some(over) = evidence.befallen_until(lane, until) else { return 0 };
     let doubt = lane.subscriber.timeout.0.saturating_add(lane.subscriber.limit.doubt.0);
-    over.saturating_add(evidence.scenario.sender.takeover_within.0).saturating_add(if lane.lacks_room() {
-        doubt
-    } else {
-        0
-    })
+    over.saturating_add(evidence.scenario.sender.takeover_within.0)
+        .saturating_add(if lane.lacks_room() || lane.subscriber.handling.ordered { doubt } else { 0 })
 }
 
 /// A window may be full if as many requests as it allows ended within its length of `from`. Those that a new owner

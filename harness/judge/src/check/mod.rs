@@ -7,16 +7,14 @@
 //! Every check computes in integers, sees the whole run, and needs O(n log n) at most. A check that saw nothing is
 //! `inconclusive`, never `pass`; a check whose subject the scenario doesn't arrange is `not applicable`.
 //!
-//! - `Check`: the declaration of a check. `evidence`: the trace, laid out for judging.
+//! - `evidence`: the trace, laid out for judging.
 //! - `outcomes`, `dead_letters`: how each delivery ended, by the trace and by the sender's report.
-//! - `process_timeline`, `fault_windows`: faults over time, the lateness they excuse, and service after them.
+//! - `process_timeline`, `fault_windows`: faults, the lateness that they excuse, and service after them.
 //! - `epochs`: the contract in force at each moment, and the sender's clock.
-//! - The checks: `rate` and `retry`, and one module for each other section of the catalogue; `deadline` and `tls`
-//!   belong to `network`, `truth` and `retention` to `queue`, `strays` to `harness`.
-//! - `stall`, `starvation`: the effect of the harness's stalls on a finding, and the lateness that the machine may have
-//!   caused.
-//! - `witness_context`: the picture around a witness, and endpoints that received nothing; not judged.
-//! - `verdict`: the result of a check. `judge()`: all checks on one trace, with the reasons that weaken a finding.
+//! - `stall`, `starvation`: lateness that the harness or the machine may have caused.
+//! - `witness_context`: the picture around a witness; nothing is judged there.
+//! - Each other module holds the checks of a section; `deadline` and `tls` belong to `network`, `truth` and `retention`
+//!   to `queue`, `strays` to `harness`.
 
 mod breaker;
 pub(crate) mod by_standards;
@@ -66,7 +64,7 @@ pub use verdict::{Figure, Finding, Found, Severity, Status, Witness};
 use crate::entry::Entry;
 use crate::trace::Lack;
 
-/// The arithmetic of the exact checks, for tests against brute force and for other users of the figures.
+/// For tests against brute force and for other users of the figures.
 pub mod exact {
     pub use super::figures::percentile;
     pub use super::isolation::earliest;
@@ -78,7 +76,7 @@ pub mod exact {
     pub use super::retry::RequestedPause;
 }
 
-/// Every check, in the order of the report.
+/// In the order of the report.
 pub const CHECKS: [Check; 76] = [
     format::HTTP,
     format::POST_JSON,
@@ -158,18 +156,13 @@ pub const CHECKS: [Check; 76] = [
     strays::CHECK,
 ];
 
-/// One requirement of a sender: its entry in the catalogue, the function that judges it, and how other evidence bears
-/// on its finding.
 pub struct Check {
     /// Stable slug, such as `rate.envelope`.
     pub id: &'static str,
     pub severity: Severity,
     pub source: &'static str,
-    /// In one sentence.
     pub requirement: &'static str,
-    /// The damage without it.
     pub why: &'static str,
-    /// In one sentence.
     pub remedy: &'static str,
     /// The key of `[expect]` that sets its figure; a scenario that writes the key makes the check a must.
     pub figure: Option<&'static str>,
@@ -183,32 +176,30 @@ pub struct Check {
     /// Whether it judges by the contract of each moment, which an unconfirmed change of limits leaves
     /// unknown.
     by_contract: bool,
-    /// Whether a failure stands in a truncated trace, as nothing later can repair it.
+    /// A failure stands in a truncated trace, as nothing later can repair it.
     stands_alone: bool,
     pub simulated: Simulated,
     picture: Picture,
     pub find: fn(&Evidence<'_>) -> Finding,
 }
 
-/// The effect of a stall of the harness on a failed check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stall {
     Ignored,
     /// Requests may have come earlier: the check judges again with each request at its most harmless place.
     Crowds,
-    /// The machine may have caused lateness: the check judges again without its part.
+    /// Judges again without the machine's part.
     Delays,
-    /// Stalls after the last event delay the drain: the failure is void if they took a tenth of `drain`.
+    /// Void if the stalls after the last event took a tenth of `drain`.
     Drains,
-    /// The failure is void if each witness touches any stall.
+    /// Void if each witness touches any stall.
     Reorders,
 }
 
-/// The effect of a step of the machine's wall clock on a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WallClock {
     Ignored,
-    /// A failure is void where endpoints asked for a pause until a date.
+    /// Void where endpoints asked for a pause until a date.
     Dates,
     /// Nothing after the step can be judged.
     Always,
@@ -217,7 +208,6 @@ enum WallClock {
 /// Whether virtual time can show a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Simulated {
-    /// As in a real run.
     Judged,
     /// Judged, except in a disturbed run: there a fault may honestly break the figure.
     Figure,
@@ -229,15 +219,12 @@ pub enum Simulated {
 enum Picture {
     Delivery,
     Backlog,
-    /// The level of the lane's token bucket.
     Level,
     Open,
-    /// The count in the window that was passed.
     Window,
 }
 
 impl Check {
-    /// The defaults of a declaration; every check states its entry and its function.
     const PLAIN: Self = Self {
         id: "",
         severity: Severity::Must,

@@ -73,7 +73,6 @@ pub(super) fn refused(evidence: &Evidence<'_>) -> Finding {
     survives(evidence, |answer| matches!(answer, Answer::Refuse), |_| false)
 }
 
-/// Judges deliveries with such a cut, and deliveries that fell due during the behaviour.
 pub(super) fn survives(
     evidence: &Evidence<'_>,
     wanted: fn(&Answer) -> bool,
@@ -89,7 +88,7 @@ pub(super) fn survives(
 pub(super) const ERRORS: &str = "deliveries with such an error";
 pub(super) const LOST: &str = "lost, or not retried";
 
-/// Judges each delivery that met such an error. Returns the number of those that could still have come, too.
+/// Returns the number of those that could still have come, too.
 pub(super) fn survival(
     evidence: &Evidence<'_>,
     wanted: fn(&Answer) -> bool,
@@ -151,8 +150,7 @@ fn given_up<'e>(
     found
 }
 
-/// Whether a delivery is a dead letter for another reason than its queue or its endpoint's answer. A reason
-/// in the sender's own words may mean those.
+/// A reason in the sender's own words does not count: it may mean the queue or the endpoint's answer.
 fn is_let_down(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
     let reason = delivery.dead.map(|at| evidence.trace.dead[at as usize].reason.as_str());
     let subscriber = evidence.subscriber(delivery);

@@ -2,7 +2,7 @@
 //! waited during a redrive may have been a dead letter, and has no place in the order.
 //!
 //! The pass goes from the last arrival to the first, and keeps the earliest acknowledgement. An event that was offered
-//! after that acknowledgement is an inversion. O(n log n).
+//! after that acknowledgement is an inversion.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use crate::check::{Check, Stall};
 use crate::entry::Severity;
 use crate::trace::Lack;
 
-/// An event of one key: first attempt, offer, acknowledgement; and its arrival.
+/// First attempt, offer, acknowledgement, arrival.
 type Place = (u64, u64, u64, u32);
 
-/// The first inversion from the end: the arrival that came too soon, and the one that it overtook.
+/// The arrival that came too soon, and the one that it overtook.
 #[must_use]
 pub fn inversion(places: &mut [Place]) -> Option<(u32, u32)> {
     places.sort_unstable();

@@ -1,5 +1,3 @@
-//! The outcome of each delivery that is owed: delivered, given up, coalesced, or unsettled.
-//!
 //! A redriven dead letter starts anew and is no duplicate. A delivery that was delivered before, or never tried, was no
 //! dead letter, and a redrive excuses nothing of it.
 //!
@@ -15,7 +13,7 @@ use super::isolation::earliest;
 use super::retry::after::contract_wait;
 use super::retry::pause_until;
 use super::verdict::{Finding, Found};
-use crate::scenario::{Answer, Behaviour, FaultKind, SECOND, Subscriber};
+use crate::scenario::{Behaviour, FaultKind, SECOND, Subscriber};
 use crate::trace::{Ended, Lack};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +25,7 @@ pub(crate) enum Fate {
     Unsettled,
 }
 
-/// The fates of all owed deliveries of acknowledged events, in the deliveries' order. Deliveries for an
-/// endpoint that was gone need not be settled.
+/// In the deliveries' order. Deliveries for an endpoint that was gone need not be settled.
 pub(super) fn fates<'e>(evidence: &'e Evidence<'_>) -> Vec<(&'e Delivery, Fate)> {
     of(evidence, &evidence.deliveries)
 }
@@ -59,7 +56,7 @@ fn fate(evidence: &Evidence<'_>, delivery: &Delivery, settled: &Settled<'_>, wai
     if is_replaced(evidence, delivery, settled) { Fate::Coalesced } else { Fate::Unsettled }
 }
 
-/// When a delivery reached this fate; none if never. A replaced one is settled at once.
+/// A replaced delivery is settled at once.
 pub(super) fn settled_at(evidence: &Evidence<'_>, delivery: &Delivery, fate: Fate) -> Option<u64> {
     let exchanges = evidence.attempts(delivery).iter().map(|n| evidence.exchange(*n));
     let taken = exchanges.filter(|one| one.is_delivered() || is_at_length(evidence, delivery, one));
@@ -85,7 +82,7 @@ fn given_up_at(evidence: &Evidence<'_>, delivery: &Delivery) -> Option<u64> {
     gone.into_iter().chain(tried).chain(old).min()
 }
 
-/// Tokens of the events of a lane that newer ones replace; sorted.
+/// Sorted tokens.
 pub(super) fn replaced(evidence: &Evidence<'_>, lane: u32) -> Vec<u64> {
     if evidence.lanes[lane as usize].subscriber.handling.coalesce.is_empty() {
         return Vec::new();
@@ -96,8 +93,8 @@ pub(super) fn replaced(evidence: &Evidence<'_>, lane: u32) -> Vec<u64> {
     idle.filter(|one| is_replaced(evidence, one, &settled)).map(|one| one.token).collect()
 }
 
-/// For a sender without a list of dead letters: whether the endpoint answered 410, all attempts were made, or the
-/// delivery passed its `ttl` while something held it back.
+/// For a sender without a list of dead letters: the endpoint answered 410, all attempts were made, or the delivery
+/// passed its `ttl` while something held it back.
 fn is_given_up_in_silence(evidence: &Evidence<'_>, delivery: &Delivery, backlogs: &mut Backlogs) -> bool {
     let counted = evidence.trace.depths.iter().any(|depth| depth.dead.is_some());
     if counted || !evidence.trace.declared.lacks(Lack::DeadLetters) {
@@ -129,12 +126,11 @@ fn is_given_up_in_silence(evidence: &Evidence<'_>, delivery: &Delivery, backlogs
         || (until <= evidence.end && held_back())
 }
 
-/// Tokens of the events of each lane that waited by its contract; sorted, computed on demand.
+/// Sorted tokens by lane, computed on demand.
 #[derive(Default)]
 struct Backlogs(BTreeMap<u32, Vec<u64>>);
 
 impl Backlogs {
-    /// A delivery that the contract holds back for less than this counts as allowed at once.
     const AT_ONCE: u64 = SECOND / 2;
 
     fn waits(&mut self, evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
@@ -150,7 +146,7 @@ impl Backlogs {
             own.filter_map(|one| Some((evidence.accepted(one)?, one.token))).collect();
         taken.sort_unstable();
         let due: Vec<u64> = taken.iter().map(|(t, _)| *t).collect();
-        let allowed = earliest(&due, &lane.subscriber.limit);
+        let allowed = earliest(&due, &lane.subscriber.limit, lane.subscriber.answers.most.0);
         let late = |((t, _), allowed): &(&(u64, u64), u64)| *allowed > t.saturating_add(Self::AT_ONCE);
         let held = !lane.is_judged_by_its_speed() || !lane.has_one_contract();
         let waiting = taken.iter().zip(allowed).filter(|one| held || late(one));
@@ -160,8 +156,7 @@ impl Backlogs {
     }
 }
 
-/// Whether an endpoint answered 2xx with a body too long to read. A sender may take that for success, or try
-/// again.
+/// A sender may take that for success, or try again.
 fn is_taken_at_length(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
     let mut exchanges = evidence.attempts(delivery).iter().map(|n| evidence.exchange(*n));
     exchanges.any(|exchange| is_at_length(evidence, delivery, exchange))
@@ -169,22 +164,21 @@ fn is_taken_at_length(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
 
 fn is_at_length(evidence: &Evidence<'_>, delivery: &Delivery, exchange: &Exchange) -> bool {
     let behaviours = evidence.subscriber(delivery).behaviours.iter();
-    let mut huge = behaviours.filter(|one| matches!(one.answer, Answer::HugeAnswer { .. }));
+    let mut lengthy = behaviours.filter(|one| one.answer.is_lengthy());
     matches!(exchange.outcome, Outcome::Answered { status: 200..=299, .. })
-        && huge.any(|behaviour| behaviour.covers(exchange.t))
+        && lengthy.any(|behaviour| behaviour.covers(exchange.t))
 }
 
-/// Whether the endpoint had answered 410 before the acknowledgement: nothing is owed to it, though the sender
-/// may keep the delivery as a dead letter.
+/// Nothing is owed to an endpoint that had answered 410 before the acknowledgement, though the sender may keep a dead
+/// letter.
 fn is_let_go(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
     let gone = evidence.lanes[delivery.lane as usize].gone;
     gone.zip(evidence.accepted(delivery)).is_some_and(|(gone, accepted)| gone <= accepted)
 }
 
-/// Events of a coalescing lane that arrived or were given up, by lane, type and key.
+/// By lane, type and key.
 type Settled<'e> = BTreeMap<(u32, &'e str, &'e str), Spans>;
 
-/// Offers, and the latest moments of acceptance; both sorted.
 #[derive(Default)]
 struct Spans {
     offered: Vec<u64>,
@@ -192,8 +186,7 @@ struct Spans {
 }
 
 impl Spans {
-    /// Events that may have been accepted at `from` or later, and were offered by `until`, which is no
-    /// sooner.
+    /// `until` is no sooner than `from`.
     fn between(&self, from: u64, until: u64) -> usize {
         let offered = self.offered.partition_point(|t| *t <= until);
         // Those were offered before `from`, too.
@@ -228,22 +221,20 @@ fn is_settled(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
     !evidence.attempts(delivery).is_empty() || delivery.dead.is_some()
 }
 
-/// Whether an event was offered inside the delivery's window and may have been accepted after it. Of two concurrent
-/// offers, either may be the later one. A replacement keeps the due time of the first event, so an event offered after
-/// the window replaces none. The window begins when the event was accepted at the latest; a clock step makes its length
-/// unknown.
+/// By an event offered inside the delivery's window that may have been accepted after it. Of two concurrent offers,
+/// either may be the later one. A replacement keeps the due time of the first event, so an event offered after the
+/// window replaces none. The window begins when the event was accepted at the latest.
 fn is_replaced(evidence: &Evidence<'_>, delivery: &Delivery, settled: &Settled<'_>) -> bool {
     let Some((key, t, window)) = key(evidence, delivery) else { return false };
-    let steps = evidence.scenario.faults.iter().any(|fault| fault.action.kind() == FaultKind::ClockStep);
     let late = evidence.scenario.expect.retry_after_late.0;
     let begun = evidence.accepted(delivery).map_or(t, |accepted| accepted.max(t));
-    let until = if steps { u64::MAX } else { begun.saturating_add(window).saturating_add(late) };
+    let (_, back) = evidence.clock_set(begun, evidence.end);
+    let until = [window, late, back].into_iter().fold(begun, u64::saturating_add);
     // An event does not replace itself.
     let itself = usize::from(is_settled(evidence, delivery));
     settled.get(&key).is_some_and(|of_key| of_key.between(t, until) > itself)
 }
 
-/// The coalescing key, the moment of the offer, and the window; none where the lane doesn't coalesce.
 fn key<'e>(evidence: &'e Evidence<'_>, delivery: &Delivery) -> Option<((u32, &'e str, &'e str), u64, u64)> {
     let rules = &evidence.subscriber(delivery).handling.coalesce;
     if rules.is_empty() {
@@ -293,7 +284,6 @@ pub(super) fn is_broken_off(evidence: &Evidence<'_>) -> bool {
     evidence.trace.trailer.as_ref().is_some_and(|trailer| trailer.ended == Ended::Interrupted)
 }
 
-/// Unsettled deliveries that could still have come after the end of the run.
 pub(super) fn not_settled_in_time(evidence: &Evidence<'_>, unsettled: &[&Delivery]) -> u64 {
     if is_broken_off(evidence) {
         return unaccounted(evidence, unsettled).len() as u64;
@@ -301,7 +291,6 @@ pub(super) fn not_settled_in_time(evidence: &Evidence<'_>, unsettled: &[&Deliver
     unsettled.iter().filter(|one| is_late(evidence, one)).count() as u64
 }
 
-/// A finding that would hold, if some deliveries could still have come: they may be lost.
 pub(super) fn unless_late(finding: Finding, late: u64) -> Finding {
     if late == 0 || finding.found != Found::Held {
         return finding;
@@ -309,8 +298,7 @@ pub(super) fn unless_late(finding: Finding, late: u64) -> Finding {
     Finding::unseen(format!("deliveries outstanding at the end, which could have arrived later: {late}"))
 }
 
-/// Whether a delivery could still have come after the end of the run, for a sender that can't report its
-/// depth.
+/// Concerns only a sender that can't report its depth.
 fn is_late(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
     evidence.trace.declared.lacks(Lack::Depth) && may_still_come(evidence, delivery)
 }
@@ -331,7 +319,6 @@ fn may_still_come(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
     held.saturating_add(slack) > evidence.at_work_until()
 }
 
-/// The longest pause of the sender after the attempts so far.
 fn delay(evidence: &Evidence<'_>, lane: &Lane<'_>, delivery: &Delivery) -> u64 {
     let retry = &lane.subscriber.retry;
     if lane.subscriber.hides_attempts() {

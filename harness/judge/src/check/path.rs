@@ -6,7 +6,7 @@ use super::strays;
 use super::verdict::{Finding, Tally};
 use crate::check::Check;
 use crate::entry::Severity;
-use crate::trace::StrayKind;
+use crate::trace::{Signs, StrayKind};
 
 pub(super) const CHECK: Check = Check {
     id: "path.own",
@@ -26,7 +26,14 @@ pub(super) fn own(evidence: &Evidence<'_>) -> Finding {
         let own = own.unwrap_or_else(|| lane.subscriber.path());
         for n in &lane.arrivals {
             tally.see();
-            let path = evidence.trace.arrivals[*n as usize].head.path.as_str();
+            let arrival = &evidence.trace.arrivals[*n as usize];
+            let is_form =
+                arrival.head.content_type.as_deref().is_some_and(|kind| kind.contains("form-urlencoded"));
+            let own = match evidence.trace.declared.signs {
+                Some(Signs::Own { .. }) => own.as_str().into(),
+                _ => lane.subscriber.sign.addressed_by(&own, || arrival.sha256.to_string(), is_form),
+            };
+            let path = arrival.head.path.as_str();
             if path != own {
                 tally.broke(|| evidence.witness(at, &[*n], format!("sent to {path}; expected {own}")));
             }

@@ -37,7 +37,7 @@ impl LaneObservations {
         let (from, until) = (busy.first()?.0, busy.last()?.1);
         let length: u64 = busy.iter().map(|(from, until)| until - from).sum();
         let timed: u64 = busy.iter().map(|(from, until)| evidence.late(*from, *until)).sum();
-        if length < BUSY_MIN || evidence.is_disturbed(from, until) {
+        if length < BUSY_MIN || evidence.is_lane_disturbed(lane, from, until) {
             return None;
         }
         let counts = |n: &u32| {

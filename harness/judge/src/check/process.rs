@@ -1,5 +1,3 @@
-//! `process.exits`.
-//!
 //! A fault asks processes to stop, and so does the end of the run. A process that had to be killed after `stop_within`
 //! did not stop; the time counts from when it could record its state.
 

@@ -1,22 +1,29 @@
-//! Process faults over time: kills, stops, restarts, and spans in which the sender could not write. A stop lasts until
-//! its process continues or ends; a killed process that was stopped is replaced by another.
+//! A stop lasts until its process continues or ends; a killed process that was stopped is replaced by another.
 
 use std::collections::BTreeMap;
 
 use crate::trace::{Fault, Process, ProcessEvent};
 
+/// An endpoint notices within this time that the peer closed the connection.
+pub(super) const NOTICE: u64 = 250_000_000;
+
 pub(super) struct Strikes {
     /// Sorted.
     pub(super) kills: Vec<u64>,
+    /// For each kill, when all processes killed by then were gone.
+    gone: Vec<u64>,
+    /// A command may end a whole machine, which closes no connection.
+    by_command: bool,
     /// When processes were killed, asked to stop, stopped or gone; sorted.
     pub(super) upsets: Vec<u64>,
     /// When a process was killed or stopped; sorted.
     struck: Vec<u64>,
     /// When a process was started or continued; sorted.
     back: Vec<u64>,
-    /// Spans in which a killed, stopped or disconnected process may have lost state: the beginning, sorted,
-    /// and the latest end so far.
-    forgetful: Vec<(u64, u64)>,
+    /// [`spans`] in which a killed process may have lost state.
+    killed: Vec<(u64, u64)>,
+    /// The same for stopped and disconnected ones.
+    parted: Vec<(u64, u64)>,
     /// Spans in which nothing could be recorded (a locked or full store, a stopped process); sorted.
     pub(super) unwritable: Vec<Unwritable>,
     pub(super) stops: Vec<Stop>,
@@ -32,12 +39,27 @@ impl Strikes {
             times
         };
         let stops = stops(processes, end);
+        let exits = exits(processes);
+        let mut killed: Vec<&Process> = processes.iter().filter(|one| one.event == Killed).collect();
+        killed.sort_by_key(|one| one.t);
+        let is_gone = |one: &Process| gone(&exits, one).unwrap_or(end).max(one.t);
+        // A kill command takes effect at some moment before the process is gone; a signal at once.
+        let over = |one: &Process| if one.status.is_some() { is_gone(one) } else { one.t };
+        let stopped = processes.iter().filter(|one| one.event == Stopped).map(|one| (one.t, one.t));
+        let cut_off = faults.iter().filter(|fault| fault.may_cut_off(takeover_within));
+        let cut_off = cut_off.map(|fault| (fault.t, fault.until.unwrap_or(fault.t)));
         Self {
             kills: times(&[Killed]),
+            gone: spans(killed.iter().map(|one| (one.t, is_gone(one))))
+                .iter()
+                .map(|(_, gone)| *gone)
+                .collect(),
+            by_command: killed.iter().any(|one| one.status.is_some()),
             upsets: times(&[Killed, Asked, Stopped, Exited]),
             struck: times(&[Killed, Stopped]),
             back: times(&[Started, Continued]),
-            forgetful: forgetful(processes, faults, takeover_within, end),
+            killed: spans(killed.iter().map(|one| (one.t, over(one)))),
+            parted: spans(stopped.chain(cut_off)),
             unwritable: unwritable(faults.iter(), stops.iter()),
             stops,
         }
@@ -52,34 +74,46 @@ impl Strikes {
 
     /// Whether a process may have lost state from `from` to `until`.
     pub(super) fn touch(&self, from: u64, until: u64) -> bool {
-        let begun = self.forgetful.partition_point(|(t, _)| *t <= until);
-        begun.checked_sub(1).is_some_and(|last| self.forgetful[last].1 >= from)
+        touches(&self.parted, from, until) || touches(&self.killed, from, until)
+    }
+
+    /// The process surely lived at `alive`.
+    pub(super) fn touch_one(&self, from: u64, until: u64, alive: u64) -> bool {
+        let by_then = self.kills.partition_point(|t| *t <= until);
+        let gone = by_then.checked_sub(1).map_or(0, |last| self.gone[last]);
+        touches(&self.parted, from, until)
+            || (touches(&self.killed, from, until) && alive <= gone.saturating_add(NOTICE))
+    }
+
+    /// The first kill from `from` on that may have ended a request, with or without a whole answer.
+    pub(super) fn kill_that_ended(&self, from: u64, answered: Option<u64>) -> Option<u64> {
+        let outlived = answered.filter(|_| !self.by_command).map_or(0, |t| t.saturating_sub(NOTICE));
+        let next =
+            self.kills.partition_point(|t| *t < from).max(self.gone.partition_point(|t| *t < outlived));
+        self.kills.get(next).copied()
     }
 }
 
-/// The last of the ascending `times` up to `t`.
 fn last(times: &[u64], t: u64) -> Option<u64> {
     times.partition_point(|one| *one <= t).checked_sub(1).map(|last| times[last])
 }
 
-fn forgetful(processes: &[Process], faults: &[Fault], takeover_within: u64, end: u64) -> Vec<(u64, u64)> {
-    use ProcessEvent::{Exited, Killed, Stopped};
-    let exits = processes.iter().filter(|one| one.event == Exited);
+/// Sorted by worker and time.
+fn exits(processes: &[Process]) -> Vec<(u32, u64)> {
+    let exits = processes.iter().filter(|one| one.event == ProcessEvent::Exited);
     let mut exits: Vec<(u32, u64)> = exits.map(|one| (one.worker, one.t)).collect();
     exits.sort_unstable();
-    let over = |one: &Process| {
-        // A kill command takes effect at some moment before the process is gone; a signal at once.
-        if one.event != Killed || one.status.is_none() {
-            return one.t;
-        }
-        let gone = exits.partition_point(|exit| *exit < (one.worker, one.t));
-        let gone = exits.get(gone).filter(|(worker, _)| *worker == one.worker);
-        gone.map_or(end, |(_, t)| *t).max(one.t)
-    };
-    let struck = processes.iter().filter(|one| matches!(one.event, Killed | Stopped));
-    let cut_off = faults.iter().filter(|fault| fault.may_cut_off(takeover_within));
-    let cut_off = cut_off.map(|fault| (fault.t, fault.until.unwrap_or(fault.t)));
-    let mut spans: Vec<(u64, u64)> = struck.map(|one| (one.t, over(one))).chain(cut_off).collect();
+    exits
+}
+
+fn gone(exits: &[(u32, u64)], killed: &Process) -> Option<u64> {
+    let next = exits.get(exits.partition_point(|exit| *exit < (killed.worker, killed.t)));
+    next.filter(|(worker, _)| *worker == killed.worker).map(|(_, t)| *t)
+}
+
+/// Sorted by the beginning, each with the latest end so far.
+fn spans(spans: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
+    let mut spans: Vec<(u64, u64)> = spans.collect();
     spans.sort_unstable();
     let mut latest = 0;
     for (_, until) in &mut spans {
@@ -87,6 +121,11 @@ fn forgetful(processes: &[Process], faults: &[Fault], takeover_within: u64, end:
         *until = latest;
     }
     spans
+}
+
+fn touches(spans: &[(u64, u64)], from: u64, until: u64) -> bool {
+    let begun = spans.partition_point(|(t, _)| *t <= until);
+    begun.checked_sub(1).is_some_and(|last| spans[last].1 >= from)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +152,6 @@ pub(super) fn stops(processes: &[Process], end: u64) -> Vec<Stop> {
     found
 }
 
-/// A span in which writes fail, or are delayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Unwritable {
     pub(super) from: u64,

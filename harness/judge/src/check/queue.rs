@@ -1,4 +1,5 @@
-//! `queue.bounded`: a sample of the whole counts for an only lane too. Its four counts add up to at least the deliveries
+//! `queue.bounded`: a sample of the whole counts for an only lane too. A bound in rows holds too for the deliveries
+//! whose later arrival proves that they waited (`truth`). The four counts add up to at least the deliveries
 //! acknowledged at the previous sample, or before the declared age (`stale`), and at most those offered before the next
 //! one. Deliveries accepted after a 410 may count or not.
 //!
@@ -15,10 +16,11 @@
 use super::dead_letters::room;
 use super::evidence::{Delivery, ENVELOPE_BYTES, Evidence, Lane, concerns};
 use super::retry::RequestedPause;
+use super::truth::proven;
 use super::verdict::{Finding, Found, Tally, Witness, show, show_beside, show_bytes, show_bytes_beside};
 use crate::check::{Check, Picture, Simulated, Stall};
 use crate::entry::Severity;
-use crate::scenario::{SECOND, Size, Subscriber, WhenFull};
+use crate::scenario::{SECOND, Scenario, Size, Subscriber, WhenFull};
 use crate::trace::{Depth, Lack, Refused};
 
 pub(super) const BOUNDED: Check = Check {
@@ -42,11 +44,9 @@ pub(super) fn bounded(evidence: &Evidence<'_>) -> Finding {
     for depth in &evidence.trace.depths {
         let Some(waiting) = depth.waiting else { continue };
         tally.see();
-        let whole = depth.subscriber.is_none();
-        most = most.max(if whole { waiting } else { 0 });
+        most = most.max(if depth.subscriber.is_none() { waiting } else { 0 });
         let lane = scenario.subscribers.iter().find(|one| concerns(depth, one, scenario));
-        let rows = [lane.and_then(|one| one.queue.rows), scenario.expect.queue_rows.max.filter(|_| whole)];
-        let (rows, bytes) = (rows.into_iter().flatten().min(), lane.and_then(|one| one.queue.bytes));
+        let (rows, bytes) = (rows_max(scenario, depth, lane), lane.and_then(|one| one.queue.bytes));
         if let Some(rows) = rows.filter(|rows| waiting > *rows) {
             tally.broke(|| at(depth, format!("{waiting} deliveries wait; the bound is {rows}")));
         }
@@ -55,6 +55,7 @@ pub(super) fn bounded(evidence: &Evidence<'_>) -> Finding {
             tally.broke(|| at(depth, format!("{have} wait; the bound is {bound}")));
         }
     }
+    proven_excess(evidence, &mut tally);
     let sums = conserved(evidence, &mut tally);
     let range = &scenario.expect.queue_rows;
     let is_bounded =
@@ -86,15 +87,36 @@ pub(super) fn bounded(evidence: &Evidence<'_>) -> Finding {
     finding.unless_shown(never_full(evidence))
 }
 
+fn rows_max(scenario: &Scenario, depth: &Depth, lane: Option<&Subscriber>) -> Option<u64> {
+    let whole = scenario.expect.queue_rows.max.filter(|_| depth.subscriber.is_none());
+    lane.and_then(|one| one.queue.rows).into_iter().chain(whole).min()
+}
+
+fn proven_excess(evidence: &Evidence<'_>, tally: &mut Tally) {
+    let scenario = evidence.scenario;
+    let is_bounded = scenario.subscribers.iter().any(|one| one.queue.rows.is_some());
+    if !is_bounded && scenario.expect.queue_rows.max.is_none() {
+        return;
+    }
+    for (depth, waiting) in proven(evidence) {
+        let lane = scenario.subscribers.iter().find(|one| concerns(depth, one, scenario));
+        let Some(rows) = rows_max(scenario, depth, lane).filter(|rows| waiting > *rows) else { continue };
+        if let Some(told) = depth.waiting.filter(|told| *told <= rows) {
+            let what = format!(
+                "{waiting} waiting deliveries came later, and {told} were reported; the bound is {rows}"
+            );
+            tally.broke(|| at(depth, what));
+        }
+    }
+}
+
 /// None if a queue with a bound was full.
 fn never_full(evidence: &Evidence<'_>) -> Option<String> {
     let (trace, scenario) = (evidence.trace, evidence.scenario);
     let each = scenario.events.data_bytes.most.0.saturating_add(ENVELOPE_BYTES);
     let is_full = |depth: &Depth| {
         let lane = scenario.subscribers.iter().find(|one| concerns(depth, one, scenario));
-        let rows = lane.and_then(|one| one.queue.rows);
-        let whole = scenario.expect.queue_rows.max.filter(|_| depth.subscriber.is_none());
-        let waiting = depth.waiting.zip(rows.into_iter().chain(whole).min());
+        let waiting = depth.waiting.zip(rows_max(scenario, depth, lane));
         let bytes = depth.bytes.zip(lane.and_then(|one| one.queue.bytes));
         waiting.is_some_and(|(waiting, rows)| waiting >= rows)
             || bytes.is_some_and(|(have, most)| have.saturating_add(each) > most.0)
@@ -105,8 +127,7 @@ fn never_full(evidence: &Evidence<'_>) -> Option<String> {
     (!full).then(|| "no queue with a bound was full".to_owned())
 }
 
-/// Why a lane's bounds can't be judged: it was offered more than they allow, the whole sender had more
-/// waiting, and no sample counts the lane alone.
+/// None if they can be judged.
 fn unseen(evidence: &Evidence<'_>, at: u32, lane: &Lane<'_>) -> Option<String> {
     let Subscriber { name, queue, .. } = lane.subscriber;
     let depths = || evidence.trace.depths.iter();
@@ -127,14 +148,12 @@ fn unseen(evidence: &Evidence<'_>, at: u32, lane: &Lane<'_>) -> Option<String> {
     None
 }
 
-/// Offers to a lane. An event that was offered more than once may be one delivery, or several.
+/// An event that was offered more than once may be one delivery, or several.
 fn offered(evidence: &Evidence<'_>, at: u32) -> u64 {
     let offers = |delivery: &Delivery| evidence.event(delivery).map_or(0, |event| u64::from(event.offers));
     evidence.deliveries_of(at).iter().filter(|one| one.owed).map(offers).sum()
 }
 
-/// Whether a full queue may have refused events: a lane whose queue refuses was offered more than its least
-/// capacity. A queue without a declared bound is never full.
 pub(super) fn may_refuse(evidence: &Evidence<'_>) -> bool {
     (0..).zip(&evidence.lanes).any(|(at, lane)| {
         let queue = &lane.subscriber.queue;
@@ -153,7 +172,7 @@ fn at(depth: &Depth, what: String) -> Witness {
     }
 }
 
-/// Judges every sample of the whole sender with all four counts. Returns their number.
+/// Returns their number.
 fn conserved(evidence: &Evidence<'_>, tally: &mut Tally) -> u64 {
     let owed = |event: &super::evidence::Event| {
         let offer = &evidence.trace.offers[event.offer as usize];
@@ -217,10 +236,10 @@ fn until(sums: &[(u64, u64)], t: u64) -> u64 {
     after.checked_sub(1).map_or(0, |last| sums[last].1)
 }
 
-/// Deliveries per second that may overload a sender on a slow machine.
+/// So many deliveries per second may overload a sender on a slow machine.
 const LOAD_MIN: u64 = 100;
 
-/// Returns the number of refusals without a cause.
+/// Returns their number.
 fn groundless(evidence: &Evidence<'_>, tally: &mut Tally) -> u64 {
     if evidence.scenario.expect.queue_rows.max.is_some() || may_refuse(evidence) {
         return 0;
@@ -301,9 +320,9 @@ pub(super) fn visible(evidence: &Evidence<'_>) -> Finding {
         .with("without a cause", groundless)
 }
 
-/// Memory that grows regardless of the load: caches, buffers, code pages.
+/// Caches, buffers, code pages.
 const GROWTH_BASE: u64 = 256 << 20;
-/// Memory per subscriber, such as connections.
+/// Such as connections.
 const GROWTH_EACH: u64 = 64 << 10;
 
 fn growth_allowed(evidence: &Evidence<'_>) -> Size {
@@ -374,8 +393,9 @@ pub(super) fn expires(evidence: &Evidence<'_>) -> Finding {
     for delivery in &evidence.deliveries {
         let Some(accepted) = evidence.accepted(delivery) else { continue };
         let ttl = evidence.subscriber(delivery).retry.ttl.0;
-        let until = accepted.saturating_add(ttl).saturating_add(grace);
-        let redriven = evidence.redrives(delivery).min().unwrap_or(u64::MAX);
+        let (_, back) = evidence.clock_set(accepted, evidence.end);
+        let until = [ttl, grace, back].into_iter().fold(accepted, u64::saturating_add);
+        let redriven = evidence.redrives(delivery).filter(|t| *t >= accepted).min().unwrap_or(u64::MAX);
         if until >= evidence.end {
             continue;
         }

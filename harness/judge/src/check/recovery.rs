@@ -16,7 +16,7 @@ use crate::entry::Severity;
 use crate::scenario::Behaviour;
 use crate::trace::Lack;
 
-/// Ends of an endpoint's behaviours at which no other behaviour holds.
+/// Ends at which no other behaviour holds.
 fn recoveries(lane: &Lane<'_>) -> Vec<u64> {
     let behaviours = &lane.subscriber.behaviours;
     let mut ends: Vec<u64> = behaviours.iter().filter_map(Behaviour::until).collect();

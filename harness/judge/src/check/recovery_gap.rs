@@ -23,6 +23,7 @@
 //! A restart is judged until the next fault, and only if no other fault lasts at its beginning.
 
 use super::evidence::{Delivery, Evidence, Exchange, Lane, Outcome};
+use super::fault_windows::room_from;
 use super::retry::pause_until;
 use super::verdict::{Finding, Tally, show, show_beside};
 use crate::check::{Check, Picture, Simulated, Stall};
@@ -30,10 +31,8 @@ use crate::entry::Severity;
 use crate::scenario::{FaultAction, FaultKind, Store};
 use crate::trace::{Lack, ProcessEvent};
 
-/// The longest gaps come first.
 const SHOWN_MAX: usize = 12;
 
-/// A process that is up again, and the span in which its lanes can be judged.
 struct Restart {
     down: u64,
     ready: u64,
@@ -42,12 +41,10 @@ struct Restart {
     until: u64,
 }
 
+/// `Nothing`: no work was due, or nothing can be said.
 enum Recovery<'e> {
-    /// No work was due, or nothing can be said.
     Nothing,
-    /// Why it may stay unserved for longer.
     Excused(String),
-    /// The gap, and the delivery that was due first.
     Gap { length: u64, allowed: u64, first: &'e Delivery, arrived: Option<u32> },
 }
 
@@ -152,7 +149,6 @@ fn restarts(evidence: &Evidence<'_>) -> Vec<Restart> {
     again.filter(|restart| is_clear(evidence, restart)).collect()
 }
 
-/// The latest moment at which the lanes of a killed process are known to be free.
 fn known_to_be_free(evidence: &Evidence<'_>, killed: u64) -> u64 {
     let sender = &evidence.scenario.sender;
     match sender.store {
@@ -197,7 +193,8 @@ fn measure_gap<'e>(evidence: &'e Evidence<'_>, at: u32, lane: &Lane<'_>, restart
     if let Some(why) = excuse(evidence, lane, restart, until) {
         return Recovery::Excused(why);
     }
-    let since = due.max(restart.free).max(pause_until(evidence, lane, until));
+    let paused = pause_until(evidence, lane, until);
+    let since = due.max(restart.free).max(paused).max(room_from(evidence, lane, due));
     let (length, allowed) = (evidence.late(since, until), allowed(evidence, lane));
     // It might have come in time without the next fault.
     if arrived.is_none() && length <= allowed {

@@ -1,16 +1,14 @@
-//! `queue.retention`: `[expect] kept`.
-//!
 //! - *Age*: no listed item was delivered longer ago than `age`. A sample shows the items of its query or later, and a
 //!   time with few digits counts as the latest possible one, so an item is at least as old as assumed. The check
 //!   follows the sender's own clock (`epochs`), and tolerates old items during and shortly after a fault. It needs a
-//!   delivery longer than `age` before a sample, and an untouched wall clock (`judge`).
+//!   delivery longer than `age` before a sample, a listed item if a sample came sooner, and an untouched wall clock.
 //! - *Size*: the sender's database on disk has at most `bytes` beside the waiting deliveries. As a file need not
 //!   shrink, the largest backlog so far counts, with twice the largest body for each delivery. It needs a delivery
 //!   before a sample.
 //!
 //! A database on a server has no size to judge.
 
-use super::evidence::{ENVELOPE_BYTES, Evidence};
+use super::evidence::{ENVELOPE_BYTES, Evidence, NOTED};
 use super::fault_windows::Outages;
 use super::judge::{lacking, unless_clock_set};
 use super::verdict::{Finding, Found, Tally, Witness, show, show_bytes};
@@ -60,7 +58,7 @@ fn together(one: Finding, other: Finding) -> Finding {
     first
 }
 
-/// First successful attempts, as the endpoints saw them; sorted.
+/// As the endpoints saw them; sorted.
 fn delivered(evidence: &Evidence<'_>) -> Vec<u64> {
     let made = |delivery| {
         let exchanges = evidence.attempts(delivery).iter().map(|n| evidence.exchange(*n));
@@ -71,7 +69,6 @@ fn delivered(evidence: &Evidence<'_>) -> Vec<u64> {
     times
 }
 
-/// The samples of the whole with kept items.
 fn samples<'a>(evidence: &'a Evidence<'_>) -> impl Iterator<Item = (&'a Depth, &'a Retained)> {
     evidence.trace.depths.iter().filter_map(|depth| Some((depth, depth.kept.as_ref()?)))
 }
@@ -81,7 +78,8 @@ fn aged(evidence: &Evidence<'_>, most: Duration) -> Finding {
     if trace.declared.lacks(Lack::Kept) {
         return lacking(Lack::Kept);
     }
-    let first = delivered(evidence).first().copied().unwrap_or(u64::MAX);
+    let delivered = delivered(evidence);
+    let first = delivered.first().copied().unwrap_or(u64::MAX);
     let outages = Outages::of(evidence);
     let unsure = match &trace.offset {
         Some(offset) => offset.error,
@@ -89,9 +87,13 @@ fn aged(evidence: &Evidence<'_>, most: Duration) -> Finding {
         None => 0,
     };
     let (mut tally, mut telling, mut oldest) = (Tally::default(), false, 0);
+    let (mut lists, mut missed) = (false, false);
     for (depth, kept) in samples(evidence).filter(|(_, kept)| kept.listed) {
         tally.see();
         telling |= first.saturating_add(most.0) < depth.t;
+        let noted = delivered.partition_point(|t| t.saturating_add(NOTED) < depth.t);
+        missed |= noted.checked_sub(1).is_some_and(|last| delivered[last].saturating_add(most.0) > depth.t);
+        lists |= kept.oldest_unix_ns.is_some();
         let now =
             trace.header.began_unix_ns.saturating_add(depth.t).saturating_add_signed(evidence.ahead.likely);
         let age = kept.oldest_unix_ns.map_or(0, |t| now.saturating_sub(unsure).saturating_sub(t));
@@ -105,6 +107,8 @@ fn aged(evidence: &Evidence<'_>, most: Duration) -> Finding {
     let finding = tally.finding("samples of the kept deliveries", "none too old", "with one that is too old");
     let finding = if finding.found == Found::Held && !telling {
         Finding::unseen(format!("no sample of the kept deliveries came more than {most} after a delivery"))
+    } else if finding.found == Found::Held && missed && !lists {
+        Finding::unseen(format!("no sample lists a kept delivery, even within {most} of one"))
     } else {
         finding
     };
@@ -150,8 +154,7 @@ fn sized(evidence: &Evidence<'_>, most: Size) -> Finding {
         .with("most on disk", show_bytes(largest))
 }
 
-/// The largest number of offered, undelivered deliveries so far: each moment at which it grew, with the new
-/// number.
+/// Offered, undelivered deliveries: each moment at which their largest number grew, with the new number.
 fn crowds(evidence: &Evidence<'_>, delivered: &[u64]) -> Vec<(u64, u64)> {
     let mut offered: Vec<(u64, u64)> =
         evidence.trace.offers.iter().map(|offer| (offer.t, offer.owed.len() as u64)).collect();

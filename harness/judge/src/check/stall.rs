@@ -26,18 +26,13 @@ use crate::trace::{ClockKind, Cut, ENDPOINTS, Trace};
 /// the next.
 const AFTER: u64 = 16_000_000;
 
-/// The findings of one trace, weakened where the harness stalled.
 pub(super) struct Stalls<'e> {
     evidence: &'e Evidence<'e>,
-    /// The stalls of the thread that stamps arrivals; disjoint and sorted.
+    /// Stalls of the thread that stamps arrivals; disjoint and sorted.
     stalls: Vec<(u64, u64)>,
-    /// Those of all threads.
     starvation: Starvation,
-    /// The trace with every arrival of a stall at its most harmless place; made on demand.
     placed: Option<Trace>,
-    /// The evidence with each lateness less the machine's part; made on demand.
     forgiving: Option<Evidence<'e>>,
-    /// The checks that say nothing because of stalls.
     silenced: Vec<&'static str>,
 }
 
@@ -57,7 +52,6 @@ impl<'e> Stalls<'e> {
         Self { evidence, stalls, starvation, placed: None, forgiving: None, silenced: Vec::new() }
     }
 
-    /// The finding, as far as it holds for every placement of the arrivals, and without the machine.
     pub(super) fn weigh(&mut self, check: &Check, finding: Finding) -> Finding {
         if check.id == CHECK.id {
             return self.named(finding);
@@ -93,7 +87,7 @@ impl<'e> Stalls<'e> {
         (check.find)(forgiving).found != Found::Broken
     }
 
-    /// The longest of the machine's parts in the witnesses; without any, in the run.
+    /// The longest in the witnesses; without any, in the run.
     fn by_machine(&self, witness: &[Witness]) -> String {
         let delays = witness.iter().map(|one| self.starvation.delay(one.from, one.until));
         by_stalls(delays.max().filter(|delay| *delay > 0).unwrap_or(self.starvation.total()))
@@ -103,7 +97,7 @@ impl<'e> Stalls<'e> {
         self.stalls.iter().copied().max_by_key(|(from, until)| until - from)
     }
 
-    /// A stall that the witnesses touch, if each of them touches one.
+    /// None unless each witness touches one.
     fn touched(&self, witness: &[Witness]) -> Option<(u64, u64)> {
         let touches = |one: &Witness, (from, until): (u64, u64)| {
             from <= one.until && one.from <= until.saturating_add(AFTER)
@@ -114,7 +108,7 @@ impl<'e> Stalls<'e> {
         all.then(first).flatten()
     }
 
-    /// The length of the stalls after the last event, if they took a tenth of `drain`: less does not change the finding.
+    /// None for less than a tenth of `drain`, which does not change the finding.
     fn lost_the_drain(&self) -> Option<u64> {
         let offers = self.evidence.trace.offers.iter().map(|offer| offer.t);
         let lost = self.starvation.delay(offers.max().unwrap_or(0), self.evidence.end);
@@ -171,12 +165,10 @@ fn placed(evidence: &Evidence<'_>, stalls: &[(u64, u64)]) -> Trace {
     trace
 }
 
-/// The capacity that the contracts have left, arrival by arrival.
 struct Room<'e> {
     epochs: &'e [Epoch],
     buckets: Vec<(Stretch, Level)>,
     caps: Vec<((u64, u64), Window)>,
-    /// The arrivals so far.
     times: Vec<u64>,
 }
 
@@ -187,7 +179,7 @@ impl<'e> Room<'e> {
         Self { epochs, buckets, caps: capped(epochs), times: Vec::new() }
     }
 
-    /// The first moment from `from` to `t` at which one more request conforms; `t` if there is none.
+    /// `t` if there is none.
     fn next(&mut self, from: u64, t: u64) -> u64 {
         let mut place = from.max(self.times.last().copied().unwrap_or(0));
         while place < t {

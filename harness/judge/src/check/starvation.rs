@@ -1,7 +1,8 @@
 //! Lateness that the machine may have caused.
 //!
 //! Threads of the harness that wake late show that the machine kept programs from running: the thread that stamps
-//! arrivals, the generator, and one that only sleeps ([`crate::trace::SLEEPER`]). A stall holds back everything that
+//! arrivals, the generator, and one that only sleeps ([`crate::trace::SLEEPER`]). A sleeper is woken before programs that
+//! work, so the share of other programs counts too ([`crate::trace::OTHERS`]). A stall holds back everything that
 //! was due in it. Its work then waits for the sender to catch up: a sender that uses four fifths of the machine needs
 //! four times the stall. So a backlog grows by each stall, and falls by a quarter of the time between stalls. Something
 //! that was due at one moment and came at another may owe the machine the backlog of the first and the stalls since,
@@ -72,7 +73,6 @@ impl Starvation {
         self.stalls.iter().map(|one| (one.from, one.until))
     }
 
-    /// The last stall that began by `t`.
     fn last(&self, t: u64) -> Option<&Stalled> {
         self.stalls.partition_point(|one| one.from <= t).checked_sub(1).map(|at| &self.stalls[at])
     }
@@ -81,17 +81,14 @@ impl Starvation {
         self.last(t).map_or(0, |last| last.total - last.until.saturating_sub(t))
     }
 
-    /// By how much something that is seen at `t` may have been held back.
     pub(super) fn behind(&self, t: u64) -> u64 {
         self.last(t).map_or(0, |last| last.behind_at(t) - last.until.saturating_sub(t))
     }
 
-    /// How much later than `t` a program may have seen something that happened then.
     pub(super) fn held_from(&self, t: u64) -> u64 {
         self.last(t).map_or(0, |last| last.behind_at(t))
     }
 
-    /// By how much something that was due at `due` and came at `came` may be late through the machine.
     #[must_use]
     pub fn delay(&self, due: u64, came: u64) -> u64 {
         self.behind(due) + self.total_by(came.max(due)) - self.total_by(due)

@@ -1,6 +1,5 @@
-//! `harness.strays`: lists requests whose path or host names no endpoint, and failed handshakes, as they often explain
-//! missing arrivals. Anybody may call a public URL; `path.own` judges a request that names no endpoint and carries an
-//! event of the run.
+//! `harness.strays`: stray requests and failed handshakes often explain missing arrivals. Anybody may call a public
+//! URL; `path.own` judges a request that names no endpoint and carries an event of the run.
 
 use super::evidence::Evidence;
 use super::verdict::{Finding, Tally, Witness, moment};

@@ -8,7 +8,8 @@
 //! - *Dead*: at most the listed dead letters that can have been given up by then (`dead_letters`). At the last sample,
 //!   dead and waiting together are at least the listed ones.
 //! - *Coalesced*: at most the offers by then to coalescing lanes that were neither delivered nor given up.
-//! - *Bytes*: at most the size of that many deliveries, and a byte of each delivery that certainly waits.
+//! - *Bytes*: at most the size of that many deliveries; at least the least data of each that certainly waits in a lane
+//!   whose bodies hold their data whole, else a byte.
 //! - *Dead letters*, each in the list: it concerns an event that was offered for its subscriber; it is there once; the
 //!   sender does not certainly know its delivery to be made; and its `attempts` are those that arrived. Attempts that
 //!   the endpoint can't see, and those that a kill made the sender forget, may count or not.
@@ -19,20 +20,20 @@
 //! The driver may declare that figures are `stale`: then a sample is true at some moment since that long before it.
 //!
 //! The deliveries that a foreign sender had before the run are subtracted. The lower bounds do not apply where events
-//! are coalesced, dead letters are redriven or not listed, an endpoint is gone, or a fault was near.
+//! are coalesced, dead letters are redriven, an endpoint is gone, or a fault was near. If dead letters are not listed,
+//! they count only deliveries that were made.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::dead_letters::dead_from;
-use super::evidence::{Delivery, Evidence, Outcome};
+use super::evidence::{Delivery, Evidence, Lane, Outcome};
 use super::evidence::{ENVELOPE_BYTES, NOTED, surely_heard};
 use super::fault_windows::Outages;
 use super::verdict::{Finding, Found, Tally, Witness, moment, show};
 use crate::check::{Check, Picture, Stall};
 use crate::entry::Severity;
 use crate::scenario::{Answer, SECOND};
-use crate::trace::Lack;
-use crate::trace::{Accepted, ClockKind, Depth, ProcessEvent};
+use crate::trace::{Accepted, ClockKind, Depth, Lack, Payload, ProcessEvent};
 
 /// Time in which a sender must answer a query for its queue.
 const SILENCE: u64 = 5 * SECOND;
@@ -104,7 +105,7 @@ fn finding(tally: Tally) -> Finding {
     tally.finding("queue figures of the sender", "each agrees with the trace", "different from the trace")
 }
 
-/// The longest time without a sample during activity, if it is too long.
+/// None if it is short enough.
 fn silence(evidence: &Evidence<'_>, outages: &Outages, samples: &[&Depth]) -> Option<(u64, u64)> {
     if evidence.trace.header.clock == ClockKind::Virtual {
         return None;
@@ -150,7 +151,7 @@ fn matched(evidence: &Evidence<'_>, tally: &mut Tally) {
     }
 }
 
-/// Judges every listed dead letter. Returns the number of those that name no event.
+/// Returns the number of those that name no event.
 fn listed(evidence: &Evidence<'_>, tally: &mut Tally) -> u64 {
     let mut unnamed = 0;
     let mut known: BTreeSet<(&str, u64)> = BTreeSet::new();
@@ -158,7 +159,6 @@ fn listed(evidence: &Evidence<'_>, tally: &mut Tally) -> u64 {
         evidence.lanes.iter().map(|lane| lane.subscriber.name.as_str()).zip(0..).collect();
     let by_letter: BTreeMap<u32, &Delivery> =
         evidence.deliveries.iter().filter_map(|one| Some((one.dead?, one))).collect();
-    let redrives = evidence.has_redrives();
     for (at, letter) in (0_u32..).zip(&evidence.trace.dead) {
         let own = lanes.get(letter.subscriber.as_str()).map(|lane| evidence.deliveries_of(*lane));
         let delivery = own.and_then(|own| match letter.token {
@@ -176,9 +176,7 @@ fn listed(evidence: &Evidence<'_>, tally: &mut Tally) -> u64 {
             None if evidence.trace.declared.lacks(Lack::Start) => continue,
             None => Some(", but no such event was offered for this subscriber".to_owned()),
             // A delivery can be a dead letter once if its event was offered once, and nothing was redriven.
-            Some(delivery) if redrives || evidence.event(delivery).is_none_or(|event| event.offers != 1) => {
-                None
-            }
+            Some(delivery) if may_die_again(evidence, delivery) => None,
             Some(_) if is_again => Some(" and listed a second time".to_owned()),
             Some(delivery) => contradiction(evidence, delivery, letter.attempts),
         };
@@ -190,6 +188,11 @@ fn listed(evidence: &Evidence<'_>, tally: &mut Tally) -> u64 {
         }
     }
     unnamed
+}
+
+fn may_die_again(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
+    evidence.redrives(delivery).next().is_some()
+        || evidence.event(delivery).is_none_or(|event| event.offers != 1)
 }
 
 fn contradiction(evidence: &Evidence<'_>, delivery: &Delivery, said: Option<u32>) -> Option<String> {
@@ -216,7 +219,7 @@ fn contradiction(evidence: &Evidence<'_>, delivery: &Delivery, said: Option<u32>
         .then(|| format!("; attempts by the sender's count: {said}, arrived: {}", attempts.len()))
 }
 
-/// Observed moments of a lane, or of all; each list is sorted at the end.
+/// Sorted at the end.
 #[derive(Default)]
 struct ObservedMoments {
     offered: Vec<u64>,
@@ -224,10 +227,11 @@ struct ObservedMoments {
     yes: Vec<u64>,
     /// Deliveries that the sender certainly learnt of.
     delivered: Vec<u64>,
-    /// Deliveries that certainly wait until their 2xx answer: acceptance, and answer.
+    /// Deliveries that certainly wait until their 2xx answer: acceptance, of those with an answer alone, and answer.
     taken: Vec<u64>,
+    proven: Vec<u64>,
     answered: Vec<u64>,
-    /// Listed dead letters, from their earliest moment.
+    /// Their earliest moments.
     dead: Vec<u64>,
     /// Offers of deliveries that a newer event may replace.
     replaceable: Vec<u64>,
@@ -235,6 +239,49 @@ struct ObservedMoments {
     ended: Vec<u64>,
     /// Whether the lower bound of the backlog is unknown.
     is_vague: bool,
+    is_redriven: bool,
+    each_least: u64,
+}
+
+/// A byte unless each body that came held it whole.
+fn least_bytes(evidence: &Evidence<'_>, lane: &Lane<'_>) -> u64 {
+    let least = evidence.scenario.events.data_bytes.least.0;
+    let mut came = lane.arrivals.iter().map(|n| &evidence.trace.arrivals[*n as usize]);
+    let is_whole = came.all(|one| one.payload == Some(Payload::Intact) && one.bytes >= least);
+    if is_whole && !lane.arrivals.is_empty() { least.max(1) } else { 1 }
+}
+
+/// Counts the deliveries that waited then, as their later arrivals prove.
+pub(super) fn proven<'e>(evidence: &'e Evidence<'_>) -> Vec<(&'e Depth, u64)> {
+    let outages = Outages::of(evidence);
+    let mut series: BTreeMap<Option<&str>, Vec<&Depth>> = BTreeMap::new();
+    for depth in &evidence.trace.depths {
+        series.entry(depth.subscriber.as_deref()).or_default().push(depth);
+    }
+    let mut found = Vec::new();
+    let mut compare = |seen: &ObservedMoments, name: Option<&'e str>| {
+        let Some(samples) = series.get_mut(&name) else { return };
+        samples.sort_by_key(|depth| depth.t);
+        let waiting = |at| seen.surely_waiting(&outages, window(evidence, samples, at), &seen.proven);
+        found.extend((0..samples.len()).map(|at| (samples[at], waiting(at))));
+    };
+    let mut all = ObservedMoments::default();
+    for (at, lane) in (0..).zip(&evidence.lanes) {
+        let mut seen = ObservedMoments::of(evidence, at);
+        seen.sort();
+        compare(&seen, Some(lane.subscriber.name.as_str()));
+        all.add(seen);
+    }
+    all.sort();
+    compare(&all, None);
+    found
+}
+
+/// Queries before, at and after the sample.
+fn window(evidence: &Evidence<'_>, samples: &[&Depth], at: usize) -> (u64, u64, u64) {
+    let asked = samples[at].t.saturating_sub(evidence.trace.declared.stale);
+    let earlier = at.checked_sub(1).map_or(0, |before| samples[before].t).min(asked);
+    (earlier, asked, samples.get(at + 1).map_or(evidence.end, |next| next.t))
 }
 
 impl ObservedMoments {
@@ -242,8 +289,11 @@ impl ObservedMoments {
         let lane = &evidence.lanes[at as usize];
         let listed = evidence.trace.trailer.as_ref().is_some_and(|trailer| trailer.dead_listed);
         let coalesces = !lane.subscriber.handling.coalesce.is_empty();
+        let is_redriven = lane.has_redrives(evidence);
         let mut seen = Self {
-            is_vague: coalesces || !listed || lane.gone.is_some() || evidence.has_redrives(),
+            is_vague: coalesces || lane.gone.is_some() || is_redriven,
+            is_redriven,
+            each_least: least_bytes(evidence, lane),
             ..Self::default()
         };
         for n in &lane.arrivals {
@@ -271,8 +321,11 @@ impl ObservedMoments {
             let yes =
                 exchanges().filter(|one| matches!(one.outcome, Outcome::Answered { status: 200..=299, .. }));
             if let Some(taken) = event.accepted.filter(|_| delivery.dead.is_none() && event.offers == 1) {
-                seen.taken.push(taken);
-                seen.answered.extend(yes.map(|one| one.begun).min());
+                let answered = yes.map(|one| one.begun).min();
+                seen.proven.extend(answered.map(|_| taken));
+                // One that was never answered may be an unlisted dead letter.
+                seen.taken.extend((listed || answered.is_some()).then_some(taken));
+                seen.answered.extend(answered);
             }
         }
         seen
@@ -282,19 +335,24 @@ impl ObservedMoments {
         self.offered.extend(other.offered);
         self.yes.extend(other.yes);
         self.delivered.extend(other.delivered);
+        // Lanes may share one stored body.
+        self.each_least = if self.each_least == 0 { other.each_least } else { 1 };
         self.taken.extend(other.taken);
+        self.proven.extend(other.proven);
         self.answered.extend(other.answered);
         self.dead.extend(other.dead);
         self.replaceable.extend(other.replaceable);
         self.begun.extend(other.begun);
         self.ended.extend(other.ended);
         self.is_vague |= other.is_vague;
+        self.is_redriven |= other.is_redriven;
     }
 
     fn sort(&mut self) {
-        let Self { offered, yes, delivered, taken, answered, dead, replaceable, begun, ended, is_vague: _ } =
-            self;
-        for times in [offered, yes, delivered, taken, answered, dead, replaceable, begun, ended] {
+        let Self {
+            offered, yes, delivered, taken, proven, answered, dead, replaceable, begun, ended, ..
+        } = self;
+        for times in [offered, yes, delivered, taken, proven, answered, dead, replaceable, begun, ended] {
             times.sort_unstable();
         }
     }
@@ -323,13 +381,11 @@ impl ObservedMoments {
         let (old_dead, old_coalesced) = (before(|one| one.dead), before(|one| one.coalesced));
         let lists = evidence.trace.trailer.as_ref().is_some_and(|trailer| trailer.dead_listed)
             && evidence.trace.dead.iter().all(|dead| dead.token.is_some())
-            && !evidence.has_redrives();
+            && !self.is_redriven;
         let each =
             evidence.scenario.events.data_bytes.most.0.saturating_add(ENVELOPE_BYTES).saturating_mul(2);
         for (at, depth) in samples.iter().enumerate() {
-            let asked = depth.t.saturating_sub(evidence.trace.declared.stale);
-            let earlier = at.checked_sub(1).map_or(0, |before| samples[before].t).min(asked);
-            let answered = samples.get(at + 1).map_or(evidence.end, |next| next.t);
+            let (earlier, asked, answered) = window(evidence, samples, at);
             let noted = asked.saturating_sub(NOTED);
             let noted = noted.saturating_sub(evidence.forgiven.delay(noted, asked));
             let mut bounds = self.bounds(outages, (earlier, asked, answered), noted);
@@ -344,7 +400,8 @@ impl ObservedMoments {
                 (!fits).then(|| format!("the sender reports {said} {what}; the trace shows {seen}"))
             };
             let bytes_max = bounds.waiting.1.saturating_add(old_waiting).saturating_mul(each);
-            let bytes = (bounds.waiting.0, if own { bytes_max } else { u64::MAX });
+            let bytes_min = bounds.waiting.0.saturating_mul(self.each_least);
+            let bytes = (bytes_min, if own { bytes_max } else { u64::MAX });
             let wrong = [
                 depth.delivered.and_then(|n| said("delivered", n, bounds.delivered, old_delivered)),
                 depth.waiting.and_then(|n| said("waiting", n, bounds.waiting, old_waiting)),
@@ -363,15 +420,25 @@ impl ObservedMoments {
     fn bounds(&self, outages: &Outages, (earlier, asked, answered): (u64, u64, u64), noted: u64) -> Bounds {
         let noted = if outages.overlap(noted, answered) { 0 } else { until(&self.delivered, noted) };
         let offered = until(&self.offered, answered);
-        let open = until(&self.begun, answered).saturating_sub(until(&self.ended, asked.saturating_sub(1)));
-        let surely =
-            until(&self.taken, earlier).saturating_sub(until(&self.answered, answered)).saturating_sub(open);
-        let surely = if self.is_vague || outages.overlap(earlier, answered) { 0 } else { surely };
+        let surely = self.surely_waiting(outages, (earlier, asked, answered), &self.taken);
         Bounds {
             delivered: (noted, until(&self.yes, answered)),
             waiting: (surely, offered.saturating_sub(noted)),
             dead: (0, until(&self.dead, answered)),
             coalesced: (0, until(&self.replaceable, answered)),
         }
+    }
+
+    fn surely_waiting(
+        &self,
+        outages: &Outages,
+        (earlier, asked, answered): (u64, u64, u64),
+        taken: &[u64],
+    ) -> u64 {
+        if self.is_vague || outages.overlap(earlier, answered) {
+            return 0;
+        }
+        let open = until(&self.begun, answered).saturating_sub(until(&self.ended, asked.saturating_sub(1)));
+        until(taken, earlier).saturating_sub(until(&self.answered, answered)).saturating_sub(open)
     }
 }

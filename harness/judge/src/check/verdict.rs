@@ -8,7 +8,7 @@ use crate::scenario::SECOND;
 pub const WITNESS_MAX: usize = 10;
 pub const WITNESS_ARRIVALS_MAX: usize = 50;
 
-/// The result of a check, before its severity and expected failures apply.
+/// Before its severity and expected failures apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     pub found: Found,
@@ -23,7 +23,6 @@ pub struct Finding {
 pub enum Found {
     Held,
     Broken,
-    /// There was too little to see.
     Unseen,
     /// The scenario does not arrange its subject.
     Unasked,
@@ -36,7 +35,6 @@ pub struct Figure {
     pub value: String,
 }
 
-/// Evidence that a check does not hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Witness {
     /// None for the sender as a whole.
@@ -45,7 +43,6 @@ pub struct Witness {
     /// Nanoseconds since the run began.
     pub from: u64,
     pub until: u64,
-    /// The events, and the expected ones.
     pub what: String,
     /// Numbers of arrivals in the trace.
     pub arrivals: Vec<u64>,
@@ -78,7 +75,7 @@ impl Finding {
         self
     }
 
-    /// A standard counts it as not exercised, for this reason, if it holds.
+    /// A standard counts it as not exercised, for this reason.
     #[must_use]
     pub(super) fn unless_shown(self, missing: Option<String>) -> Self {
         let by_standard = missing.filter(|_| self.found == Found::Held).map(Self::unseen).map(Box::new);
@@ -86,7 +83,6 @@ impl Finding {
     }
 }
 
-/// Counts the observations of a check, and keeps the first witnesses.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) seen: u64,
@@ -121,7 +117,7 @@ impl Tally {
     }
 }
 
-/// A length of time with at most three digits: `690 ms`, `1.23 s`, `2 h`.
+/// At most three digits: `690 ms`, `1.23 s`, `2 h`.
 #[must_use]
 pub fn show(nanos: u64) -> String {
     const MINUTE: u64 = 60 * SECOND;
@@ -140,7 +136,7 @@ pub fn show(nanos: u64) -> String {
     three_digits(nanos, scale, unit)
 }
 
-/// A length beside another one, with as many digits as it takes to tell them apart.
+/// With as many digits as it takes to tell the two apart.
 pub(super) fn show_beside(nanos: u64, other: u64) -> String {
     let shown = show(nanos);
     if shown != show(other) || nanos == other {
@@ -150,7 +146,7 @@ pub(super) fn show_beside(nanos: u64, other: u64) -> String {
     if exact == moment(other) { format!("{nanos} ns") } else { exact }
 }
 
-/// A moment of a run, in seconds with three decimals or exact to the microsecond within the first second.
+/// Seconds with three decimals, or exact to the microsecond within the first second.
 #[must_use]
 pub fn moment(nanos: u64) -> String {
     let (unit, scale) = match nanos {
@@ -162,7 +158,7 @@ pub fn moment(nanos: u64) -> String {
     decimal(nanos / scale * 1_000 + nanos % scale * 1_000 / scale, 3, unit)
 }
 
-/// A number of bytes with at most three digits: `512 B`, `1.2 GiB`.
+/// At most three digits: `512 B`, `1.2 GiB`.
 pub(super) fn show_bytes(bytes: u64) -> String {
     let (unit, scale) = match bytes {
         0..1_000 => ("B", 1),
@@ -173,7 +169,7 @@ pub(super) fn show_bytes(bytes: u64) -> String {
     three_digits(bytes, scale, unit)
 }
 
-/// A number of bytes beside another one, exact where both would be shown alike.
+/// Exact where both would be shown alike.
 pub(super) fn show_bytes_beside(bytes: u64, other: u64) -> String {
     let shown = show_bytes(bytes);
     if shown == show_bytes(other) && bytes != other { format!("{bytes} B") } else { shown }
@@ -189,7 +185,7 @@ fn three_digits(value: u64, scale: u64, unit: &str) -> String {
     decimal(u64::try_from(scaled).unwrap_or(u64::MAX), digits, unit)
 }
 
-/// Formats `value / 10^digits` without final zeros.
+/// `value / 10^digits` without final zeros.
 fn decimal(value: u64, digits: u32, unit: &str) -> String {
     let one = 10_u64.pow(digits);
     let part = format!("{:0width$}", value % one, width = digits as usize);

@@ -1,5 +1,5 @@
 //! The picture around a witness: for a contract, the level request by request; for a delivery, its attempts and the
-//! requested pauses; else the backlog. Nothing is judged here.
+//! requested pauses; else the backlog.
 
 use std::collections::BTreeSet;
 
@@ -15,13 +15,11 @@ use super::{CHECKS, Check, Picture};
 use crate::scenario::SECOND;
 use crate::trace::{CutKind, ProcessEvent};
 
-/// Pictured failures, and witnesses of each.
 const CHECKS_MAX: usize = 12;
 const WITNESSES_MAX: usize = 2;
-/// Requests of one picture; its window ends where there are more.
+/// The window of a picture ends where there are more.
 const REQUESTS_MAX: usize = 600;
 const ATTEMPTS_MAX: usize = 8;
-/// The least span before and after a witness.
 const AROUND: u64 = SECOND / 20;
 /// A fault so long before a picture may be its cause.
 const CAUSE: u64 = 2 * SECOND;
@@ -29,18 +27,18 @@ const CAUSE: u64 = 2 * SECOND;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Closeup {
     pub check: String,
-    /// The index of the witness, from 0.
+    /// Index from 0.
     pub witness: usize,
     pub from: u64,
     pub until: u64,
     pub what: String,
     /// Moments and levels, in thousandths.
     pub level: Vec<(u64, u64)>,
-    /// The limit of the level, in thousandths.
+    /// In thousandths.
     pub bound: Option<u64>,
     /// Requests at the endpoint: first byte and outcome.
     pub requests: Vec<(u64, Came)>,
-    /// All requests of the window before it was shortened; 0 in older reports.
+    /// Counted before the window was shortened; 0 in older reports.
     #[serde(default)]
     pub requests_in_all: usize,
     /// The history of one delivery, in order.
@@ -50,13 +48,11 @@ pub struct Closeup {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Came {
-    /// The witness names it.
     Accused,
     /// An answer of 2xx.
     Taken,
     /// An answer of 429.
     Held,
-    /// Any other outcome.
     Failed,
 }
 
@@ -69,7 +65,6 @@ pub struct Step {
     pub what: String,
 }
 
-/// The pictures for the checks that failed or warn.
 pub(crate) fn closeups(evidence: &Evidence<'_>, verdicts: &[Verdict]) -> Vec<Closeup> {
     let mut told: Vec<&Verdict> =
         verdicts.iter().filter(|one| matches!(one.status, Status::Fail | Status::Warn)).collect();
@@ -135,7 +130,7 @@ fn empty(evidence: &Evidence<'_>, lane: Option<&Lane<'_>>, witness: &Witness, ar
     Closeup { check, witness: 0, from, until, what, level, bound, requests, requests_in_all, course }
 }
 
-/// The beginning of a picture that shows the last fault or end of a process before it.
+/// Early enough to show the last fault or end of a process before the witness.
 fn cause(evidence: &Evidence<'_>, from: u64) -> Option<u64> {
     let trace = evidence.trace;
     let ends = trace.processes.iter();
@@ -193,11 +188,11 @@ fn bucket(evidence: &Evidence<'_>, lane: &Lane<'_>, witness: &Witness) -> Closeu
     }
     drawn.level.extend(falls(&level, latest, drawn.until));
     drawn.bound = Some(u64::from(bucket.burst) * 1_000);
-    drawn.what = format!("level of the bucket ({}), in requests", bucket.rate);
+    drawn.what = format!("requests in the bucket, which drains at {}", bucket.rate);
     drawn
 }
 
-/// Requests in the window that ends at each moment.
+/// Counts the window that ends at each moment.
 fn within(evidence: &Evidence<'_>, lane: &Lane<'_>, witness: &Witness, (window, cap): (u64, u64)) -> Closeup {
     let mut drawn = empty(evidence, Some(lane), witness, length(witness) / 2);
     let own: Vec<u64> = lane.begun.iter().map(|n| evidence.exchange(*n).t).collect();
@@ -230,7 +225,7 @@ fn open(evidence: &Evidence<'_>, lane: &Lane<'_>, witness: &Witness, cap: u32) -
     drawn
 }
 
-/// The number of overlapping spans at every moment, in thousandths.
+/// In thousandths.
 fn heights(whiles: &[(u64, u64)], (from, until): (u64, u64)) -> Vec<(u64, u64)> {
     let mut changes: Vec<(u64, i64)> =
         whiles.iter().flat_map(|(from, until)| [(*from, 1), (*until, -1)]).collect();
@@ -257,7 +252,7 @@ fn heights(whiles: &[(u64, u64)], (from, until): (u64, u64)) -> Vec<(u64, u64)> 
     points.into_iter().map(|(t, height)| (t, u64::try_from(height).unwrap_or(0) * 1_000)).collect()
 }
 
-/// By the harness's account; without a lane, of all.
+/// By the harness's account.
 fn backlog(evidence: &Evidence<'_>, lane: Option<usize>, witness: &Witness) -> Closeup {
     let lasts = witness.until.min(evidence.end).saturating_sub(witness.from);
     let mut drawn = empty(evidence, lane.map(|at| &evidence.lanes[at]), witness, lasts / 4);
@@ -268,7 +263,7 @@ fn backlog(evidence: &Evidence<'_>, lane: Option<usize>, witness: &Witness) -> C
     drawn
 }
 
-/// The history of the first delivery that the witness names.
+/// The first delivery that the witness names.
 fn course(evidence: &Evidence<'_>, lane: &Lane<'_>, witness: &Witness) -> Option<Closeup> {
     let first = usize::try_from(*witness.arrivals.first()?).ok()?;
     let arrival = evidence.trace.arrivals.get(first)?;
@@ -289,7 +284,7 @@ fn course(evidence: &Evidence<'_>, lane: &Lane<'_>, witness: &Witness) -> Option
     Some(drawn)
 }
 
-/// The pictured attempts of a delivery, with their numbers: those that the witness names, then the nearest.
+/// Numbers and attempts: those that the witness names, then the nearest.
 fn nearest(evidence: &Evidence<'_>, delivery: &Delivery, witness: &Witness) -> Vec<(u32, u32)> {
     let mut numbered: Vec<(u32, u32)> = (1..).zip(evidence.attempts(delivery).iter().copied()).collect();
     numbered.sort_by_key(|(number, n)| {
@@ -327,7 +322,10 @@ fn steps(evidence: &Evidence<'_>, lane: &Lane<'_>, delivery: &Delivery, witness:
     for (number, n) in nearest(evidence, delivery, witness) {
         let exchange = evidence.exchange(n);
         let asked = evidence.retry_after(n);
-        let said = asked.map_or(String::new(), |asked| format!(", Retry-After: {asked}"));
+        let until = asked.map(RequestedPause::read).and_then(|asked| asked.until(evidence, exchange, cap));
+        // The pause has a row of its own.
+        let said = asked.filter(|_| until.is_none());
+        let said = said.map_or(String::new(), |asked| format!(", Retry-After: {asked}"));
         let outcome = match exchange.outcome {
             Outcome::Answered { status, whole: true } => format!("{status}{said}"),
             Outcome::Answered { status, whole: false } => format!("{status}, cut off"),
@@ -339,7 +337,6 @@ fn steps(evidence: &Evidence<'_>, lane: &Lane<'_>, delivery: &Delivery, witness:
             .map(|came| if is_accused && came == Came::Taken { Came::Accused } else { came });
         let what = format!("attempt {number} at {}: {outcome}", moment(exchange.t));
         steps.push(Step { from: exchange.t, until: exchange.end, came, what });
-        let until = asked.map(RequestedPause::read).and_then(|asked| asked.until(evidence, exchange, cap));
         if let Some(until) = until {
             let what = format!("no retry before {}", moment(until));
             steps.push(Step { from: exchange.begun, until, came: None, what });
@@ -367,7 +364,6 @@ fn steps(evidence: &Evidence<'_>, lane: &Lane<'_>, delivery: &Delivery, witness:
 // It must last [`LEAST`], three gaps of the rate, and the longest window.
 
 const LEAST: u64 = SECOND;
-/// After this many failures no backoff grows any more.
 const BACKOFFS_MAX: u32 = 100;
 /// Examined silences per subscriber, the longest first.
 const LOOKED_MAX: usize = 3;
@@ -377,19 +373,17 @@ pub struct Silence {
     pub subscriber: String,
     pub from: u64,
     pub until: u64,
-    /// Untried deliveries at its end.
     pub waited: u64,
 }
 
-/// The longest first.
 pub(crate) fn silences(evidence: &Evidence<'_>) -> Vec<Silence> {
     let mut silences: Vec<Silence> = (0..evidence.lanes.len()).flat_map(|at| of_lane(evidence, at)).collect();
     silences.sort_by_key(|one| (std::cmp::Reverse(one.until - one.from), one.from));
     silences
 }
 
-/// By the harness's account: from the acknowledgement until the delivery was settled. Replaced deliveries, and
-/// deliveries for an endpoint that is gone, do not wait.
+/// By the harness's account, until settled. Replaced deliveries, and deliveries for an endpoint that is gone, do not
+/// wait.
 pub(crate) fn waiting(evidence: &Evidence<'_>, lane: usize) -> Vec<(u64, u64)> {
     let at = u32::try_from(lane).unwrap_or(u32::MAX);
     let whiles = fates_of(evidence, at).into_iter().filter_map(|(one, fate)| {
@@ -412,7 +406,6 @@ fn of_lane(evidence: &Evidence<'_>, at: usize) -> Vec<Silence> {
     told.filter(|one| one.until - one.from >= least).collect()
 }
 
-/// Shorter spans are explained by the contract.
 fn least(lane: &Lane<'_>) -> u64 {
     let limits = lane.epochs.iter().map(|epoch| &epoch.limit);
     let explained = limits.flat_map(|limit| {
@@ -466,7 +459,6 @@ fn due(lane: &Lane<'_>, accepted: u64, until: u64) -> u64 {
     over.map(|over| over.saturating_add(pause)).fold(accepted, u64::max)
 }
 
-/// The longest pause after a failure.
 fn cooldown(lane: &Lane<'_>) -> u64 {
     lane.subscriber.breaker.as_ref().map_or(0, |breaker| breaker.cooldown_max.0)
 }
@@ -475,7 +467,6 @@ fn failed(outcome: Outcome) -> bool {
     !is_senders(outcome) && !matches!(outcome, Outcome::Answered { status: 200..=299, whole: true })
 }
 
-/// Whether the sender itself ended an attempt, such as by its death.
 fn is_senders(outcome: Outcome) -> bool {
     matches!(outcome, Outcome::Open | Outcome::Cut(CutKind::PeerGone | CutKind::RunEnded))
 }

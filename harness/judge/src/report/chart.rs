@@ -1,34 +1,35 @@
 //! Inline SVG. Colours come from the page's variables, so one drawing serves light, dark and paper; each coloured
 //! element also has a name.
 //!
-//! The plot is a nested SVG that stretches horizontally: a script zooms by narrowing its `viewBox`. Letters and figures
-//! are outside of it, so they never stretch.
+//! The plot is a nested SVG that stretches horizontally to any screen: a script zooms by narrowing its `viewBox`. Letters
+//! and figures are outside of it, at percentages of its width, so they never stretch.
 
 use maud::{Markup, html};
 
 use crate::check::verdict::moment;
 
-/// The width, in units of the page's drawing, and in finer ones of the plot.
-const WIDTH: u64 = 720;
+/// The width of the plot, in units of its own. Heights are pixels.
 const FINE: u64 = 7_200;
-const HEIGHT: u64 = 150;
+/// For the names of values, left of the plot; the padding in `page.css`.
+pub(super) const GUTTER: usize = 72;
+const HEIGHT: u64 = 170;
 const ROW: u64 = 24;
-/// Below the plot.
 const FOOT: u64 = 20;
 const TICKS: u64 = 12;
-/// Above the plot.
 const HEAD: u64 = 22;
-/// Above the highest value.
 const ROOM: u64 = 18;
 const GAP: u64 = 4;
-/// The size of a letter on a narrow screen.
-const LETTER: u64 = 12;
-const LETTER_TALL: u64 = 18;
-pub(super) const BANDS_MAX: usize = 18;
+/// On a narrow screen, in fine units.
+const LETTER: u64 = 215;
+const LETTER_TALL: u64 = 16;
+/// The numbers of more bands would cover each other.
+pub(super) const BANDS_MAX: usize = 14;
 /// A bound this many times as high as the data would flatten it; then only its figure is shown.
 const BOUND_FAR: u64 = 4;
-/// The least width of a band or a span, in fine units.
+/// Least width of a band or a span, in fine units.
 const NARROW: u64 = 20;
+/// Between a shape and its text, in fine units.
+const BESIDE: u64 = 40;
 
 #[derive(Clone, Debug)]
 pub struct Chart {
@@ -37,10 +38,8 @@ pub struct Chart {
     pub span: (u64, u64),
     /// Names of places; without any, the axis shows time.
     pub places: Vec<(u64, String)>,
-    /// The shapes, the first at the bottom.
     pub shapes: Vec<Shape>,
     pub bound: Option<(u64, String)>,
-    /// Whether a line above the bound is a violation.
     pub violated: bool,
     pub bands: Vec<Band>,
     /// Whether the key explains the bands; the chart above may have done so.
@@ -49,16 +48,33 @@ pub struct Chart {
     pub ticks_key: Vec<(&'static str, String)>,
     pub doubling: bool,
     pub show: fn(u64) -> String,
+    /// Greater units, such as minutes, whose multiples are round.
+    pub units: &'static [u64],
 }
 
 #[derive(Clone, Debug)]
 pub enum Shape {
     /// A line through moments and heights, in order; `holds` makes it a staircase.
-    Line { class: &'static str, name: String, points: Vec<(u64, u64)>, holds: bool },
+    Line {
+        class: &'static str,
+        name: String,
+        points: Vec<(u64, u64)>,
+        holds: bool,
+    },
     /// Adjacent bars of width `step`, stacked on the bars before.
-    Bars { class: &'static str, name: String, step: u64, counts: Vec<u64> },
-    /// A span in a row of its own, with its text.
-    Span { class: &'static str, from: u64, until: u64, row: u64, what: String },
+    Bars {
+        class: &'static str,
+        name: String,
+        step: u64,
+        counts: Vec<u64>,
+    },
+    Span {
+        class: &'static str,
+        from: u64,
+        until: u64,
+        row: u64,
+        what: String,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,31 +85,35 @@ pub struct Band {
     pub what: String,
 }
 
-/// A text of the drawing.
 struct Label {
     class: String,
-    x: u64,
+    /// In fine units; none beside the plot.
+    x: Option<u64>,
     y: u64,
     anchor: &'static str,
-    /// Its place, for the script.
     at: Option<u64>,
     text: String,
 }
 
 impl Label {
-    /// On a narrow screen, where letters are largest.
     fn covers(&self, other: &Self) -> bool {
-        let ends = |one: &Self| {
+        let ends = |one: &Self, x: u64| {
             let wide = width(&one.text);
             let from = match one.anchor {
-                "start" => one.x,
-                "end" => one.x.saturating_sub(wide),
-                _ => one.x.saturating_sub(wide / 2),
+                "start" => x,
+                "end" => x.saturating_sub(wide),
+                _ => x.saturating_sub(wide / 2),
             };
             (from, from + wide)
         };
-        let ((from, until), (begin, end)) = (ends(self), ends(other));
-        self.y.abs_diff(other.y) < LETTER_TALL && from < end && begin < until
+        let is_beside = match (self.x, other.x) {
+            (Some(x), Some(at)) => {
+                let ((from, until), (begin, end)) = (ends(self, x), ends(other, at));
+                from >= end || begin >= until
+            }
+            (x, at) => x != at,
+        };
+        self.y.abs_diff(other.y) < LETTER_TALL && !is_beside
     }
 }
 
@@ -112,6 +132,7 @@ impl Chart {
             ticks_key: Vec::new(),
             doubling: false,
             show,
+            units: &[],
         }
     }
 
@@ -148,12 +169,12 @@ impl Chart {
     pub fn svg(&self) -> Markup {
         let (height, heights) = (self.height(), self.heights());
         let (head, below) = (HEAD, self.below());
-        let bound = self.bound.as_ref().filter(|(bound, _)| *bound <= heights.top);
+        let bound = self.near_bound();
         let zoomed = self.places.is_empty().then_some(self.span);
         html! {
-            svg.chart viewBox={ "0 0 " (WIDTH) " " (below + FOOT) } role="img" aria-label=(self.title)
+            svg.chart width="100%" height=(below + FOOT) role="img" aria-label=(self.title)
                 data-from=[zoomed.map(|span| span.0)] data-until=[zoomed.map(|span| span.1)] {
-                svg.plot x="0" y=(head) width=(WIDTH) height=(below - head) preserveAspectRatio="none"
+                svg.plot y=(head) width="100%" height=(below - head) preserveAspectRatio="none"
                     viewBox={ "0 0 " (FINE) " " (below - head) } {
                     @for band in self.bands.iter().take(BANDS_MAX) { (self.shade(band)) }
                     @for (y, _) in self.values(&heights) { line.grid x1="0" x2=(FINE) y1=(y) y2=(y) {} }
@@ -171,7 +192,11 @@ impl Chart {
         }
     }
 
-    /// Where a value is drawn, from the top.
+    fn near_bound(&self) -> Option<&(u64, String)> {
+        let top = self.heights().top;
+        self.bound.as_ref().filter(|(bound, _)| *bound <= top)
+    }
+
     fn level(&self, value: u64, heights: &Heights) -> u64 {
         HEIGHT - heights.of(value, HEIGHT - ROOM)
     }
@@ -186,7 +211,6 @@ impl Chart {
         over.max_by_key(|(at, value)| (*value, std::cmp::Reverse(*at)))
     }
 
-    /// The violation: the area between the bound and a line above it.
     fn above(&self, bound: u64, heights: &Heights) -> Markup {
         let line = match self.shapes.first() {
             Some(Shape::Line { points, holds, .. }) if self.worst().is_some() => {
@@ -202,12 +226,16 @@ impl Chart {
         }
     }
 
-    /// Up to five round values, each with a name of its own, and where they are drawn.
+    /// At most five, each with its name and place.
     fn values(&self, heights: &Heights) -> Vec<(u64, String)> {
         if self.rows() > 0 {
             return Vec::new();
         }
-        let round = if heights.doubling { decades(heights) } else { multiples(heights.top) };
+        let unit = self.units.iter().rev().find(|unit| heights.top / 2 >= **unit).unwrap_or(&1);
+        let round = match heights.doubling {
+            true => decades(heights),
+            false => multiples(heights.top / unit).into_iter().map(|value| value * unit).collect(),
+        };
         let mut values: Vec<(u64, String)> =
             round.into_iter().map(|value| (self.level(value, heights), (self.show)(value))).collect();
         values.dedup_by(|one, before| one.1 == before.1);
@@ -226,10 +254,10 @@ impl Chart {
         let height = self.height();
         let mut below: Vec<u64> = Vec::new();
         html! {
-            @for shape in &self.shapes {
+            @for (at, shape) in self.shapes.iter().enumerate() {
                 @match shape {
                     Shape::Line { class, points, holds, .. } => {
-                        polyline.line.(class) points=(self.line(points, *holds, heights)) {}
+                        polyline.line.(class).wide[self.is_wide(at)] points=(self.line(points, *holds, heights)) {}
                     },
                     Shape::Bars { class, step, counts, .. } => {
                         @let path = self.bars(*step, counts, &mut below, heights);
@@ -244,6 +272,12 @@ impl Chart {
             }
             @if self.rows() > 0 { line.axis x1="0" x2=(FINE) y1=(height) y2=(height) {} }
         }
+    }
+
+    /// The first of several lines, so that another one does not hide it.
+    fn is_wide(&self, at: usize) -> bool {
+        let is_line = |shape: &Shape| matches!(shape, Shape::Line { class, .. } if *class != "level");
+        at == 0 && self.shapes.first().is_some_and(is_line) && self.shapes.iter().skip(1).any(is_line)
     }
 
     fn line(&self, points: &[(u64, u64)], holds: bool, heights: &Heights) -> String {
@@ -287,108 +321,113 @@ impl Chart {
         classes.dedup();
         let path = |class: &str| -> String {
             let own = self.ticks.iter().filter(|(_, of)| *of == class);
-            own.map(|(t, _)| format!("M{} {}v{}", self.x(*t), height + 2, TICKS - 3)).collect()
+            let x = |t: u64| self.x(t).clamp(NARROW / 2, FINE - NARROW / 2);
+            own.map(|(t, _)| format!("M{} {}v{}", x(*t), height + 2, TICKS - 3)).collect()
         };
         html! { @for class in classes { path.tick.(class) d=(path(class)) {} } }
     }
 
     fn lettered(&self, heights: &Heights, below: u64) -> Markup {
+        let percent = |x: u64| format!("{}.{:02}%", x / 72, x % 72 * 100 / 72);
         html! {
             @for Label { class, x, y, anchor, at, text } in self.labels(heights, below) {
-                text class=[Some(class).filter(|class| !class.is_empty())] x=(x) y=(y) text-anchor=(anchor)
-                    data-at=[at] { (text) }
+                text class=[Some(class).filter(|class| !class.is_empty())] y=(y) text-anchor=(anchor)
+                    x=(x.map_or(format!("-{GUTTER}"), percent)) data-at=[at] { (text) }
             }
         }
     }
 
     /// The most important first; a text that would cover one of them is left out.
     fn labels(&self, heights: &Heights, below: u64) -> Vec<Label> {
-        let place = |t: u64| self.x(t) * WIDTH / FINE;
         let mut labels: Vec<Label> = Vec::new();
-        let mut fits = |class: &str, (x, y): (u64, u64), anchor, at, text: String| {
+        let mut add = |class: &str, (x, y): (Option<u64>, u64), anchor, at, text: String| {
             let label = Label { class: class.to_owned(), x, y, anchor, at, text };
             let is_free = labels.iter().all(|one| !one.covers(&label));
             labels.extend(Some(label).filter(|_| is_free));
-            is_free
         };
         if let Some((at, value)) = self.worst() {
-            let (x, y) = (place(at), HEAD + self.level(value, heights) - GAP);
+            let y = HEAD + self.level(value, heights) - GAP;
             let when = if self.places.is_empty() { format!(" at {}", moment(at)) } else { String::new() };
             let text = format!("{}{when}", (self.show)(value));
-            fits("worst", (x, y), anchor(x, &text), Some(at), text);
+            // Bands of a violation end at its worst moment.
+            let (x, anchor) = match self.x(at) + BESIDE {
+                x if x + width(&text) <= FINE => (x, "start"),
+                x => (x.saturating_sub(2 * BESIDE), "end"),
+            };
+            add("worst", (Some(x), y), anchor, Some(at), text);
         }
-        let bound = self.bound.as_ref().filter(|(bound, _)| *bound <= heights.top);
-        if let Some((bound, name)) = bound {
-            let y = HEAD + self.level(*bound, heights) - 3;
-            let mut sides = [(WIDTH, "end"), (0, "start")].into_iter();
-            sides.any(|(x, anchor)| fits("bound", (x, y), anchor, None, name.clone()));
-        }
-        for (letter, band, x) in self.letters() {
+        for (number, band, x) in self.numbers() {
             let class = format!("letter {}", band.class);
-            fits(&class, (x, HEAD - GAP), "start", Some(band.from), letter.to_string());
+            add(&class, (Some(x), HEAD - GAP), "start", Some(band.from), number);
         }
         for shape in &self.shapes {
             if let Shape::Span { from, until, row, what, .. } = shape {
-                let (x, anchor, t) = beside((place(*from), *from), (place(*until), *until));
-                fits("", (x, HEAD + row * ROW + 17), anchor, Some(t), what.clone());
+                let (x, anchor, t) = beside((self.x(*from), *from), (self.x(*until), *until), width(what));
+                add("", (Some(x), HEAD + row * ROW + 17), anchor, Some(t), what.clone());
             }
         }
         let marks = if self.places.is_empty() { moments(self.span) } else { self.places.clone() };
         for (t, name) in marks {
-            let x = place(t);
-            fits("", (x, below + FOOT - 5), anchor(x, &name), Some(t), name);
+            let x = self.x(t);
+            add("", (Some(x), below + FOOT - 5), anchor(x, &name), Some(t), name);
         }
-        let bound = bound.map(|(bound, _)| self.level(*bound, heights));
-        let crosses =
-            |y: u64| bound.is_some_and(|line| (y.saturating_sub(LETTER_TALL)..y + GAP).contains(&line));
-        for (y, name) in self.values(heights).into_iter().filter(|(y, _)| !crosses(*y)) {
-            fits("value", (0, HEAD + y - 3), "start", None, name);
+        if let Some((bound, _)) = self.near_bound() {
+            let y = HEAD + self.level(*bound, heights) + GAP;
+            add("bound", (None, y), "start", None, (self.show)(*bound));
+        }
+        for (y, name) in self.values(heights) {
+            add("value", (None, HEAD + y + GAP), "start", None, name);
         }
         labels
     }
 
-    /// A bound that would flatten the line.
     fn far(&self) -> Option<&str> {
         let top = self.heights().top;
         self.bound.as_ref().filter(|(bound, _)| *bound > top).map(|(_, name)| name.as_str())
     }
 
-    pub(super) fn words(&self) -> Vec<(&'static str, String)> {
-        let (named, bands) =
-            (self.named().map(|(class, _, name)| (class, name.clone())), self.lettered_bands());
-        named.chain(bands.map(|(letter, band)| (band.class, format!("{letter}: {}", band.what)))).collect()
+    /// The class, the form and the words of each entry of the key.
+    pub(super) fn words(&self) -> Vec<(&'static str, &'static str, String)> {
+        let named = self.named().map(|(class, form, name)| (class, form, name.clone()));
+        let bands = self.numbered_bands();
+        named
+            .chain(bands.map(|(number, band)| (band.class, "fill", format!("{number} {}", band.what))))
+            .collect()
     }
 
     fn named(&self) -> impl Iterator<Item = (&'static str, &'static str, &String)> {
-        let shapes = self.shapes.iter().filter_map(|shape| match shape {
+        let shapes = self.shapes.iter().enumerate().filter_map(|(at, shape)| match shape {
+            Shape::Line { class, name, .. } if self.is_wide(at) => Some((*class, "stroke wide", name)),
             Shape::Line { class, name, .. } => Some((*class, "stroke", name)),
             Shape::Bars { class, name, .. } => Some((*class, "fill", name)),
             Shape::Span { .. } => None,
         });
-        let ticks = self.ticks_key.iter().map(|(class, name)| (*class, "stroke", name));
-        shapes.chain(ticks).filter(|(_, _, name)| !name.is_empty())
+        let bound = self.near_bound().map(|(_, name)| ("bound", "stroke", name));
+        let ticks = self.ticks_key.iter().map(|(class, name)| (*class, "tick", name));
+        shapes.chain(bound).chain(ticks).filter(|(_, _, name)| !name.is_empty())
     }
 
-    fn letters(&self) -> Vec<(char, &Band, u64)> {
-        let mut placed: Vec<(char, &Band, u64)> = Vec::new();
-        for (letter, band) in self.lettered_bands() {
-            let mut x = (self.x(band.from) * WIDTH / FINE).min(WIDTH - LETTER);
-            while let Some((.., taken)) = placed.iter().find(|(.., taken)| taken.abs_diff(x) < LETTER) {
-                x = taken + LETTER;
-            }
-            placed.push((letter, band, x));
-        }
+    /// Each where its band begins, or beside another one, and none beyond the end.
+    fn numbers(&self) -> Vec<(String, &Band, u64)> {
+        let mut placed: Vec<(String, &Band, u64)> =
+            self.numbered_bands().map(|(number, band)| (number, band, self.x(band.from))).collect();
         placed.sort_by_key(|(.., x)| *x);
-        let mut most = WIDTH - LETTER;
-        for (.., x) in placed.iter_mut().rev() {
-            *x = most.min(*x);
-            most = x.saturating_sub(LETTER);
+        let mut free = 0;
+        for (number, _, x) in &mut placed {
+            *x = free.max(*x);
+            free = *x + width(number);
+        }
+        let mut most = FINE;
+        for (number, _, x) in placed.iter_mut().rev() {
+            *x = most.saturating_sub(width(number)).min(*x);
+            most = *x;
         }
         placed
     }
 
-    fn lettered_bands(&self) -> impl Iterator<Item = (char, &Band)> {
-        ('A'..='Z').zip(self.bands.iter().take(BANDS_MAX))
+    /// By number, since a letter may be the name of a subscriber.
+    fn numbered_bands(&self) -> impl Iterator<Item = (String, &Band)> {
+        (1..).map(|number| format!("#{number}")).zip(self.bands.iter().take(BANDS_MAX))
     }
 
     fn key(&self) -> Markup {
@@ -397,8 +436,8 @@ impl Chart {
             @if self.named().next().is_some() || told > 0 {
                 p.key {
                     @for (class, form, name) in self.named() { span.entry { i.(form).(class) {} (name) } " " }
-                    @for (letter, band) in self.lettered_bands().take(told) {
-                        span.entry { b.letter.(band.class) { (letter) } (band.what) } " "
+                    @for (number, band) in self.numbered_bands().take(told) {
+                        span.entry { b.letter.(band.class) { (number) } (band.what) } " "
                     }
                     @if told > BANDS_MAX { "and " (told - BANDS_MAX) " more" }
                 }
@@ -437,12 +476,11 @@ impl Chart {
     }
 }
 
-/// Keeps a text inside.
 fn anchor(x: u64, text: &str) -> &'static str {
     let half = width(text) / 2;
     match x {
         x if x < half => "start",
-        x if x > WIDTH.saturating_sub(half) => "end",
+        x if x > FINE.saturating_sub(half) => "end",
         _ => "middle",
     }
 }
@@ -456,7 +494,6 @@ pub fn places(most: u64, name: fn(u64) -> String) -> Vec<(u64, String)> {
     std::iter::once(0).chain(multiples(most)).map(|at| (at, name(at))).collect()
 }
 
-/// Two to four multiples of a round number.
 fn multiples(top: u64) -> Vec<u64> {
     let half = (top / 2).max(1);
     let power = 10_u64.pow(half.ilog10());
@@ -464,7 +501,7 @@ fn multiples(top: u64) -> Vec<u64> {
     (1..=top / step).map(|at| at * step).collect()
 }
 
-/// The powers of ten in a logarithmic scale, five at most.
+/// At most five.
 fn decades(heights: &Heights) -> Vec<u64> {
     let inside = |value: &u64| (heights.bottom.max(1)..=heights.top).contains(value);
     let all: Vec<u64> = (0..20).map(|power| 10_u64.pow(power)).filter(inside).collect();
@@ -472,12 +509,13 @@ fn decades(heights: &Heights) -> Vec<u64> {
     all.into_iter().step_by(each).collect()
 }
 
-/// After the span, before it, or inside a long one.
-fn beside((x, from): (u64, u64), (end, until): (u64, u64)) -> (u64, &'static str, u64) {
+/// After a span, before it, or inside of it; a text for which none has room ends with the plot.
+fn beside((x, from): (u64, u64), (end, until): (u64, u64), wide: u64) -> (u64, &'static str, u64) {
     match () {
-        () if end < WIDTH / 2 => (end + 4, "start", until),
-        () if x > WIDTH / 2 => (x - 4, "end", from),
-        () => (x + 4, "start", from),
+        () if end + BESIDE + wide <= FINE => (end + BESIDE, "start", until),
+        () if x >= wide + BESIDE => (x - BESIDE, "end", from),
+        () if x + BESIDE + wide <= FINE => (x + BESIDE, "start", from),
+        () => (FINE, "end", until),
     }
 }
 
@@ -517,7 +555,7 @@ pub(super) fn scaled(part: u64, whole: u64, size: u64) -> u64 {
     u64::try_from(u128::from(part.min(whole)) * u128::from(size) / u128::from(whole.max(1))).unwrap_or(size)
 }
 
-/// About five round moments in a span of time, with their names.
+/// About five.
 pub(super) fn moments((from, until): (u64, u64)) -> Vec<(u64, String)> {
     let rough = (until.saturating_sub(from) / 5).max(1);
     let power = 10_u64.pow(rough.ilog10());
@@ -565,6 +603,14 @@ mod tests {
 
     #[test]
     fn the_axis_has_round_values_with_names_of_their_own() {
+        let mut chart = Chart::over("waits", (0, 1), |seconds| format!("{} min", seconds / 60));
+        chart.units = &[60, 3_600];
+        let names = |chart: &Chart, top| {
+            let heights = Heights { bottom: 0, top, doubling: false };
+            chart.values(&heights).into_iter().map(|(_, name)| name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&chart, 350), ["2 min", "4 min"]);
+        assert_eq!(names(&chart, 8_000), ["60 min", "120 min"]);
         for (top, expected) in [(1, &[1][..]), (8_300, &[2_000, 4_000, 6_000, 8_000]), (11, &[5, 10])] {
             assert_eq!(multiples(top), expected, "{top}");
         }
@@ -603,32 +649,27 @@ mod tests {
         chart.shapes = vec![Shape::Line { class: "level", name: String::new(), points, holds: false }];
         (chart.bound, chart.violated) = (Some((49, "allowed: 49".to_owned())), true);
         let shown = texts(&chart);
-        assert!(
-            shown.contains(&"50 at 98 ns".to_owned()) && shown.contains(&"allowed: 49".to_owned()),
-            "{shown:?}"
-        );
-        assert!(
-            chart.svg().into_string().contains("<text class=\"bound\" x=\"0\""),
-            "beside the worst moment"
-        );
-        // The line of the bound crosses the name of the value below it.
+        let has = |shown: &[String], text: &str| shown.iter().any(|one| one == text);
+        assert!(has(&shown, "50 at 98 ns") && has(&shown, "49"), "{shown:?}");
+        assert!(chart.key().into_string().contains("allowed: 49"), "the key names the bound");
         (chart.bound, chart.violated) = (Some((42, "allowed: 42".to_owned())), false);
         let shown = texts(&chart);
-        assert!(shown.contains(&"20".to_owned()) && !shown.contains(&"40".to_owned()), "{shown:?}");
-        // Each label of a place needs 84 units, and a place has 36.
+        assert!(has(&shown, "20") && has(&shown, "42") && !has(&shown, "40"), "{shown:?}");
+        // Each label of a place needs 1,505 units, and a place has 360.
         chart.places = (0..20).map(|at| (at * 5, format!("{at:02}: 100"))).collect();
         let shown = texts(&chart);
-        assert_eq!(shown.iter().filter(|text| text.contains(": 100")).count(), 6, "{shown:?}");
+        assert_eq!(shown.iter().filter(|text| text.contains(": 100")).count(), 4, "{shown:?}");
     }
 
     #[test]
-    fn each_band_has_its_letter_at_the_end_too() {
+    fn each_band_has_its_number_at_the_end_too() {
         let mut chart = Chart::over("end", (0, 100), |rows| rows.to_string());
         let band = |what: &str| Band { class: "fault", from: 100, until: 100, what: what.to_owned() };
         chart.bands = vec![band("first"), band("second"), band("third")];
-        let letters: Vec<(char, u64)> =
-            chart.letters().into_iter().map(|(letter, _, x)| (letter, x)).collect();
-        assert_eq!(letters, [('A', 684), ('B', 696), ('C', 708)]);
+        let numbers: Vec<(String, u64)> =
+            chart.numbers().into_iter().map(|(number, _, x)| (number, x)).collect();
+        let expected = [("#1", 5_910), ("#2", 6_340), ("#3", 6_770)];
+        assert_eq!(numbers, expected.map(|(number, x)| (number.to_owned(), x)));
         assert_eq!(chart.svg().into_string().matches("<text class=\"letter fault\"").count(), 3);
     }
 

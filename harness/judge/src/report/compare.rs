@@ -17,7 +17,6 @@ use crate::exit;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {
     pub compared: Vec<(String, Difference)>,
-    /// The newer side's scenarios without an older run.
     pub unknown: Vec<String>,
 }
 
@@ -74,7 +73,6 @@ fn scenarios(reports: &[Report]) -> Vec<&str> {
     names
 }
 
-/// Runs of other scenarios are ignored.
 #[must_use]
 pub fn compare(scenario: &str, base: &[Report], new: &[Report], allowed: &[Allowed]) -> Difference {
     let (base, new) = (runs_of(scenario, base), runs_of(scenario, new));
@@ -106,7 +104,6 @@ fn same_thing(base: &[&Report], new: &[&Report], allowed: &[Allowed], difference
     ];
     for (name, kind, what) in rows {
         let (before, now) = (set(base, what), set(new, what));
-        // A report of an older version lacks the value.
         if before != now && !before.is_empty() && !now.is_empty() {
             let what = format!("{name}: was {}, is {}", before.join(", "), now.join(", "));
             difference.record_regression(kind, allowed, what);
@@ -183,7 +180,6 @@ pub enum Allowed {
     Scenario,
     Driver,
     Seed,
-    /// A figure is beyond its noise.
     Figure,
 }
 
@@ -235,11 +231,9 @@ impl Difference {
     }
 }
 
-/// The fewest older runs from which noise is measured.
 const RUNS_MIN: usize = 3;
 /// With fewer runs, the assumed noise in hundredths: ratios and counts by a tenth, times twofold.
 const SLACK: [(Unit, u64); 3] = [(Unit::Thousandths, 10), (Unit::Count, 10), (Unit::Nanos, 100)];
-/// Times that differ by less are equal.
 const NANOS_SAME: u64 = 5_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -286,7 +280,7 @@ fn thousandths(text: &str) -> Option<u64> {
     whole.parse::<u64>().ok()?.checked_mul(1_000)?.checked_add(part.parse().ok()?)
 }
 
-/// The ratio of the newer to the older figure; empty where the older one is 0.
+/// Empty where the older figure is 0.
 fn times(was: u64, is: u64) -> String {
     match (u128::from(is) * 100).checked_div(u128::from(was)) {
         Some(hundredths) => format!(" ({}.{:02} times)", hundredths / 100, hundredths % 100),
@@ -300,7 +294,6 @@ pub(super) struct Compared {
     pub(super) is: String,
     pub(super) least: String,
     pub(super) most: String,
-    /// Whether it improved; none within its noise.
     pub(super) better: Option<bool>,
     times: String,
 }
@@ -390,7 +383,6 @@ mod tests {
 
     type Change = fn(&mut Report);
 
-    /// A run of "viral" with one check of this verdict, this efficiency, and this latency in milliseconds.
     fn run(status: &str, efficiency: &str, p99_ms: u64) -> Report {
         let ns = p99_ms * 1_000_000;
         let text = format!(

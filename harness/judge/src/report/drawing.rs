@@ -1,5 +1,3 @@
-//! The charts of a run, from the data of `drawn`.
-
 use super::Part;
 use super::chart::{BANDS_MAX, Band, Chart, Shape};
 use super::drawn::{Drawn, LaneDrawn};
@@ -58,10 +56,10 @@ pub(super) fn course(report: &Report) -> Vec<Part> {
     if drawn.step == 0 {
         return Vec::new();
     }
-    let bands = in_order(faults(report).into_iter().chain(endpoints(report)));
+    let bands = in_order(report, faults(report).into_iter().chain(endpoints(report)));
     let chart = |title: &str, show: fn(u64) -> String, shapes: Vec<Shape>| {
         let mut chart = Chart::over(title, whole, show);
-        (chart.shapes, chart.bands) = (shapes, bands.clone());
+        (chart.shapes, chart.bands) = (merged(shapes), bands.clone());
         chart
     };
     let [offered, accepted, arrived, _] = &drawn.flow;
@@ -86,7 +84,9 @@ pub(super) fn course(report: &Report) -> Vec<Part> {
     charts.push(chart("Deliveries waiting", |rows| rows.to_string(), backlog(report)));
     if !drawn.resident.is_empty() {
         let lines = vec![line("waiting", "", drawn.resident.clone(), true)];
-        charts.push(chart("The sender's memory", |bytes| format!("{} MiB", bytes >> 20), lines));
+        let mut memory = chart("The sender's memory", |bytes| format!("{} MiB", bytes >> 20), lines);
+        memory.units = &[1 << 20, 1 << 30];
+        charts.push(memory);
     }
     if !drawn.busy.is_empty() {
         let lines = vec![line("waiting", "", drawn.busy.clone(), true)];
@@ -95,6 +95,24 @@ pub(super) fn course(report: &Report) -> Vec<Part> {
     charts.iter_mut().skip(1).for_each(|chart| chart.bands_told = false);
     charts.extend(attempts(drawn));
     titled("Course of the run", charts)
+}
+
+/// Lines that cover each other are one with both names.
+fn merged(lines: Vec<Shape>) -> Vec<Shape> {
+    let mut merged: Vec<Shape> = Vec::new();
+    for line in lines {
+        let same = merged.iter_mut().find_map(|one| match (one, &line) {
+            (Shape::Line { name, points, .. }, Shape::Line { name: own, points: same, .. }) => {
+                (points == same).then_some((name, own))
+            }
+            _ => None,
+        });
+        match same {
+            Some((name, own)) => name.push_str(&format!(" = {own}")),
+            None => merged.push(line),
+        }
+    }
+    merged
 }
 
 fn backlog(report: &Report) -> Vec<Shape> {
@@ -119,7 +137,6 @@ fn backlog(report: &Report) -> Vec<Shape> {
     lines
 }
 
-/// Deliveries by their number of attempts; none if all are one.
 fn attempts(drawn: &Drawn) -> Option<Chart> {
     let counts = &drawn.attempts.0;
     let other = counts.iter().enumerate().any(|(attempts, count)| attempts != 1 && *count > 0);
@@ -137,9 +154,8 @@ fn attempts(drawn: &Drawn) -> Option<Chart> {
     })
 }
 
-/// Sorts bands by their beginning; of too many, the most important ones.
-fn in_order(bands: impl Iterator<Item = Band>) -> Vec<Band> {
-    let mut bands: Vec<Band> = bands.collect();
+fn in_order(report: &Report, bands: impl Iterator<Item = Band>) -> Vec<Band> {
+    let mut bands: Vec<Band> = bands.filter(|band| band.from <= report.course.lasted).collect();
     let drawn = bands.len().min(BANDS_MAX);
     bands[..drawn].sort_by_key(|band| band.from);
     bands
@@ -154,7 +170,7 @@ fn faults(report: &Report) -> Vec<Band> {
             class: "fault",
             from: fault.at,
             until,
-            what: format!("{} at {}", fault.what, moment(fault.at)),
+            what: format!("injected: {} at {}", fault.what, moment(fault.at)),
         }
     });
     let away = breaks.iter().map(|one| {
@@ -162,7 +178,9 @@ fn faults(report: &Report) -> Vec<Band> {
         let back = one
             .until
             .map_or("did not return".to_owned(), |until| format!("back after {}", show(until - one.from)));
-        let what = format!("{} at {}, {back}", one.what, moment(one.from));
+        let is_injected = report.course.faults.iter().any(|fault| fault.at.abs_diff(one.from) < SAME);
+        let whose = if is_injected { "injected: " } else { "" };
+        let what = format!("{whose}{} at {}, {back}", one.what, moment(one.from));
         Band { class: "fault", from: one.from, until, what }
     });
     let mut bands: Vec<Band> = told.chain(away).collect();
@@ -187,14 +205,13 @@ fn endpoints(report: &Report) -> Vec<Band> {
             }
         }
     }
-    let named = bands.into_iter().map(|(names, mut band)| {
+    let named = bands.into_iter().map(|(names, band)| {
         let who = if names.len() > 3 {
             format!("{} and {} more", names[0], names.len() - 1)
         } else {
             names.join(", ")
         };
-        band.what = format!("{who} {}", band.what);
-        band
+        Band { what: injected(&who, &band.what), ..band }
     });
     named.collect()
 }
@@ -212,8 +229,6 @@ pub(super) fn lane(report: &Report, drawn: &LaneDrawn, one: &SubscriberReport) -
         Shape::Bars { class, name, step, counts }
     });
     chart.shapes = bars.collect();
-    let own = drawn.behaviours.iter().cloned();
-    let own = own.map(|(from, until, what)| Band { class: "endpoint", from, until, what });
     let silences = report.course.drawn.silences.iter().filter(|silence| silence.subscriber == one.name);
     let silences = silences.map(|silence| Band {
         class: "silence",
@@ -221,19 +236,26 @@ pub(super) fn lane(report: &Report, drawn: &LaneDrawn, one: &SubscriberReport) -
         until: silence.until,
         what: format!("no arrival for {}", show(silence.until - silence.from)),
     });
-    let beside = own.chain(silences).chain(accused(report, one));
-    chart.bands = in_order(faults(report).into_iter().chain(beside));
+    let beside = behaviours(drawn, one).chain(silences).chain(accused(report, one));
+    chart.bands = in_order(report, faults(report).into_iter().chain(beside));
     let mut waiting =
         Chart::over(format!("Deliveries waiting for {}", one.name), whole, |rows| rows.to_string());
     waiting.shapes = vec![line("waiting", "", drawn.waiting.clone(), true)];
     waiting.bound = one.bound.map(|bound| (bound, format!("bound {bound}")));
-    let [p50, p95, p99, max] = one.latency.map(show);
-    let told = format!(
-        "{}. Arrivals: {}; delivered: {}; dead: {}. From emit to first arrival: p50 {p50}, p95 {p95}, p99 {p99}, at most {max}.",
-        one.contract, one.arrivals, one.delivered, one.dead
-    );
-    let charts = [chart, waiting].map(|chart| Part::Chart(Box::new(chart)));
-    std::iter::once(Part::Text(told)).chain(charts).collect()
+    [chart, waiting].map(|chart| Part::Chart(Box::new(chart))).to_vec()
+}
+
+fn behaviours<'r>(lane: &'r LaneDrawn, one: &'r SubscriberReport) -> impl Iterator<Item = Band> + 'r {
+    lane.behaviours.iter().map(|(from, until, what)| Band {
+        class: "endpoint",
+        from: *from,
+        until: *until,
+        what: injected(&one.name, what),
+    })
+}
+
+fn injected(who: &str, what: &str) -> String {
+    format!("injected: the endpoint of {who} {what}")
 }
 
 fn accused<'r>(report: &'r Report, one: &'r SubscriberReport) -> impl Iterator<Item = Band> + 'r {
@@ -243,7 +265,7 @@ fn accused<'r>(report: &'r Report, one: &'r SubscriberReport) -> impl Iterator<I
         let own =
             verdict.witness.iter().filter(|witness| witness.subscriber.as_deref() == Some(one.name.as_str()));
         own.take(2).map(|witness| Band {
-            class: "witness",
+            class: witness_class(verdict.status),
             from: witness.from,
             until: witness.until,
             what: format!("{}: {}", verdict.id, witness.what),
@@ -267,21 +289,23 @@ pub(super) fn closeup(report: &Report, drawn: &Closeup, status: Status, witness:
         chart.shapes.push(Shape::Span { class, from, until, row, what });
     }
     chart.violated = status == Status::Fail;
-    let own = report.course.drawn.lanes.iter().filter(|lane| {
-        let one = report.subscribers.get(lane.subscriber);
-        one.is_some_and(|one| witness.subscriber.as_ref() == Some(&one.name))
+    let own = report.course.drawn.lanes.iter().filter_map(|lane| {
+        let one = report.subscribers.get(lane.subscriber)?;
+        (witness.subscriber.as_ref() == Some(&one.name)).then(|| behaviours(lane, one))
     });
-    let own = own.flat_map(|lane| &lane.behaviours).cloned();
-    let own = own.map(|(from, until, what)| Band { class: "endpoint", from, until, what });
+    let own = own.flatten();
     let causes = faults(report).into_iter().chain(own);
     chart.bands = causes.filter(|band| band.until >= drawn.from && band.from <= drawn.until).collect();
-    let class_of = if status == Status::Fail { "witness" } else { "warned" };
     let Witness { from, until, ref what, .. } = *witness;
-    chart.bands.push(Band { class: class_of, from, until, what: what.clone() });
+    chart.bands.push(Band { class: witness_class(status), from, until, what: what.clone() });
+    let class = |came| match came {
+        Came::Accused if status != Status::Fail => "warned",
+        came => class(came),
+    };
     chart.ticks = drawn.requests.iter().map(|(t, came)| (*t, class(*came))).collect();
     let seen = |came: Came| drawn.requests.iter().any(|(_, one)| *one == came);
     let kinds = [
-        (Came::Accused, "requests of this failure"),
+        (Came::Accused, "requests of this finding"),
         (Came::Taken, "other requests, answered 2xx"),
         (Came::Held, "answered 429"),
         (Came::Failed, "other status, or no answer"),
@@ -289,6 +313,11 @@ pub(super) fn closeup(report: &Report, drawn: &Closeup, status: Status, witness:
     let kinds = kinds.into_iter().filter(|(came, _)| seen(*came));
     chart.ticks_key = kinds.map(|(came, name)| (class(came), name.to_owned())).collect();
     chart
+}
+
+/// Red is for violations alone.
+fn witness_class(status: Status) -> &'static str {
+    if status == Status::Fail { "witness" } else { "warned" }
 }
 
 const fn class(came: Came) -> &'static str {
@@ -320,6 +349,17 @@ pub(super) fn lag(report: &Report) -> Vec<Part> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_with_the_same_points_are_one_line_with_their_names() {
+        let lines = [("p50", 1), ("p95", 1), ("longest", 2)];
+        let lines = lines.map(|(name, height)| line("waiting", name, vec![(0, height)], false));
+        let names = merged(lines.to_vec()).into_iter().map(|shape| match shape {
+            Shape::Line { name, .. } => name,
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(names.collect::<Vec<_>>(), ["p50 = p95", "longest"]);
+    }
 
     #[test]
     fn a_rate_is_exact_in_long_steps_and_no_more_than_was_seen_in_short_ones() {

@@ -12,38 +12,34 @@ use crate::scenario::{Answer, Behaviour, RetryAfter, SECOND};
 use crate::trace::{Depth, Process, ProcessEvent};
 
 const STEPS_MAX: u64 = 240;
-/// The most lanes with charts; others have figures only.
+/// Other lanes have figures only.
 pub(super) const LANES_MAX: usize = 12;
 const SILENCES_MAX: usize = 12;
 const BREAKS_MAX: usize = 24;
 
-/// A count for each second of the run, or each step.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Series(pub Vec<u64>);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drawn {
-    /// The length of a step, in nanoseconds.
+    /// In nanoseconds.
     pub step: u64,
     /// In each step: events offered, events accepted, requests arrived, requests answered with 2xx.
     pub flow: [Series; 4],
     /// By the intended moment: p50, p95 and maximum of each step that has any, in nanoseconds.
     pub latency: [Vec<(u64, u64)>; 3],
-    /// Deliveries by their number of attempts, from 0.
     pub attempts: Series,
     pub waiting: Vec<(u64, u64)>,
-    /// The backlog, by the sender's reports.
     pub told: Vec<(u64, u64)>,
-    /// The sender's resident memory, in bytes.
+    /// In bytes.
     pub resident: Vec<(u64, u64)>,
     /// Busy processors between samples, in thousandths.
     #[serde(default)]
     pub busy: Vec<(u64, u64)>,
     pub lanes: Vec<LaneDrawn>,
-    /// Every subscriber's index in the report, the worst first.
+    /// Indices in the report, the worst first.
     pub order: Vec<usize>,
-    /// Subscribers that received nothing although their endpoints were well.
     pub silences: Vec<Silence>,
     pub breaks: Vec<Break>,
     pub closeups: Vec<Closeup>,
@@ -51,11 +47,9 @@ pub struct Drawn {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaneDrawn {
-    /// Index in the report.
     pub subscriber: usize,
     /// Requests in each step that were answered with 2xx, with 429, and otherwise or not.
     pub came: [Series; 3],
-    /// By the harness's own account.
     pub waiting: Vec<(u64, u64)>,
     pub behaviours: Vec<(u64, u64, String)>,
 }
@@ -66,7 +60,6 @@ pub struct Break {
     /// When the process was ready again; none if it was not.
     pub until: Option<u64>,
     pub what: String,
-    /// The first request after the outage.
     pub heard: Option<u64>,
 }
 
@@ -112,7 +105,6 @@ impl Drawn {
     }
 }
 
-/// The shortest round step that fits.
 fn step(end: u64) -> u64 {
     let mut power = SECOND / 1_000;
     loop {
@@ -138,7 +130,7 @@ fn counted(times: &mut dyn Iterator<Item = u64>, step: u64, end: u64) -> Series 
     Series(counts)
 }
 
-/// The highest number of overlapping spans in each step; a point at each change.
+/// The highest count of overlaps in each step; a point at each change.
 fn level(whiles: &[(u64, u64)], step: u64, end: u64) -> Vec<(u64, u64)> {
     let mut changes: Vec<(u64, i64)> =
         whiles.iter().flat_map(|(from, until)| [(*from, 1), (*until, -1)]).collect();
@@ -200,8 +192,7 @@ fn busy(samples: &[(u64, u64)]) -> Vec<(u64, u64)> {
     samples.windows(2).filter_map(share).collect()
 }
 
-/// Every lane: those with a failure, those with a warning, the most silent, those with the most dead letters,
-/// the slowest.
+/// Lanes with a failure, then with a warning, the most silent, those with the most dead letters, the slowest.
 fn order(evidence: &Evidence<'_>, verdicts: &[Verdict], silences: &[Silence]) -> Vec<usize> {
     let rank = |at: &usize| {
         let lane = &evidence.lanes[*at];

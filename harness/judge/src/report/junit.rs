@@ -19,18 +19,15 @@ use crate::check::{Status, Verdict, decides};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unjudged {
-    /// A scenario's name, or a file.
     pub subject: String,
     pub why: String,
 }
 
 pub type Regressions = BTreeMap<String, Vec<String>>;
 
-/// The result of a whole run, as its exit code has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Passed,
-    /// A failure or a regression.
     Failed(String),
     /// Nothing is proven, or the run did not end.
     Unproven(String),
@@ -51,7 +48,6 @@ pub struct Case {
     pub name: String,
     pub took: Duration,
     pub status: catalogue::Verdict,
-    /// Whether the run proves nothing if this one is inconclusive.
     pub decides: bool,
     pub seen: String,
     pub detail: String,
@@ -116,12 +112,10 @@ fn case(one: &Case) -> TestCase {
     case
 }
 
-/// Removes the two forbidden code points that the writer does not.
 fn legal(text: &str) -> String {
     text.replace(['\u{fffe}', '\u{ffff}'], "")
 }
 
-/// Fails when XML can't represent a report.
 pub fn junit(
     reports: &[Report],
     unjudged: &[Unjudged],

@@ -21,7 +21,11 @@ const again = async () => {
   } catch {
     failed += 1;
     if (failed < TRIES) setTimeout(again, 1000);
-    else if (said) said.textContent = `The run is over, and this page is no longer updated. Its final page: ${said.dataset.kept}`;
+    else if (said) {
+      said.textContent = `The run is over, and this page is no longer updated. Its final page: ${said.dataset.kept}`;
+      const runs = [...document.querySelectorAll('p.word, p.counts')].find(one => one.textContent.startsWith('Running'));
+      if (runs) runs.textContent = runs.textContent.replace('Running', 'Over; last seen');
+    }
   }
 };
 setTimeout(again, 1000);

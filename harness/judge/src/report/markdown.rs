@@ -14,10 +14,8 @@ use crate::check::verdict::show;
 use crate::check::{Status, Verdict};
 
 const SUBSCRIBERS_MAX: usize = 20;
-/// The statuses in the table, in this order.
 const TOLD: [Status; 4] = [Status::Fail, Status::HarnessError, Status::Warn, Status::Inconclusive];
 
-/// Unjudged subjects, then the reports, the bad ones first.
 #[must_use]
 pub fn markdown(reports: &[Report], unjudged: &[Unjudged], regressions: &Regressions) -> String {
     let worse = |report: &Report| regressions.get(&report.scenario).map_or(&[][..], Vec::as_slice);
@@ -99,10 +97,9 @@ fn subscribers(text: &mut String, report: &Report) {
     }
 }
 
-/// This many hexadecimal digits name a commit.
+/// Hexadecimal.
 const COMMIT_DIGITS: usize = 40;
 
-/// Texts that turn their surroundings into a link or a reference.
 const LINKS: [&str; 3] = ["://", "www.", "gh-"];
 
 /// No markup, mention, link, or reference to an issue or commit.
@@ -140,7 +137,6 @@ fn code(text: &str) -> String {
     format!("{fence}{space}{text}{space}{fence}")
 }
 
-/// Inline code in a table, where a bar needs a backslash.
 fn code_in_cell(text: &str) -> String {
     code(text).replace('|', "\\|")
 }
@@ -157,7 +153,7 @@ fn fence(text: &str, least: usize) -> String {
 
 // A text picture of the worst lane: a row of bars for each series.
 
-/// The most bars of a row; in a longer run each stands for several seconds.
+/// In a longer run a bar stands for several seconds.
 const BARS_MAX: usize = 60;
 const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
@@ -194,7 +190,6 @@ fn accused(report: &Report) -> Option<&SubscriberReport> {
     names.find_map(|name| report.subscribers.iter().find(|one| one.name == name && has_series(one)))
 }
 
-/// Adds nothing for an empty series.
 fn row(text: &mut String, name: &str, series: &Series, more: &str) {
     let most = series.0.iter().copied().max().unwrap_or(0);
     if most == 0 {

@@ -21,13 +21,13 @@ const prepare = () => {
     const height = plot.viewBox.baseVal.height, per = 7200 / (end - begin);
     plot.setAttribute('viewBox', `${(from - begin) * per} 0 ${(until - from) * per} ${height}`);
     for (const text of chart.querySelectorAll('text[data-at]')) {
-      const x = (+text.dataset.at - from) / (until - from) * 720;
-      text.setAttribute('x', x); text.style.display = x < -1 || x > 721 ? 'none' : '';
+      const x = (+text.dataset.at - from) / (until - from);
+      text.setAttribute('x', 100 * x + '%'); text.style.display = x < 0 || x > 1 ? 'none' : '';
     }
     chart.querySelectorAll('text.zoom').forEach(one => one.remove());
     if (from === begin && until === end) return;
     const words = document.createElementNS(chart.namespaceURI, 'text');
-    words.setAttribute('class', 'zoom'); words.setAttribute('x', 360); words.setAttribute('y', 24);
+    words.setAttribute('class', 'zoom'); words.setAttribute('x', '50%'); words.setAttribute('y', 24);
     words.setAttribute('text-anchor', 'middle');
     words.textContent = `${told(from)} to ${told(until)}; double-click for the whole run`;
     chart.append(words);
@@ -38,7 +38,8 @@ const prepare = () => {
     let view = [begin, end], down = null;
     const at = event => {
       const box = chart.getBoundingClientRect(), [from, until] = chart.view || view;
-      return from + Math.min(1, Math.max(0, (event.clientX - box.left) / box.width)) * (until - from);
+      const left = parseFloat(getComputedStyle(chart).paddingLeft), part = (event.clientX - box.left - left) / (box.width - left);
+      return from + Math.min(1, Math.max(0, part)) * (until - from);
     };
     const all = (from, until) => same.forEach(one => { one.view = [from, until]; look(one, from, until); });
     chart.onpointerdown = event => { down = event.pointerType === 'touch' ? null : at(event); };

@@ -3,7 +3,7 @@
 
 use maud::{Markup, PreEscaped, html};
 
-use super::chart::Chart;
+use super::chart::{Chart, GUTTER};
 use super::drawing::closeup;
 use super::run::Report;
 use super::table::visible;
@@ -49,7 +49,6 @@ fn framed(document: &Document, kept: Option<&str>) -> String {
     visible(&markup.into_string())
 }
 
-/// The most failures that the head names.
 pub(super) const NAMED_MAX: usize = 3;
 
 fn head(document: &Document, kept: Option<&str>) -> Markup {
@@ -57,7 +56,10 @@ fn head(document: &Document, kept: Option<&str>) -> Markup {
     let more = verdict.failures.len().saturating_sub(NAMED_MAX);
     html! {
         header.head.(verdict.status.map_or("plain", class)) {
-            @if let Some(status) = verdict.status { p.word { (shape(status)) (status) } }
+            @match verdict.status {
+                Some(status) => p.word { (shape(status)) (status) },
+                None => p.word { (verdict.sentence) },
+            }
             h1 { (title) }
             @if !facts.is_empty() { p.facts { (facts.join(" · ")) } }
             @if !about.is_empty() { p.soft { (about) } }
@@ -69,10 +71,10 @@ fn head(document: &Document, kept: Option<&str>) -> Markup {
                     @if more > 0 { li { "and " (more) " more" } }
                 }
             }
-            p.counts { (verdict.sentence) }
+            @if verdict.status.is_some() { p.counts { (verdict.sentence) } }
             @for more in &verdict.more { p.soft { (more) } }
             @if let Some(kept) = kept {
-                p.soft #live data-kept=(kept) { "This page follows the run. Its final page: " (kept) }
+                p.soft #live data-kept=(kept) { "This page follows the run. Its final page: " code { (kept) } }
             }
         }
     }
@@ -83,7 +85,7 @@ fn shape(status: Status) -> Markup {
     let path = match status {
         Status::Pass => "M2 9l4 4L14 3",
         Status::Fail => "M3 3l10 10M13 3L3 13",
-        Status::Warn => "M8 3l6 10H2zM8 7v2",
+        Status::Warn => "M8 3l6 10H2z",
         Status::Inconclusive | Status::NotApplicable | Status::HarnessError => "M3 6h10M3 11h10",
     };
     html! { svg.shape viewBox="0 0 16 16" aria-hidden="true" { path d=(path) {} } }
@@ -175,7 +177,6 @@ const WIDTH: usize = 760;
 const LINE: usize = 18;
 const LETTERS: usize = 92;
 
-/// The first failure as a picture; none if no failure can be drawn.
 #[must_use]
 pub fn picture(report: &Report) -> Option<String> {
     let drawn = report.course.drawn.closeups.first()?;
@@ -190,11 +191,11 @@ pub fn picture(report: &Report) -> Option<String> {
 
 fn captioned(title: &str, what: &str, chart: &Chart) -> String {
     let (above, below) = (wrapped(what), chart.words());
-    let below: Vec<(Option<&str>, String)> = below
+    let below: Vec<_> = below
         .iter()
-        .flat_map(|(class, words)| {
+        .flat_map(|(class, form, words)| {
             let lines = wrapped(words).into_iter().enumerate();
-            lines.map(|(at, line)| ((at == 0).then_some(*class), line)).collect::<Vec<_>>()
+            lines.map(|(at, line)| ((at == 0).then_some((*class, *form)), line)).collect::<Vec<_>>()
         })
         .collect();
     let top = 40 + above.len() * LINE;
@@ -208,11 +209,12 @@ fn captioned(title: &str, what: &str, chart: &Chart) -> String {
             rect.paper width=(WIDTH) height=(tall) {}
             text.title x="20" y="26" { (title) }
             @for (at, line) in (0..).zip(&above) { text.what x="20" y=(46 + at * LINE) { (line) } }
-            svg x="20" y=(top) width="720" height=(chart.tall()) { (chart.svg()) }
-            @for (at, (class, line)) in (0..).zip(&below) {
+            svg x=(20 + GUTTER) y=(top) width=(WIDTH - 40 - GUTTER) height=(chart.tall()) { (chart.svg()) }
+            @for (at, (sample, line)) in (0..).zip(&below) {
                 @let y = bottom + 14 + at * LINE;
-                @if let Some(class) = class {
-                    line.(class) x1="20" x2="34" y1=(y - 4) y2=(y - 4) stroke-width="3" {}
+                @if let Some((class, form)) = sample {
+                    @let (from, until) = if *form == "tick" { ((27, y - 10), (27, y)) } else { ((20, y - 4), (34, y - 4)) };
+                    line.(class) x1=(from.0) y1=(from.1) x2=(until.0) y2=(until.1) stroke-width="3" {}
                 }
                 text x="42" y=(y) { (line) }
             }

@@ -15,7 +15,7 @@ use crate::scenario::{Retry, SECOND, Scenario, Subscriber};
 use crate::trace::{ClockKind, Declared, Ended, Fault, Machine, Signs, Trace};
 
 const FORMAT: u32 = 1;
-/// The most places of a series by second; in a longer run several seconds share one.
+/// In a longer run, several seconds share a place.
 const SECONDS_MAX: u64 = 7_200;
 /// The worst of all: series for all of them could take gigabytes.
 const SERIES_MAX: usize = 100;
@@ -54,14 +54,12 @@ pub struct Course {
     /// The seconds in each place of a series, which has the fullest of them: 1, except in a very long run.
     #[serde(default = "one")]
     pub seconds_each: u64,
-    /// The backlog, by second.
     pub waiting: Series,
     #[serde(default)]
     pub faults: Vec<FaultReport>,
     /// The figures that checks judge by though the scenario does not set them; empty in an older report.
     #[serde(default)]
     pub defaults: Vec<String>,
-    /// The signing profiles of its subscribers.
     #[serde(default)]
     pub profiles: BTreeSet<String>,
     /// The checks that a standard judges otherwise than the scenario, by id.
@@ -79,7 +77,6 @@ const fn one() -> u64 {
 pub struct FaultReport {
     /// Nanoseconds since the run began.
     pub at: u64,
-    /// The end of a fault that lasts.
     pub until: Option<u64>,
     pub what: String,
 }
@@ -87,13 +84,11 @@ pub struct FaultReport {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Speed {
     pub efficiency: Option<serde_json::Number>,
-    /// A bare client's rate on the same machine, per second.
     pub ceiling_per_second: Option<u64>,
     pub delivered_per_second: Option<u64>,
-    /// Events that the sender's API accepted per second, where it delayed later events.
+    /// Events that the sender's API accepted, where it delayed later events.
     #[serde(default)]
     pub accepted_per_second: Option<u64>,
-    /// The planned events per second, beside it.
     #[serde(default)]
     pub offered_per_second: Option<u64>,
 }
@@ -108,7 +103,7 @@ pub struct Lag {
     /// The most in each second of the run, in microseconds.
     #[serde(default)]
     pub by_second: Series,
-    /// Events of the schedule that were never written to the sender's API.
+    /// Never written to the sender's API.
     #[serde(default)]
     pub not_offered: u64,
 }
@@ -126,10 +121,8 @@ pub struct SubscriberReport {
     pub latency: [u64; 4],
     /// Arrivals per second. This and the next three are empty except for the hundred worst subscribers.
     pub arriving: Series,
-    /// Those answered with 2xx.
     pub taken: Series,
     pub held: Series,
-    /// All others.
     pub failed: Series,
 }
 
@@ -206,7 +199,6 @@ fn fault(fault: &Fault) -> FaultReport {
     FaultReport { at: fault.t, until: fault.until, what: format!("{}{whom}", fault.kind) }
 }
 
-/// The places of a run's seconds in its series.
 #[derive(Clone, Copy)]
 struct Seconds {
     places: usize,
@@ -240,7 +232,6 @@ impl Seconds {
     }
 }
 
-/// The latest event's lag in each second, in microseconds.
 fn lag_by_second(trace: &Trace, seconds: Seconds) -> Series {
     let lags =
         trace.offers.iter().map(|offer| (offer.intended / SECOND, figures::own_lag(offer).div_ceil(1_000)));
@@ -281,7 +272,6 @@ fn subscriber(evidence: &Evidence<'_>, at: usize, seconds: Option<Seconds>) -> S
     }
 }
 
-/// Those answered so in full, and those that count as delivered.
 fn delivered(evidence: &Evidence<'_>, at: u32) -> u64 {
     let in_full = evidence.deliveries_of(at).iter().filter(|one| evidence.is_delivered(one));
     let fates = fates_of(evidence, at).into_iter();
@@ -300,7 +290,6 @@ fn profiles(scenario: &Scenario, trace: &Trace) -> BTreeSet<String> {
     }
 }
 
-/// As `key value`, with the subscribers that they concern.
 fn defaults(scenario: &Scenario) -> Vec<String> {
     let expect = &scenario.expect;
     let own = [

@@ -1,5 +1,3 @@
-//! A run's page, from top to bottom.
-
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -9,7 +7,7 @@ use super::drawn::LANES_MAX;
 use super::junit::Unjudged;
 use super::page::NAMED_MAX;
 use super::run::{Report, SubscriberReport};
-use super::{Cell, Document, Headline, Part, Table, explained, remedy, witnessed};
+use super::{Cell, Document, Headline, Part, Table, TimeUnit, explained, remedy, witnessed};
 use crate::check::judge::DRIVER;
 use crate::check::verdict::{WITNESS_ARRIVALS_MAX, moment, show};
 use crate::check::witness_context::Silence;
@@ -18,7 +16,6 @@ use crate::scenario::SECOND;
 use crate::scenario::quantity::Day;
 
 const ARRIVALS_MAX: usize = 8;
-/// The charts of more subscribers are folded.
 const OPEN_MAX: usize = 2;
 
 #[must_use]
@@ -33,6 +30,7 @@ pub fn html_live(report: &Report, kept: &Path, is_full: bool) -> String {
     let runs = report.ended.is_none();
     let mut document = document(report, &[], !runs);
     if runs {
+        document.facts.pop();
         document.verdict = so_far(report, is_full);
     }
     super::page::live(&document, &kept.display().to_string())
@@ -52,7 +50,7 @@ fn so_far(report: &Report, is_full: bool) -> Headline {
         count => format!("{count} failed so far"),
     };
     let sentence = format!("Running, {}: {sentence}", show(report.course.lasted));
-    let ends = "This verdict covers the run until now. Checks that need its end are judged then.";
+    let ends = "These results cover the run until now. Checks that need its end are judged then.";
     let full = "The trace is too long by now to be read again before the end.";
     let more = std::iter::once(ends).chain(is_full.then_some(full)).map(str::to_owned).collect();
     Headline { status: (!failures.is_empty()).then_some(Status::Fail), sentence, failures, more }
@@ -60,12 +58,22 @@ fn so_far(report: &Report, is_full: bool) -> Headline {
 
 fn named(report: &Report, status: Status) -> Vec<(String, String)> {
     let some = report.judgement.verdicts.iter().filter(|one| one.status == status);
-    some.map(|one| (one.id.clone(), lead(one))).collect()
+    some.map(|one| (one.id.clone(), lead(report, one))).collect()
 }
 
-/// The first witness; without any, the finding.
-fn lead(verdict: &Verdict) -> String {
-    verdict.witness.first().map_or(verdict.sentence.clone(), witnessed)
+fn lead(report: &Report, verdict: &Verdict) -> String {
+    let same = same_event(report, verdict).map_or(String::new(), |id| format!("the same event as {id}: "));
+    let told = verdict.witness.first().map_or(verdict.sentence.clone(), witnessed);
+    format!("{same}{told}")
+}
+
+/// The check before this one, with the same verdict, that names the same arrivals first.
+fn same_event<'r>(report: &'r Report, verdict: &Verdict) -> Option<&'r str> {
+    let arrivals = |one: &Verdict| Some(one.witness.first()?.arrivals.clone()).filter(|all| !all.is_empty());
+    let own = arrivals(verdict)?;
+    let before = report.judgement.verdicts.iter().take_while(|one| one.id != verdict.id);
+    let mut same = before.filter(|one| one.status == verdict.status && arrivals(one).as_ref() == Some(&own));
+    same.next().map(|one| one.id.as_str())
 }
 
 #[must_use]
@@ -93,7 +101,7 @@ fn document(report: &Report, baseline: &[Report], is_final: bool) -> Document {
     parts.extend(happened(report));
     parts.extend(subscribers(report));
     parts.extend(against(report, baseline));
-    parts.extend((!is_unclear).then(unclear).into_iter().flatten());
+    parts.extend((is_final && !is_unclear).then(unclear).into_iter().flatten());
     parts.extend(checks(report));
     parts.extend(lag(report));
     parts.extend(run(report));
@@ -128,7 +136,7 @@ fn counts(report: &Report) -> String {
         (Status::Pass, "passed"),
         (Status::Inconclusive, "inconclusive"),
         (Status::HarnessError, "could not be judged"),
-        (Status::NotApplicable, "do not apply"),
+        (Status::NotApplicable, "do not apply to this scenario"),
     ];
     let verdicts = &report.judgement.verdicts;
     let counted =
@@ -142,13 +150,15 @@ fn unproven(report: &Report) -> Vec<String> {
     let lacking: Vec<&str> =
         silent.filter(|one| one.sentence.starts_with(DRIVER)).map(|one| one.id.as_str()).collect();
     let cut_short = report.cut_short().map(|why| format!("The run is incomplete: {why}."));
-    let unclear = named(report, Status::Inconclusive).into_iter();
-    let unclear = unclear.map(|(id, why)| format!("Inconclusive: {id}: {why}")).take(NAMED_MAX);
+    let unclear = named(report, Status::Inconclusive);
+    let further = unclear.iter().skip(NAMED_MAX).map(|(id, _)| id.as_str()).collect::<Vec<_>>().join(", ");
+    let further = (!further.is_empty()).then(|| format!("Inconclusive as well: {further}."));
+    let unclear = unclear.iter().take(NAMED_MAX).map(|(id, why)| format!("Inconclusive: {id}: {why}"));
     let lacking = (!lacking.is_empty()).then(|| {
         let ids = lacking.join(", ");
         format!("Not proven, because the sender or its driver file lacks the feature: {ids}.")
     });
-    cut_short.into_iter().chain(unclear).chain(lacking).collect()
+    cut_short.into_iter().chain(unclear).chain(further).chain(lacking).collect()
 }
 
 fn stories(report: &Report, title: &str, status: Status) -> Vec<Part> {
@@ -158,7 +168,6 @@ fn stories(report: &Report, title: &str, status: Status) -> Vec<Part> {
     title.into_iter().chain(cards).collect()
 }
 
-/// One sentence, one picture and one remedy; the rest is folded.
 fn story(report: &Report, verdict: &Verdict) -> Part {
     let drawn = |at: usize| {
         let mut closeups = report.course.drawn.closeups.iter();
@@ -166,15 +175,16 @@ fn story(report: &Report, verdict: &Verdict) -> Part {
         let chart = closeup(report, drawn, verdict.status, verdict.witness.get(at)?);
         Some(Part::Chart(Box::new(chart)))
     };
-    let mut parts = vec![Part::Lead(lead(verdict))];
-    parts.extend(drawn(0));
+    let drawn_first = usize::from(same_event(report, verdict).is_none());
+    let mut parts = vec![Part::Lead(lead(report, verdict))];
+    parts.extend((0..drawn_first).filter_map(drawn));
     let mend = remedy(&verdict.id);
     if matches!(verdict.status, Status::Fail | Status::Warn) && !mend.is_empty() {
         parts.push(Part::Remedy(mend.to_owned()));
     }
     let mut details = vec![Part::Text(verdict.sentence.clone())];
     details.extend(evidence(verdict));
-    details.extend((1..verdict.witness.len()).filter_map(drawn));
+    details.extend((drawn_first..verdict.witness.len()).filter_map(drawn));
     let summary = format!("{} in detail", verdict.id);
     parts.push(Part::Fold { status: None, summary, open: false, parts: details });
     Part::Card { status: Some(verdict.status), name: verdict.id.clone(), parts }
@@ -194,49 +204,48 @@ fn witness(witness: &Witness) -> String {
 }
 
 fn happened(report: &Report) -> Vec<Part> {
-    let drawn = &report.course.drawn;
-    let silences = drawn.silences.iter().map(|one| silence(report, one));
+    let (drawn, unit) = (&report.course.drawn, TimeUnit::of(report.course.lasted));
+    let row = |what: String, from: u64, until: Option<u64>, waiting: String, meanwhile: String| {
+        let times = [Some(from), until, until.map(|until| until.saturating_sub(from))];
+        let times = times.map(|t| Cell::Number(t.map_or("never".to_owned(), |t| unit.figure(t))));
+        let first = [Cell::Text(what)].into_iter();
+        first.chain(times).chain([Cell::Number(waiting), Cell::Text(meanwhile)]).collect::<Vec<_>>()
+    };
+    let silences = drawn.silences.iter().map(|one| {
+        let what = format!("{} received nothing", one.subscriber);
+        row(what, one.from, Some(one.until), one.waited.to_string(), meanwhile(report, one))
+    });
     let breaks = drawn.breaks.iter().map(|one| {
-        let heard = one.heard.map_or("no request came after that".to_owned(), |t| {
+        let heard = one.heard.map_or("no request after that".to_owned(), |t| {
             format!("the first request after that came at {}", moment(t))
         });
-        match one.until {
-            Some(until) => format!(
-                "{} at {}, ready again at {}, {} later; {heard}.",
-                one.what,
-                moment(one.from),
-                moment(until),
-                show(until - one.from)
-            ),
-            None => format!("{} at {}, not ready again before the end; {heard}.", one.what, moment(one.from)),
-        }
+        row(one.what.clone(), one.from, one.until, String::new(), heard)
     });
-    let points: Vec<String> = silences.chain(breaks).collect();
-    if points.is_empty() {
+    let rows: Vec<_> = silences.chain(breaks).collect();
+    if rows.is_empty() {
         return Vec::new();
     }
-    vec![Part::Title("Gaps and recoveries".to_owned()), Part::List(points)]
+    let told = "Nothing arrives in a gap, though the endpoint is healthy and deliveries without an attempt wait. \
+                A recovery ends when the process is ready again.";
+    let head = ["what".to_owned()].into_iter();
+    let times = ["from", "until", "length"].map(|name| format!("{name} ({})", unit.name));
+    let head = head.chain(times).chain(["waiting", "meanwhile"].map(str::to_owned)).collect();
+    vec![
+        Part::Title("Gaps and recoveries".to_owned()),
+        Part::Text(told.to_owned()),
+        Part::Table(Table { head, rows, searched: false }),
+    ]
 }
 
-fn silence(report: &Report, one: &Silence) -> String {
+fn meanwhile(report: &Report, one: &Silence) -> String {
     let near = |from: u64| from <= one.until && from.saturating_add(one.until - one.from) >= one.from;
     let cause =
         report.course.faults.iter().rfind(|fault| near(fault.at) && fault.at <= one.from.saturating_add(1));
     let cause = cause.or_else(|| report.course.faults.iter().find(|fault| near(fault.at)));
-    let cause =
-        cause.map_or(String::new(), |fault| format!(" Meanwhile: {} at {}.", fault.what, moment(fault.at)));
-    format!(
-        "{} received nothing for {}, from {} to {}, though its endpoint was healthy and deliveries \
-            without an attempt waited ({}).{cause}",
-        one.subscriber,
-        show(one.until - one.from),
-        moment(one.from),
-        moment(one.until),
-        one.waited
-    )
+    cause.map_or(String::new(), |fault| format!("{} at {}", fault.what, moment(fault.at)))
 }
 
-/// Every subscriber in a table, the worst first, and charts of the first ones.
+/// The worst first, and charts of the first ones.
 fn subscribers(report: &Report) -> Vec<Part> {
     let drawn = &report.course.drawn;
     let all = 0..report.subscribers.len();
@@ -263,14 +272,18 @@ fn subscribers(report: &Report) -> Vec<Part> {
 }
 
 fn table(subscribers: &[&SubscriberReport], searched: bool) -> Table {
-    let head = ["subscriber", "contract", "arrivals", "delivered", "dead", "p50", "p95", "p99", "longest"];
+    let most = subscribers.iter().flat_map(|one| one.latency).max().unwrap_or(0);
+    let unit = TimeUnit::of(most);
+    let counted = ["subscriber", "contract", "arrivals", "delivered", "dead"].map(str::to_owned);
+    let timed = ["p50", "p95", "p99", "longest"].map(|name| format!("{name} ({})", unit.name));
     let row = |one: &&SubscriberReport| {
         let counts = [one.arrivals, one.delivered, one.dead].map(|count| Cell::Number(count.to_string()));
-        let latency = one.latency.map(|nanos| Cell::Number(show(nanos)));
+        let latency = one.latency.map(|nanos| Cell::Number(unit.figure(nanos)));
         let words = [Cell::Text(one.name.clone()), Cell::Text(one.contract.clone())];
         words.into_iter().chain(counts).chain(latency).collect()
     };
-    Table { head: head.map(str::to_owned).to_vec(), rows: subscribers.iter().map(row).collect(), searched }
+    let head = counted.into_iter().chain(timed).collect();
+    Table { head, rows: subscribers.iter().map(row).collect(), searched }
 }
 
 fn against(report: &Report, baseline: &[Report]) -> Vec<Part> {
@@ -296,7 +309,6 @@ fn against(report: &Report, baseline: &[Report]) -> Vec<Part> {
     vec![Part::Title("Comparison with the baseline".to_owned()), fold]
 }
 
-/// The passed checks, folded by section, in one line each.
 fn checks(report: &Report) -> Vec<Part> {
     let verdicts = &report.judgement.verdicts;
     let mut sections: BTreeMap<&str, Vec<&Verdict>> = BTreeMap::new();
@@ -341,16 +353,13 @@ fn evidence(verdict: &Verdict) -> Vec<Part> {
 
 fn run(report: &Report) -> [Part; 4] {
     let (lag, speed) = (&report.generator, &report.speed);
-    let generator = format!(
-        "events {}, lag p50 {}, p99 {}, max {}; not offered {}",
-        lag.events,
-        show(lag.p50),
-        show(lag.p99),
-        show(lag.max),
-        lag.not_offered
-    );
-    let mut rows =
-        vec![("seed", report.seed.to_string()), ("sender", report.driver.clone()), ("generator", generator)];
+    let mut rows = vec![
+        ("seed", report.seed.to_string()),
+        ("sender", report.driver.clone()),
+        ("events offered", lag.events.to_string()),
+        ("events not offered", lag.not_offered.to_string()),
+        ("generator's lag", format!("p50 {}, p99 {}, max {}", show(lag.p50), show(lag.p99), show(lag.max))),
+    ];
     if let (Some(accepted), Some(offered)) = (speed.accepted_per_second, speed.offered_per_second) {
         rows.push(("the sender's API", format!("accepted {accepted}/s of {offered}/s offered")));
     }

@@ -8,21 +8,59 @@ use super::witnessed;
 use crate::check::judge::DRIVER;
 use crate::check::verdict::show;
 use crate::check::{Status, Verdict};
+use crate::scenario::SECOND;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Colours {
-    /// On a terminal.
     Yes,
     /// Into a pipe, or with `NO_COLOR`.
     No,
 }
 
 impl Colours {
-    /// Colours on a terminal, unless `NO_COLOR` is set.
     #[must_use]
     pub fn of(is_terminal: bool) -> Self {
         let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         if is_terminal && !plain { Self::Yes } else { Self::No }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct TimeUnit {
+    pub name: &'static str,
+    nanos: u64,
+}
+
+impl TimeUnit {
+    #[must_use]
+    pub fn of(most: u64) -> Self {
+        let (name, nanos) = match most {
+            0..SECOND => ("ms", SECOND / 1_000),
+            SECOND..600_000_000_000 => ("s", SECOND),
+            600_000_000_000..36_000_000_000_000 => ("min", 60 * SECOND),
+            _ => ("h", 3_600 * SECOND),
+        };
+        Self { name, nanos }
+    }
+
+    #[must_use]
+    pub fn figure(self, nanos: u64) -> String {
+        self.shown(nanos.saturating_add(self.step() / 2))
+    }
+
+    #[must_use]
+    pub fn bound(self, nanos: u64) -> String {
+        self.shown(nanos.saturating_add(self.step() - 1))
+    }
+
+    fn step(self) -> u64 {
+        if self.name == "ms" { self.nanos / 10 } else { self.nanos / 100 }
+    }
+
+    fn shown(self, nanos: u64) -> String {
+        let (parts, places) = (self.nanos / self.step(), if self.name == "ms" { 1 } else { 2 });
+        let steps = nanos / self.step();
+        format!("{}.{:0places$}", steps / parts, steps % parts)
     }
 }
 
@@ -149,7 +187,6 @@ pub fn paint(status: Status, text: &str, colours: Colours) -> String {
     format!("\u{1b}[{code}m{text}\u{1b}[0m")
 }
 
-/// Aligns columns: the first to the left, the others to the right.
 pub fn columns(rows: &[Vec<String>]) -> String {
     let mut widths: Vec<usize> = Vec::new();
     for row in rows {
@@ -181,6 +218,24 @@ mod tests {
     fn columns_stand_under_one_another() {
         let rows = [["a", "1"], ["bcd", "23"]].map(|row| row.map(str::to_owned).to_vec());
         assert_eq!(columns(&rows), "a     1\nbcd  23\n");
+    }
+
+    #[test]
+    fn a_column_of_durations_has_one_unit() {
+        let figures = |most, nanos: [u64; 3]| {
+            let unit = TimeUnit::of(most);
+            (unit.name, nanos.map(|nanos| unit.figure(nanos)), unit.bound(nanos[2]))
+        };
+        let strings = |all: [&str; 3]| all.map(str::to_owned);
+        let rows = [
+            (999_999_999, [0, 50_000, 12_345_678], ("ms", ["0.0", "0.1", "12.3"], "12.4")),
+            (SECOND, [4_999_999, 5_000_000, 301_000_000_001], ("s", ["0.00", "0.01", "301.00"], "301.01")),
+            (600 * SECOND, [SECOND, 90 * SECOND, 600 * SECOND], ("min", ["0.02", "1.50", "10.00"], "10.00")),
+            (u64::MAX, [0, 1_800 * SECOND, 36_000 * SECOND], ("h", ["0.00", "0.50", "10.00"], "10.00")),
+        ];
+        for (most, nanos, (name, shown, bound)) in rows {
+            assert_eq!(figures(most, nanos), (name, strings(shown), bound.to_owned()));
+        }
     }
 
     #[test]

@@ -64,11 +64,11 @@ pub struct Behaviour {
     pub lasts: Option<Duration>,
     pub answer: Answer,
     pub share: Millionths,
-    /// The attempts of a delivery with this behaviour, from 1; none for all.
+    /// From 1; none for all.
     pub attempts: Option<Range<Whole>>,
-    /// The latency; none for the subscriber's `answers`.
+    /// None for the subscriber's `answers`.
     pub latency: Option<Range<Duration>>,
-    /// The work on each request, one after another; none if all are served at once.
+    /// Requests are served one after another, each for so long; none if all are served at once.
     pub serves: Option<Duration>,
 }
 
@@ -78,31 +78,25 @@ pub enum Answer {
     Refuse,
     /// The port is open without accepting: a connection waits until the behaviour is over.
     NoAccept,
-    /// The connection is reset before the request is read.
     Reset,
-    /// The request is read, and the connection reset.
     ResetAfterRead,
-    /// The request is read, and the connection closed.
     Close,
     /// Half an answer, then closed.
     HalfAnswer,
     /// Nothing is read until the behaviour is over, then everything at once. A request that was already read,
     /// because an earlier behaviour is limited to some attempts, is answered after that.
     Stall,
-    /// The request is read, and never answered.
     Blackhole,
-    /// The answer is sent one byte at a time.
+    /// One byte at a time.
     Drip {
         pace: Duration,
     },
-    /// An answer with a huge body.
     HugeAnswer {
         body: Size,
     },
     /// 429 with `Retry-After` beyond its own limit; otherwise a normal answer.
     Enforce {
         limit: Rate,
-        /// The capacity of its bucket.
         burst: u32,
     },
     /// New connections are shown a certificate that the sender must refuse. A request that comes all the same is
@@ -110,17 +104,13 @@ pub enum Answer {
     WrongCertificate(Certificate),
 }
 
-/// The one thing that is wrong with a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Certificate {
-    /// It was valid until a month ago.
+    /// It expired a month ago.
     Expired,
-    /// It is for another host.
     OtherName,
-    /// Its issuer is not one that the sender trusts.
     UnknownAuthority,
-    /// It is its own issuer.
     SelfSigned,
 }
 
@@ -136,7 +126,7 @@ impl Certificate {
 }
 
 impl Answer {
-    /// Whether the endpoint may miss attempts: it never reads them, or reads them late.
+    /// It never reads them, or reads them late.
     #[must_use]
     pub const fn hides_attempts(&self) -> bool {
         matches!(self, Self::Refuse | Self::NoAccept | Self::Reset | Self::Stall | Self::WrongCertificate(_))
@@ -153,7 +143,7 @@ impl Answer {
     }
 }
 
-/// The piece size of an answer's body, in bytes.
+/// In bytes.
 pub const PIECE_BYTES: u64 = 64 << 10;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -234,13 +224,13 @@ impl Behaviour {
         Some(behaviour)
     }
 
-    /// Whether it is active at a moment, in nanoseconds since the run began.
+    /// `t` is in nanoseconds since the run began.
     #[must_use]
     pub fn covers(&self, t: u64) -> bool {
         t >= self.at.0 && self.until().is_none_or(|until| t < until)
     }
 
-    /// Whether it shuts the port to every request, regardless of other behaviours.
+    /// Regardless of other behaviours.
     #[must_use]
     pub fn shuts_the_port(&self) -> bool {
         match self.answer {
@@ -255,7 +245,7 @@ impl Behaviour {
         self.at.max(other.at).0 < own.min(others)
     }
 
-    /// Its end, in nanoseconds since the run began; none for never.
+    /// In nanoseconds since the run began; none for never.
     #[must_use]
     pub fn until(&self) -> Option<u64> {
         self.lasts.map(|lasts| self.at.0.saturating_add(lasts.0))

@@ -1,5 +1,3 @@
-//! Limits, queue bounds, retries and breaker.
-
 use super::quantity::{Duration, Rate, Size, Window};
 use super::reader::{Form, Reader, Section, may};
 
@@ -49,7 +47,6 @@ pub(super) const LIMIT: Section = Section {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
     pub bucket: Option<Bucket>,
-    /// Caps on sliding windows.
     pub windows: Vec<Window>,
     pub in_flight: Option<u32>,
     /// Whether our sender paces its attempts evenly; no verdict depends on it.
@@ -62,7 +59,7 @@ pub struct Limit {
     pub slack: Slack,
 }
 
-/// The excused number of requests beyond a contract, at once and in a window.
+/// Beyond a contract, at once and in a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slack {
     pub burst: u32,
@@ -100,11 +97,6 @@ impl Default for Limit {
 }
 
 impl Limit {
-    #[must_use]
-    pub fn is_boundless(&self) -> bool {
-        self.bucket.is_none() && self.windows.is_empty() && self.in_flight.is_none()
-    }
-
     /// The cap in flight that the sender gets: the written one, or the default of our sender, half of the burst. A
     /// default is not judged. None for a limit without a rate.
     #[must_use]
@@ -112,7 +104,7 @@ impl Limit {
         self.in_flight.or_else(|| self.bucket.map(|bucket| (bucket.burst / 2).clamp(1, 10)))
     }
 
-    /// The first part of the contract that so many requests use up: its name, and how many it allows.
+    /// Name of the first part of the contract that is used up, and how many it allows.
     #[must_use]
     pub fn lacks_room_for(&self, requests: u64) -> Option<(&'static str, u64)> {
         let burst = self.bucket.map(|bucket| ("burst", u64::from(bucket.burst)));
@@ -120,13 +112,12 @@ impl Limit {
         parts.find(|(_, room)| *room < requests)
     }
 
-    /// The same for the requests that a new owner has to count as in doubt: twice the cap in flight.
+    /// A new owner has to count twice the cap in flight as in doubt.
     #[must_use]
     pub fn lacks_room_for_a_takeover(&self) -> Option<(&'static str, u64)> {
         self.lacks_room_for(self.in_flight_told().map_or(u64::MAX, |cap| u64::from(cap).saturating_mul(2)))
     }
 
-    /// Whether both allow the same requests.
     #[must_use]
     pub fn is_same_contract(&self, other: &Self) -> bool {
         (self.bucket, &self.windows, self.in_flight) == (other.bucket, &other.windows, other.in_flight)
@@ -204,7 +195,6 @@ pub(super) const QUEUE: Section = Section {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Queue {
     pub rows: Option<u64>,
-    /// Bytes of bodies.
     pub bytes: Option<Size>,
     pub when_full: WhenFull,
 }
@@ -273,15 +263,12 @@ pub struct Retry {
     /// The first delay, which doubles.
     pub base: Duration,
     pub cap: Duration,
-    /// The largest addition of [`Backoff::Additive`].
     pub jitter: Duration,
     pub schedule: Vec<Duration>,
     /// The jitter of each of them, in millionths; only a driver file sets it.
     pub spread: u64,
-    /// Attempts in total.
     pub attempts: u32,
     pub ttl: Duration,
-    /// The longest `Retry-After` that is obeyed.
     pub retry_after_cap: Duration,
 }
 
@@ -294,7 +281,6 @@ pub enum Backoff {
     EqualJitter,
     /// `step(n)` plus 0 to `jitter`, at most the cap.
     Additive,
-    /// The nth delay of a schedule.
     Fixed,
 }
 
@@ -380,7 +366,6 @@ pub(super) const BREAKER: Section = Section {
     ],
 };
 
-/// When a failing endpoint is paused, and for how long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Breaker {
     pub failures: u32,

@@ -123,32 +123,31 @@ pub struct Expect {
     pub lost: u64,
     pub duplicates: Duplicates,
     pub queue_rows: QueueRows,
-    /// The most that a retry may be later than `Retry-After` asks and the contract allows.
+    /// Beyond the request and the contract.
     pub retry_after_late: Duration,
     pub utilisation_min: Millionths,
-    /// The share of offered events that the sender must accept; none for 0.99, unless a bound explains less.
+    /// None for 0.99, unless a bound explains less.
     pub accepted_min: Option<Millionths>,
     pub ack_max: Duration,
-    /// The sender's rate over the machine's ceiling.
     pub efficiency_min: Option<Millionths>,
     pub holds: Holds,
     pub speeds: Speeds,
-    /// The generator's largest lag at its 99th percentile.
+    /// The generator's lag at its 99th percentile.
     pub schedule_late: Duration,
-    /// The largest additional latency of healthy subscribers beside slow ones.
+    /// Additional latency of healthy subscribers.
     pub slower_beside_slow: Duration,
-    /// The longest gap of a healthy subscriber with due deliveries.
+    /// The gap of a healthy subscriber with due deliveries.
     pub gap_max: Duration,
-    /// The longest idle time of a lane with due work after a restart, beyond its contract.
+    /// Idle time of a lane with due work after a restart, beyond its contract.
     pub recovery_gap_max: Duration,
-    /// How long an endpoint is watched for a storm, from the first request after its recovery.
+    /// From the first request after the recovery.
     pub no_storm: Duration,
     pub known: BTreeMap<String, Known>,
-    /// The keys in the file, which distinguish an explicit figure from a default.
+    /// They distinguish an explicit figure from a default.
     pub written: BTreeSet<&'static str>,
 }
 
-/// The bounds of the deliveries that wait for all subscribers together.
+/// Bounds over all subscribers together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueRows {
     pub max: Option<u64>,
@@ -156,7 +155,6 @@ pub struct QueueRows {
     pub min: Option<u64>,
 }
 
-/// Limits of speed, each for a subscriber or a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Speeds {
     pub latency: Vec<LatencyBound>,
@@ -179,13 +177,13 @@ pub struct Holds {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeptBound {
     pub age: Option<Duration>,
-    /// The largest size of the sender's database, beside the backlog.
+    /// Beside the backlog.
     pub bytes: Option<Size>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duplicates {
-    /// Those of attempts that were open, or just answered, when a process was killed.
+    /// Duplicates of attempts that were open, or just answered, when a process was killed.
     InFlightAtKill,
     AtMost(u64),
 }
@@ -194,11 +192,10 @@ pub enum Duplicates {
 pub struct PressureBound {
     pub name: String,
     pub target: Duration,
-    /// The beginning, since the start of the run.
+    /// Since the start of the run.
     pub at: Duration,
-    /// The share of answers that must be within the target.
     pub within: Millionths,
-    /// The share of the endpoint's capacity that must be used.
+    /// A share of the endpoint's capacity.
     pub used: Millionths,
 }
 
@@ -217,19 +214,18 @@ impl PressureBound {
     }
 }
 
-/// The bounds of a subscriber's latencies for a while.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LatencyBound {
     pub name: String,
-    /// The first moment of events that count, since the run began.
+    /// Events count from this moment on, since the run began.
     pub at: Duration,
-    /// The length; none to the end of the run.
+    /// None to the end of the run.
     pub lasts: Option<Duration>,
     pub most: Percentiles,
 }
 
 impl LatencyBound {
-    /// Whether an event with this intended moment counts, in nanoseconds since the run began.
+    /// `t` is the intended moment, in nanoseconds since the run began.
     #[must_use]
     pub fn covers(&self, t: u64) -> bool {
         t >= self.at.0 && self.lasts.is_none_or(|lasts| t - self.at.0 < lasts.0)
@@ -256,7 +252,7 @@ pub struct Percentiles {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Known {
     pub why: String,
-    /// The day on which the excuse ends.
+    /// The excuse ends on this day.
     pub until: Option<Day>,
 }
 

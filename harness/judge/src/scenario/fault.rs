@@ -1,5 +1,3 @@
-//! Faults of the sender under test.
-
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -58,7 +56,7 @@ pub(super) const FAULT: Section = Section {
 pub struct FaultPlan {
     pub at: Duration,
     pub lasts: Duration,
-    /// The struck process; none for all.
+    /// None for all.
     pub worker: Option<FaultTarget>,
     pub action: FaultAction,
 }
@@ -73,37 +71,30 @@ pub enum FaultAction {
     Restart,
     /// Another process starts, and shares the work from then on.
     Start,
-    /// Its wall clock jumps, for `lasts` if given.
+    /// Lasts for `lasts`, or for good.
     ClockStep {
-        /// The size of the jump.
         by: Duration,
-        /// Whether backwards.
         back: bool,
     },
-    /// The wall clock of one process is wrong: for `lasts` if given, otherwise to the end.
+    /// One process's clock is wrong, for `lasts` or to the end.
     ClockSkew {
-        /// The size of the error.
         by: Duration,
-        /// Whether it is behind.
         back: bool,
     },
-    /// It can't write for `lasts`.
     DiskFull,
-    /// Another process locks its database for `lasts`.
+    /// Another process locks it for `lasts`.
     LockDatabase,
     /// The database server stops as after a crash, and starts again after `lasts`.
     DatabaseRestart,
     /// A process and its database server are separated for `lasts`.
     Partition(Partition),
-    /// Its operator changes a contract.
     Limit {
         /// A group's name; none for all.
         subscriber: Option<String>,
-        /// The new contract.
         limit: Limit,
-        /// The delay after which it must hold.
+        /// It must hold after this delay.
         within: Duration,
-        /// The new timeout; none for the subscriber's own.
+        /// None for the subscriber's own.
         timeout: Option<Duration>,
     },
     /// Its operator adds a secret, and retires the older one after `lasts`.
@@ -111,14 +102,12 @@ pub enum FaultAction {
         /// A group's name; none for all.
         subscriber: Option<String>,
     },
-    /// Its operator redrives the dead letters.
     Redrive {
         /// A group's name; none for all.
         subscriber: Option<String>,
     },
 }
 
-/// The kinds of faults, without their settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FaultKind {
@@ -210,7 +199,7 @@ impl FaultAction {
         }
     }
 
-    /// The offset of a wall clock in nanoseconds, negative for back; none for other actions.
+    /// In nanoseconds, negative for back; none for other actions.
     #[must_use]
     pub fn clock_offset(&self) -> Option<i64> {
         let (Self::ClockStep { by, back } | Self::ClockSkew { by, back }) = self else { return None };
@@ -218,7 +207,7 @@ impl FaultAction {
         Some(if *back { -by } else { by })
     }
 
-    /// The delay of each message between a process and its store, each way; none for other actions.
+    /// Each message between a process and its store is delayed, each way; none for other actions.
     #[must_use]
     pub const fn delay(&self) -> Option<Duration> {
         match self {
@@ -227,7 +216,7 @@ impl FaultAction {
         }
     }
 
-    /// Whether it is an operator's action through the sender's API.
+    /// Through the sender's API.
     #[must_use]
     pub const fn is_operation(&self) -> bool {
         matches!(self, Self::Limit { .. } | Self::Rotate { .. } | Self::Redrive { .. })
@@ -246,10 +235,9 @@ impl FaultAction {
 }
 
 impl FaultAction {
-    /// The usual time after which a changed limit must hold.
     pub const WITHIN: Duration = Duration::from_secs(1);
 
-    /// Whether an operator's action concerns this subscriber: by its name, its group, or all.
+    /// By its name, its group, or all.
     #[must_use]
     pub fn concerns(&self, group: &str, name: &str) -> bool {
         self.is_operation() && self.subscriber().is_none_or(|whom| whom == group || whom == name)
@@ -257,7 +245,6 @@ impl FaultAction {
 }
 
 impl FaultPlan {
-    /// The most repetitions of a fault.
     const TIMES_MAX: u64 = 10_000;
     const SKEW_MIN: Duration = Duration::from_secs(15);
 
@@ -396,7 +383,6 @@ impl Partition {
             return Some(Self::default());
         }
         let [silence, cut, delay, half_open] = HOW;
-        // The delay itself is read later.
         let words = [
             (silence, Self::Silence),
             (cut, Self::Cut),

@@ -72,17 +72,17 @@ pub struct Scenario {
     pub name: String,
     pub about: String,
     pub seed: u64,
-    /// The longest time from the last event until all is settled.
+    /// From the last event until all is settled.
     pub drain: Duration,
-    /// The time without arrivals, open exchanges and outstanding deliveries that ends a run.
+    /// The run ends after so long without arrivals, open exchanges and outstanding deliveries.
     pub linger: Duration,
     pub sender: Setup,
-    /// The phases of traffic in order; at least one.
+    /// In order; at least one.
     pub traffic: Vec<Phase>,
     pub events: Events,
-    /// The endpoints with their contracts, at least one; `count` is expanded.
+    /// At least one; `count` is expanded.
     pub subscribers: Vec<Subscriber>,
-    /// The planned faults, sorted by time.
+    /// Sorted by time.
     pub faults: Vec<FaultPlan>,
     pub expect: Expect,
     /// The file's text; after `--set`, the rewritten document.
@@ -125,13 +125,12 @@ impl Scenario {
         behaviours.any(|one| matches!(one.answer, Answer::WrongCertificate(_)))
     }
 
-    /// Whether some subscriber is owed events of this type.
     #[must_use]
     pub fn is_owed(&self, kind: &str) -> bool {
         self.subscribers.iter().any(|one| one.is_owed(kind))
     }
 
-    /// The processes that a fault starts, by number.
+    /// By number.
     #[must_use]
     pub fn joining(&self) -> BTreeSet<usize> {
         let started = self.faults.iter().filter(|fault| fault.action == FaultAction::Start);
@@ -270,7 +269,7 @@ impl Scenario {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FaultTarget {
-    /// By its number, from 0.
+    /// From 0.
     Worker(u32),
     /// The process that serves this subscriber when the fault is due.
     OwnerOf(String),
@@ -293,7 +292,7 @@ impl FaultTarget {
         }
     }
 
-    /// The fixed number of the process; none for an owner.
+    /// None for an owner.
     #[must_use]
     pub fn worker(&self) -> Option<usize> {
         match self {
@@ -302,7 +301,6 @@ impl FaultTarget {
         }
     }
 
-    /// Its text in the trace, with the process that was struck.
     #[must_use]
     pub fn label(&self, struck: Option<usize>) -> String {
         match (self, struck) {
@@ -323,7 +321,6 @@ impl fmt::Display for FaultTarget {
 
 const LENGTH: &str = "[0-9]+(ns|us|ms|s|min|h|d)";
 
-/// The JSON Schema, for completion and checks in editors.
 #[must_use]
 pub fn schema() -> Value {
     let mut schema = of_section(&ROOT);

@@ -6,7 +6,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A second, in nanoseconds.
 pub const SECOND: u64 = 1_000_000_000;
 
 const LENGTHS: [(&str, u64); 7] = [
@@ -29,7 +28,7 @@ const SIZES: [(&str, u64); 7] = [
     ("GiB", 1 << 30),
 ];
 
-/// A duration in nanoseconds: `250ms`, `5s`, `24h`.
+/// In nanoseconds: `250ms`, `5s`, `24h`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Duration(pub u64);
 
@@ -69,7 +68,7 @@ impl fmt::Display for Duration {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rate {
     pub count: u64,
-    /// The duration; never 0.
+    /// Never 0.
     pub per: Duration,
 }
 
@@ -80,7 +79,7 @@ impl Rate {
     }
 }
 
-/// The longest period of a rate, in nanoseconds.
+/// In nanoseconds.
 const PER_MAX: u64 = 86_400 * SECOND;
 
 impl FromStr for Rate {
@@ -118,12 +117,12 @@ impl fmt::Display for Rate {
     }
 }
 
-/// A cap in every window of this length: `60 per 1s`.
+/// `60 per 1s`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Window {
-    /// The cap; never 0.
+    /// Never 0.
     pub count: u64,
-    /// The length; never 0.
+    /// Never 0.
     pub length: Duration,
 }
 
@@ -146,7 +145,7 @@ impl fmt::Display for Window {
     }
 }
 
-/// A size in bytes: `2KB` is 2,000, `64MiB` is 67,108,864.
+/// In bytes: `2KB` is 2,000, `64MiB` is 67,108,864.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Size(pub u64);
 
@@ -259,7 +258,7 @@ impl fmt::Display for Millionths {
     }
 }
 
-/// A calendar day, as days since 1970-01-01: `2027-01-01`.
+/// Days since 1970-01-01: `2027-01-01`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Day(pub u64);
 
@@ -281,7 +280,7 @@ impl Day {
         (found.civil() == (year, month, day)).then_some(found)
     }
 
-    /// Year, month and day.
+    /// Year, month, day.
     #[must_use]
     pub const fn civil(self) -> (u64, u64, u64) {
         const ERA_DAYS: u64 = 146_097;
@@ -319,7 +318,7 @@ impl fmt::Display for Day {
     }
 }
 
-/// A moment as `2026-01-31T12:00:00Z`.
+/// `2026-01-31T12:00:00Z`.
 #[must_use]
 pub fn rfc3339(unix_seconds: u64) -> String {
     let (day, second) = (Day(unix_seconds / 86_400), unix_seconds % 86_400);

@@ -94,13 +94,13 @@ impl<'a> Reader<'a> {
         self.entry(key).is_some()
     }
 
-    /// Reports a problem of a key, or of the table if the key is missing.
+    /// A missing key's problem is the table's.
     pub(super) fn wrong(&self, key: &str, what: impl Into<String>) {
         let line = self.entry(key).map_or(self.node.line, |entry| entry.line);
         self.problems.add(line, &self.key(key), what.into());
     }
 
-    /// Reads a key; none if it is missing or invalid.
+    /// None if it is missing or invalid.
     pub(super) fn get<T: Readable>(&self, key: &str) -> Option<T> {
         let entry = self.entry(key)?;
         let read = T::read(&entry.node.value);
@@ -164,7 +164,6 @@ impl<'a> Reader<'a> {
         all
     }
 
-    /// Whether each user-chosen key may have several tables.
     fn may_be_several(&self, key: &str) -> bool {
         let field = self.section.fields.iter().find(|field| field.key == key);
         field.is_some_and(|field| matches!(field.form, Form::Map(Form::Either(_, Form::Tables(_)))))

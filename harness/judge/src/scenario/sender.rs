@@ -1,5 +1,3 @@
-//! The setup of the sender under test.
-
 use std::collections::BTreeSet;
 
 use super::quantity::Duration;
@@ -43,16 +41,13 @@ pub(super) const SENDER: Section = Section {
 pub struct Setup {
     pub workers: u32,
     pub store: Store,
-    /// The failure that an acknowledgement survives.
     pub durability: Durability,
     pub arguments: Vec<String>,
-    /// How long after a process was killed its work continues at the latest: its lease and the takeover.
+    /// After a kill, its work continues by then at the latest: its lease and the takeover.
     pub takeover_within: Duration,
     /// How soon an answer is committed: a delivery answered earlier than this before a kill is not repeated.
     pub confirm_within: Duration,
-    /// How long a process takes to stop at most.
     pub stop_within: Duration,
-    /// The keys that the scenario writes.
     pub written: BTreeSet<&'static str>,
 }
 

@@ -60,7 +60,6 @@ const COALESCE: Section = Section {
 pub struct Subscriber {
     /// Unique in the scenario: `ingest`, or `ingest-3` for one of several.
     pub name: String,
-    /// Its name in the file: `ingest`.
     pub group: String,
     pub events: Vec<Pattern>,
     pub limit: Limit,
@@ -72,7 +71,7 @@ pub struct Subscriber {
     pub handling: Handling,
     /// The endpoint's latency when it behaves.
     pub answers: Range<Duration>,
-    /// The endpoint's behaviours; the first match wins.
+    /// The first match wins.
     pub behaviours: Vec<Behaviour>,
     pub written: BTreeSet<&'static str>,
 }
@@ -89,11 +88,11 @@ pub struct Handling {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Coalesce {
     pub kind: String,
-    /// The window, from the first event.
+    /// From the first event.
     pub window: Duration,
 }
 
-/// A pattern of event types: `*`, `video.trending`, `video.*`.
+/// `*`, `video.trending`, `video.*`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern(String);
 
@@ -103,7 +102,7 @@ impl Pattern {
         &self.0
     }
 
-    /// Whether it matches a type. `video.*` matches everything below `video`, at any depth, but not `video`.
+    /// `video.*` matches everything below `video`, at any depth, but not `video`.
     #[must_use]
     pub fn matches(&self, kind: &str) -> bool {
         match self.0.strip_suffix('*') {
@@ -125,7 +124,7 @@ impl Subscriber {
         self.events.iter().any(|pattern| pattern.matches(kind))
     }
 
-    /// Whether its endpoint hides attempts at some time, so that their numbers are unknown.
+    /// Their numbers are then unknown.
     #[must_use]
     pub fn hides_attempts(&self) -> bool {
         self.behaviours.iter().any(|behaviour| behaviour.answer.hides_attempts())
@@ -137,10 +136,9 @@ impl Subscriber {
         format!("/hooks/{}", self.name)
     }
 
-    /// The default time limit of an attempt.
     pub const TIMEOUT: Duration = Duration::from_secs(8);
 
-    /// The most subscribers of a scenario, all groups together.
+    /// All groups together.
     pub const COUNT_MAX: u64 = 100_000;
 
     /// The subscribers of one `[[subscriber]]`; more than `room` are a problem.

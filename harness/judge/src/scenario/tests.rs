@@ -28,7 +28,7 @@ fn a_small_scenario_has_every_default() {
     let scenario = Scenario::from_text(SMALL, "s.toml").expect("valid");
     assert_eq!(scenario.seed, 1);
     assert_eq!(scenario.drain, Duration::from_secs(60));
-    assert!(scenario.subscribers[0].limit.is_boundless());
+    assert_eq!(scenario.subscribers[0].limit, Limit::default());
     assert_eq!(scenario.subscribers[0].retry, Retry::default());
     assert_eq!(scenario.text, SMALL);
 }
@@ -140,7 +140,6 @@ fn a_key_that_its_answer_does_not_go_by_is_refused() {
     refused(&with("[[subscriber.behaviour]]\nanswer = 500\ncertificate = \"expired\""), "does not apply");
 }
 
-/// A scenario with these behaviours of its endpoint, one per line.
 fn behaving(behaviours: &[&str]) -> String {
     with(&format!("behaviour = [{}]", behaviours.join(", ")))
 }

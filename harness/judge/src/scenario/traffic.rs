@@ -1,5 +1,3 @@
-//! Traffic: its phases, and the events in them.
-
 use super::quantity::{Duration, Millionths, Range, Rate, Whole};
 use super::reader::{Form, Reader, Section, may, must};
 
@@ -35,7 +33,7 @@ pub(super) const PHASE: Section = Section {
 pub struct Phase {
     pub shape: Shape,
     pub lasts: Option<Duration>,
-    /// The key of all events; none for the keys of [`Events`] or of the recording.
+    /// None for the keys of [`Events`] or of the recording.
     pub key: Option<String>,
 }
 
@@ -43,50 +41,40 @@ pub struct Phase {
 pub enum Shape {
     /// Evenly spaced.
     Steady {
-        /// The rate.
         rate: Rate,
     },
     /// A linear ramp.
     Ramp {
-        /// The rate at the beginning.
         rate: Rate,
-        /// The rate at the end.
         to: Rate,
     },
     /// Rises linearly for half of its time, and falls back.
     Spike {
-        /// The rate at both ends.
         rate: Rate,
-        /// The rate at the peak.
         to: Rate,
     },
-    /// Independent arrivals, exponentially spaced.
+    /// Exponentially spaced.
     Poisson {
-        /// The average rate.
         rate: Rate,
     },
-    /// A recording.
     Recorded {
         /// Relative to the scenario's file.
         file: String,
         /// The file's names for some of [`COLUMNS`].
         columns: Vec<(String, String)>,
-        /// The factor of its speed.
         speed: Millionths,
         /// How often each event is offered.
         times: u32,
     },
-    /// All events at the first instant.
+    /// All events come at the first instant.
     Burst {
-        /// The number of events.
         events: u64,
     },
-    /// No events.
     Pause,
 }
 
 impl Phase {
-    /// The approximate number of its events, without those of a recording.
+    /// Approximate; without those of a recording.
     pub(super) fn expected_events(&self) -> u128 {
         let lasts = self.lasts.map_or(0, |lasts| lasts.0);
         let per = |rate: Rate| u128::from(rate.count) * u128::from(lasts) / u128::from(rate.per.0);
@@ -203,14 +191,13 @@ pub(super) const EVENTS: Section = Section {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Events {
-    /// Types and their weights, sorted by name, so that a rewritten file means the same; never empty.
+    /// Weighted, sorted by name, so that a rewritten file means the same; never empty.
     pub types: Vec<(String, u32)>,
     pub keys: u32,
     /// Zipf's exponent; 0 is uniform.
     pub key_skew: Millionths,
-    /// The size of the data, in bytes.
     pub data_bytes: Range<Whole>,
-    /// The share of events that are offered twice with the same id.
+    /// This share is offered twice with the same id.
     pub repeated: Millionths,
 }
 
@@ -227,7 +214,7 @@ impl Default for Events {
 }
 
 impl Events {
-    /// The most keys: each has a weight in memory.
+    /// Each key has a weight in memory.
     pub const KEYS_MAX: u32 = 1_000_000;
 
     pub(super) fn read(reader: &Reader<'_>) -> Self {

@@ -4,14 +4,16 @@ use std::fmt;
 
 use serde::Deserialize;
 
+use super::handshake::{Handshake, WrittenHandshake};
 use crate::spelling::nearest;
 
-const ALGORITHMS: [(&str, Option<Algorithm>); 7] = [
+const ALGORITHMS: [(&str, Option<Algorithm>); 8] = [
     ("hmac-sha1", Some(Algorithm::HmacSha1)),
     ("hmac-sha256", Some(Algorithm::HmacSha256)),
     ("hmac-sha512", Some(Algorithm::HmacSha512)),
     ("ed25519", Some(Algorithm::Ed25519)),
     ("ecdsa-p256", Some(Algorithm::EcdsaP256)),
+    ("ecdsa-p256-der", Some(Algorithm::EcdsaP256Der)),
     ("rsa-sha256", Some(Algorithm::RsaSha256)),
     ("none", None),
 ];
@@ -30,23 +32,21 @@ const KEYS: [(&str, KeyForm); 5] = [
 ];
 const UNITS: [(&str, Unit); 2] = [("s", Unit::Seconds), ("ms", Unit::Milliseconds)];
 
-/// The algorithm of a sender's own scheme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Algorithm {
-    /// SHA-1, which some senders still use.
     HmacSha1,
     HmacSha256,
     HmacSha512,
     Ed25519,
-    /// With SHA-256; ASN.1, or two numbers of 32 bytes.
+    /// With SHA-256; DER, or two numbers of 32 bytes.
     EcdsaP256,
+    EcdsaP256Der,
     /// PKCS#1 v1.5 with SHA-256, 2,048 bits or more.
     RsaSha256,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum KeyForm {
-    /// The text's own bytes.
     Text,
     Hex,
     /// With or without a leading `whsec_`.
@@ -69,17 +69,15 @@ pub(super) enum Encoding {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Part {
-    /// The id, as in its header.
     Id,
-    /// The timestamp, as in its header.
     Timestamp,
     Body,
-    /// The URL that the request was sent to.
     Url,
     Method,
+    /// The pairs of a form, sorted by name, without separators. Empty for another body, whose digest is in the URL.
+    Form,
     /// The value of another header.
     Header(String),
-    /// Literal text.
     Text(String),
 }
 
@@ -92,7 +90,6 @@ pub(super) enum Unit {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Stamp {
-    /// In a header of its own.
     Header(String),
     /// In the signature's header, after this prefix.
     Beside(String),
@@ -102,13 +99,12 @@ pub(super) enum Stamp {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Definition {
-    /// Empty for a sender's own.
     pub(super) name: String,
     /// None if the sender does not sign.
     pub(super) algorithm: Option<Algorithm>,
     pub(super) encoding: Encoding,
     pub(super) key: KeyForm,
-    /// The header of the signature; empty if the sender does not sign.
+    /// Empty if the sender does not sign.
     pub(super) header: String,
     pub(super) prefix: String,
     /// Separates several values in the header; without it there is one.
@@ -126,17 +122,20 @@ pub struct Definition {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Habits {
     pub(super) tolerance_seconds: Option<i64>,
-    /// Its libraries accept timestamps of the future.
     pub(super) age_only: bool,
     /// Signed once, when the event is emitted: a retry repeats the signature, also after a rotation.
     pub(super) frozen: bool,
     /// One signature, though its header has several values.
     pub(super) single: bool,
+    /// The parameter of the URL's query that has the SHA-256 of a body that is no form.
+    pub(super) body_digest: Option<String>,
     /// Further headers of each request.
     pub(super) headers: Vec<(String, String)>,
+    pub(super) handshake: Option<Handshake>,
+    /// SHA-256 of a user's own profile.
+    pub(super) digest: Option<String>,
 }
 
-/// The keys, before they are checked against each other.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Written<P> {
@@ -151,6 +150,7 @@ pub struct Written<P> {
     pub(super) separator: Option<String>,
     pub(super) several: Option<bool>,
     pub(super) signed: Option<Vec<String>>,
+    pub(super) body_digest: Option<String>,
     pub(super) timestamp: Option<String>,
     pub(super) timestamp_prefix: Option<String>,
     pub(super) timestamp_field: Option<String>,
@@ -162,6 +162,7 @@ pub struct Written<P> {
     pub(super) attempt: Option<String>,
     pub(super) r#type: Option<String>,
     pub(super) headers: Option<std::collections::BTreeMap<String, String>>,
+    pub(super) handshake: Option<WrittenHandshake>,
 }
 
 impl fmt::Display for Part {
@@ -172,6 +173,7 @@ impl fmt::Display for Part {
             Self::Body => f.write_str("{body}"),
             Self::Url => f.write_str("{url}"),
             Self::Method => f.write_str("{method}"),
+            Self::Form => f.write_str("{form}"),
             Self::Header(name) => write!(f, "{{header.{name}}}"),
             Self::Text(text) => f.write_str(text),
         }
@@ -179,14 +181,17 @@ impl fmt::Display for Part {
 }
 
 impl Algorithm {
-    /// Whether the sender signs with a private key, so that the judge knows only the public key.
+    /// The judge then knows only the public key.
     pub(super) const fn is_public(self) -> bool {
-        matches!(self, Self::Ed25519 | Self::EcdsaP256 | Self::RsaSha256)
+        self.is_p256() || matches!(self, Self::Ed25519 | Self::RsaSha256)
     }
 
-    /// Whether the suite can sign by it.
+    pub(super) const fn is_p256(self) -> bool {
+        matches!(self, Self::EcdsaP256 | Self::EcdsaP256Der)
+    }
+
     pub(super) const fn can_sign(self) -> bool {
-        !matches!(self, Self::EcdsaP256 | Self::RsaSha256)
+        !matches!(self, Self::RsaSha256)
     }
 }
 
@@ -196,13 +201,16 @@ impl Definition {
         &self.name
     }
 
-    /// Whether requests carry a signature.
+    #[must_use]
+    pub fn digest(&self) -> Option<&str> {
+        self.habits.digest.as_deref()
+    }
+
     #[must_use]
     pub const fn is_signed(&self) -> bool {
         self.algorithm.is_some()
     }
 
-    /// Whether the judge knows only the public key.
     #[must_use]
     pub fn is_public(&self) -> bool {
         self.algorithm.is_some_and(Algorithm::is_public)
@@ -222,7 +230,6 @@ impl Definition {
         }
     }
 
-    /// The member of the body that holds the timestamp.
     #[must_use]
     pub fn timestamp_field(&self) -> Option<&str> {
         match &self.timestamp {
@@ -251,6 +258,11 @@ impl Definition {
     pub fn signs_timestamp(&self) -> bool {
         let with_body = self.timestamp_field().is_some() && self.signed.contains(&Part::Body);
         with_body || self.signed.contains(&Part::Timestamp)
+    }
+
+    #[must_use]
+    pub fn signs_forms(&self) -> bool {
+        self.signed.contains(&Part::Form)
     }
 
     /// The headers of the id and of the event type, where they are not signed.
@@ -312,16 +324,20 @@ impl Definition {
         others.filter(|parts| parts.iter().any(is_value)).collect()
     }
 
-    /// Whether an attempt can carry several signatures.
     #[must_use]
     pub const fn has_several_signatures(&self) -> bool {
         self.separator.is_some() && !self.habits.single
     }
 
-    /// Base64 or hexadecimal.
     #[must_use]
     pub const fn is_base64(&self) -> bool {
         matches!(self.encoding, Encoding::Base64 | Encoding::Base64Url)
+    }
+
+    /// A signature is two numbers in DER, of 70 to 72 bytes mostly.
+    #[must_use]
+    pub fn is_der(&self) -> bool {
+        self.algorithm.is_some_and(Algorithm::is_p256)
     }
 
     #[must_use]
@@ -334,7 +350,6 @@ impl Definition {
         self.habits.frozen
     }
 
-    /// Whether the provider's libraries accept timestamps of the future.
     #[must_use]
     pub const fn is_age_only(&self) -> bool {
         self.habits.age_only
@@ -345,7 +360,11 @@ impl Definition {
         self.habits.tolerance_seconds
     }
 
-    /// A time in seconds, in the timestamp's unit.
+    #[must_use]
+    pub const fn handshake(&self) -> Option<&Handshake> {
+        self.habits.handshake.as_ref()
+    }
+
     #[must_use]
     pub const fn in_unit(&self, seconds: i64) -> i64 {
         match self.unit {
@@ -354,7 +373,7 @@ impl Definition {
         }
     }
 
-    /// The value of a signature's header that has the timestamp in it, with another one before or after all.
+    /// Another value comes before or after all.
     #[must_use]
     pub fn with_timestamp(&self, value: &str, timestamp: i64, is_first: bool) -> String {
         let prefix = if let Some(Stamp::Beside(prefix)) = &self.timestamp { prefix } else { "" };
@@ -367,17 +386,20 @@ impl Definition {
     }
 
     /// A text of the secret whose bytes are one zero. HMAC pads keys with zeros, so it equals an empty secret. A
-    /// private key has 32 of them.
+    /// private key of ed25519 has 32 of them; none of P-256 is zero.
     #[must_use]
-    pub fn nothing(&self) -> &'static str {
-        match self.key {
+    pub fn nothing(&self) -> Option<&'static str> {
+        if self.algorithm.is_some_and(Algorithm::is_p256) {
+            return None;
+        }
+        Some(match self.key {
             _ if self.algorithm == Some(Algorithm::Ed25519) => {
                 "whsk_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
             }
             KeyForm::Base64 | KeyForm::Whsec => "whsec_AA==",
             KeyForm::Hex => "00",
             KeyForm::Text | KeyForm::Pem => "\0",
-        }
+        })
     }
 
     /// The literal text beside the signed timestamp, without which the parts have no border.
@@ -404,7 +426,9 @@ pub(super) fn own<P>(written: &Written<P>, algorithm: &str) -> Result<Definition
         return Err(only_standard());
     }
     if written.public_key.is_some() && !algorithm.is_some_and(Algorithm::is_public) {
-        return Err("public_key: expected it only with ed25519, ecdsa-p256 or rsa-sha256".to_owned());
+        return Err(
+            "public_key: expected it only with ed25519, ecdsa-p256, ecdsa-p256-der or rsa-sha256".to_owned()
+        );
     }
     let header = name("header", &written.header)?;
     let signed = written.signed.iter().flatten().map(|text| parts(text)).collect::<Result<Vec<_>, _>>()?;
@@ -431,12 +455,7 @@ pub(super) fn own<P>(written: &Written<P>, algorithm: &str) -> Result<Definition
     if signed.contains(&Part::Id) && id.is_none() {
         return Err("signed: it has {id}; expected `id` as well, its header".to_owned());
     }
-    if algorithm.is_some() && !signed.contains(&Part::Body) {
-        return Err(
-            "signed: it lacks {body}, so that the signature would hold for any body; expected {body} in it"
-                .to_owned(),
-        );
-    }
+    covers_body(written, algorithm, &signed)?;
     if written.separator.as_deref() == Some("") {
         return Err(
             "separator: it is empty; expected the text between the header's values, such as \",\"".to_owned()
@@ -461,6 +480,20 @@ pub(super) fn own<P>(written: &Written<P>, algorithm: &str) -> Result<Definition
     })
 }
 
+fn covers_body<P>(written: &Written<P>, algorithm: Option<Algorithm>, signed: &[Part]) -> Result<(), String> {
+    let has_url_and_form = signed.contains(&Part::Url) && signed.contains(&Part::Form);
+    if written.body_digest.is_some() && !has_url_and_form {
+        return Err("body_digest: expected it only with {url} and {form} in `signed`".to_owned());
+    }
+    if algorithm.is_some() && !signed.contains(&Part::Body) && written.body_digest.is_none() {
+        return Err(
+            "signed: it lacks {body}, so that the signature would hold for any body; expected {body} in it, or {url} and {form} with `body_digest`"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}
+
 fn stamp<P>(written: &Written<P>, header: Option<String>) -> Result<Option<Stamp>, String> {
     let (beside, field) = (written.timestamp_prefix.clone(), written.timestamp_field.clone());
     match (header, beside, field) {
@@ -482,12 +515,16 @@ fn habits<P>(written: &Written<P>) -> Result<Habits, String> {
         is_name("headers", name)?;
         Ok((name.clone(), value.clone()))
     });
+    let named = |name: &str| is_name("body_digest", name).map(|()| name.to_owned());
     Ok(Habits {
         tolerance_seconds: written.tolerance.map(i64::from),
         age_only: written.age_only.unwrap_or_default(),
         frozen: written.frozen.unwrap_or_default(),
         single: written.several == Some(false),
+        body_digest: written.body_digest.as_deref().map(named).transpose()?,
         headers: headers.collect::<Result<_, String>>()?,
+        handshake: None,
+        digest: None,
     })
 }
 
@@ -518,19 +555,20 @@ pub(super) fn word<T: Copy>(key: &str, given: &str, words: &[(&str, T)]) -> Resu
 
 /// Parses texts such as `{timestamp}.{body}`.
 fn parts(text: &str) -> Result<Vec<Part>, String> {
-    const KNOWN: [(&str, Part); 5] = [
+    const KNOWN: [(&str, Part); 6] = [
         ("id", Part::Id),
         ("timestamp", Part::Timestamp),
         ("body", Part::Body),
         ("url", Part::Url),
         ("method", Part::Method),
+        ("form", Part::Form),
     ];
     const HEADER: &str = "header.";
     let (mut parts, mut rest) = (Vec::new(), text);
     while let Some((before, after)) = rest.split_once('{') {
         let wrong = |hint: String| {
             format!(
-                "signed: {text:?} is not understood; expected {{id}}, {{timestamp}}, {{body}}, {{url}}, {{method}}, {{header.NAME}}, or a text without braces{hint}"
+                "signed: {text:?} is not understood; expected {{id}}, {{timestamp}}, {{body}}, {{url}}, {{method}}, {{form}}, {{header.NAME}}, or a text without braces{hint}"
             )
         };
         let (name, after) = after.split_once('}').ok_or_else(|| wrong(String::new()))?;

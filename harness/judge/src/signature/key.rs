@@ -1,5 +1,4 @@
-//! The keys with which the judge verifies signatures: a secret that it shares with the sender, or the
-//! sender's public key.
+//! A secret shared with the sender, or the sender's public key.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,6 +6,9 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use md5::{Digest as _, Md5};
+use p256::ecdsa;
+use p256::ecdsa::signature::Signer as _;
+use p256::pkcs8::{DecodePrivateKey as _, EncodePublicKey as _};
 use ring::signature::{self, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
 use ring::{digest, hmac};
 use rustls_pki_types::pem::PemObject as _;
@@ -15,12 +17,13 @@ use zeroize::Zeroizing;
 
 use super::definition::{Algorithm, Definition, KeyForm};
 use super::profile::Profile;
+use super::small_order::is_small;
 use super::{base64, hex, unbase64, unbase64url, unhex};
 
-/// The length of a P-256 signature as two numbers side by side; any other length is ASN.1.
+/// The length of a P-256 signature as two numbers side by side; any other length is DER.
 const P256_FIXED_BYTES: usize = 64;
 
-/// A verification key. It is never printed.
+/// It is never printed.
 #[derive(Clone)]
 pub struct Key {
     kind: Kind,
@@ -41,7 +44,7 @@ impl Algorithm {
             Self::HmacSha1 => Some(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY),
             Self::HmacSha256 => Some(hmac::HMAC_SHA256),
             Self::HmacSha512 => Some(hmac::HMAC_SHA512),
-            Self::Ed25519 | Self::EcdsaP256 | Self::RsaSha256 => None,
+            Self::Ed25519 | Self::EcdsaP256 | Self::EcdsaP256Der | Self::RsaSha256 => None,
         }
     }
 
@@ -68,12 +71,17 @@ impl Key {
         };
         let bytes = match (after_prefix(text), algorithm) {
             (None, _) => public_key_of_der(key_bytes(definition.key, text)?),
-            (Some((PRIVATE, _)), Algorithm::Ed25519) => return Ok(Secret::of(definition, text)?.into()),
+            (Some((PRIVATE, _)), algorithm) if algorithm.can_sign() => {
+                return Ok(Secret::of(definition, text)?.into());
+            }
             (Some((PUBLIC, encoded)), Algorithm::Ed25519) => unbase64(encoded).ok_or(KeyError::Public)?,
             (Some((prefix, _)), _) => return Err(KeyError::Prefix(prefix)),
         };
         if algorithm == Algorithm::Ed25519 && bytes.len() != ED25519_BYTES {
             return Err(KeyError::Public);
+        }
+        if algorithm == Algorithm::Ed25519 && is_small(&bytes) {
+            return Err(KeyError::Small);
         }
         Ok(Self { kind: Kind::Public(algorithm, bytes), spellings: Arc::default() })
     }
@@ -81,22 +89,12 @@ impl Key {
     pub(super) fn signed(&self, signature: &[u8], message: &[u8]) -> bool {
         match &self.kind {
             Kind::Secret(secret) => secret.authenticates(signature, message),
-            Kind::Public(algorithm, bytes) => {
-                let by: &dyn signature::VerificationAlgorithm = match algorithm {
-                    Algorithm::RsaSha256 => &signature::RSA_PKCS1_2048_8192_SHA256,
-                    Algorithm::EcdsaP256 if signature.len() == P256_FIXED_BYTES => {
-                        &signature::ECDSA_P256_SHA256_FIXED
-                    }
-                    Algorithm::EcdsaP256 => &signature::ECDSA_P256_SHA256_ASN1,
-                    _ => &signature::ED25519,
-                };
-                UnparsedPublicKey::new(by, bytes).verify(message, signature).is_ok()
-            }
+            Kind::Public(algorithm, bytes) => verifies(*algorithm, bytes, message, signature),
         }
     }
 
-    /// Whether the bytes hold the secret: its text or its bytes, in hexadecimal or base64 too. Secrets below
-    /// a fixed number of bytes are not looked for, as they may occur by chance; a public key is no secret.
+    /// The text or the bytes of the secret, in hexadecimal or base64 too. Secrets below a fixed number of bytes are not
+    /// looked for, as they may occur by chance; a public key is no secret.
     #[must_use]
     pub fn is_in(&self, bytes: &[u8]) -> bool {
         has_one(&self.spellings, bytes)
@@ -114,6 +112,16 @@ impl Key {
             Kind::Public(..) => None,
         }
     }
+}
+
+fn verifies(algorithm: Algorithm, public: &[u8], message: &[u8], signature: &[u8]) -> bool {
+    let by: &dyn signature::VerificationAlgorithm = match algorithm {
+        Algorithm::RsaSha256 => &signature::RSA_PKCS1_2048_8192_SHA256,
+        Algorithm::EcdsaP256 if signature.len() == P256_FIXED_BYTES => &signature::ECDSA_P256_SHA256_FIXED,
+        Algorithm::EcdsaP256 | Algorithm::EcdsaP256Der => &signature::ECDSA_P256_SHA256_ASN1,
+        _ => &signature::ED25519,
+    };
+    UnparsedPublicKey::new(by, public).verify(message, signature).is_ok()
 }
 
 const SPELLING_BYTES_MIN: usize = 16;
@@ -169,8 +177,14 @@ fn private_key(form: KeyForm, text: &str) -> Result<(Zeroizing<Vec<u8>>, Ed25519
     }
     let pair = match prefix {
         PRIVATE => {
-            let bytes = Zeroizing::new(unbase64(bare).ok_or(KeyError::Private)?);
-            Ed25519KeyPair::from_seed_unchecked(&bytes).map(|pair| (bytes, pair))
+            let mut bytes = Zeroizing::new(unbase64(bare).ok_or(KeyError::Private)?);
+            if bytes.len() == 2 * ED25519_BYTES {
+                // As Svix writes it: the public key follows, and must be of this one.
+                let public = Zeroizing::new(bytes.split_off(ED25519_BYTES));
+                Ed25519KeyPair::from_seed_and_public_key(&bytes, &public).map(|pair| (bytes, pair))
+            } else {
+                Ed25519KeyPair::from_seed_unchecked(&bytes).map(|pair| (bytes, pair))
+            }
         }
         "" if form == KeyForm::Pem => {
             let der = PrivatePkcs8KeyDer::from_pem_slice(unescaped(text).as_bytes());
@@ -181,6 +195,25 @@ fn private_key(form: KeyForm, text: &str) -> Result<(Zeroizing<Vec<u8>>, Ed25519
         _ => return Err(KeyError::Private),
     };
     pair.map_err(|_| KeyError::Private)
+}
+
+fn private_key_p256(form: KeyForm, text: &str) -> Result<(Zeroizing<Vec<u8>>, ecdsa::SigningKey), KeyError> {
+    let (prefix, bare) = after_prefix(text).unwrap_or(("", text));
+    if bare.is_empty() {
+        return Err(KeyError::Empty);
+    }
+    let bytes = match prefix {
+        PRIVATE => unbase64(bare),
+        "" if form == KeyForm::Pem => {
+            let der = PrivatePkcs8KeyDer::from_pem_slice(unescaped(text).as_bytes());
+            der.ok().map(|der| der.secret_pkcs8_der().to_vec())
+        }
+        _ => None,
+    };
+    let bytes = Zeroizing::new(bytes.ok_or(KeyError::PrivateP256)?);
+    let number = ecdsa::SigningKey::from_slice(&bytes).ok();
+    let key = number.or_else(|| ecdsa::SigningKey::from_pkcs8_der(&bytes).ok());
+    Ok((bytes, key.ok_or(KeyError::PrivateP256)?))
 }
 
 /// The key inside an X.509 `SubjectPublicKeyInfo`; other bytes stay as they are. The algorithm then checks
@@ -201,7 +234,6 @@ fn inside(bytes: &[u8]) -> Option<&[u8]> {
     (rest.is_empty() && after.is_empty() && *unused == 0).then_some(key)
 }
 
-/// The content of a DER element with this tag, and the bytes after it.
 fn element(tag: u8, bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (found, rest) = bytes.split_first()?;
     let (first, rest) = rest.split_first()?;
@@ -243,15 +275,23 @@ pub enum KeyError {
     #[error("the key is not {0}, which the signature's `key` declares")]
     Form(&'static str),
     #[error(
-        "the private key is not one of ed25519; expected {PRIVATE} and base64 of its 32 bytes, or PKCS #8 where `key` is pem"
+        "the private key is not one of ed25519; expected {PRIVATE} and base64 of its 32 bytes, or of 64 with the public key, or PKCS #8 where `key` is pem"
     )]
     Private,
+    #[error(
+        "the private key is not one of P-256; expected {PRIVATE} and base64 of its 32 bytes or of its PKCS #8, or PEM where `key` is pem"
+    )]
+    PrivateP256,
     #[error(
         "the public key is not one of ed25519; expected its 32 bytes in the form of `key`, or {PUBLIC} and base64"
     )]
     Public,
     #[error(
-        "the key begins with {0}, which does not fit the signature's algorithm; expected a public key in the form of `key`, or for ed25519 {PUBLIC} (public) or {PRIVATE} (private) and base64"
+        "the public key is a point of small order, for which anybody can sign; expected another key pair"
+    )]
+    Small,
+    #[error(
+        "the key begins with {0}, which does not fit the signature's algorithm; expected a public key in the form of `key`, for ed25519 also {PUBLIC} (public) or {PRIVATE} (private) and base64, for ecdsa-p256 {PRIVATE}"
     )]
     Prefix(&'static str),
 }
@@ -261,7 +301,6 @@ const PRIVATE: &str = "whsk_";
 const PUBLIC: &str = "whpk_";
 const ED25519_BYTES: usize = 32;
 
-/// The prefixes of Standard Webhooks.
 fn after_prefix(text: &str) -> Option<(&'static str, &str)> {
     [PREFIX, PRIVATE, PUBLIC].into_iter().find_map(|prefix| Some((prefix, text.strip_prefix(prefix)?)))
 }
@@ -282,6 +321,27 @@ pub struct Secret {
 enum Signer {
     Hmac(hmac::Key),
     Ed25519(Arc<Ed25519KeyPair>),
+    /// `ring` verifies, and does not sign: it derives no public key, and draws random numbers.
+    P256(Arc<ecdsa::SigningKey>),
+}
+
+impl Signer {
+    /// Its bytes and its text; none of a shared secret.
+    fn public(&self) -> Option<(Vec<u8>, String)> {
+        match self {
+            Self::Hmac(_) => None,
+            Self::Ed25519(pair) => {
+                let bytes = pair.public_key().as_ref().to_vec();
+                let text = hex(&bytes);
+                Some((bytes, text))
+            }
+            Self::P256(key) => {
+                let der = key.verifying_key().to_public_key_der().ok()?.as_bytes().to_vec();
+                let text = base64(&der);
+                Some((der, text))
+            }
+        }
+    }
 }
 
 impl Secret {
@@ -293,6 +353,9 @@ impl Secret {
         let (bytes, signer) = if definition.algorithm == Some(Algorithm::Ed25519) {
             let (bytes, pair) = private_key(definition.key, text)?;
             (bytes, Signer::Ed25519(Arc::new(pair)))
+        } else if definition.algorithm.is_some_and(Algorithm::is_p256) {
+            let (bytes, key) = private_key_p256(definition.key, text)?;
+            (bytes, Signer::P256(Arc::new(key)))
         } else {
             let bytes = Zeroizing::new(key_bytes(definition.key, text)?);
             let hash = definition.algorithm.and_then(Algorithm::hmac).unwrap_or(hmac::HMAC_SHA256);
@@ -307,21 +370,27 @@ impl Secret {
         match &self.signer {
             Signer::Hmac(key) => hmac::sign(key, message).as_ref().to_vec(),
             Signer::Ed25519(pair) => pair.sign(message).as_ref().to_vec(),
+            Signer::P256(key) => {
+                let signature: ecdsa::DerSignature = key.sign(message);
+                signature.as_bytes().to_vec()
+            }
         }
     }
 
     /// A tag that every receiver must refuse. A public key is the secret of an HMAC where a receiver lets the request
     /// choose the algorithm.
     pub(super) fn foreign_tag(&self, hash: ForeignHash, message: &[u8]) -> Vec<u8> {
-        let key = match &self.signer {
-            Signer::Hmac(_) => self.bytes.as_slice(),
-            Signer::Ed25519(pair) => pair.public_key().as_ref(),
+        let public = self.signer.public();
+        let key = match &public {
+            None => self.bytes.as_slice(),
+            Some((_, text)) if hash == ForeignHash::Sha256ByText => text.as_bytes(),
+            Some((bytes, _)) => bytes,
         };
         let hmac = |algorithm| hmac::sign(&hmac::Key::new(algorithm, key), message).as_ref().to_vec();
         match hash {
             ForeignHash::Md5 => hmac_md5(key, message),
             ForeignHash::Sha1 => hmac(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY),
-            ForeignHash::Sha256 => hmac(hmac::HMAC_SHA256),
+            ForeignHash::Sha256 | ForeignHash::Sha256ByText => hmac(hmac::HMAC_SHA256),
             ForeignHash::Sha512 => hmac(hmac::HMAC_SHA512),
             ForeignHash::Keyless => digest::digest(&digest::SHA256, message).as_ref().to_vec(),
         }
@@ -331,13 +400,13 @@ impl Secret {
     fn authenticates(&self, tag: &[u8], message: &[u8]) -> bool {
         match &self.signer {
             Signer::Hmac(key) => hmac::verify(key, message, tag).is_ok(),
-            Signer::Ed25519(pair) => {
-                UnparsedPublicKey::new(&signature::ED25519, pair.public_key()).verify(message, tag).is_ok()
-            }
+            Signer::Ed25519(pair) => verifies(Algorithm::Ed25519, pair.public_key().as_ref(), message, tag),
+            Signer::P256(_) => self.signer.public().is_some_and(|(der, _)| {
+                verifies(Algorithm::EcdsaP256Der, &public_key_of_der(der), message, tag)
+            }),
         }
     }
 
-    /// The text without the secret in any form that [`Secret::is_in`] knows.
     #[must_use]
     pub fn redact(&self, text: &str) -> String {
         String::from_utf8_lossy(&self.redact_bytes(text.as_bytes())).into_owned()
@@ -346,10 +415,10 @@ impl Secret {
     #[must_use]
     pub fn redact_bytes(&self, bytes: &[u8]) -> Vec<u8> {
         let spellings = spellings(&self.text, &self.bytes);
-        spellings.iter().fold(bytes.to_vec(), |bytes, form| without(bytes, form))
+        spellings.iter().fold(bytes.to_vec(), |bytes, form| redacted(bytes, form))
     }
 
-    /// Whether the bytes hold the secret, also a short one.
+    /// Finds short secrets, too.
     #[must_use]
     pub fn is_in(&self, bytes: &[u8]) -> bool {
         has_one(&spellings(&self.text, &self.bytes), bytes)
@@ -363,6 +432,8 @@ pub enum ForeignHash {
     Sha1,
     Sha256,
     Sha512,
+    /// In hexadecimal or base64, as a variable holds it.
+    Sha256ByText,
     /// SHA-256 without the key.
     Keyless,
 }
@@ -380,7 +451,9 @@ fn hmac_md5(key: &[u8], message: &[u8]) -> Vec<u8> {
     around(0x5c, &around(0x36, message))
 }
 
-fn without(bytes: Vec<u8>, form: &[u8]) -> Vec<u8> {
+/// The bytes without this text, which is not empty.
+#[must_use]
+pub fn redacted(bytes: Vec<u8>, form: &[u8]) -> Vec<u8> {
     let found: Vec<usize> = memchr::memmem::find_iter(&bytes, form).collect();
     if found.is_empty() {
         return bytes;

@@ -1,12 +1,14 @@
 //! Webhook signatures, implemented for the judge alone.
 //!
 //! If the judge shared a signer with the sender or a verifier with the receiver, one mistake would hide on
-//! both sides. So this module follows the profiles' public definitions, and uses another crypto library
+//! both sides. So this module follows the profiles' public definitions, and verifies by another crypto library
 //! (`ring`). Its verifier also reports *which* key signed. It reads no clock: time is an argument.
 
 mod definition;
+mod handshake;
 mod key;
 mod profile;
+mod small_order;
 mod verify;
 
 use std::sync::Arc;
@@ -14,15 +16,15 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 pub use definition::{Definition, Written};
-pub use key::{ForeignHash, Key, KeyError, Secret};
+pub use handshake::{Handshake, in_query};
+pub use key::{ForeignHash, Key, KeyError, Secret, redacted};
 pub use profile::{Profile, UnknownProfile};
 use ring::digest;
-pub use verify::{CheckedSignature, Received, Signing, Wrong, encode, sign};
+pub use verify::{CheckedSignature, Received, Signing, Wrong, encode, encode_bare, sign};
 
-/// A sender's signatures, by its subscriber's profile or its driver file.
+/// Given by its subscriber's profile or its driver file.
 pub type Scheme = Arc<Definition>;
 
-/// SHA-256 in lower-case hexadecimal.
 #[must_use]
 pub fn sha256_hex(bytes: &[u8]) -> String {
     hex(digest::digest(&digest::SHA256, bytes).as_ref())
@@ -35,7 +37,7 @@ pub fn hex(bytes: &[u8]) -> String {
     String::from_utf8(digits.collect()).expect("these digits are ASCII")
 }
 
-/// Decodes lower-case hexadecimal; none for any other text.
+/// Lower case; none for any other text.
 #[must_use]
 pub fn unhex(text: &str) -> Option<Vec<u8>> {
     let digit = |byte: u8| match byte {
@@ -48,19 +50,19 @@ pub fn unhex(text: &str) -> Option<Vec<u8>> {
     if rest.is_empty() { bytes.collect() } else { None }
 }
 
-/// Standard base64 with its padding.
+/// Standard and padded.
 #[must_use]
 pub fn base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// Decodes canonical standard base64; none for any other text.
+/// Canonical, standard alphabet; none for any other text.
 #[must_use]
 pub fn unbase64(text: &str) -> Option<Vec<u8>> {
     STANDARD.decode(text).ok()
 }
 
-/// URL-safe base64 with or without padding; none otherwise.
+/// Padded or not.
 #[must_use]
 pub fn unbase64url(text: &str) -> Option<Vec<u8>> {
     let bare = text.trim_end_matches('=');
@@ -111,7 +113,8 @@ mod tests {
         let check = |profile: Profile, expected: &[&str]| {
             let secret = Secret::parse(profile, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
             let (id, timestamp, url) = ("a", "1", "http://b/");
-            let signing = Signing { id, timestamp, event_type: "c", method: "POST", url, body: b"{}" };
+            let signing =
+                Signing { id, timestamp, event_type: "c", method: "POST", url, body: b"{}", is_form: false };
             let others = signing.other_tags(profile, &secret);
             let templates: Vec<_> = others.iter().map(|(template, _)| template.as_str()).collect();
             assert_eq!(templates, expected, "{profile}");

@@ -8,6 +8,7 @@ use std::sync::{Arc, LazyLock};
 use serde::de::IgnoredAny;
 
 use super::definition::{Algorithm, Definition, Stamp, Written, is_name, only_standard, own, word};
+use super::sha256_hex;
 
 macro_rules! embedded {
     ($($name:literal),* $(,)?) => {
@@ -18,7 +19,7 @@ macro_rules! embedded {
 /// The standard's prefix of header names, which `header_prefix` replaces.
 const STANDARD_PREFIX: &str = "webhook-";
 
-const EMBEDDED: [(&str, &str); 15] = embedded![
+const EMBEDDED: [(&str, &str); 17] = embedded![
     "standard-webhooks",
     "vvv-timestamped",
     "vvv-frozen",
@@ -30,9 +31,11 @@ const EMBEDDED: [(&str, &str); 15] = embedded![
     "linear",
     "meta",
     "paddle",
+    "sendgrid",
     "shopify",
     "slack",
     "square",
+    "twilio",
     "zoom",
 ];
 
@@ -93,7 +96,8 @@ impl Profile {
 
     /// A user's own; `name` stands for it in reports.
     pub fn parse(name: &str, text: &str) -> Result<Self, toml::de::Error> {
-        let definition = Definition::parse(name, text)?;
+        let mut definition = Definition::parse(name, text)?;
+        definition.habits.digest = Some(sha256_hex(text.as_bytes()));
         if let Some(absent) = definition.unwritten_header() {
             let wrong = if absent.eq_ignore_ascii_case(definition.signature_header()) {
                 format!(
@@ -105,7 +109,7 @@ impl Profile {
             return Err(serde::de::Error::custom(wrong));
         }
         if !definition.algorithm.is_some_and(Algorithm::can_sign) {
-            let wrong = "algorithm: expected hmac-sha1, hmac-sha256, hmac-sha512 or ed25519, with which the suite can sign";
+            let wrong = "algorithm: expected hmac-sha1, hmac-sha256, hmac-sha512, ed25519 or ecdsa-p256, with which the suite can sign";
             return Err(serde::de::Error::custom(wrong));
         }
         Ok(Self(Source::Own(Box::leak(Box::new(definition)))))
@@ -130,6 +134,9 @@ impl Definition {
 
     /// Checks the keys. The error begins with the key that it is about.
     pub fn read<P>(written: &Written<P>) -> Result<Self, String> {
+        if written.handshake.is_some() {
+            return Err("handshake: expected it only in a profile for `hookproof receiver`".to_owned());
+        }
         let both = "there are both `profile` and `algorithm`; expected one of them";
         let neither = "there is neither `profile` nor `algorithm`; expected one of them";
         match (&written.profile, &written.algorithm) {
@@ -141,8 +148,13 @@ impl Definition {
     }
 
     fn parse(name: &str, text: &str) -> Result<Self, toml::de::Error> {
-        let written: Written<IgnoredAny> = toml::from_str(text)?;
-        let definition = Self::read(&written).map_err(serde::de::Error::custom)?;
+        let mut written: Written<IgnoredAny> = toml::from_str(text)?;
+        let handshake = written.handshake.take();
+        let mut definition = Self::read(&written).map_err(serde::de::Error::custom)?;
+        if let Some(handshake) = handshake {
+            let has_secret = !definition.is_public();
+            definition.habits.handshake = Some(handshake.read(has_secret).map_err(serde::de::Error::custom)?);
+        }
         Ok(Self { name: name.to_owned(), ..definition })
     }
 }
@@ -155,6 +167,7 @@ fn of_profile<P>(written: &Written<P>, given: &str) -> Result<Definition, String
         ("header", &written.header),
         ("prefix", &written.prefix),
         ("separator", &written.separator),
+        ("body_digest", &written.body_digest),
         ("timestamp", &written.timestamp),
         ("timestamp_prefix", &written.timestamp_prefix),
         ("timestamp_field", &written.timestamp_field),

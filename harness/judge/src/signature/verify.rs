@@ -1,5 +1,4 @@
-//! Signing, and strict verification: reads the signature headers of a request and finds the keys that signed
-//! it. A request that only a lenient receiver would accept is wrong, with a reason.
+//! Signing, and strict verification. A request that only a lenient receiver would accept is wrong, with a reason.
 
 use std::borrow::Cow;
 
@@ -9,11 +8,11 @@ use ::base64::engine::general_purpose::URL_SAFE;
 use super::definition::{Algorithm, Definition, Encoding, KeyForm, Part, Stamp, Unit};
 use super::key::{ForeignHash, Key, KeyError, Secret};
 use super::profile::Profile;
-use super::{base64, hex, unbase64, unbase64url, unhex};
+use super::small_order::signature_of_zeros;
+use super::{base64, hex, sha256_hex, unbase64, unbase64url, unhex};
 
-/// Limit of examined signatures in a request.
 const SIGNATURES_MAX: usize = 64;
-/// Limit of a kept header value.
+const FORM: &[u8] = b"application/x-www-form-urlencoded";
 const TEXT_BYTES_MAX: usize = 4096;
 
 /// The signature headers of a request, verbatim, and their verdict. Bytes outside UTF-8 show as U+FFFD; long
@@ -24,9 +23,9 @@ pub struct CheckedSignature {
     pub timestamp: Option<String>,
     pub attempt: Option<String>,
     pub signature: Option<String>,
-    /// The places of the secrets that signed it.
+    /// Places of the secrets that signed it.
     pub verdict: Result<Vec<usize>, Wrong>,
-    /// How many of its signatures none of the secrets made, beside those that one made.
+    /// Signatures of none of the secrets, beside those that one made.
     pub surplus: usize,
 }
 
@@ -46,6 +45,8 @@ pub enum Wrong {
     Encoding(usize),
     #[error("there are more than {SIGNATURES_MAX} signatures")]
     TooMany,
+    #[error("its target does not end with the digest of its body, {0:?}")]
+    Digest(String),
     #[error("no signature was made with a known key")]
     NoKey,
 }
@@ -55,6 +56,8 @@ pub enum Wrong {
 pub struct Received<'a> {
     pub method: &'a str,
     pub url: &'a str,
+    /// Where it arrived, with its query, if that is known.
+    pub target: Option<&'a str>,
     pub headers: &'a [(&'a str, &'a [u8])],
     pub body: &'a [u8],
 }
@@ -64,6 +67,12 @@ impl<'a> Received<'a> {
         Field::of(self.headers, name)
     }
 
+    fn is_form(&self) -> bool {
+        let kind = self.field("content-type").first.unwrap_or_default();
+        let kind = kind.split(|byte| *byte == b';').next().unwrap_or_default();
+        kind.trim_ascii().eq_ignore_ascii_case(FORM)
+    }
+
     fn shown(&self, name: &str) -> Option<String> {
         let first = self.field(name).first?;
         Some(String::from_utf8_lossy(&first[..first.len().min(TEXT_BYTES_MAX)]).into_owned())
@@ -71,12 +80,18 @@ impl<'a> Received<'a> {
 }
 
 impl Definition {
-    /// A new secret of these bytes, in its text form.
+    /// In its text form.
     #[must_use]
     pub fn secret_of(&self, bytes: &[u8]) -> String {
         match self.key {
             // Else it would pass for a public key.
             _ if self.algorithm == Some(Algorithm::Ed25519) => format!("whsk_{}", base64(bytes)),
+            // A key is a number below the order of the group.
+            _ if self.algorithm.is_some_and(Algorithm::is_p256) => {
+                let mut number = bytes.to_vec();
+                number.first_mut().into_iter().for_each(|first| *first &= 0x7f);
+                format!("whsk_{}", base64(&number))
+            }
             KeyForm::Hex => hex(bytes),
             KeyForm::Base64 => base64(bytes),
             KeyForm::Text | KeyForm::Whsec | KeyForm::Pem => format!("whsec_{}", base64(bytes)),
@@ -87,7 +102,6 @@ impl Definition {
         Key::parse(self, text)
     }
 
-    /// Reads a request's headers, and finds the keys that signed it.
     #[must_use]
     pub fn verify(&self, keys: &[Key], request: &Received<'_>) -> CheckedSignature {
         let shown = |name: &str| request.shown(name);
@@ -167,18 +181,51 @@ impl Definition {
                 value(name)?;
             }
         }
-        let message = self.message(id, timestamp, request);
-        made(signatures.len(), keys.len(), |at, key| keys[key].signed(&signatures[at], &message))
+        if let Cow::Owned(url) = self.addressed(request.url, request.body, request.is_form()) {
+            let digest = &url[request.url.len()..];
+            if request.target.is_some_and(|target| !target.ends_with(digest)) {
+                return Err(Wrong::Digest(digest.to_owned()));
+            }
+        }
+        let mut messages = vec![self.message(id, timestamp, request)];
+        // Such providers leave the port out, or add it, as it comes.
+        if let Some(url) = self.habits.body_digest.as_ref().and_then(|_| other_port(request.url)) {
+            messages.push(self.message(id, timestamp, &Received { url: &url, ..*request }));
+        }
+        let signed =
+            |at: usize, key: usize| messages.iter().any(|message| keys[key].signed(&signatures[at], message));
+        made(signatures.len(), keys.len(), signed)
+    }
+
+    /// The URL, or path, with the digest of a body that is no form.
+    #[must_use]
+    pub fn addressed<'u>(&self, url: &'u str, body: &[u8], is_form: bool) -> Cow<'u, str> {
+        self.addressed_by(url, || sha256_hex(body), is_form)
+    }
+
+    pub(crate) fn addressed_by<'u>(
+        &self,
+        url: &'u str,
+        sha256: impl FnOnce() -> String,
+        is_form: bool,
+    ) -> Cow<'u, str> {
+        let Some(name) = self.habits.body_digest.as_ref().filter(|_| !is_form) else { return url.into() };
+        let joint = if url.contains('?') { '&' } else { '?' };
+        format!("{url}{joint}{name}={}", sha256()).into()
     }
 
     fn message(&self, id: &str, timestamp: &str, request: &Received<'_>) -> Vec<u8> {
         let mut message = Vec::with_capacity(request.body.len() + 128);
+        let is_form = self.signs_forms() && request.is_form();
+        let url = self.addressed(request.url, request.body, is_form);
+        let form = if is_form { pairs(request.body).concat() } else { Vec::new() };
         for part in &self.signed {
             message.extend_from_slice(match part {
                 Part::Id => id.as_bytes(),
                 Part::Timestamp => timestamp.as_bytes(),
                 Part::Body => request.body,
-                Part::Url => request.url.as_bytes(),
+                Part::Url => url.as_bytes(),
+                Part::Form => &form,
                 Part::Method => request.method.as_bytes(),
                 Part::Header(name) => request.field(name).first.unwrap_or_default(),
                 Part::Text(text) => text.as_bytes(),
@@ -216,8 +263,7 @@ impl Definition {
         Ok(signatures)
     }
 
-    /// Whether a value of the signature's header is the timestamp: it has the timestamp's prefix, and not a
-    /// longer prefix of a signature.
+    /// It has the timestamp's prefix, and not a longer prefix of a signature.
     fn is_timestamp(&self, value: &str) -> bool {
         let Some(Stamp::Beside(prefix)) = &self.timestamp else { return false };
         let is_signature = self.prefix.len() > prefix.len() && value.starts_with(&self.prefix);
@@ -235,7 +281,7 @@ impl Definition {
     }
 }
 
-/// The secrets that signed a request, by place, and the number of signatures of no secret.
+/// Places of the secrets, and the number of signatures of no secret.
 type Made = (Vec<usize>, usize);
 
 /// `signs` is given the places of a signature and of a key.
@@ -266,12 +312,48 @@ impl<'a> Field<'a> {
     }
 }
 
-/// A member of an object in JSON, as text.
 fn member(body: &[u8], name: &str) -> Option<String> {
     match serde_json::from_slice::<serde_json::Value>(body).ok()?.get(name)? {
         serde_json::Value::String(text) => Some(text.clone()),
         other => Some(other.to_string()),
     }
+}
+
+/// The names of a form, each followed by its value, sorted. Of equal pairs one stays.
+fn pairs(form: &[u8]) -> Vec<Vec<u8>> {
+    let pairs = form.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty()).map(|pair| {
+        let at = pair.iter().position(|byte| *byte == b'=').unwrap_or(pair.len());
+        (plain(&pair[..at]), plain(pair.get(at + 1..).unwrap_or_default()))
+    });
+    let mut pairs: Vec<_> = pairs.collect();
+    pairs.sort();
+    pairs.dedup();
+    pairs.into_iter().map(|(name, value)| [name, value].concat()).collect()
+}
+
+/// A form's text: `+` is a space, `%2B` a plus.
+fn plain(text: &[u8]) -> Vec<u8> {
+    let (mut plain, mut rest) = (Vec::with_capacity(text.len()), text);
+    while let Some((byte, after)) = rest.split_first() {
+        let escaped = after.get(..2).filter(|_| *byte == b'%').and_then(|digits| {
+            unhex(&String::from_utf8_lossy(digits).to_ascii_lowercase())?.first().copied()
+        });
+        plain.push(escaped.unwrap_or(if *byte == b'+' { b' ' } else { *byte }));
+        rest = if escaped.is_some() { &after[2..] } else { after };
+    }
+    plain
+}
+
+/// The URL without its port, or with the port of its scheme.
+fn other_port(url: &str) -> Option<String> {
+    let (scheme, rest) = url.split_once("://")?;
+    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let port = authority.rsplit_once(':').filter(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
+    let authority = match port {
+        Some((host, _)) => host.to_owned(),
+        None => format!("{authority}:{}", if scheme == "https" { 443 } else { 80 }),
+    };
+    Some(format!("{scheme}://{authority}{path}"))
 }
 
 /// The single value of a required header.
@@ -286,7 +368,7 @@ fn one<'a>(name: &str, field: Field<'a>) -> Result<&'a str, Wrong> {
     text.filter(|text| !text.is_empty()).ok_or_else(|| Wrong::Text(name()))
 }
 
-/// Whether a text is a canonical `i64` number of seconds: digits, no sign, no leading zero.
+/// An `i64` of digits, without sign or leading zero.
 fn is_canonical(timestamp: &str) -> bool {
     timestamp.parse::<i64>().is_ok_and(|seconds| seconds >= 0 && seconds.to_string() == timestamp)
 }
@@ -300,10 +382,12 @@ pub struct Signing<'a> {
     pub method: &'a str,
     pub url: &'a str,
     pub body: &'a [u8],
+    /// Whether it is sent as application/x-www-form-urlencoded.
+    pub is_form: bool,
 }
 
 impl Signing<'_> {
-    /// The signature with the profile's prefix: `v1,…`, `sha256=…`.
+    /// Has the profile's prefix: `v1,…`, `sha256=…`.
     #[must_use]
     pub fn signature(&self, profile: Profile, secret: &Secret) -> String {
         encode(profile, &self.tag(profile, secret))
@@ -314,7 +398,20 @@ impl Signing<'_> {
         secret.tag(&self.message(&profile))
     }
 
-    /// Tags of other texts than the profile's, made of the same parts, each with its template.
+    /// Of P-256 two zeros, which a careless verifier takes for any message; of ed25519 a signature that the public key of
+    /// 32 zero bytes verifies, and none for some messages.
+    #[must_use]
+    pub fn signature_of_zeros(&self, profile: Profile) -> Option<String> {
+        const TWO_ZEROS: [u8; 8] = [0x30, 6, 2, 1, 0, 2, 1, 0];
+        let tag = match profile.algorithm? {
+            Algorithm::Ed25519 => signature_of_zeros(&self.message(&profile))?,
+            algorithm if algorithm.is_p256() => TWO_ZEROS.to_vec(),
+            _ => return None,
+        };
+        Some(encode(profile, &tag))
+    }
+
+    /// Tags of texts made of the same parts, each with its template.
     #[must_use]
     pub fn other_tags(&self, profile: Profile, secret: &Secret) -> Vec<(String, Vec<u8>)> {
         let mut messages = vec![self.message(&profile)];
@@ -330,7 +427,6 @@ impl Signing<'_> {
         tags
     }
 
-    /// A tag by a hash that the profile does not use.
     #[must_use]
     pub fn foreign_tag(&self, profile: Profile, secret: &Secret, hash: ForeignHash) -> Vec<u8> {
         secret.foreign_tag(hash, &self.message(&profile))
@@ -338,12 +434,16 @@ impl Signing<'_> {
 
     fn message(&self, profile: &Definition) -> Vec<u8> {
         let Self { method, url, body, .. } = *self;
-        let headers: Vec<(&str, &[u8])> =
-            self.written(profile).map(|(name, value)| (name, value.as_bytes())).collect();
-        profile.message(self.id, self.timestamp, &Received { method, url, headers: &headers, body })
+        let form = self.is_form.then_some(("content-type", FORM));
+        let headers = self.written(profile).map(|(name, value)| (name, value.as_bytes()));
+        let headers: Vec<(&str, &[u8])> = headers.chain(form).collect();
+        profile.message(
+            self.id,
+            self.timestamp,
+            &Received { method, url, headers: &headers, body, ..Received::default() },
+        )
     }
 
-    /// The headers of an attempt with these signatures, valid or not.
     #[must_use]
     pub fn headers(&self, profile: Profile, signatures: &[String]) -> Vec<(String, String)> {
         let stamp = match &profile.timestamp {
@@ -357,7 +457,7 @@ impl Signing<'_> {
         all.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
 
-    /// The headers beside the signature.
+    /// Beside the signature.
     fn written<'s>(&'s self, profile: &'s Definition) -> impl Iterator<Item = (&'s str, &'s str)> {
         let named = [
             (profile.id_header(), self.id),
@@ -370,8 +470,7 @@ impl Signing<'_> {
     }
 }
 
-/// The headers of a correct attempt, signed with each secret if the profile allows several signatures, else
-/// with the first.
+/// Signed with each secret if the profile allows several signatures, else with the first.
 #[must_use]
 pub fn sign(profile: Profile, secrets: &[&Secret], signing: &Signing<'_>) -> Vec<(String, String)> {
     let count = if profile.has_several_signatures() { secrets.len() } else { 1 };
@@ -381,11 +480,45 @@ pub fn sign(profile: Profile, secrets: &[&Secret], signing: &Signing<'_>) -> Vec
 
 #[must_use]
 pub fn encode(profile: Profile, tag: &[u8]) -> String {
-    let text = match profile.encoding {
+    format!("{}{}", profile.signature_prefix(), encode_bare(profile, tag))
+}
+
+#[must_use]
+pub fn encode_bare(profile: Profile, tag: &[u8]) -> String {
+    match profile.encoding {
         Encoding::Hex => hex(tag),
         Encoding::HexUpper => hex(tag).to_ascii_uppercase(),
         Encoding::Base64 => base64(tag),
         Encoding::Base64Url => URL_SAFE.encode(tag),
-    };
-    format!("{}{text}", profile.signature_prefix())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pairs_of_a_form_are_sorted_and_decoded() {
+        let check = |form: &str, expected: &str| {
+            let joined = pairs(form.as_bytes()).concat();
+            assert_eq!(String::from_utf8_lossy(&joined), expected, "{form}");
+        };
+        check("To=%2B1&Body=a+b%26c&Digits=1", "Bodya b&cDigits1To+1");
+        check("b=2&a=3&b=1&b=2", "a3b1b2");
+        check("a&B=&%zz=%4", "%zz%4Ba");
+        check("", "");
+    }
+
+    #[test]
+    fn a_url_has_its_port_or_has_it_not() {
+        for (url, other) in [
+            ("https://a.example/x?y=1", "https://a.example:443/x?y=1"),
+            ("http://a.example", "http://a.example:80"),
+            ("https://a.example:8443/x:9", "https://a.example/x:9"),
+            ("http://[::1]:80/", "http://[::1]/"),
+            ("http://[::1]/", "http://[::1]:80/"),
+        ] {
+            assert_eq!(other_port(url).as_deref(), Some(other), "{url}");
+        }
+    }
 }

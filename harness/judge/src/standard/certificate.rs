@@ -10,21 +10,22 @@ use crate::signature::sha256_hex;
 
 #[derive(Debug, Serialize)]
 pub struct Certificate<'a> {
-    /// The tested program: a driver, or a receiver's address.
     pub subject: &'a str,
-    /// Hookproof's version.
     pub hookproof: &'a str,
-    /// The day, such as 2026-01-31.
+    /// Such as 2026-01-31.
     pub date: &'a str,
-    /// The commands of the runs, or the selection of cases.
     pub runs: &'a [String],
+    /// SHA-256 of the user's own signing profile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile_sha256: Option<&'a str>,
     pub summary: String,
     #[serde(flatten)]
     pub grades: &'a Grades,
 }
 
-/// The member of the JSON that holds the digest of all others.
+/// The digest of all other members.
 const DIGEST: &str = "sha256";
+const PROFILE: &str = "profile_sha256";
 
 #[derive(Debug, thiserror::Error)]
 pub enum Broken {
@@ -34,6 +35,10 @@ pub enum Broken {
     Lacks(&'static str),
     #[error("it was changed: its digest is {stated}, and that of its content is {found}")]
     Changed { stated: String, found: String },
+    #[error("it is by another profile: its digest is {stated}, and that of the file is {found}")]
+    Profile { stated: String, found: String },
+    #[error("it is by none of your own profiles, so not by this one")]
+    Embedded,
 }
 
 impl Certificate<'_> {
@@ -50,7 +55,8 @@ impl Certificate<'_> {
     #[must_use]
     pub fn page(&self) -> String {
         let Grades { standard, title, text, side, verdict, unsound, .. } = self.grades;
-        let runs = self.runs.iter().map(|run| vec![Cell::Code(run.clone())]);
+        let profile = self.profile_sha256.map(|digest| format!("sha256 of the profile: {digest}"));
+        let runs = self.runs.iter().cloned().chain(profile).map(|run| vec![Cell::Code(run)]);
         page(&Document {
             title: format!("{} by {standard}", self.subject),
             about: (*title).to_owned(),
@@ -85,7 +91,6 @@ impl Certificate<'_> {
         Table { head: head.map(str::to_owned).to_vec(), rows: all.iter().map(row).collect(), searched: false }
     }
 
-    /// An SVG of 20 pixels height for a README.
     #[must_use]
     pub fn badge(&self) -> String {
         const LETTER: usize = 7;
@@ -117,7 +122,6 @@ impl Certificate<'_> {
 }
 
 impl Grade {
-    /// As a verdict; none where nothing was to be seen.
     const fn status(self, level: Level) -> Option<Verdict> {
         match (self, level) {
             (Self::Failed, Level::Must) => Some(Verdict::Fail),
@@ -129,15 +133,21 @@ impl Grade {
     }
 }
 
-/// Whether a certificate's JSON is as it was written; its subject, standard, verdict and date in one line. A digest
-/// shows damage, and no forgery.
-pub fn check(text: &str) -> Result<String, Broken> {
+/// Whether a certificate's JSON is as it was written, and by this profile if one is given; its subject, standard, verdict
+/// and date in one line. A digest shows damage, and no forgery.
+pub fn check(text: &str, profile: Option<&[u8]>) -> Result<String, Broken> {
     let mut value: Value = serde_json::from_str(text)?;
     let digest = value.as_object_mut().and_then(|members| members.remove(DIGEST));
     let Some(Value::String(stated)) = digest else { return Err(Broken::Lacks(DIGEST)) };
     let found = sha256_hex(value.to_string().as_bytes());
     if found != stated {
         return Err(Broken::Changed { stated, found });
+    }
+    if let Some(found) = profile.map(sha256_hex) {
+        let stated = value.get(PROFILE).and_then(Value::as_str).ok_or(Broken::Embedded)?;
+        if found != stated {
+            return Err(Broken::Profile { stated: stated.to_owned(), found });
+        }
     }
     let member = |name| value.get(name).and_then(Value::as_str).ok_or(Broken::Lacks(name));
     let [subject, standard, side, date, summary] =
@@ -173,7 +183,8 @@ mod tests {
 
     fn certificate(grades: &Grades) -> Certificate<'_> {
         let (date, summary) = ("2026-11-28", grades.summary());
-        Certificate { subject: "mine", hookproof: "0.1.0", date, runs: &[], summary, grades }
+        let profile_sha256 = Some("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+        Certificate { subject: "mine", hookproof: "0.1.0", date, runs: &[], profile_sha256, summary, grades }
     }
 
     #[test]
@@ -182,12 +193,17 @@ mod tests {
         let json = certificate(&grades).json().unwrap();
         let line = "mine (sender) by five-failures@1 on 2026-11-28: FAIL: \
                     1 of 5 must met, 1 failed, 3 not exercised";
-        assert_eq!(check(&json).unwrap(), line);
+        assert_eq!(check(&json, None).unwrap(), line);
+        assert_eq!(check(&json, Some(b"abc")).unwrap(), line);
+        assert!(matches!(check(&json, Some(b"abd")), Err(Broken::Profile { .. })));
+        let embedded = Certificate { profile_sha256: None, ..certificate(&grades) }.json().unwrap();
+        assert_eq!(check(&embedded, None).unwrap(), line);
+        assert!(matches!(check(&embedded, Some(b"abc")), Err(Broken::Embedded)));
         let changed = json.replace("\"fail\"", "\"pass\"");
         assert_ne!(changed, json);
-        assert!(matches!(check(&changed), Err(Broken::Changed { .. })));
-        assert!(matches!(check("{}"), Err(Broken::Lacks("sha256"))));
-        assert!(matches!(check("x"), Err(Broken::NotJson(_))));
+        assert!(matches!(check(&changed, None), Err(Broken::Changed { .. })));
+        assert!(matches!(check("{}", None), Err(Broken::Lacks("sha256"))));
+        assert!(matches!(check("x", None), Err(Broken::NotJson(_))));
     }
 
     #[test]

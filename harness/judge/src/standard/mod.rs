@@ -23,7 +23,6 @@ pub struct Standard {
     pub name: &'static str,
     pub title: String,
     pub revision: String,
-    /// Where it stands.
     pub text: String,
     /// The signing profile that it demands: runs with another one exercise nothing.
     pub profile: Option<String>,
@@ -38,7 +37,6 @@ pub struct Requirement {
     pub level: Level,
     pub section: String,
     pub demand: String,
-    /// The checks or cases that grade it.
     #[serde(default)]
     pub by: Vec<String>,
     /// Why nothing grades it.
@@ -62,12 +60,10 @@ pub enum Level {
     Should,
 }
 
-/// The verdict of a check or case in one run.
 #[derive(Clone, Debug)]
 pub struct Seen<'a> {
     pub id: &'a str,
     pub verdict: Verdict,
-    /// The run, and the finding.
     pub told: String,
     /// The finding of a failed check or case in which the requirement was met.
     pub passes_despite: Option<&'a str>,
@@ -96,7 +92,6 @@ pub struct Graded {
     pub told: String,
 }
 
-/// A sender or receiver, graded by a standard.
 #[derive(Clone, Debug, Serialize)]
 pub struct Grades {
     pub standard: String,
@@ -124,7 +119,6 @@ static ALL: LazyLock<Vec<Standard>> = LazyLock::new(|| {
     FILES.iter().map(read).chain([own()]).collect()
 });
 
-/// The name of this suite's own requirements.
 const OWN: &str = "hookproof";
 
 /// Each case for a receiver is a requirement where it applies.
@@ -156,13 +150,12 @@ fn own() -> Standard {
     }
 }
 
-/// What a certificate grades by if no standard is named; none for a sender.
+/// None for a sender.
 #[must_use]
 pub fn default_of(side: Side) -> Option<&'static Standard> {
     all().iter().find(|one| one.name == OWN && one.concerns(side))
 }
 
-/// All standards, each in all its revisions.
 #[must_use]
 pub fn all() -> &'static [Standard] {
     &ALL
@@ -191,7 +184,6 @@ impl FromStr for &'static Standard {
 }
 
 impl Standard {
-    /// Whether it demands anything of this side.
     #[must_use]
     pub fn concerns(&self, side: Side) -> bool {
         self.requirement.iter().any(|one| one.of == side)
@@ -332,7 +324,6 @@ impl fmt::Display for Side {
 }
 
 impl Grades {
-    /// The counts of each grade, of all requirements of a level.
     #[must_use]
     pub fn summary(&self) -> String {
         let of = |level, grade| {

@@ -13,11 +13,11 @@ pub struct Fault {
     pub until: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// Nanoseconds added to each message between a process and its store, in each direction; none unless the
-    /// fault delays messages.
+    /// Added to each message between a process and its store, in each direction, in nanoseconds; none unless the fault
+    /// delays messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay: Option<u64>,
-    /// Its index in the scenario's list of faults; traces of older versions lack it.
+    /// Index in the scenario's list of faults; traces of older versions lack it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<u32>,
 }
@@ -52,7 +52,7 @@ impl Fault {
         }
     }
 
-    /// Whether it stops the sender's work while it lasts, or slows that by a second or more.
+    /// It stops the sender's work, or slows that by a second or more.
     pub(crate) fn hinders(&self) -> bool {
         match self.effect() {
             Effect::CutsOff | Effect::KeepsFromWriting | Effect::StepsClock => true,
@@ -61,8 +61,7 @@ impl Fault {
         }
     }
 
-    /// Whether the sender can commit nothing while it lasts. A stop may end before `until`: the process
-    /// record says when.
+    /// A stop may end before `until`: the process record says when.
     pub(crate) fn keeps_from_writing(&self) -> bool {
         matches!(self.effect(), Effect::CutsOff | Effect::KeepsFromWriting)
     }
@@ -72,12 +71,12 @@ impl Fault {
         self.delay.unwrap_or(0).saturating_mul(2 * Self::EXCHANGES)
     }
 
-    /// Whether it separates a process from its store, so that no other process sees its state.
+    /// No other process then sees its state.
     pub(crate) fn cuts_off(&self) -> bool {
         self.effect() == Effect::CutsOff
     }
 
-    /// Whether a process may lose its lanes by it, since it cannot renew its leases in time.
+    /// It cannot renew its leases in time.
     pub(crate) fn may_cut_off(&self, takeover_within: u64) -> bool {
         self.cuts_off() || (self.delay.is_some() && self.slows_writing() >= takeover_within)
     }
@@ -94,7 +93,6 @@ pub struct Undone {
     pub t: u64,
     #[serde(rename = "do")]
     pub kind: FaultKind,
-    /// None for the whole sender.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -105,7 +103,7 @@ pub struct Undone {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Process {
     pub t: u64,
-    /// The number of the process, from 0.
+    /// From 0.
     pub worker: u32,
     pub event: ProcessEvent,
     /// An exit: `exit 0`, `signal 9`. A strike: its means where that was no signal; such a strike ends when
@@ -127,7 +125,7 @@ pub enum ProcessEvent {
 }
 
 impl Undone {
-    /// Withdraws the records of this fault. Keeps a fault that struck another process as well.
+    /// Keeps a fault that struck another process as well.
     pub(super) fn take_back(&self, faults: &mut Vec<Fault>, processes: &mut Vec<Process>) {
         use ProcessEvent::{Asked, Exited, Killed};
 

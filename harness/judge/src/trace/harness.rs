@@ -7,18 +7,19 @@ use crate::scenario::{Backoff, Certificate, Duration, Retry, Scenario};
 /// The stamps of a stalled thread's time may belong to any moment of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stall {
-    /// [`ENDPOINTS`], [`GENERATOR`] or [`SLEEPER`].
     pub thread: String,
     pub from: u64,
     pub until: u64,
 }
 
-/// The thread that stamps arrivals.
+/// It stamps arrivals.
 pub const ENDPOINTS: &str = "endpoints";
-/// The thread that releases events.
+/// It releases events.
 pub const GENERATOR: &str = "generator";
-/// A thread that only sleeps: where it wakes late, the machine kept it from running.
+/// It only sleeps: where it wakes late, the machine kept it from running.
 pub const SLEEPER: &str = "sleeper";
+/// No thread: the part of the time for which other programs used the processors, while all were busy.
+pub const OTHERS: &str = "others";
 
 /// The name of our own sender's driver file. Checks excuse nothing for it.
 pub const OURS: &str = "hookproof";
@@ -31,17 +32,16 @@ pub struct Unoffered {
     pub why: String,
 }
 
-/// How far the sender's clock is ahead of the harness's, estimated from the `Date` fields of its answers.
+/// Estimated from the `Date` fields of its answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offset {
     pub t: u64,
     /// Nanoseconds; negative where the sender's clock is behind.
     pub ns: i64,
-    /// Error bound in nanoseconds.
+    /// In nanoseconds.
     pub error: u64,
 }
 
-/// The form of URLs that are not the endpoints' own addresses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Public {
     pub url: String,
@@ -52,12 +52,11 @@ pub struct Public {
 pub struct Stray {
     pub t: u64,
     pub kind: StrayKind,
-    /// The harness's token, if the request had it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<u64>,
     /// The requested target, or the error.
     pub said: String,
-    /// Events in this record: 1, or all beyond the limit of single records.
+    /// 1, or all beyond the limit of single records.
     pub count: u64,
 }
 
@@ -66,11 +65,10 @@ pub struct Stray {
 pub enum StrayKind {
     /// It names no endpoint by path or host, or ended before it named one.
     Request,
-    /// A failed TLS handshake.
     Handshake,
 }
 
-/// A TLS connection; the client waits for the handshake before it sends the request.
+/// The client waits for it before it sends the request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Handshake {
     pub t: u64,
@@ -88,7 +86,7 @@ pub struct ShownCertificate {
     pub endpoint: String,
     pub connection: u64,
     pub certificate: Certificate,
-    /// How the handshake failed; none if the peer took the certificate.
+    /// None if the peer took the certificate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
 }
@@ -97,13 +95,12 @@ pub struct ShownCertificate {
 pub struct Reached {
     pub public: Option<Public>,
     pub strays: Vec<Stray>,
-    /// The handshakes, in the order of the connections' numbers.
     pub handshakes: Vec<Handshake>,
     pub certificates: Vec<ShownCertificate>,
 }
 
 impl Reached {
-    /// The path of a subscriber's URL, if it is not its endpoint's own.
+    /// None for its endpoint's own.
     #[must_use]
     pub fn path_of(&self, name: &str) -> Option<String> {
         self.public.as_ref().map(|public| public.path.replace("{endpoint}", name))
@@ -115,31 +112,31 @@ impl Reached {
 pub struct Declared {
     #[serde(default)]
     pub lacks: Vec<Lack>,
-    /// Fixed retry delays in nanoseconds, in place of each subscriber's backoff.
+    /// In nanoseconds, in place of each subscriber's backoff.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<Vec<u64>>,
-    /// The relative jitter of that schedule, in millionths.
+    /// In millionths.
     #[serde(default)]
     pub jitter: u64,
-    /// The longest time from an answer to its commit in the sender, in nanoseconds.
+    /// From an answer to its commit in the sender, in nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirmed_within: Option<u64>,
-    /// The media type of its deliveries, unless that is JSON.
+    /// None for JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_type: Option<String>,
-    /// The way it signs, regardless of the scenario's subscribers.
+    /// Regardless of the scenario's subscribers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signs: Option<Signs>,
-    /// Values of subscribers that differ from the scenario, since the sender cannot express them.
+    /// Unlike the scenario, as the sender cannot express them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub told: Vec<Substitution>,
-    /// Whether a refused event may still reach some of its subscribers.
+    /// A refused event may still reach some of its subscribers.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub partial_acceptance: bool,
     /// The greatest age of its figures about itself, in nanoseconds.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub stale: u64,
-    /// Failing statuses, beside 410, after which it gives a delivery up.
+    /// After these, beside 410, it gives a delivery up.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub final_statuses: Vec<u16>,
 }
@@ -149,7 +146,6 @@ const fn is_zero(value: &u64) -> bool {
     *value == 0
 }
 
-/// The way a sender signs, by its driver file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Signs {
@@ -164,7 +160,7 @@ pub enum Signs {
         signature: bool,
         timestamp: bool,
         id: bool,
-        /// Whether the timestamp is signed, so that each attempt has its own signature.
+        /// Each attempt then has its own signature.
         signs_timestamp: bool,
     },
 }
@@ -172,7 +168,6 @@ pub enum Signs {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Substitution {
     pub subscriber: String,
-    /// The setting and its value, for people.
     pub what: String,
 }
 
@@ -216,7 +211,6 @@ pub enum Lack {
     /// A call that looks into the queue.
     Depth,
     Kept,
-    /// Dead letters, or a call that lists them.
     DeadLetters,
     Breaker,
     /// Ordered first attempts within a key.
@@ -227,34 +221,33 @@ pub enum Lack {
     Signature,
 }
 
-/// The sender's report of its queue, and its measured cost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Depth {
     pub t: u64,
-    /// The subscriber; none for the whole sender.
+    /// None for the whole sender.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subscriber: Option<String>,
-    /// Deliveries waiting, in flight included.
+    /// In flight included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// Total of dead letters so far.
+    /// Total so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dead: Option<u64>,
-    /// Total of deliveries so far.
+    /// Total so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivered: Option<u64>,
-    /// Deliveries replaced by newer ones so far.
+    /// Total so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub coalesced: Option<u64>,
-    /// The resident memory of all processes.
+    /// Sum over all processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resident_bytes: Option<u64>,
-    /// Processor time of the living processes since their start, in nanoseconds.
+    /// Sum over the living processes, since their start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processor_ns: Option<u64>,
-    /// The deliveries that it retains after success, where the harness looked.
+    /// Where the harness looked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<Retained>,
 }
@@ -262,11 +255,10 @@ pub struct Depth {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retained {
     pub listed: bool,
-    /// When the oldest of them was delivered, on the sender's clock in Unix nanoseconds; none if there are
-    /// none.
+    /// Moment of delivery, on the sender's clock; none if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oldest_unix_ns: Option<u64>,
-    /// The size of its database on disk, if that is on this machine.
+    /// None unless the disk is on this machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_bytes: Option<u64>,
 }
@@ -275,7 +267,7 @@ pub struct Retained {
 pub struct Dead {
     pub t: u64,
     pub subscriber: String,
-    /// The harness's token, found in the listed body; none if the sender doesn't list it.
+    /// From the listed body; none if the sender doesn't list it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -296,19 +288,16 @@ pub struct Host {
 /// The wall clock was set, or ran on while the machine was suspended. The trace's clock does neither.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockSet {
-    /// When it was last seen unchanged.
     pub from: u64,
-    /// When the change was seen.
     pub until: u64,
     /// The step in nanoseconds; negative where the clock was set back.
     pub ns: i64,
 }
 
-/// The machine's own limit, measured before the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ceiling {
     pub t: u64,
-    /// Requests per second of a bare client, to the same endpoints with the same bodies.
+    /// Requests of a bare client, to the same endpoints with the same bodies.
     pub per_second: u64,
 }
 
@@ -321,7 +310,6 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This machine, as far as its system reports it.
     #[must_use]
     pub fn here() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();

@@ -11,11 +11,10 @@ use crate::scenario::Scenario;
 
 #[derive(Debug, Default)]
 pub struct Ledger {
-    /// Each subscriber's number and its attempts in total.
+    /// Number and attempts in total.
     lanes: BTreeMap<String, (u32, u32)>,
-    /// The failed attempts of each open delivery, by event and lane.
+    /// By event and lane.
     open: BTreeMap<(u64, u32), u32>,
-    /// The events carried by unanswered arrivals.
     under_way: BTreeMap<u64, Carried>,
     gone: BTreeSet<u32>,
 }
@@ -143,7 +142,6 @@ mod tests {
         assert_eq!(ledger.open(), 3);
         exchange(&mut ledger, "a", (2, 2, vec![]), 500);
         assert_eq!(ledger.open(), 2);
-        // One request may carry several events.
         exchange(&mut ledger, "b", (3, 1, vec![2]), 200);
         assert_eq!(ledger.open(), 0);
     }

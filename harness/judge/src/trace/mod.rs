@@ -13,8 +13,8 @@ mod writer;
 
 pub use fault::{Fault, Process, ProcessEvent, Undone};
 pub use harness::{
-    Ceiling, ClockSet, Dead, Declared, Depth, ENDPOINTS, GENERATOR, Handshake, Host, Lack, Machine, OURS,
-    Offset, Public, Reached, Retained, SLEEPER, ShownCertificate, Signs, Stall, Stray, StrayKind,
+    Ceiling, ClockSet, Dead, Declared, Depth, ENDPOINTS, GENERATOR, Handshake, Host, Lack, Machine, OTHERS,
+    OURS, Offset, Public, Reached, Retained, SLEEPER, ShownCertificate, Signs, Stall, Stray, StrayKind,
     Substitution, Unoffered,
 };
 pub use reader::{DISORDER, FORMAT, Growing, Trace, TraceError};

@@ -32,14 +32,14 @@ pub const DISORDER: u64 = 2 * SECOND;
 /// The most bytes that are read, decompressed: the whole trace stays in memory.
 const BYTES_MAX: u64 = 8 << 30;
 
-/// One list for each kind, in the order of its lines; arrivals by number.
+/// Each list has the order of its lines; arrivals go by number.
 #[derive(Clone, Debug)]
 pub struct Trace {
     pub header: Header,
     pub offers: Vec<Offer>,
     pub accepted: Vec<Accepted>,
     pub refused: Vec<Refused>,
-    /// Requests, by number: `arrivals[n].n == n`.
+    /// `arrivals[n].n == n`.
     pub arrivals: Vec<Arrival>,
     pub answers: Vec<Answer>,
     pub cuts: Vec<Cut>,
@@ -49,14 +49,13 @@ pub struct Trace {
     pub dead: Vec<Dead>,
     pub shared: Vec<SharedSecret>,
     pub host: Host,
-    /// The driver file's declarations; without any, the sender lacks nothing.
+    /// The driver file's; without any, the sender lacks nothing.
     pub declared: Declared,
     pub stalls: Vec<Stall>,
     pub unoffered: Vec<Unoffered>,
     pub undone: Vec<Undone>,
     /// The way to the endpoints, and the requests that matched none.
     pub reached: Reached,
-    /// The offset of the sender's clock, if known.
     pub offset: Option<Offset>,
     pub trailer: Option<Trailer>,
 }
@@ -75,7 +74,6 @@ pub enum TraceError {
     Large,
     #[error("line {line} of the trace is not a record: {why}")]
     Line { line: u64, why: String },
-    /// Its records contradict each other.
     #[error("the trace contradicts itself: {0}")]
     Contradiction(String),
 }
@@ -240,7 +238,7 @@ impl Trace {
         }
     }
 
-    /// No record comes later than the run's end by more than [`DISORDER`].
+    /// Tolerates [`DISORDER`].
     fn nothing_later(&self) -> Result<(), TraceError> {
         let Some(trailer) = &self.trailer else { return Ok(()) };
         let ends = [
@@ -268,9 +266,8 @@ fn count(what: &str, said: u64, found: u64) -> Result<(), TraceError> {
     contradiction(format!("the trailer counts {said} {what}, but the trace has {found}"))
 }
 
-/// The longest line, in bytes.
+/// In bytes.
 const LINE_MAX: u64 = 16 << 20;
-/// The most characters of a parser's reason.
 const WHY_CHARS_MAX: usize = 200;
 
 impl Trace {
@@ -316,7 +313,7 @@ struct Reading {
 }
 
 impl Reading {
-    /// Reads the header; answers whether its line is whole.
+    /// Answers whether its line is whole.
     pub(super) fn begin(source: &mut impl BufRead) -> Result<(Self, bool), TraceError> {
         let mut line = Vec::new();
         let whole = read_line(source, &mut line, 1)?.ok_or(TraceError::Empty)?;
@@ -325,7 +322,7 @@ impl Reading {
         Ok((Self { trace, line, lines: 1, bytes, latest: 0, shares: Shares::default() }, whole))
     }
 
-    /// Reads the next line; answers whether it is whole, or none at the end.
+    /// Answers whether it is whole, or none at the end.
     pub(super) fn next(&mut self, source: &mut impl BufRead) -> Result<Option<bool>, TraceError> {
         let whole = read_line(source, &mut self.line, self.lines + 1)?;
         if self.bytes + self.line.len() as u64 > BYTES_MAX {
@@ -414,7 +411,6 @@ fn header(line: &[u8]) -> Result<Header, TraceError> {
     }
 }
 
-/// The parser's reason as one short line, since it may quote the trace.
 fn why(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
@@ -444,9 +440,7 @@ fn read_line(source: &mut impl BufRead, line: &mut Vec<u8>, at: u64) -> Result<O
     Ok(Some(whole))
 }
 
-// Reads a trace while another process writes it, without locking or asking the writer.
-
-/// The most bytes that are read: they stay in memory, beside the run.
+/// They stay in memory, beside the run.
 const GROWING_BYTES_MAX: u64 = 256 << 20;
 
 pub struct Growing {
@@ -464,7 +458,6 @@ impl Growing {
         }
     }
 
-    /// Reads the new lines, up to the bound, as a truncated trace.
     pub fn catch_up(&mut self) -> Result<&Trace, TraceError> {
         while !self.is_full() {
             match self.reading.next(&mut self.source)? {
@@ -494,7 +487,7 @@ impl Growing {
 // line is an error.
 
 impl Trace {
-    /// Lost records; 0 for a truncated trace.
+    /// 0 for a truncated trace.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.trailer.as_ref().map_or(0, |trailer| trailer.dropped)

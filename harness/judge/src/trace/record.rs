@@ -48,25 +48,21 @@ pub enum Record {
     Trailer(Trailer),
 }
 
-/// The identity of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
     pub format: u32,
     pub version: String,
     pub scenario: String,
-    /// SHA-256 of the scenario after `--set`, in hexadecimal.
+    /// After `--set`, in hexadecimal.
     pub scenario_sha256: String,
-    /// SHA-256 of the schedule, in hexadecimal.
+    /// In hexadecimal.
     pub schedule_sha256: String,
-    /// The seed of the schedule and of the endpoints' choices.
     pub seed: u64,
     pub driver: String,
     pub clock: ClockKind,
-    /// The smallest step seen on the clock.
     pub clock_resolution_ns: u64,
-    /// Wall-clock time of the run's beginning, in Unix nanoseconds.
     pub began_unix_ns: u64,
-    /// The scenario as it was run, so that a trace can be judged without its file.
+    /// As it was run: a trace can be judged without its file.
     pub scenario_toml: String,
 }
 
@@ -81,18 +77,15 @@ pub enum ClockKind {
 pub struct Offer {
     /// When the harness began to write its call.
     pub t: u64,
-    /// When the schedule had it.
     pub intended: u64,
-    /// How long it waited for the sender's answers to earlier calls; the rest of the time from `intended` to `t` is the
-    /// harness's own lag.
+    /// Wait for the sender's answers to earlier calls; the rest of the time from `intended` to `t` is the harness's lag.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub held: u64,
-    /// The harness's name for the event, unique in the run unless the event was offered twice on purpose.
+    /// Unique in the run unless the event was offered twice on purpose.
     pub token: u64,
     #[serde(rename = "type")]
     pub kind: Text,
     pub key: Text,
-    /// The subscribers that it is owed to, by the scenario's patterns.
     pub owed: Shared<[Text]>,
 }
 
@@ -109,7 +102,7 @@ pub struct Accepted {
 pub struct Refused {
     pub t: u64,
     pub token: u64,
-    /// The status; none without an answer.
+    /// None without an answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -128,27 +121,25 @@ pub struct Refused {
 pub struct Arrival {
     pub t: u64,
     pub read: u64,
-    /// The number of the arrival, from 0; answers and cuts refer to it.
+    /// From 0; answers and cuts refer to it.
     pub n: u64,
     pub endpoint: Text,
     /// Numbered over the run.
     pub connection: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<u64>,
-    /// Further tokens in the body of a request that carries several events.
+    /// Further tokens of a request that carries several events.
     #[serde(default, skip_serializing_if = "<[u64]>::is_empty")]
     pub more: Box<[u64]>,
-    /// The delivery's id, from the profile's header.
+    /// From the profile's header.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<Text>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<Text>,
-    /// The parts that most requests to an endpoint share.
     #[serde(flatten)]
     pub head: Shared<Head>,
     pub bytes: u64,
     pub sha256: Text,
-    /// The comparison of the body with the offered events; none without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<Payload>,
     #[serde(flatten)]
@@ -173,7 +164,7 @@ pub struct Head {
     pub path: Text,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_type: Option<Text>,
-    /// The first flaw in the request's own bytes that HTTP forbids a client.
+    /// The first flaw in its bytes that HTTP forbids a client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forbidden: Option<Text>,
     /// Whether it came over HTTP/2, where a library reads the bytes.
@@ -203,15 +194,12 @@ pub enum Verified {
     Keys(Shared<[usize]>),
     /// Invalid, with the reason.
     No(Text),
-    /// The harness lacks a secret or does not know the profile.
     Unchecked(Text),
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
-    /// First byte written.
     pub t: u64,
-    /// When the last byte was written.
     pub end: u64,
     pub n: u64,
     pub status: u16,
@@ -229,13 +217,11 @@ pub struct Cut {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n: Option<u64>,
     pub how: CutKind,
-    /// When the first byte of an incomplete request was read; none for an arrival, or without a byte.
+    /// None for an arrival, or without a byte.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub began: Option<u64>,
-    /// The harness's token, if the incomplete request had it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<u64>,
-    /// Why the bytes are no request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<Text>,
 }
@@ -246,19 +232,14 @@ pub enum CutKind {
     Reset,
     ResetAfterRead,
     Close,
-    /// The endpoint sent half an answer and closed.
     HalfAnswer,
     /// The endpoint never answered; `t` is when the peer gave up, or the run ended.
     Blackhole,
-    /// The peer went away before the endpoint had answered.
     PeerGone,
-    /// The bytes were no request.
     Malformed,
-    /// The run ended with the exchange open.
     RunEnded,
 }
 
-/// A subscriber was given the secret of another one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SharedSecret {
     pub t: u64,
@@ -277,7 +258,6 @@ pub struct Trailer {
     /// Whether the sender lists its dead letters one by one: subscriber, token, reason.
     #[serde(default)]
     pub dead_listed: bool,
-    /// Events that the generator released later than its budget.
     pub late: u64,
     /// Records that were lost to a full buffer. More than 0 makes the trace inconclusive.
     pub dropped: u64,
@@ -289,7 +269,6 @@ pub enum Ended {
     /// All was settled, or `drain` had passed.
     Done,
     Interrupted,
-    /// The sender died for good.
     SenderGone,
 }
 
@@ -307,7 +286,7 @@ const fn is_nothing(nanos: &u64) -> bool {
     *nanos == 0
 }
 
-/// The most values of a kind that are remembered; it bounds the memory for a trace without repetition.
+/// Bounds the memory for a trace without repetition.
 const KNOWN_MAX: usize = 1 << 16;
 
 struct Known<T: ?Sized>(HashSet<Shared<T>>);
@@ -374,7 +353,6 @@ impl Shares {
     }
 }
 
-/// An immutable value that many records share.
 #[derive(PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shared<T: ?Sized>(pub(super) Arc<T>);
 
@@ -388,7 +366,6 @@ impl Text {
 }
 
 impl<T: ?Sized> Shared<T> {
-    /// Whether both are one allocation.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

@@ -44,7 +44,6 @@ struct Inner {
     tally: Tally,
     ledger: OnceLock<Mutex<Ledger>>,
     lately: Mutex<Lately>,
-    /// Whether the writer is gone.
     is_broken: AtomicBool,
 }
 
@@ -66,21 +65,18 @@ pub struct Records {
 enum Order {
     /// The run begins: write this first, then the lines recorded earlier.
     Begin(Box<Header>),
-    /// Lines wait again.
     Lines,
     Flush(SyncSender<()>),
-    /// Write the trailer, and end.
     End(End),
 }
 
-/// Totals so far, including dropped records.
+/// So far, including dropped records.
 #[derive(Debug, Default)]
 pub struct Tally {
     pub offers: AtomicU64,
     pub accepted: AtomicU64,
     pub refused: AtomicU64,
     pub delivered: AtomicU64,
-    /// Finished exchanges with endpoints.
     pub ended: AtomicU64,
     pub came: AtomicU64,
     pub unoffered: AtomicU64,
@@ -135,7 +131,7 @@ impl Recorder {
         self.0.ledger.get().map(|ledger| lock(ledger).open())
     }
 
-    /// A recorder with a thread that writes to a sink until [`Recorder::end`].
+    /// Writes on a thread of its own, until [`Recorder::end`].
     pub fn writing<W: Write + Send + 'static>(sink: W) -> io::Result<(Self, JoinHandle<io::Result<W>>)> {
         let (recorder, records) = Self::new(QUEUE_MAX);
         let writer = std::thread::Builder::new().name("trace".to_owned());
@@ -210,7 +206,7 @@ impl Recorder {
         }
     }
 
-    /// Records an arrival and returns its number.
+    /// Returns its number.
     pub fn arrival(&self, mut arrival: Arrival) -> u64 {
         let mut count = lock(&self.0.arrivals);
         let n = *count;
@@ -324,7 +320,6 @@ fn write<W: Write>(sink: W, records: &Records) -> io::Result<W> {
                 records.exchange(&mut lines);
                 writer.append(&lines)?;
                 writer.flush()?;
-                // The caller may have given up.
                 let _ = done.try_send(());
             }
             Ok(Order::End(end)) => {

@@ -25,7 +25,6 @@ pub struct End {
     pub t: u64,
     pub ended: Ended,
     pub dead_listed: bool,
-    /// Events that the generator released later than its budget.
     pub late: u64,
     pub dropped: u64,
 }

@@ -37,6 +37,27 @@ fn a_healthy_lane_is_compared_across_everything_that_befalls_others() {
     }
 }
 
+/// 500 ms an answer and one at a time carry two of three events a second: the backlog grows by the cap alone.
+#[test]
+fn a_full_cap_in_flight_explains_a_backlog_and_no_more() {
+    let other = "[[subscriber]]\nname = \"b\"\nevents = [\"audio.*\"]\n[[subscriber.behaviour]]\nat = \"10s\"\nanswer = 500\n";
+    for (cap, expected) in [("1", Status::Pass), ("2", Status::Fail)] {
+        let limit = format!("rate = \"20/s\", burst = 20, in_flight = {cap}");
+        let text = build::scenario(&limit).text;
+        let scenario = build::named(&format!("{text}answers = \"500ms\"\n{other}"));
+        let mut trace = build::trace(&scenario, &[]);
+        for token in 0..60 {
+            build::offer(&mut trace, token, token * SECOND / 3, &["a"]);
+            build::deliver(&mut trace, "a", token, token * SECOND / 2 + 10 * MS, 204);
+            let answer = trace.answers.last_mut().expect("answered");
+            answer.t += SECOND / 2;
+            answer.end += SECOND / 2;
+        }
+        build::end(&mut trace, 60 * SECOND);
+        build::verdict("isolation.latency", &scenario, &trace, expected);
+    }
+}
+
 #[test]
 fn a_single_gap_counts_beside_any_failure_of_others() {
     let (scenario, mut trace) = beside("answer = 500", 0);

@@ -137,7 +137,6 @@ fn releases_late(trace: &mut Trace) {
     trace.offers.iter_mut().for_each(|offer| offer.t = SECOND / 2);
 }
 
-/// Seven at once are too many, or came in a stall.
 fn stands_still(trace: &mut Trace) {
     trace.header.clock = ClockKind::Real;
     (3..10).for_each(|token| {

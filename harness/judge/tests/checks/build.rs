@@ -66,7 +66,7 @@ pub(crate) fn deliver(trace: &mut Trace, endpoint: &str, token: u64, t: u64, sta
     trace.answers.push(Answer { t, end: t, n, status, retry_after: None, whole: true });
 }
 
-/// Removes an arrival and its answer: they have the same index.
+/// They have the same index.
 pub(crate) fn without(trace: &mut Trace, at: usize) {
     trace.arrivals.remove(at);
     trace.answers.remove(at);

@@ -70,14 +70,17 @@ fn a_rate_that_lets_little_through_makes_no_silence() {
 }
 
 #[test]
-fn a_silence_after_a_kill_is_told_in_words_with_the_kill_beside_it() {
+fn a_silence_after_a_kill_is_told_in_a_row_with_the_kill_beside_it() {
     let (scenario, mut trace) = (scenario("rate = \"10/s\", burst = 5"), silent());
     for (t, event) in [(2, ProcessEvent::Killed), (4, ProcessEvent::Ready)] {
         trace.processes.push(Process { t: t * SECOND, worker: 0, event, status: None });
     }
     let page = report::html(&report(&scenario, &trace), &[]);
-    for words in ["a received nothing for 6 s", "worker 0 killed at 2 s, ready again at 4 s, 2 s later"] {
-        assert!(page.contains(words), "{words}");
+    let texts: Vec<&str> =
+        page.split('<').filter_map(|tag| tag.split_once('>')).map(|(_, text)| text).collect();
+    let text = texts.into_iter().filter(|text| !text.trim().is_empty()).collect::<Vec<_>>().join(" ");
+    for row in ["a received nothing 2.00 8.00 6.00 1", "worker 0 killed 2.00 4.00 2.00"] {
+        assert!(text.contains(row), "{row}: {text}");
     }
 }
 
@@ -242,4 +245,18 @@ fn arrivals_that_are_not_listed_are_counted() {
         let report = accused(&limited, &trace, "rate.envelope", (SECOND, 9 * SECOND, "too many", &arrivals));
         assert!(report::html(&report, &[]).contains(expected), "{expected}");
     }
+}
+
+#[test]
+fn a_page_names_every_inconclusive_check_the_first_three_with_the_reason() {
+    let mut report = report(&scenario("rate = \"10/s\", burst = 5"), &silent());
+    report.judgement.status = Status::Inconclusive;
+    report.judgement.verdicts.truncate(5);
+    for verdict in &mut report.judgement.verdicts {
+        verdict.status = Status::Inconclusive;
+    }
+    let ids: Vec<_> = report.judgement.verdicts.iter().map(|verdict| verdict.id.clone()).collect();
+    let page = report::html(&report, &[]);
+    assert!(page.contains(&format!("Inconclusive: {}: ", ids[2])), "{page}");
+    assert!(page.contains(&format!("Inconclusive as well: {}, {}.", ids[3], ids[4])), "{page}");
 }

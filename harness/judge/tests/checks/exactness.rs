@@ -122,7 +122,7 @@ proptest! {
     ) {
         let window = Window { count, length: Duration(length) };
         let limit = Limit { bucket: Some(bucket), windows: vec![window], ..Limit::default() };
-        let schedule = earliest(&due, &limit);
+        let schedule = earliest(&due, &limit, 0);
         let fine = |times: &[u64]| conforms(times, bucket, |_, _| true) && first_excess(times, window).is_none();
         prop_assert!(fine(&schedule));
         for at in 0..schedule.len() {

@@ -83,6 +83,39 @@ fn across_a_kill(more: &str, status: u16, told: Option<&str>, came: u64, expecte
     build::verdict("crash.takeover", &scenario, &trace, expected);
 }
 
+/// One request is open from 1.5 to 12 s, the database is locked meanwhile, and the next event comes at `came`.
+#[test]
+fn a_lane_whose_cap_in_flight_is_full_is_served_once_it_has_room() {
+    for (cap, came, expected) in
+        [(1, 13 * SECOND, Status::Pass), (1, 18 * SECOND, Status::Fail), (2, 13 * SECOND, Status::Fail)]
+    {
+        let limit = format!("rate = \"10/s\", burst = 5, in_flight = {cap}");
+        let scenario = build::named(&format!("{}timeout = \"30s\"\n{LOCKED}", build::scenario(&limit).text));
+        let mut trace = empty(&scenario);
+        build::offer(&mut trace, 0, SECOND, &["a"]);
+        build::offer(&mut trace, 1, 2 * SECOND, &["a"]);
+        exchange(&mut trace, (0, 3 * SECOND / 2), 12 * SECOND, 204, None);
+        exchange(&mut trace, (1, came), came, 204, None);
+        trace.faults.push(fault(SECOND, FaultKind::LockDatabase, Some(2 * SECOND)));
+        build::end(&mut trace, 60 * SECOND);
+        build::verdict("fault.locked", &scenario, &trace, expected);
+    }
+}
+
+#[test]
+fn a_410_that_its_process_did_not_live_to_note_binds_nobody() {
+    for (killed, expected) in
+        [(None, Status::Warn), (Some(SECOND + 2 * MS), Status::Pass), (Some(2 * SECOND), Status::Warn)]
+    {
+        let gone = |trace: &mut Trace| {
+            trace.answers[0].status = 410;
+            trace.answers[2].status = 410;
+            trace.processes.extend(killed.map(|t| process(t, ProcessEvent::Killed)));
+        };
+        check("retry.gone", "[[subscriber.behaviour]]\nanswer = 410", gone, expected);
+    }
+}
+
 #[test]
 fn a_pause_and_a_breaker_outlive_the_process_that_met_them() {
     across_a_kill("", 429, Some("40"), 41 * SECOND + MS, Status::Pass);

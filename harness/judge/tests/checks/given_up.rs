@@ -1,7 +1,9 @@
 use hookproof_judge::check::Status;
-use hookproof_judge::trace::{Cut, CutKind, Dead, Lack, Refused, Trace};
+use hookproof_judge::scenario::FaultKind;
+use hookproof_judge::trace::{ClockSet, Cut, CutKind, Dead, Lack, Refused, Trace};
 
 use crate::build::{self, check};
+use crate::excuses::fault;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -31,6 +33,47 @@ fn a_reason_that_cannot_be_true_is_a_loss() {
             bury(trace, 2, reason);
         };
         check("loss.none", more, given_up, expected);
+    }
+}
+
+#[test]
+fn a_step_of_the_wall_clock_excuses_as_much_as_it_is_long() {
+    let retry = "retry = { ttl = \"1h\" }";
+    let step =
+        |by: &str| format!("{retry}\n[[fault]]\nat = \"1500ms\"\ndo = \"clock-step\"\nby = \"{by}\"\n");
+    let rows = [
+        (retry.to_owned(), None, Status::Fail),
+        (retry.to_owned(), Some(7_200), Status::Pass),
+        (retry.to_owned(), Some(600), Status::Fail),
+        (retry.to_owned(), Some(-7_200), Status::Fail),
+        (step("2h"), None, Status::Pass),
+        (step("10min"), None, Status::Fail),
+        (step("-2h"), None, Status::Fail),
+    ];
+    for (more, set, expected) in rows {
+        let given_up = |trace: &mut Trace| {
+            build::without(trace, 2);
+            bury(trace, 2, "expired");
+            let stepped = |set: i64| ClockSet { from: SECOND, until: SECOND + 1, ns: set * 1_000_000_000 };
+            trace.host.clock_sets.extend(set.map(stepped));
+            if more.contains("fault") {
+                trace.faults.push(fault(3 * SECOND / 2, FaultKind::ClockStep, None));
+            }
+        };
+        check("loss.none", &more, given_up, expected);
+    }
+    // A clock set back makes it younger.
+    let late = |set: Option<i64>| {
+        move |trace: &mut Trace| {
+            let stepped = |set: i64| ClockSet { from: SECOND, until: SECOND + 1, ns: set * 1_000_000_000 };
+            trace.host.clock_sets.extend(set.map(stepped));
+            build::end(trace, 60 * SECOND);
+        }
+    };
+    for (set, expected) in
+        [(None, Status::Fail), (Some(-1), Status::NotApplicable), (Some(600), Status::Fail)]
+    {
+        check("queue.expires", "retry = { ttl = \"2s\" }", late(set), expected);
     }
 }
 

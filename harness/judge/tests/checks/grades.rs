@@ -15,7 +15,6 @@ fn report(scenario: &Scenario, trace: &Trace) -> Report {
     Report::new(scenario, trace, judge(scenario, trace, Strictness::Usual), String::new())
 }
 
-/// The verdict that counts by a standard, and its finding.
 fn seen(id: &str, scenario: &Scenario, trace: &Trace) -> (Verdict, String) {
     let report = [report(scenario, trace)];
     let seen = standard::seen(&report).into_iter().find(|one| one.id == id).expect("judged");

@@ -9,7 +9,6 @@ const MS: u64 = 1_000_000;
 
 const LOWERED: &str = "[[fault]]\nat = \"5s\"\ndo = \"limit\"\nwithin = \"1s\"\nlimit = { rate = \"10/s\", burst = 50, in_flight = 4 }";
 
-/// `count` requests come at `t`, and stay open for half a second.
 fn open_at(t: u64, count: u64) -> impl Fn(&mut Trace) {
     move |trace| {
         trace.faults.push(Fault {
@@ -149,7 +148,7 @@ fn in_order(count: u64) -> (Scenario, Trace) {
     (scenario, trace)
 }
 
-/// Runs only this check: others need not be as fast.
+/// Other checks need not be as fast.
 #[track_caller]
 fn holds(scenario: &Scenario, trace: &Trace) {
     let find = CHECKS.iter().find(|check| check.id == "rate.in-flight").expect("there is one").find;

@@ -2,7 +2,7 @@
 
 use hookproof_judge::check::{Status, Strictness, judge};
 use hookproof_judge::scenario::{FaultKind, Scenario};
-use hookproof_judge::trace::{Cut, CutKind, Fault, Process, ProcessEvent, Stall, Trace};
+use hookproof_judge::trace::{ClockSet, Cut, CutKind, Fault, Process, ProcessEvent, Stall, Trace};
 
 use crate::build;
 
@@ -154,6 +154,102 @@ fn a_full_window_excuses_until_it_has_room() {
 }
 
 #[test]
-fn a_lane_that_holds_deliveries_back_on_purpose_is_not_judged() {
-    check(ROOMY, "ordered = true", 60_000, &as_it_is, Status::NotApplicable);
+fn a_lane_that_keeps_an_order_is_judged_unless_an_attempt_failed() {
+    until(ROOMY, "ordered = true", 5_100, &as_it_is);
+    let failed = |trace: &mut Trace| trace.answers[0].status = 500;
+    check(ROOMY, "ordered = true", 60_000, &failed, Status::NotApplicable);
+    let hides =
+        "ordered = true\n[[subscriber.behaviour]]\nanswer = \"refuse\"\nlasts = \"1s\"\nshare = 0.000001";
+    check(ROOMY, hides, 60_000, &as_it_is, Status::NotApplicable);
+}
+
+#[test]
+fn a_lane_that_coalesces_is_judged_with_its_longest_window() {
+    let windows =
+        "coalesce = [{ type = \"video.trending\", window = \"1s\" }, { type = \"x\", window = \"4s\" }]";
+    let keys = |trace: &mut Trace| {
+        (0..)
+            .zip(&mut trace.offers)
+            .for_each(|(n, offer): (u32, _)| offer.key = format!("k{n}").as_str().into());
+    };
+    until(ROOMY, windows, 9_100, &keys);
+    let stepped = |trace: &mut Trace| {
+        keys(trace);
+        let (t, kind, plan) = (500 * MS, FaultKind::ClockStep, Some(0));
+        trace.faults.push(Fault { t, kind, until: None, detail: None, delay: None, plan });
+    };
+    check(ROOMY, windows, 60_000, &stepped, Status::NotApplicable);
+    let set = |trace: &mut Trace| {
+        keys(trace);
+        trace.host.clock_sets.push(ClockSet { from: 500 * MS, until: 504 * MS, ns: -60_000_000_000 });
+    };
+    check(ROOMY, windows, 60_000, &set, Status::NotApplicable);
+}
+
+#[test]
+fn a_misbehaviour_excuses_nothing_before_it_begins() {
+    let later = "[[subscriber.behaviour]]\nat = \"50s\"\nanswer = 500\nshare = 0.000001";
+    until(ROOMY, later, 5_100, &as_it_is);
+}
+
+/// At 1.5 s `failures` requests fail, and then `probes`, 4.5 s apart. Half a second later event 1 is due.
+fn failing(failures: u64, probes: u64) -> impl Fn(&mut Trace) {
+    move |trace| {
+        let (arrivals, answers) = (trace.arrivals.split_off(1), trace.answers.split_off(1));
+        for n in 0..failures + probes {
+            let alone = (n + 1).saturating_sub(failures);
+            build::deliver(trace, "a", 100 + n, (1_500 + alone * 4_500) * MS, 500);
+        }
+        trace.accepted[1].t = (2_000 + probes * 4_500) * MS;
+        trace.arrivals.extend(arrivals);
+        trace.answers.extend(answers);
+        for (n, (arrival, answer)) in (0..).zip(trace.arrivals.iter_mut().zip(&mut trace.answers)) {
+            (arrival.n, answer.n) = (n, n);
+        }
+    }
+}
+
+#[test]
+fn an_open_breaker_excuses_for_its_cooldown_and_a_closed_one_not_at_all() {
+    let breaker =
+        |text: &str| format!("breaker = {{ failures = 10, cooldown = \"5s\", cooldown_max = \"{text}\" }}");
+    let long = breaker("10min");
+    own_breaker(&long, 5_100, &failing(2, 0));
+    own_breaker(&long, 9_600, &failing(10, 0));
+    own_breaker(&long, 15_000 + 40_000 + 3_100, &failing(10, 3));
+    own_breaker(&breaker("20s"), 15_000 + 20_000 + 3_100, &failing(10, 3));
+}
+
+#[track_caller]
+fn own_breaker(breaker: &str, last: u64, change: &dyn Fn(&mut Trace)) {
+    let judged = |came: u64, expected: Status| {
+        let (scenario, _) = run(ROOMY, "", came);
+        let short = "breaker = { cooldown = \"1ms\", cooldown_max = \"1ms\" }";
+        let scenario = build::named(&scenario.text.replace(short, breaker));
+        let (_, mut trace) = run(ROOMY, "", came);
+        trace.header = build::header(&scenario.text);
+        change(&mut trace);
+        build::verdict("liveness.served", &scenario, &trace, expected);
+    };
+    judged(last - 50, Status::Pass);
+    judged(last + 50, Status::Fail);
+}
+
+#[test]
+fn a_redrive_excuses_only_retries_of_its_own_subscriber() {
+    let failed = |whom: &'static str| {
+        move |trace: &mut Trace| {
+            failing(1, 0)(trace);
+            trace.arrivals[1].token = Some(1);
+            trace.arrivals[2].token = Some(1);
+            trace.accepted[1].t = 1_400 * MS;
+            trace.offers[1].t = 1_400 * MS;
+            let (t, kind, plan) = (0, FaultKind::Redrive, Some(0));
+            let detail = Some(whom.to_owned());
+            trace.faults.push(Fault { t, kind, until: None, detail, delay: None, plan });
+        }
+    };
+    let retry = "retry = { base = \"1s\", cap = \"1s\" }";
+    check(ROOMY, retry, 60_000, &failed("b"), Status::Fail);
+    check(ROOMY, retry, 60_000, &failed("a"), Status::Pass);
 }

@@ -37,6 +37,7 @@ mod stamps;
 mod starved;
 mod statements;
 mod strangers;
+mod struck;
 mod traces;
 mod truth;
 mod unjudged;

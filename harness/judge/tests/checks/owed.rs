@@ -77,9 +77,10 @@ fn a_yes_without_end_may_be_taken_for_one_and_a_yes_that_breaks_off_may_not() {
     };
     let well = build::scenario("rate = \"10/s\", burst = 5");
     check_by(&well, &broken_off(&well), Status::Fail);
-    let text = format!("{}\n[[subscriber.behaviour]]\nanswer = \"huge-answer\"\n", well.text);
-    let huge = Scenario::from_text(&text, "huge.toml").expect("valid");
-    check_by(&huge, &broken_off(&huge), Status::Pass);
+    for long in ["\"huge-answer\"", "200\nbody_bytes = \"16MiB\""] {
+        let long = build::scenario_with(&format!("[[subscriber.behaviour]]\nanswer = {long}"));
+        check_by(&long, &broken_off(&long), Status::Pass);
+    }
 }
 
 fn waits(subscriber: Option<&str>) -> Depth {

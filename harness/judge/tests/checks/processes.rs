@@ -1,5 +1,3 @@
-//! Processes stop in order on request; a kill without an effect proves nothing.
-
 use hookproof_judge::check::Status;
 use hookproof_judge::scenario::FaultKind;
 use hookproof_judge::trace::{Fault, Process, ProcessEvent, Trace};

@@ -48,3 +48,53 @@ fn bytes_are_bounded_by_samples_of_bytes() {
     check("queue.bounded", queue, sample(None, 3, Some(900)), Status::Pass);
     check("queue.bounded", queue, sample(None, 3, Some(1_900)), Status::Fail);
 }
+
+/// Three deliveries were accepted at 0, and arrive from 1 s on; three samples before that report one.
+fn reported(listed: bool, change: fn(&mut Trace)) -> impl Fn(&mut Trace) {
+    move |trace| {
+        trace.depths.extend([100, 200, 300].map(|t| crate::build::depth(t * 1_000_000, Some("a"), 1)));
+        trace.trailer.as_mut().expect("whole").dead_listed = listed;
+        change(trace);
+    }
+}
+
+#[test]
+fn deliveries_that_came_later_had_waited_whatever_the_sender_reported() {
+    for listed in [false, true] {
+        for id in ["queue.bounded", "queue.truth"] {
+            check(id, "queue = { rows = 2 }", reported(listed, |_| {}), Status::Fail);
+        }
+        check("queue.bounded", "queue = { rows = 3 }", reported(listed, |_| {}), Status::Pass);
+    }
+    // One that never came may be a dead letter.
+    let given_up = |trace: &mut Trace| crate::build::without(trace, 2);
+    check("queue.bounded", "queue = { rows = 2 }", reported(false, given_up), Status::Pass);
+    check(
+        "queue.truth",
+        "",
+        reported(false, |trace| (0..2).for_each(|_| crate::build::without(trace, 1))),
+        Status::Pass,
+    );
+}
+
+#[test]
+fn what_waits_is_as_large_as_its_bodies() {
+    let sized = |held: u64, came: u64| {
+        move |trace: &mut Trace| {
+            let depth = Depth { bytes: Some(held), ..crate::build::depth(200_000_000, Some("a"), 3) };
+            trace.depths.extend([Depth { t: 100_000_000, ..depth.clone() }, depth]);
+            trace.arrivals.iter_mut().for_each(|arrival| arrival.bytes = came);
+        }
+    };
+    let events = "[events]\ndata_bytes = \"1000..1000\"";
+    check("queue.truth", events, sized(2_999, 1_200), Status::Fail);
+    check("queue.truth", events, sized(3_000, 1_200), Status::Pass);
+    // The bodies do not hold their data.
+    check("queue.truth", events, sized(2_999, 900), Status::Pass);
+    let of_all = |trace: &mut Trace| {
+        sized(2_999, 1_200)(trace);
+        trace.depths.iter_mut().for_each(|depth| depth.subscriber = None);
+    };
+    check("queue.truth", events, of_all, Status::Fail);
+    check("queue.truth", &format!("{BESIDE}\n{events}"), of_all, Status::Pass);
+}

@@ -106,3 +106,19 @@ fn both_halves_must_be_seen_to_hold() {
     check(ID, BOTH, seen(5 * SECOND, 2_000_000, &[Lack::Kept]), Status::Fail);
     check(ID, BOTH, |trace| lists(trace, 6 * SECOND, Some(5 * SECOND)), Status::Inconclusive);
 }
+
+#[test]
+fn a_list_that_is_always_empty_shows_no_retention() {
+    let age = "[expect]\nkept = { age = \"10s\" }";
+    let listed = |between: u64, oldest: Option<u64>| {
+        move |trace: &mut Trace| {
+            lists(trace, between, oldest);
+            lists(trace, 20 * SECOND, None);
+        }
+    };
+    check(ID, age, listed(9 * SECOND, None), Status::Inconclusive);
+    check(ID, age, listed(9 * SECOND, Some(SECOND)), Status::Pass);
+    // Neither sample came in time.
+    check(ID, age, listed(15 * SECOND, None), Status::Pass);
+    check(ID, age, listed(3 * SECOND, None), Status::Pass);
+}

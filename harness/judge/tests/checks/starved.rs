@@ -10,7 +10,7 @@ use crate::build::{self, check};
 const SECOND: u64 = 1_000_000_000;
 const MS: u64 = 1_000_000;
 
-/// Stalls of the machine, in milliseconds.
+/// In milliseconds.
 fn stalls(trace: &mut Trace, spans: &[(u64, u64)]) {
     let stall = |(from, until): &(u64, u64)| (SLEEPER.to_owned(), from * MS, until * MS);
     let stalls = spans.iter().map(stall).map(|(thread, from, until)| Stall { thread, from, until });
@@ -32,7 +32,7 @@ fn told_to_wait(came: u64, machine: &'static [(u64, u64)]) -> impl Fn(&mut Trace
 
 #[test]
 fn a_late_return_beside_stalls_says_nothing_as_far_as_they_reach() {
-    /// The begin and the end of each stall of the machine, in milliseconds.
+    /// Begin and end, in milliseconds.
     type Stalls = &'static [(u64, u64)];
     let told = "[[subscriber.behaviour]]\nlasts = \"2s\"\nanswer = 429\nretry_after = \"2s\"";
     let rows: [(u64, Stalls, Status); 9] = [
@@ -274,4 +274,29 @@ fn a_stall_holds_back_for_its_length_and_while_its_work_is_caught_up() {
         assert_eq!(starvation.delay(due, came), delay, "{due} {came}");
     }
     assert_eq!(Starvation::default().delay(0, 1_000), 0);
+}
+
+/// 45 events are due at 5 s, at 10/s; five come at once, the others at 5/s.
+#[test]
+fn a_rate_that_is_not_used_says_nothing_if_stalls_took_a_tenth_of_the_time() {
+    let scenario = build::scenario("rate = \"10/s\", burst = 5");
+    for (machine, expected) in [
+        (&[][..], Status::Warn),
+        (&[(6_000, 6_700)], Status::Warn),
+        (&[(6_000, 6_500), (8_000, 8_400)], Status::Inconclusive),
+        // Outside.
+        (&[(2_000, 3_000)], Status::Warn),
+    ] {
+        let mut trace = build::trace(&scenario, &[]);
+        for token in 0..45 {
+            build::offer(&mut trace, token, 5 * SECOND, &["a"]);
+            let came = 5_010 + token.saturating_sub(4) * 200;
+            build::deliver(&mut trace, "a", token, came * MS, 204);
+        }
+        build::end(&mut trace, 60 * SECOND);
+        stalls(&mut trace, machine);
+        let judgement = judge(&scenario, &trace, Strictness::Usual);
+        let verdict = judgement.verdicts.iter().find(|one| one.id == "rate.utilisation").expect("judged");
+        assert_eq!(verdict.status, expected, "{machine:?}: {}", verdict.sentence);
+    }
 }

@@ -188,7 +188,6 @@ fn a_refused_event_does_not_arrive_unless_the_driver_declares_partial_acceptance
     refused_and_delivered(None, false, Status::Pass);
 }
 
-/// An acknowledgement takes `ms`.
 fn acknowledged_after(more: &str, ms: u64, expected: Status) {
     build::check(
         "emit.accepted",

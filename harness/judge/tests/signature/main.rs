@@ -101,16 +101,33 @@ fn a_private_key_signs_in_each_of_its_forms_as_the_providers_library_wants_it() 
     let pkcs8 = [b"\x30\x2e\x02\x01\0\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20", &seed[..]].concat();
     let pem = format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n", base64(&pkcs8));
     let whsk = format!("whsk_{}", base64(seed));
+    let public = unhex("2615936c343f1dbda94fbf24c9a99c723152c105c69ae4fc9fbd805cb5f5ffc2").unwrap();
+    let svix = |public: &[u8]| format!("whsk_{}", base64(&[seed, public].concat()));
     let discord: Profile = "discord".parse().unwrap();
     let rows = [
         (discord, whsk.clone()),
+        (discord, svix(&public)),
         (own("key = \"base64\"\n"), whsk.clone()),
         (own(""), pem.clone()),
         (own(""), pem.replace('\n', "\\n")),
         (own(""), whsk),
     ];
-    for (expected, body) in vectors::valid("discord") {
-        for (profile, text) in &rows {
+    signs_as_its_vectors("discord", &rows);
+    // Without its prefix it would be a public key.
+    let base64 = own("key = \"base64\"\n");
+    for (profile, text) in [(discord, hex(seed)), (base64, self::base64(seed)), (own(""), hex(seed))] {
+        assert_eq!(Secret::parse(profile, &text).unwrap_err(), KeyError::Private, "{text}");
+    }
+    for text in ["whsk_AAAA", &svix(&[9; 32])] {
+        assert_eq!(Secret::parse(discord, text).unwrap_err(), KeyError::Private);
+    }
+}
+
+/// By each of these profiles and keys.
+fn signs_as_its_vectors(name: &str, rows: &[(Profile, String)]) {
+    for (mut expected, body) in vectors::valid(name) {
+        expected.sort();
+        for (profile, text) in rows {
             let secret = Secret::parse(*profile, text).unwrap();
             let signing = Signing { timestamp: "1700000000", body: body.as_bytes(), ..Signing::default() };
             let mut headers = sign(*profile, &[&secret], &signing);
@@ -119,12 +136,33 @@ fn a_private_key_signs_in_each_of_its_forms_as_the_providers_library_wants_it() 
             assert_eq!(verdict(*profile, &[secret], &headers, body.as_bytes()), Ok(vec![0]));
         }
     }
-    // Without its prefix it would be a public key.
-    let base64 = own("key = \"base64\"\n");
-    for (profile, text) in [(discord, hex(seed)), (base64, self::base64(seed)), (own(""), hex(seed))] {
-        assert_eq!(Secret::parse(profile, &text).unwrap_err(), KeyError::Private, "{text}");
+}
+
+/// Node's crypto wrote the key; `@noble/curves` made the signatures.
+#[test]
+fn a_private_key_of_p256_signs_in_each_of_its_forms_as_another_library_does() {
+    let pkcs8 = "MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgYS1zZWVkLW9mLWFuLWVkMjU1MTktcHJpdmF0ZS1rZXmhRANCAASYODCe6ilsYQDSvU5tNkMJfbGSFw4xN/D8Ygm/NqHLkgic0JTa36hTpf294kwBW+V62P4x9kpUiJ0tYGhVHQHW";
+    let number = format!("whsk_{}", base64(b"a-seed-of-an-ed25519-private-key"));
+    let sendgrid: Profile = "sendgrid".parse().unwrap();
+    let name = "x-twilio-email-event-webhook";
+    let pem = Profile::parse(
+        "own",
+        &format!(
+            "algorithm = \"ecdsa-p256\"\nencoding = \"base64\"\nheader = \"{name}-signature\"\nsigned = [\"{{timestamp}}{{body}}\"]\ntimestamp = \"{name}-timestamp\""
+        ),
+    );
+    let pem = pem.unwrap();
+    let rows = [
+        (sendgrid, number.clone()),
+        (sendgrid, format!("whsk_{pkcs8}")),
+        (pem, format!("-----BEGIN PRIVATE KEY-----\n{pkcs8}\n-----END PRIVATE KEY-----\n")),
+        (pem, number),
+    ];
+    signs_as_its_vectors("sendgrid", &rows);
+    let zero = format!("whsk_{}", base64(&[0; 32]));
+    for text in [pkcs8, "whsk_AAAA", &zero] {
+        assert_eq!(Secret::parse(sendgrid, text).unwrap_err(), KeyError::PrivateP256, "{text}");
     }
-    assert_eq!(Secret::parse(discord, "whsk_AAAA").unwrap_err(), KeyError::Private);
 }
 
 #[test]
@@ -157,6 +195,10 @@ fn a_prefix_tells_a_public_key_from_a_private_one_and_a_shared_secret_is_refused
     }
     for text in ["whpk_AAAA", &hex(&public)[2..]] {
         assert_eq!(discord.key(text).unwrap_err(), KeyError::Public, "{text}");
+    }
+    let small = ["0".repeat(64), format!("ec{}ff", "f".repeat(60))];
+    for text in &small {
+        assert_eq!(discord.key(text).unwrap_err(), KeyError::Small, "{text}");
     }
 }
 
@@ -342,4 +384,26 @@ proptest! {
 #[test]
 fn base64_is_what_the_specification_means_by_it() {
     assert_eq!(unbase64("+/+/").unwrap(), [0xfb, 0xff, 0xbf]);
+}
+
+#[test]
+fn a_digest_that_is_signed_in_the_url_has_to_arrive_there() {
+    let twilio: Profile = "twilio".parse().unwrap();
+    let (url, secret) = ("https://example.org/hooks?tenant=7", secret(twilio));
+    let headers = sign(twilio, &[&secret], &Signing { url, ..signing(BODY) });
+    let headers: Vec<(&str, &[u8])> =
+        headers.iter().map(|(name, value)| (&**name, value.as_bytes())).collect();
+    let keys = [Key::from(secret)];
+    let verdict = |target: &str| {
+        let target = Some(target);
+        twilio
+            .verify(&keys, &Received { url, target, headers: &headers, body: BODY, ..Received::default() })
+            .verdict
+    };
+    let path = "/hooks?tenant=7";
+    assert_eq!(verdict(&twilio.addressed(path, BODY, false)), Ok(vec![0]));
+    for target in [path.into(), twilio.addressed(path, b"{}", false), twilio.addressed("/hooks", BODY, false)]
+    {
+        assert!(matches!(verdict(&target), Err(Wrong::Digest(_))), "{target}");
+    }
 }

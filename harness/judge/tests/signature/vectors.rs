@@ -63,7 +63,13 @@ fn accepts(vector: &Vector) -> Result<(), String> {
     let body = vector.body.clone().map(String::into_bytes).or_else(encoded).ok_or("no body")?;
     let seen = profile.verify(
         &secrets,
-        &Received { method: &vector.method, url: &vector.url, headers: &headers, body: &body },
+        &Received {
+            method: &vector.method,
+            url: &vector.url,
+            headers: &headers,
+            body: &body,
+            ..Received::default()
+        },
     );
     seen.verdict.map_err(|error| error.to_string())?;
     if profile.signs_timestamp() {

@@ -17,7 +17,6 @@ pub struct Chance {
 }
 
 impl Chance {
-    /// The stream of a seed for one purpose.
     #[must_use]
     pub const fn new(seed: u64, purpose: u64) -> Self {
         Self { state: mix(seed ^ mix(purpose)) }
@@ -56,7 +55,6 @@ pub const fn mix(bits: u64) -> u64 {
     bits ^ (bits >> 31)
 }
 
-/// The upper 53 bits as a number in [0, 1): all that a double holds exactly.
 #[expect(clippy::cast_precision_loss, reason = "53 bits are what a double holds")]
 fn unit(bits: u64) -> f64 {
     (bits >> 11) as f64 / (1_u64 << 53) as f64
@@ -100,13 +98,12 @@ impl Tokens {
         format!("{:08x}-{:04x}-4000-8000-{:012x}", self.run, event >> 48, event & 0xffff_ffff_ffff)
     }
 
-    /// The first token of this run in a body.
     #[must_use]
     pub fn find(self, body: &[u8]) -> Option<u64> {
         self.read_all(body).next()
     }
 
-    /// The distinct tokens of this run in a body, in order; at most a thousand.
+    /// In order; at most a thousand.
     #[must_use]
     pub fn find_all(self, body: &[u8]) -> Vec<u64> {
         let mut found: Vec<u64> = Vec::new();

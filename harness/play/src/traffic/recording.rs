@@ -20,17 +20,11 @@ pub(super) struct Recorded {
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
     #[error("the recording {path} cannot be read: {error}; the path is relative to the scenario file", path = path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The error.
-        error: std::io::Error,
-    },
+    File { path: PathBuf, error: std::io::Error },
     #[error("{path}:{line}: {what}", path = path.display())]
     Line {
-        /// The file.
         path: PathBuf,
-        /// The line, from 1.
+        /// From 1.
         line: usize,
         what: String,
     },
@@ -71,7 +65,7 @@ fn parse(text: &str, columns: &[(String, String)]) -> Result<Vec<Recorded>, (usi
     Ok(events)
 }
 
-/// The file's names for `time`, `type`, `key` and `bytes`, where they differ.
+/// The file's names where they differ.
 #[derive(Clone, Copy)]
 struct Names<'a>(&'a [(String, String)]);
 
@@ -89,7 +83,6 @@ impl Names<'_> {
         self.is_given(column) || matches!(column, "time" | "type")
     }
 
-    /// The place of each column in a CSV file.
     fn header(&self, head: &str) -> Result<[Option<usize>; 4], String> {
         let known = fields(head)?;
         let mut places = [None; 4];
@@ -115,7 +108,6 @@ impl Names<'_> {
 }
 
 enum Form {
-    /// The place of each column.
     Csv([Option<usize>; 4]),
     Json,
     Access,
@@ -203,7 +195,6 @@ fn access(line: &str) -> Result<BTreeMap<&'static str, String>, String> {
     let path = target.split_once('?').map_or(target, |(path, _)| path);
     let kind = match path.trim_matches('/') {
         "" => "root".to_owned(),
-        // The letters of an event's type.
         path => path.replace('/', ".").replace(|letter: char| !is_of_type(letter), "_"),
     };
     let sent = if sent == "-" { "" } else { sent };

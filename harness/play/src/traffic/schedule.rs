@@ -11,12 +11,11 @@ use ring::digest;
 use super::recording::{Recorded, RecordingError, read};
 use super::{Chance, Tokens};
 
-/// The most events of a run, bounded by memory.
+/// Bounded by memory.
 const EVENTS_MAX: usize = 20_000_000;
-/// The range of delays before a repeated event, in nanoseconds.
+/// In nanoseconds.
 const REPEATED_WITHIN: (u64, u64) = (50_000_000, 500_000_000);
 
-/// The purposes of the seed's streams.
 const PURPOSE_EVENTS: u64 = 1;
 const PURPOSE_GAPS: u64 = 2;
 const PURPOSE_DATA: u64 = 3;
@@ -39,28 +38,26 @@ const DELICATE: [&str; 11] = [
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Due {
-    /// Its moment, in nanoseconds since the traffic began.
+    /// In nanoseconds since the traffic began.
     pub at: u64,
     /// The harness's name for it.
     pub token: u64,
-    /// The index of its type in [`Schedule::types`].
+    /// An index into [`Schedule::types`].
     pub kind: u32,
-    /// The index of its key in `Schedule::keys`.
+    /// An index into `Schedule::keys`.
     pub key: u32,
-    /// The size of its data, in bytes.
     pub bytes: u32,
 }
 
-/// Everything that a run offers, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Schedule {
     due: Vec<Due>,
     types: Names,
     keys: Names,
-    /// The length of the traffic, final pauses included.
+    /// Final pauses included.
     lasts: u64,
     seed: u64,
-    /// The index of each token's first event in `due`.
+    /// By token, an index into `due`.
     first: Vec<u32>,
 }
 
@@ -73,7 +70,7 @@ pub enum ScheduleError {
 }
 
 impl Schedule {
-    /// Computes the schedule. Recordings are relative to `folder`, the scenario's.
+    /// Recordings are relative to `folder`, the scenario's.
     pub fn compute(
         phases: &[Phase],
         events: &Events,
@@ -102,7 +99,6 @@ impl Schedule {
         self
     }
 
-    /// The place of a token's first event.
     #[must_use]
     pub fn place_of(&self, token: u64) -> Option<usize> {
         let place = *self.first.get(usize::try_from(token).ok()?)?;
@@ -164,8 +160,10 @@ impl Schedule {
             end = at;
             for _ in 0..times {
                 let kind = self.types.number(&event.kind);
-                let key = if event.key.is_empty() { filler.key() } else { event.key.clone() };
-                let key = self.keys.number(&key);
+                let key = match event.key.as_str() {
+                    "" => filler.key(&mut self.keys),
+                    key => self.keys.number(key),
+                };
                 let bytes = event.bytes.unwrap_or_else(|| filler.bytes());
                 filler.put(self, begin.saturating_add(at), kind, key, bytes)?;
             }
@@ -185,7 +183,7 @@ impl Schedule {
         &self.due
     }
 
-    /// The length of the traffic, in nanoseconds.
+    /// In nanoseconds.
     #[must_use]
     pub const fn lasts(&self) -> u64 {
         self.lasts
@@ -211,12 +209,12 @@ impl Schedule {
         self.keys.numbers.contains_key(name)
     }
 
-    /// The occurring types, in the order of [`Due::kind`].
+    /// In the order of [`Due::kind`].
     pub fn types(&self) -> impl Iterator<Item = &str> {
         self.types.all.iter().map(String::as_str)
     }
 
-    /// SHA-256 of all offered events and their times, in hexadecimal; equal for equal schedules.
+    /// Covers all offered events and their times, in hexadecimal; equal for equal schedules.
     #[must_use]
     pub fn sha256(&self) -> String {
         let mut context = digest::Context::new(&digest::SHA256);
@@ -271,6 +269,8 @@ struct Filler<'a> {
     /// Cumulative weights of the types, and of the keys.
     types: Vec<u64>,
     keys: Vec<f64>,
+    /// The numbers of keys that were drawn.
+    numbers: Vec<Option<u32>>,
     next_token: u64,
 }
 
@@ -290,11 +290,12 @@ impl<'a> Filler<'a> {
             chance: Chance::new(seed, PURPOSE_EVENTS),
             types: events.types.iter().scan(0, sum).collect(),
             keys: (1..=events.keys).scan(0.0, weigh).collect(),
+            numbers: vec![None; usize::try_from(events.keys).unwrap_or(usize::MAX)],
             next_token: 0,
         }
     }
 
-    /// Adds an event with this key, or a random one.
+    /// `None` draws a key.
     fn event(&mut self, schedule: &mut Schedule, at: u64, key: Option<&str>) -> Result<(), ScheduleError> {
         let drawn = self.chance.below(self.types.last().copied().unwrap_or(1));
         let place = self.types.partition_point(|sum| *sum <= drawn);
@@ -302,16 +303,17 @@ impl<'a> Filler<'a> {
         let kind = schedule.types.number(kind);
         let key = match key {
             Some(key) => schedule.keys.number(key),
-            None => schedule.keys.number(&self.key()),
+            None => self.key(&mut schedule.keys),
         };
         let bytes = self.bytes();
         self.put(schedule, at, kind, key, bytes)
     }
 
-    fn key(&mut self) -> String {
+    fn key(&mut self, names: &mut Names) -> u32 {
         let drawn = self.chance.unit() * self.keys.last().copied().unwrap_or(1.0);
         let rank = self.keys.partition_point(|sum| *sum <= drawn).min(self.keys.len().saturating_sub(1));
-        format!("key-{}", rank + 1)
+        let Some(number) = self.numbers.get_mut(rank) else { return names.number("key-1") };
+        *number.get_or_insert_with(|| names.number(&format!("key-{}", rank + 1)))
     }
 
     fn bytes(&mut self) -> u32 {
@@ -342,7 +344,7 @@ impl<'a> Filler<'a> {
     }
 }
 
-/// Interned names, in order of first use.
+/// In order of first use.
 #[derive(Clone, Debug, Default)]
 struct Names {
     all: Vec<String>,
@@ -365,9 +367,7 @@ impl Names {
     }
 }
 
-// The due times of a phase: the moments at which the integral of its rate passes 0, 1, 2, …
-
-/// The moments of a constant rate in [0, `end`). Integer arithmetic: rounding errors do not accumulate.
+/// In [0, `end`). Integer arithmetic: rounding errors do not accumulate.
 fn steady(rate: Rate, end: u64) -> impl Iterator<Item = u64> {
     let moment = move |k: u64| {
         let at = u128::from(k) * u128::from(rate.per.0) / u128::from(rate.count.max(1));

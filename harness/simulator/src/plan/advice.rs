@@ -1,5 +1,5 @@
-//! Finds the least raise of a subscriber's limits that carries a load: of one limit, or of several together if no
-//! single one is enough. Each result holds for every seed that was tried.
+//! Finds the least raise of a subscriber's limits that carries a load: of several together only if no single one is
+//! enough. Each result holds for every seed that was tried.
 
 use std::collections::BTreeSet;
 
@@ -13,9 +13,9 @@ use super::scale::{AS_IT_STANDS, Knob, alone, scaled};
 use super::slo::Breach;
 use crate::sim::SimError;
 
-/// The most groups for which changes are searched; further ones are only named.
+/// Further groups are only named.
 const CHANGED_MAX: usize = 8;
-/// The highest raise of a limit, in thousandths.
+/// In thousandths.
 const RAISED_MAX: u64 = 64 * AS_IT_STANDS;
 /// How often the changes are raised further if they are not enough together.
 const FURTHER_MAX: usize = 8;
@@ -24,16 +24,15 @@ const _: () = assert!(CHANGED_MAX == 8 && RAISED_MAX == 64 * AS_IT_STANDS);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Advice {
-    /// The number of seeds; 0 if no advice was searched.
+    /// 0 if no advice was searched.
     pub tried: u64,
-    /// The number of seeds that break something without changes.
+    /// Seeds that break something without changes.
     pub failing: u64,
     pub needs: Vec<Need>,
     /// The changes: each subscriber's alternatives together, the smallest first.
     pub changes: Vec<Change>,
-    /// The trial of each subscriber's first alternative; none without a change.
+    /// Tries each subscriber's first alternative.
     pub trial: Option<Trial>,
-    /// Failing subscribers without a change.
     pub unchanged: Vec<Unchanged>,
 }
 
@@ -70,11 +69,11 @@ impl Why {
     }
 }
 
-/// A change with which a subscriber, or all of a group, carries the load.
+/// It carries the load for a subscriber, or for all of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
     pub subscriber: String,
-    /// The raised limits; several where no single one is enough.
+    /// Several where no single one is enough.
     pub raises: Vec<Raise>,
     /// The cost, and the side that bears it.
     pub cost: String,
@@ -87,25 +86,26 @@ pub struct Raise {
     pub knob: &'static str,
     pub from: String,
     pub to: String,
-    /// The ratio, in thousandths.
+    /// `to` in the unit of `from`.
+    #[serde(skip)]
+    pub told: String,
+    /// In thousandths.
     pub factor: u64,
 }
 
-/// All changes together, tried on the whole scenario.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Trial {
-    /// The first change of each subscriber, as TOML for the scenario.
+    /// As TOML for the scenario.
     pub patch: String,
-    /// The number of seeds in which every changed subscriber meets its objectives.
+    /// Seeds in which every changed subscriber meets its objectives.
     pub held: u64,
     pub seeds: u64,
 }
 
-/// Limits and their raises in thousandths.
+/// In thousandths.
 type Settings = Vec<(Knob, u64)>;
 
-/// Searches for changes, one subscriber of each group (the worst) at a time, since lanes share only the
-/// machine. Then tries them together.
+/// One subscriber of each group (the worst) at a time, since lanes share only the machine. Then tries them together.
 pub(super) fn raise(
     scenario: &Scenario,
     judge: &Judge<'_>,
@@ -144,7 +144,7 @@ pub(super) fn raise(
     Ok(advice)
 }
 
-/// The worst breach of each group, the worst first.
+/// The worst first.
 fn worst_of_each(broken: impl Iterator<Item = Breach>) -> Vec<Breach> {
     let mut broken: Vec<Breach> = broken.collect();
     worst_first(&mut broken);
@@ -183,7 +183,7 @@ fn ways(lane: &Scenario, judge: &Judge<'_>, seeds: &[u64]) -> Result<Result<Vec<
     Ok(if changes.is_empty() { Err(Why::NothingHelps) } else { Ok(changes) })
 }
 
-/// The least equal raise of all limits that helps, with each limit then lowered as far as possible.
+/// The least equal raise that helps, with each limit then lowered as far as possible.
 fn together(lane: &Scenario, judge: &Judge<'_>, seeds: &[u64]) -> Result<Option<Settings>, SimError> {
     let subscriber = &lane.subscribers[0];
     let mut knobs = Knob::apart(subscriber).to_vec();
@@ -205,7 +205,7 @@ fn together(lane: &Scenario, judge: &Judge<'_>, seeds: &[u64]) -> Result<Option<
     Ok(Some(settings))
 }
 
-/// Whether a subscriber alone meets its objectives with raised limits, for each of these seeds.
+/// Holds for each of these seeds.
 fn mends(
     lane: &Scenario,
     settings: &[(Knob, u64)],
@@ -228,8 +228,7 @@ fn apply(settings: &[(Knob, u64)], subscriber: &mut Subscriber) -> bool {
     !settings.is_empty() && settings.iter().all(|(knob, thousandths)| knob.raise(subscriber, *thousandths))
 }
 
-/// The least raise that holds with each of these seeds, if there is one. It must fail unraised with the first
-/// seed.
+/// It must fail unraised with the first seed.
 fn least(
     seeds: &[u64],
     mut holds: impl FnMut(u64, u64) -> Result<bool, SimError>,
@@ -248,7 +247,7 @@ fn least(
     Ok(Some(raised))
 }
 
-/// The least value that holds, to a fiftieth, between one that fails and one that holds.
+/// The least value that holds, to a fiftieth.
 fn closest(
     low: u64,
     high: u64,
@@ -269,6 +268,7 @@ fn change(subscriber: &Subscriber, settings: &[(Knob, u64)]) -> Change {
         knob: knob.name(),
         from: knob.of(subscriber),
         to: knob.of(&raised),
+        told: knob.told(&raised, subscriber),
         factor: knob.factor(subscriber, &raised),
     };
     let costs: Vec<String> = settings.iter().map(|(knob, _)| knob.cost(subscriber, &raised)).collect();
@@ -280,8 +280,7 @@ fn change(subscriber: &Subscriber, settings: &[(Knob, u64)]) -> Change {
     }
 }
 
-/// Tries the first change of each group on the whole scenario with every seed, and raises insufficient ones
-/// further.
+/// Tries every seed, and raises insufficient changes further.
 fn try_together(
     wanted: &Scenario,
     judge: &Judge<'_>,

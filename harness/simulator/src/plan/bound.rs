@@ -31,7 +31,6 @@ pub struct Service {
 pub struct Bounds {
     /// The least burst of the arrivals at the service's rate, without its pauses.
     pub burst: u64,
-    /// Waiting deliveries.
     pub backlog: u64,
     /// The wait of a delivery, in nanoseconds.
     pub delay_ns: u64,
@@ -39,8 +38,7 @@ pub struct Bounds {
     pub empty_at: u64,
 }
 
-/// The least σ such that every interval of length t holds at most σ + ρ·t of these moments, which are in
-/// order.
+/// The least σ such that every interval of length t holds at most σ + ρ·t of these ascending moments.
 #[must_use]
 pub fn burst(moments: &[u64], millihertz: u64) -> u64 {
     let mut queue = Fluid::new(millihertz, &[]);
@@ -48,8 +46,7 @@ pub fn burst(moments: &[u64], millihertz: u64) -> u64 {
     whole(peak)
 }
 
-/// The bounds for deliveries at these moments, which are in order. None if no service is guaranteed, or if it
-/// never returns.
+/// `moments` ascend. None if no service is guaranteed, or if it never returns.
 #[must_use]
 pub fn bounds(moments: &[u64], service: &Service) -> Option<Bounds> {
     let last = moments.last().copied().unwrap_or(0);
@@ -84,7 +81,7 @@ fn whole(parts: u128) -> u64 {
     u64::try_from(parts.div_ceil(PARTS)).unwrap_or(u64::MAX)
 }
 
-/// A queue with a constant service rate, except for pauses.
+/// Constant but for the pauses.
 struct Fluid<'a> {
     millihertz: u64,
     pauses: &'a [(u64, u64)],
@@ -97,7 +94,7 @@ impl<'a> Fluid<'a> {
         Self { millihertz, pauses, level: 0, at: 0 }
     }
 
-    /// Adds a delivery; returns the backlog.
+    /// Returns the backlog.
     fn put(&mut self, at: u64) -> u128 {
         let idle: u64 = self.pauses.iter().map(|pause| overlap(*pause, (self.at, at))).sum();
         let served = u128::from(self.millihertz) * u128::from(at - self.at - idle) / 1_000;
@@ -127,7 +124,7 @@ fn overlap(one: (u64, u64), other: (u64, u64)) -> u64 {
     one.1.min(other.1).saturating_sub(one.0.max(other.0))
 }
 
-/// Pauses, sorted and merged.
+/// Sorted.
 #[must_use]
 pub fn merged(mut pauses: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     pauses.retain(|(from, until)| from < until);

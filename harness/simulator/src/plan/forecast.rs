@@ -17,9 +17,9 @@ pub struct Forecast {
     pub steps: u64,
     /// The longest time without an event, and its beginning.
     pub gap_ns: (u64, u64),
-    /// Types of recorded events that no subscriber receives, with their counts, the most frequent first.
+    /// Types that no subscriber receives, with counts, the most frequent first.
     pub unreceived: Vec<(String, u64)>,
-    /// The kinds of subscribers, with the most deliveries first.
+    /// The most deliveries first.
     pub kinds: Vec<Kind>,
 }
 
@@ -83,7 +83,7 @@ impl Forecast {
         )
     }
 
-    /// The bounds of each kind, a line each.
+    /// A line each.
     pub fn bounds(&self) -> impl Iterator<Item = String> {
         self.kinds.iter().map(|kind| {
             let whom = kind.name();
@@ -103,7 +103,7 @@ impl Forecast {
         })
     }
 
-    /// A warning of recorded events that no subscriber receives.
+    /// Names recorded events that no subscriber receives.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
         let all: u64 = self.unreceived.iter().map(|(_, count)| count).sum();
@@ -116,7 +116,6 @@ impl Forecast {
             .then(|| format!("no subscriber receives {all} of the recorded events: {}", named.join(", ")))
     }
 
-    /// The remedies for a long simulation.
     #[must_use]
     pub fn remedies(&self) -> String {
         let widest = self.kinds.iter().find(|kind| kind.subscribers > 1 && kind.all() > self.deliveries / 2);
@@ -155,7 +154,6 @@ impl Kind {
     }
 }
 
-/// The most types that a warning names.
 const NAMED_MAX: usize = 5;
 
 fn gap(schedule: &Schedule) -> (u64, u64) {
@@ -165,7 +163,7 @@ fn gap(schedule: &Schedule) -> (u64, u64) {
     gaps.max().unwrap_or_default()
 }
 
-/// The number of events of each type.
+/// By type.
 struct Owed<'a>(Vec<(&'a str, u64)>);
 
 impl<'a> Owed<'a> {
@@ -200,7 +198,7 @@ impl<'a> Owed<'a> {
     }
 }
 
-/// The service and the bounds of each subscriber, computed once for all with the same events and service.
+/// Computed once for all with the same events and service.
 pub(super) fn all_bounds(
     scenario: &Scenario,
     schedule: &Schedule,

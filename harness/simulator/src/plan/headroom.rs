@@ -1,4 +1,4 @@
-//! The highest multiple of this traffic that meets the objectives, by several seeds, and the first breach.
+//! The highest multiple of this traffic that meets the objectives, by several seeds.
 
 use hookproof_judge::scenario::{Scenario, Subscriber};
 use hookproof_play::traffic::ScheduleError;
@@ -16,26 +16,26 @@ use crate::sim::figures::Figures;
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Headroom {
-    /// The highest load that held, in thousandths of this traffic; none if no tried load did.
+    /// In thousandths of this traffic; none if no tried load held.
     pub carries: Option<u64>,
-    /// The lowest load that failed; none if no tried load did.
+    /// None if no tried load failed.
     pub fails: Option<u64>,
-    /// The prediction interval for another seed; none for one seed, or where a seed has no edge.
+    /// Predicts another seed; none for one seed, or where a seed has no edge.
     pub interval: Option<Interval>,
-    /// The highest load of each seed, the scenario's own first; none if no tried load held.
+    /// Highest loads, the scenario's own seed first; none if no tried load held.
     pub seeds: Vec<Option<u64>>,
-    /// The number of seeds with which the present traffic fails.
+    /// Seeds with which the present traffic fails.
     pub short: u64,
-    /// Whether only whole multiples were tried, since a recording is played whole.
+    /// Only whole multiples: a recording is played whole.
     pub coarse: bool,
-    /// Whether the search stopped at a load with too many events to simulate.
+    /// The search stopped at a load with too many events to simulate.
     pub too_many: bool,
     /// The times at each simulated load with the scenario's own seed, in the order of loads. Other seeds
     /// break slightly earlier or later.
     pub curve: Vec<Point>,
-    /// The breaches at the lowest load that failed, the worst first.
+    /// Breaches at the lowest load that failed, the worst first.
     pub breaks: Vec<Breach>,
-    /// The load that the changes must carry, in thousandths of this traffic.
+    /// In thousandths of this traffic.
     pub carry: u64,
     #[serde(flatten)]
     pub advice: Advice,
@@ -54,14 +54,13 @@ impl Headroom {
 /// The times of the slowest subscriber under an objective for them, or under any, at one load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Point {
-    /// The load, in thousandths of this traffic.
+    /// In thousandths of this traffic.
     pub load: u64,
     /// The 95th percentile of the time until a delivery is taken, in nanoseconds; none if too many never are.
     pub p95_ns: Option<u64>,
     /// The time from the end of the traffic until the backlog is gone, in nanoseconds; none if it is not gone
     /// in the simulated time.
     pub drain_ns: Option<u64>,
-    /// Whether the load holds.
     pub holds: bool,
 }
 
@@ -82,7 +81,7 @@ impl Point {
     }
 }
 
-/// Searches the headroom; `present` are the figures of the present traffic with the scenario's own seed.
+/// `present` are the figures of the present traffic with the scenario's own seed.
 pub(super) fn search(
     scenario: &Scenario,
     judge: &Judge<'_>,
@@ -139,7 +138,7 @@ fn judged(scenario: &Scenario, load: u64, figures: &Figures, judge: &Judge<'_>) 
     (broken, point)
 }
 
-/// The curve in the order of loads, with more points in the gaps of the search.
+/// In the order of loads, with more points in the gaps of the search.
 fn filled(mut curve: Vec<Point>, scenario: &Scenario, judge: &Judge<'_>) -> Result<Vec<Point>, SimError> {
     /// Fractions of the highest load that held.
     const PARTS: u64 = 4;
@@ -162,11 +161,10 @@ struct Stretch {
     edge: Edge,
     breaks: Vec<Breach>,
     curve: Vec<Point>,
-    /// Whether the search stopped at a load with too many events.
     too_many: bool,
 }
 
-/// Searches with one seed, from the present traffic or from near another seed's edge.
+/// From the present traffic, or from near another seed's edge.
 fn stretch(
     scenario: &Scenario,
     judge: &Judge<'_>,
@@ -196,7 +194,7 @@ fn stretch(
 }
 
 impl Stretch {
-    /// Whether it holds at a load; records the result.
+    /// Records the result.
     fn holds(
         &mut self,
         scenario: &Scenario,

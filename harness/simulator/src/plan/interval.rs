@@ -47,7 +47,7 @@ impl Interval {
     }
 }
 
-/// The mean and the standard deviation of the logarithms.
+/// Mean and standard deviation of the logarithms.
 #[expect(clippy::cast_precision_loss, reason = "three digits of a headroom are told")]
 fn spread(values: &[u64]) -> (f64, f64) {
     let count = values.len() as f64;

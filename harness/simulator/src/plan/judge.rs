@@ -46,7 +46,7 @@ pub(super) struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// The breaches of objectives and of the machine's limits, the worst first.
+    /// The worst first.
     pub(super) fn breaches(&self, scenario: &Scenario, figures: &Figures) -> Vec<Breach> {
         let mut all = breaches(scenario, self.slos, figures);
         all.extend(self.machine.breaches(&Load::of(scenario, figures, self.body_bytes)));
@@ -63,7 +63,7 @@ impl Judge<'_> {
         simulated(scenario, &options)
     }
 
-    /// Whether a subscriber alone meets its objectives with a seed; the machine is not judged.
+    /// The machine is not judged.
     pub(super) fn lane_holds(&self, lane: &Scenario, seed: u64) -> Result<bool, SimError> {
         Ok(breaches(lane, self.slos, &self.figures(lane, Some(seed))?).is_empty())
     }
@@ -81,7 +81,7 @@ fn in_proportion(per_second: u64, thousandths: u64) -> u64 {
     per_second.saturating_mul(thousandths) / AS_IT_STANDS
 }
 
-/// The results in order, computed on all cores.
+/// In order, on all cores.
 pub(super) fn in_parallel<T: Copy + Sync, R: Send>(items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(items.len())));
     let worker = || {

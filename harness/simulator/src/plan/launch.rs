@@ -23,46 +23,34 @@ enum ConditionKind {
     /// `kill@peak`: a fault of the sender.
     Fault { action: FaultAction, when: FaultMoment, lasts: Duration },
     /// `partner-b down 10min`: an endpoint's port is closed.
-    Down {
-        /// A subscriber or a group.
-        whom: String,
-        lasts: Duration,
-        when: FaultMoment,
-    },
+    Down { whom: String, lasts: Duration, when: FaultMoment },
     /// `partner-a answers 2s`: the latency of an endpoint that behaves.
-    Answers {
-        /// A subscriber or a group.
-        whom: String,
-        range: Range<Duration>,
-    },
+    Answers { whom: String, range: Range<Duration> },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FaultMoment {
-    /// The middle of the second with the most offered events.
     Peak,
-    /// This long after the beginning.
+    /// After the beginning.
     At(Duration),
 }
 
-/// A deviation from the scenario, under which the plan holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Condition {
     pub asked: String,
     /// Its meaning, with its moment.
     pub means: String,
-    /// The subscriber or group that it concerns; none for all.
+    /// None for all.
     pub whom: Option<String>,
 }
 
 impl Condition {
-    /// A condition that concerns every subscriber.
     #[must_use]
     pub fn of_all(asked: impl Into<String>, means: impl Into<String>) -> Self {
         Self { asked: asked.into(), means: means.into(), whom: None }
     }
 
-    /// Its meaning for one partner, which does not reveal another's.
+    /// It does not reveal another partner.
     pub(super) fn meaning_for(&self, partner: &Subscriber) -> &str {
         match &self.whom {
             Some(whom) if *whom != partner.name && *whom != partner.group => {
@@ -73,7 +61,7 @@ impl Condition {
     }
 }
 
-/// The faults, whether each needs a duration, and its description.
+/// The third is whether it needs a duration.
 const FAULTS: [(&str, FaultAction, bool, &str); 5] = [
     ("kill", FaultAction::Kill, false, "the sender is killed"),
     ("restart", FaultAction::Restart, false, "the sender is restarted"),
@@ -85,7 +73,7 @@ const FAULTS: [(&str, FaultAction, bool, &str); 5] = [
 const EXPECTED: &str =
     "expected one like kill@peak, stop@30s 10s, 'partner-b down 10min' or 'partner-a answers 2s'";
 
-/// The middle of the second with the most offered events, in nanoseconds since the beginning.
+/// In nanoseconds since the beginning.
 fn peak(schedule: &Schedule) -> u64 {
     let (mut best, mut second) = ((0, 0), (0, 0));
     for due in schedule.due() {
@@ -99,8 +87,6 @@ fn peak(schedule: &Schedule) -> u64 {
 }
 
 impl With {
-    /// Changes a scenario with this traffic; returns the condition.
-    ///
     /// # Errors When no subscriber matches, or the moment is after the end of the run.
     pub fn apply(&self, scenario: &mut Scenario, schedule: &Schedule) -> Result<Condition, String> {
         let at = |when: FaultMoment| self.moment(when, scenario, schedule);
@@ -224,7 +210,7 @@ impl FromStr for With {
     }
 }
 
-/// Parses `kill@peak`: the fault, its moment, and whether it needs a duration.
+/// Returns whether it needs a duration.
 fn parse_fault(text: &str) -> Result<(FaultAction, FaultMoment, bool), String> {
     let (word, when) = text.split_once('@').ok_or_else(|| "it has no moment, such as @peak".to_owned())?;
     let known = FAULTS.iter().find(|(name, ..)| *name == word);

@@ -1,5 +1,4 @@
-//! Takes subscribers and their measured latencies from a live sender's database, and traffic from a
-//! recording.
+//! Subscribers and latencies from a live sender's database, and traffic from a recording.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -16,7 +15,7 @@ use hookproof_judge::scenario::Scenario;
 
 const SUBSCRIBERS_MAX: u32 = 10_000;
 
-/// The settings of a subscriber that a scenario can express.
+/// Those that a scenario can express.
 const SAID: [&str; 8] = ["limit", "queue", "retry", "breaker", "timeout", "dedupe", "sign", "coalesce"];
 
 #[derive(Debug, thiserror::Error)]
@@ -76,7 +75,6 @@ const fn word(state: LaneState) -> &'static str {
     }
 }
 
-/// The longest name in a scenario.
 const NAME_MAX: usize = 64;
 
 /// A valid, unused name for a scenario; the sender accepts any text.
@@ -96,7 +94,7 @@ fn free_name(name: &str, taken: &mut BTreeSet<String>) -> String {
     free
 }
 
-/// Replaces a scenario's traffic by a recording, with the file's names for some columns.
+/// `columns` has the file's names for some columns.
 ///
 /// # Errors When a scenario can't express the file's name.
 pub fn with_recorded(
@@ -128,7 +126,7 @@ fn replaced(scenario: &Scenario, sections: &[(&str, Option<toml::Value>)]) -> Re
     scenario_of(scenario, &document)
 }
 
-/// Parses a document as a scenario with the old name.
+/// Keeps the old name.
 pub(super) fn scenario_of(scenario: &Scenario, document: &Table) -> Result<Scenario, LiveError> {
     let text = toml::to_string(document).map_err(|error| LiveError::Scenario(error.to_string()))?;
     Scenario::from_text(&text, &scenario.name).map_err(|problems| {
@@ -137,7 +135,6 @@ pub(super) fn scenario_of(scenario: &Scenario, document: &Table) -> Result<Scena
     })
 }
 
-/// A subscriber in a scenario's terms.
 fn table(
     subscriber: &Subscriber,
     name: String,
@@ -191,7 +188,7 @@ fn table(
     table
 }
 
-/// A setting as TOML; none if it is not set.
+/// None if it is not set.
 fn toml_value(value: &Value) -> Option<toml::Value> {
     if value.is_null() { None } else { toml::Value::try_from(value).ok() }
 }

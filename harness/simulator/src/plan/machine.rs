@@ -10,22 +10,21 @@ use super::scale::{AS_IT_STANDS, times};
 use super::slo::Breach;
 use crate::sim::figures::Figures;
 
-/// The machine's name in breaches; no subscriber can have it.
+/// No subscriber can have this name.
 pub const NAME: &str = "this machine";
 
-/// The machine's capacity. A missing value is unknown and no limit.
+/// A missing value is unknown and no limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Machine {
-    /// A bare client's rate on it, in requests per second.
+    /// A bare client's rate on it.
     pub ceiling_per_second: Option<u64>,
     /// A sender's rate on it, in requests or events per second, the larger of both.
     pub carries_per_second: Option<u64>,
-    /// Whether that rate is only a lower bound, since no more was offered.
+    /// Only a lower bound, since no more was offered.
     pub at_least: bool,
     pub source: String,
-    /// The number of such machines on the store; 0 counts as 1.
+    /// Machines on one store; 0 counts as 1.
     pub nodes: u64,
-    /// Space for the database, in bytes.
     pub disk_bytes: Option<u64>,
     pub memory_bytes: Option<u64>,
 }
@@ -34,7 +33,6 @@ pub struct Machine {
 pub struct Load {
     pub peak_per_second: u64,
     pub peak_events: u64,
-    /// The database's largest size, in bytes.
     pub database_bytes: u64,
     /// The most that the sender holds of deliveries, in bytes: by its bounds, not measured.
     pub memory_bytes: u64,
@@ -43,17 +41,17 @@ pub struct Load {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Need {
     pub what: &'static str,
-    /// The demand: a rate per second, or bytes.
+    /// A rate per second, or bytes.
     pub asked: u64,
-    /// The capacity of all nodes together.
+    /// Capacity of all nodes together.
     pub has: u64,
-    /// The number of nodes that suffice, if the store is shared and its server keeps up.
+    /// They suffice if the store is shared and its server keeps up.
     pub nodes: Option<u64>,
 }
 
 const CARRIED: &str = "requests or events per second";
 
-/// The overhead of a held row beside its body.
+/// A held row takes this beside its body.
 const AROUND_BYTES: u64 = 512;
 /// The unsent deliveries that all lanes of a process hold together: HELD in the sender's engine/machine.rs.
 const HELD: u64 = 32_768;
@@ -74,7 +72,6 @@ fn held_bytes(scenario: &Scenario, body_bytes: u64) -> u64 {
 }
 
 impl Load {
-    /// The demand of a simulated scenario.
     #[must_use]
     pub fn of(scenario: &Scenario, figures: &Figures, body_bytes: u64) -> Self {
         Self {
@@ -85,7 +82,7 @@ impl Load {
         }
     }
 
-    /// The maximum of both in each respect.
+    /// The maximum in each respect.
     #[must_use]
     pub fn most(self, other: Self) -> Self {
         Self {
@@ -104,13 +101,12 @@ impl Load {
 }
 
 impl Machine {
-    /// The capacity of all nodes, in requests or events per second.
+    /// All nodes together, in requests or events per second.
     #[must_use]
     pub fn capacity(&self) -> Option<u64> {
         self.carries_per_second.map(|each| each.saturating_mul(self.nodes.max(1)))
     }
 
-    /// The demands beyond the capacity, as breaches.
     #[must_use]
     pub fn breaches(&self, load: &Load) -> Vec<Breach> {
         let breach = |need: Need| Breach {
@@ -123,7 +119,7 @@ impl Machine {
         self.needs(load, false).into_iter().map(breach).collect()
     }
 
-    /// The demands beyond the capacity, on a store that is shared or not.
+    /// `shared`: several nodes share the store.
     #[must_use]
     pub fn needs(&self, load: &Load, shared: bool) -> Vec<Need> {
         let limits = [
@@ -146,7 +142,7 @@ impl Need {
         if self.what == CARRIED { format!("{figure}/s") } else { format!("{} MiB", figure >> 20) }
     }
 
-    /// The remedy, as the end of a sentence.
+    /// As the end of a sentence.
     #[must_use]
     pub fn phrase(&self) -> String {
         if self.what != CARRIED {

@@ -56,10 +56,10 @@ use slo::{Breach, Slo};
 pub struct PlanRequest {
     /// The objectives; the usual ones if there are none.
     pub slos: Vec<Slo>,
-    /// The load that the changes must carry, in thousandths; by default the next whole multiple.
+    /// In thousandths; by default the next whole multiple.
     pub carry: Option<u64>,
     pub headroom: bool,
-    /// The number of seeds for that, the scenario's own first; 0 counts as 1.
+    /// The scenario's own first; 0 counts as 1.
     pub seeds: u64,
     pub machine: Machine,
     pub conditions: Vec<Condition>,
@@ -69,13 +69,10 @@ pub struct PlanRequest {
 #[derive(Clone, Debug, Serialize)]
 pub struct LanePlan {
     pub name: String,
-    /// Its name in the file.
     pub group: String,
     pub owed: u64,
     pub peak_rows: u64,
-    /// The largest queue, in bytes of bodies.
     pub peak_bytes: u64,
-    /// When the queue was longest, in nanoseconds.
     pub peak_at_ns: u64,
     /// The time from the end of the traffic until its backlog is gone, in nanoseconds; none if some is left
     /// at the end of the run.
@@ -87,7 +84,6 @@ pub struct LanePlan {
     /// Deliveries shed from a full queue, or refused for it.
     pub shed: u64,
     pub expired: u64,
-    /// Dead letters of any reason.
     pub dead: u64,
     pub never_recovers: bool,
     pub bound: Result<BoundPlan, &'static str>,
@@ -107,7 +103,7 @@ pub struct BoundPlan {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Down {
     pub endpoints: u64,
-    /// Their deliveries that end as dead letters, during the run or later.
+    /// Some may end as such after the run.
     pub dead_letters: u64,
     /// The greatest age of a delivery, in nanoseconds; each is a dead letter by then.
     pub by_ns: u64,
@@ -128,7 +124,6 @@ impl Down {
 
 #[derive(Clone, Debug, Serialize)]
 pub struct MachinePlan {
-    /// The demand.
     #[serde(flatten)]
     pub load: Load,
     pub limits: Machine,
@@ -139,9 +134,9 @@ pub struct Plan {
     pub scenario: String,
     pub conditions: Vec<Condition>,
     pub objectives: Vec<Slo>,
-    /// The objectives that the present traffic breaches, the worst first.
+    /// The present traffic's, the worst first.
     pub breaches: Vec<Breach>,
-    /// Events that the sender refused, because of a full queue or no running process.
+    /// Because of a full queue or no running process.
     pub refused: u64,
     pub lanes: Vec<LanePlan>,
     /// Kinds of subscribers of which some stand for all.
@@ -150,10 +145,10 @@ pub struct Plan {
     /// None without any.
     pub retries: Option<Retries>,
     pub machine: MachinePlan,
-    /// The modelled range of a commit's time, at every load.
+    /// The modelled range, at every load.
     pub commit_ns: (u64, u64),
     pub headroom: Option<Headroom>,
-    /// Simulated figures beyond their bounds, which show that the model is wrong.
+    /// Simulated figures beyond their bounds: the model is wrong.
     pub model_errors: Vec<String>,
     #[serde(skip)]
     pub figures: Option<Figures>,
@@ -167,14 +162,13 @@ impl Plan {
         self.model_errors.is_empty() && self.breaches.is_empty() && short == 0
     }
 
-    /// The breaches of the present traffic, or of the lowest load that fails.
+    /// Breaches of the present traffic, or of the lowest load that fails.
     fn missed(&self) -> &[Breach] {
         let beyond = || self.headroom.as_ref().map_or(&[][..], |headroom| &headroom.breaks);
         if self.breaches.is_empty() { beyond() } else { &self.breaches }
     }
 }
 
-/// The size and the bounds of a plan or a simulation, by arithmetic.
 ///
 /// # Errors When the traffic can't be scheduled.
 pub fn forecast(scenario: &Scenario, options: &Options) -> Result<Forecast, SimError> {
@@ -191,8 +185,6 @@ pub fn forecast(scenario: &Scenario, options: &Options) -> Result<Forecast, SimE
     Ok(Forecast { steps, ..all })
 }
 
-/// Computes the plan.
-///
 /// # Errors When the scenario can't be simulated.
 pub fn plan(scenario: &Scenario, asked: &PlanRequest) -> Result<Plan, SimError> {
     plan_telling(scenario, asked, |_| {})

@@ -2,21 +2,24 @@
 
 use hookproof_judge::catalogue::Verdict;
 use hookproof_judge::report::{Band, Cell, Chart, Document, Headline, Part, Shape, Table, places};
+use hookproof_judge::scenario::SECOND;
 
 use super::headroom::{Headroom, Point};
 use super::rows::{Row, rows};
 use super::scale::times;
 use super::slo::{Breach, Measure, Slo};
 use super::table::{
-    LIKE, advised, answer, cells, machine_rows, never_recover, raises, show_short, show_up, tried, within,
+    LIKE, UNSEARCHED, advised, answer, bounded, carries, cells, machine_rows, never_recover, raises, remedy,
+    show_short, show_up, tried, within,
 };
 use super::{LanePlan, Plan};
 use crate::sim::figures::Figures;
 
 /// The most rows with charts.
 const CHARTS_MAX: usize = 24;
+const CARDS_MAX: usize = 3;
+const TIMES: [u64; 2] = [60 * SECOND, 3_600 * SECOND];
 
-/// The page.
 #[must_use]
 pub fn page(plan: &Plan) -> String {
     let errors = plan.model_errors.iter().map(|error| format!("Error in the model: {error}"));
@@ -26,25 +29,56 @@ pub fn page(plan: &Plan) -> String {
     let retries = plan.retries.iter().map(|retries| format!("{}.", retries.told()));
     let objectives: Vec<String> = plan.objectives.iter().map(ToString::to_string).collect();
     let rows = rows(plan);
-    let [mut parts, charts] = charts(plan, &rows);
-    parts.extend(changes(plan));
-    parts.extend(curve(plan));
+    let failed = failed(plan);
+    let mut told = sentences(plan);
+    let mut parts = failures(plan, &failed);
+    let mut load = [changes(plan), curve(plan)];
+    if failed.is_empty() {
+        load.reverse();
+    }
+    parts.extend(load.into_iter().flatten());
     parts.extend(subscribers(plan, &rows));
-    parts.extend(charts);
+    parts.extend(over_time(plan, &rows, &failed));
     parts.extend([title("The machine"), Part::Table(Table::pairs(machine_rows(&plan.machine)))]);
-    let lasts = plan.figures.as_ref().map(|figures| format!("{} of virtual time", show_short(figures.end)));
+    let lasts = plan.figures.as_ref().map(|figures| format!("{} simulated", show_short(figures.end)));
     hookproof_judge::report::page(&Document {
         title: plan.scenario.clone(),
         about: format!("Objectives: {}", objectives.join(", ")),
         facts: std::iter::once("plan".to_owned()).chain(lasts).collect(),
         verdict: Headline {
             status: Some(if plan.holds() { Verdict::Pass } else { Verdict::Fail }),
-            sentence: answer(plan),
-            failures: Vec::new(),
-            more: errors.chain(sampled).chain(down).chain(retries).chain(conditions).collect(),
+            sentence: told.remove(0),
+            failures: failed.iter().map(|of| (of[0].subscriber.clone(), misses(of))).collect(),
+            more: told
+                .into_iter()
+                .chain(errors)
+                .chain(sampled)
+                .chain(down)
+                .chain(retries)
+                .chain(conditions)
+                .collect(),
         },
         parts,
     })
+}
+
+/// The answer, one fact a sentence.
+fn sentences(plan: &Plan) -> Vec<String> {
+    let Some(headroom) = &plan.headroom else { return vec![sentence(&answer(plan))] };
+    let first = headroom.breaks.first().map(|breach| {
+        let (word, more) = bounded(plan, breach);
+        let at = headroom.fails.map_or(String::new(), |load| format!(" at {} today's traffic", times(load)));
+        let Breach { subscriber, objective, figure, .. } = breach;
+        format!("{subscriber} {word} first{at}: {objective} is asked, and it is {figure}{more}.")
+    });
+    let remedy = remedy(headroom).map(|remedy| sentence(&remedy));
+    std::iter::once(sentence(&carries(headroom))).chain(first).chain(remedy).collect()
+}
+
+fn sentence(clause: &str) -> String {
+    let mut letters = clause.chars();
+    let first = letters.next().map_or(String::new(), |first| first.to_uppercase().to_string());
+    format!("{first}{}.", letters.as_str())
 }
 
 fn title(text: impl Into<String>) -> Part {
@@ -54,7 +88,10 @@ fn title(text: impl Into<String>) -> Part {
 const ROWS: &str = "Make one of these changes for each subscriber.";
 
 fn changes(plan: &Plan) -> Vec<Part> {
-    let Some(headroom) = &plan.headroom else { return Vec::new() };
+    let Some(headroom) = &plan.headroom else {
+        let unsearched = (!plan.breaches.is_empty()).then(|| Part::Text(UNSEARCHED.to_owned()));
+        return unsearched.into_iter().collect();
+    };
     let mut parts = Vec::new();
     if !headroom.advice.changes.is_empty() {
         let row = |change: &super::advice::Change| {
@@ -90,10 +127,11 @@ fn curve(plan: &Plan) -> Vec<Part> {
     let drawn = |what: &str, measure, of: fn(&Point) -> Option<u64>| {
         let mut chart = Chart::over(what, (0, most), show_short);
         chart.places = places(most, times);
+        chart.units = &TIMES;
         let points = points.iter().filter_map(|point| Some((point.load, of(point)?))).collect();
         chart.shapes = vec![Shape::Line { class: "waiting", name: String::new(), points, holds: false }];
         let missed = missed(plan, measure, None).filter(|slo| slo.measure == measure && slo.whom.is_none());
-        (chart.bound, chart.violated) = (missed.map(|slo| (slo.most, slo.to_string())), true);
+        (chart.bound, chart.violated) = (missed.map(limit), true);
         chart.bands = broken(headroom, most);
         Part::Chart(Box::new(chart))
     };
@@ -138,34 +176,69 @@ fn subscribers(plan: &Plan, rows: &[Row<'_>]) -> Vec<Part> {
     [title("Subscribers")].into_iter().chain(like).chain([table]).collect()
 }
 
-/// The subscriber that breaks first, against its objective, then the other rows.
-fn charts(plan: &Plan, rows: &[Row<'_>]) -> [Vec<Part>; 2] {
-    let Some(figures) = &plan.figures else { return [Vec::new(), Vec::new()] };
-    let end = last_change(figures);
-    let lane = |breach: &Breach| plan.lanes.iter().find(|lane| lane.name == breach.subscriber);
-    let lowest = plan.headroom.as_ref().and_then(|headroom| headroom.breaks.first());
-    let first = lowest.or(plan.breaches.first()).and_then(lane);
+fn failed(plan: &Plan) -> Vec<Vec<&Breach>> {
+    let mut groups: Vec<Vec<&Breach>> = Vec::new();
+    for breach in &plan.breaches {
+        match groups.iter_mut().find(|group| group[0].group == breach.group) {
+            Some(group) if group[0].subscriber == breach.subscriber => group.push(breach),
+            Some(_) => {}
+            None => groups.push(vec![breach]),
+        }
+    }
+    groups
+}
+
+fn misses(of: &[&Breach]) -> String {
+    let each = of.iter().map(|breach| format!("{} is asked, and it is {}", breach.objective, breach.figure));
+    format!("at today's traffic {}", each.collect::<Vec<_>>().join("; "))
+}
+
+fn failures(plan: &Plan, failed: &[Vec<&Breach>]) -> Vec<Part> {
+    let cards = failed.iter().take(CARDS_MAX).map(|of| {
+        let breach = of[0];
+        let lane = plan.lanes.iter().find(|lane| lane.name == breach.subscriber);
+        let mut parts = vec![Part::Lead(misses(of))];
+        parts.extend(lane.into_iter().flat_map(|lane| against(plan, lane)));
+        let advice = plan.headroom.as_ref().map(|headroom| &headroom.advice);
+        let change = advice.and_then(|of| of.changes.iter().find(|one| one.subscriber == breach.group));
+        parts.extend(change.map(|change| Part::Remedy(change.cost.clone())));
+        Part::Card { status: Some(Verdict::Fail), name: breach.subscriber.clone(), parts }
+    });
+    let cards: Vec<Part> = cards.collect();
+    let title = (!cards.is_empty()).then(|| title("Failures"));
+    title.into_iter().chain(cards).collect()
+}
+
+fn over_time(plan: &Plan, rows: &[Row<'_>], failed: &[Vec<&Breach>]) -> Vec<Part> {
+    let cards: Vec<&str> = failed.iter().take(CARDS_MAX).map(|of| of[0].subscriber.as_str()).collect();
+    let beyond = plan.headroom.as_ref().and_then(|headroom| headroom.breaks.first());
+    let mut others: Vec<_> = rows
+        .iter()
+        .filter(|row| !row.lanes.iter().any(|lane| cards.contains(&lane.name.as_str())))
+        .filter_map(|row| Some((row.shown.name.as_str(), *row.lanes.last()?)))
+        .collect();
+    let is_first = |lane: &LanePlan| beyond.is_some_and(|breach| breach.subscriber == lane.name);
+    others.sort_by_key(|(_, lane)| !is_first(lane));
+    let folds = others.iter().take(CHARTS_MAX).filter_map(|(name, lane)| {
+        let parts = against(plan, lane);
+        let (summary, open) = ((*name).to_owned(), is_first(lane));
+        (!parts.is_empty()).then_some(Part::Fold { status: None, summary, open, parts })
+    });
+    let folds: Vec<Part> = folds.collect();
+    if folds.is_empty() {
+        return Vec::new();
+    }
     let told = "The backlog, and the greatest time to delivery by the moment of delivery. The dashed line is an objective, or \
                 the arithmetic upper bound; if it is far above, only its figure is given.";
-    let is_first = |lane: &&LanePlan| first.is_some_and(|first| first.name == lane.name);
-    let others: Vec<_> = rows.iter().filter(|row| !row.lanes.iter().any(is_first)).collect();
-    let folds = others.iter().take(CHARTS_MAX).filter_map(|row| {
-        let parts = against(plan, figures, end, row.lanes.last()?);
-        Some(Part::Fold { status: None, summary: row.shown.name.clone(), open: false, parts })
-    });
     let more = others.len().saturating_sub(CHARTS_MAX);
     let more = (more > 0).then(|| Part::Text(format!("More rows: {more}.")));
-    let named = |name: &str, parts: Vec<Part>| {
-        let title = (!parts.is_empty()).then(|| title(name));
-        title.into_iter().chain(parts).collect()
-    };
-    let first = first.map_or(Vec::new(), |lane| against(plan, figures, end, lane));
-    let mut both: [Vec<Part>; 2] =
-        [named("What breaks first", first), named("Over time", folds.chain(more).collect())];
-    if let Some(begins) = both.iter_mut().find(|parts| !parts.is_empty()) {
-        begins.insert(1, Part::Text(told.to_owned()));
-    }
-    both
+    let head = [title("This traffic over time"), Part::Text(told.to_owned())];
+    head.into_iter().chain(folds).chain(more).collect()
+}
+
+/// Below 5 s, the most is a nanosecond less.
+fn limit(slo: &Slo) -> (u64, String) {
+    (slo.most.saturating_add(u64::from(slo.measure.is_time())), slo.to_string())
 }
 
 /// The worst missed objective of this kind, of this subscriber or of any.
@@ -187,7 +260,9 @@ fn last_change(figures: &Figures) -> u64 {
     lines.fold(figures.traffic_end, u64::max).min(figures.end)
 }
 
-fn against(plan: &Plan, figures: &Figures, end: u64, lane: &LanePlan) -> Vec<Part> {
+fn against(plan: &Plan, lane: &LanePlan) -> Vec<Part> {
+    let Some(figures) = &plan.figures else { return Vec::new() };
+    let end = last_change(figures);
     let Some(of) = figures.lanes.iter().find(|of| of.name == lane.name) else { return Vec::new() };
     let bound = lane.bound.as_ref().ok();
     let drawn = |what: &str, measure, line: (&[(u64, u64)], bool), bound: Option<(u64, String)>, show| {
@@ -197,7 +272,7 @@ fn against(plan: &Plan, figures: &Figures, end: u64, lane: &LanePlan) -> Vec<Par
         let missed = missed(plan, measure, Some(lane));
         // The lines are those of the present traffic.
         chart.violated = missed.is_some() && !plan.breaches.is_empty();
-        chart.bound = missed.map(|slo| (slo.most, slo.to_string())).or(bound);
+        chart.bound = missed.map(limit).or(bound);
         chart
     };
     let rows: fn(u64) -> String = |rows| format!("{rows} rows");
@@ -211,7 +286,8 @@ fn against(plan: &Plan, figures: &Figures, end: u64, lane: &LanePlan) -> Vec<Par
         what: format!("too late for {slo}"),
     }));
     let most = bound.map(|bound| (bound.delay_ns, format!("bound {}", show_up(bound.delay_ns))));
-    let latency = drawn("Latency", Measure::Latency(950), (&of.slowest, false), most, show_short);
+    let mut latency = drawn("Latency", Measure::Latency(950), (&of.slowest, false), most, show_short);
+    latency.units = &TIMES;
     let mut both = [backlog, latency];
     both.sort_by_key(|chart| !chart.violated && chart.bands.is_empty());
     both.map(|chart| Part::Chart(Box::new(chart))).to_vec()

@@ -5,7 +5,7 @@ use toml::{Table, Value};
 
 use super::live::LiveError;
 
-/// The differences between two scenarios in the limits and queues of groups, each with its cost.
+/// In the limits and queues of groups, each with its cost.
 pub(super) fn patch<'a>(
     before: &Scenario,
     after: &Scenario,
@@ -86,7 +86,7 @@ fn subscribers(document: &mut Table, patches: Vec<Value>) -> Result<(), LiveErro
     Ok(())
 }
 
-/// Merges tables by key, and replaces other values.
+/// By key; other values are replaced.
 fn lay(under: &mut Value, over: Value) {
     match (under, over) {
         (Value::Table(under), Value::Table(over)) => {

@@ -9,9 +9,8 @@ use super::simulated;
 use crate::sim::figures::{Figures, LaneFigures};
 use crate::sim::{Options, SimError};
 
-/// The pause that endpoints ask for in the comparison, in seconds.
 const PAUSE_SECONDS: u64 = 60;
-/// The sender's own breaker, for subscribers without one.
+/// The sender's own, for subscribers without one.
 const DEFAULT: Breaker =
     Breaker { failures: 10, cooldown: Duration(300 * SECOND), cooldown_max: Duration(3_600 * SECOND) };
 /// A breaker that opens for no longer than this has no effect.
@@ -23,9 +22,9 @@ pub struct Retries {
     pub requests: u64,
     /// Those beyond the first of each delivery.
     pub retries: u64,
-    /// The requests of the peak second, and the retries among them.
+    /// Requests of the peak second, and the retries among them.
     pub peak: (u64, u64),
-    /// The breakers of the failing subscribers.
+    /// Breakers of the failing subscribers.
     pub breakers: Vec<String>,
     /// The retries if no breaker paused a failing endpoint.
     pub without_breaker: u64,
@@ -34,7 +33,7 @@ pub struct Retries {
 }
 
 impl Retries {
-    /// None if the run has no retries.
+    /// None without retries.
     pub(super) fn of(
         scenario: &Scenario,
         figures: &Figures,
@@ -47,7 +46,7 @@ impl Retries {
         // Lanes share only the machine, so those without retries would have none here.
         let both = scenario.subscribers.iter().zip(&figures.lanes);
         let retried: Vec<Subscriber> =
-            both.filter(|(_, lane)| lane.retries() > 0).map(|(one, _)| one.clone()).collect();
+            both.filter(|(_, lane)| lane.retries > 0).map(|(one, _)| one.clone()).collect();
         let mut breakers: Vec<String> = Vec::new();
         for text in retried.iter().map(|one| phrase(one.breaker.as_ref().unwrap_or(&DEFAULT))) {
             if !breakers.contains(&text) {
@@ -97,7 +96,7 @@ impl Retries {
 }
 
 fn retries(lanes: &[LaneFigures]) -> u64 {
-    lanes.iter().map(LaneFigures::retries).sum()
+    lanes.iter().map(|lane| lane.retries).sum()
 }
 
 fn phrase(breaker: &Breaker) -> String {

@@ -28,10 +28,9 @@ impl Sampled {
     }
 }
 
-/// The simulated subscribers of a scenario.
 pub(super) struct Sample {
     scenario: Scenario,
-    /// For each subscriber of the whole scenario, the place of the simulated one.
+    /// By subscriber of the whole scenario, the place of the simulated one.
     stands: Vec<usize>,
     pub(super) sampled: Vec<Sampled>,
 }
@@ -78,7 +77,7 @@ impl Sample {
         &self.scenario
     }
 
-    /// The simulated figures, with those of each subscriber of the whole scenario.
+    /// Fills in each subscriber of the whole scenario.
     pub(super) fn simulate(&self, whole: &Scenario, options: &Options) -> Result<Figures, SimError> {
         let mut weights = vec![0; self.scenario.subscribers.len()];
         self.stands.iter().for_each(|place| weights[*place] += 1);

@@ -2,10 +2,9 @@
 
 use hookproof_judge::scenario::{Duration, Rate, SECOND, Scenario, Shape, Size, Subscriber};
 
-/// The present traffic, in thousandths.
+/// In thousandths.
 pub const AS_IT_STANDS: u64 = 1_000;
 
-/// Formats thousandths as a multiple.
 pub(super) fn times(thousandths: u64) -> String {
     let (whole, part) = (thousandths / 1_000, thousandths % 1_000 / 10);
     if part == 0 {
@@ -15,8 +14,7 @@ pub(super) fn times(thousandths: u64) -> String {
     }
 }
 
-/// The traffic scaled by thousandths. A recording is played a whole number of times, so its factor is
-/// rounded.
+/// A recording is played a whole number of times, so its factor is rounded.
 #[must_use]
 pub fn scaled(scenario: &Scenario, thousandths: u64) -> Scenario {
     let mut scaled = scenario.clone();
@@ -39,7 +37,7 @@ pub fn scaled(scenario: &Scenario, thousandths: u64) -> Scenario {
     scaled
 }
 
-/// Whether some of its traffic scales in whole multiples only.
+/// Some of its traffic scales in whole multiples only.
 #[must_use]
 pub fn is_coarse(scenario: &Scenario) -> bool {
     scenario.traffic.iter().any(|phase| matches!(phase.shape, Shape::Recorded { .. }))
@@ -55,7 +53,7 @@ fn multiplied(rate: Rate, thousandths: u64) -> Rate {
     Rate { count, per: Duration(per) }
 }
 
-/// The scenario with one of its subscribers. Lanes share only the machine, which is not modelled.
+/// Lanes share only the machine, which is not modelled.
 #[must_use]
 pub fn alone(scenario: &Scenario, place: usize) -> Scenario {
     let mut alone = scenario.clone();
@@ -65,18 +63,17 @@ pub fn alone(scenario: &Scenario, place: usize) -> Scenario {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Knob {
-    /// The rate, together with the caps of windows.
+    /// Raises the caps of windows, too.
     Rate,
-    /// The burst, together with the requests in flight.
+    /// Raises the cap in flight, too.
     Burst,
-    /// The caps of windows alone.
+    /// Leaves the rate.
     Windows,
     InFlight,
     Queue,
 }
 
 impl Knob {
-    /// All of them.
     pub const ALL: [Self; 5] = [Self::Rate, Self::Burst, Self::Windows, Self::InFlight, Self::Queue];
 
     /// Raises it to this many thousandths, rounded up, a low rate to a tenth; false if the subscriber has no such limit.
@@ -90,17 +87,15 @@ impl Knob {
         });
         if let (Self::Rate, Some(rate), Some(bucket)) = (self, rate, &mut subscriber.limit.bucket) {
             let tenths = rate.count.saturating_mul(thousandths).div_ceil(AS_IT_STANDS / 10);
-            let per = rate.per.0.saturating_mul(10);
-            let most = u128::from(RATE_MAX) * u128::from(per) / u128::from(SECOND);
-            let is_allowed = per <= PER_MAX && u128::from(tenths) <= most;
-            if tenths < TENTHS_BELOW * 10 && !tenths.is_multiple_of(10) && is_allowed {
-                bucket.rate = Rate { count: tenths, per: Duration(per) };
+            let per = rate.per.0.saturating_mul(FINER);
+            if tenths < TENTHS_BELOW * 10 && !tenths.is_multiple_of(10) && per <= PER_MAX {
+                bucket.rate = Rate { count: tenths * (FINER / 10), per: Duration(per) };
             }
         }
         is_there
     }
 
-    /// Applies `change` to each raised count and its maximum: its own first, then the companions.
+    /// Gets each raised count and its maximum: its own first, then the companions.
     fn each(self, subscriber: &mut Subscriber, mut change: impl FnMut(u64, u64) -> u64) {
         let (limit, queue) = (&mut subscriber.limit, &mut subscriber.queue);
         let narrow = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
@@ -137,21 +132,23 @@ impl Knob {
         counts
     }
 
-    /// Its value, in the scenario's notation.
+    /// Uses the scenario's notation.
     #[must_use]
     pub fn of(self, subscriber: &Subscriber) -> String {
-        self.told(subscriber, |rate| rate.to_string())
+        self.told(subscriber, subscriber)
     }
 
-    fn told(self, subscriber: &Subscriber, show: fn(Rate) -> String) -> String {
+    pub(super) fn told(self, subscriber: &Subscriber, before: &Subscriber) -> String {
         let limit = &subscriber.limit;
         let windows: Vec<String> = limit.windows.iter().map(ToString::to_string).collect();
         let windows = (!windows.is_empty()).then(|| windows.join(", "));
+        let rates = limit.bucket.zip(before.limit.bucket);
+        let rate = rates.map(|(bucket, before)| spoken(bucket.rate, before.rate));
         let in_flight = limit.in_flight.map(|count| format!("{count} in flight"));
         let rows = subscriber.queue.rows.map(|rows| format!("{rows} rows"));
         let bytes = subscriber.queue.bytes.map(|bytes| bytes.to_string());
         let (own, with_it) = match self {
-            Self::Rate => (limit.bucket.map(|bucket| show(bucket.rate)), windows),
+            Self::Rate => (rate, windows),
             Self::Burst => (limit.bucket.map(|bucket| bucket.burst.to_string()), in_flight),
             Self::Windows => (windows, None),
             Self::InFlight => (limit.in_flight.map(|count| count.to_string()), None),
@@ -167,7 +164,7 @@ impl Knob {
         }
     }
 
-    /// Limits that do not overlap for a subscriber.
+    /// Limits that do not overlap.
     #[must_use]
     pub fn apart(subscriber: &Subscriber) -> [Self; 3] {
         match subscriber.limit.bucket {
@@ -176,13 +173,12 @@ impl Knob {
         }
     }
 
-    /// Whether it also raises a companion limit.
     #[must_use]
     pub fn takes_along(self, subscriber: &Subscriber) -> bool {
         matches!(self, Self::Rate | Self::Burst) && self.counts(subscriber).len() > 1
     }
 
-    /// The largest raise between two versions of a subscriber, in thousandths.
+    /// In thousandths.
     #[must_use]
     pub fn factor(self, before: &Subscriber, after: &Subscriber) -> u64 {
         let times = |(before, after): (u64, u64)| after.saturating_mul(AS_IT_STANDS) / before.max(1);
@@ -197,7 +193,7 @@ impl Knob {
 
     #[must_use]
     pub fn cost(self, before: &Subscriber, after: &Subscriber) -> String {
-        let (whom, from, to) = (&before.group, self.told(before, spoken), self.told(after, spoken));
+        let (whom, from, to) = (&before.group, self.of(before), self.told(after, before));
         match self {
             Self::Rate | Self::Windows => format!("{whom} must accept {to} instead of {from}"),
             Self::Burst => format!("{whom} must accept a burst of {to} instead of {from}"),
@@ -220,20 +216,21 @@ impl Knob {
     }
 }
 
-/// `51/10s` is the notation of 5.1/s.
-fn spoken(rate: Rate) -> String {
-    if rate.per.0 == 10 * SECOND {
-        format!("{}.{}/s", rate.count / 10, rate.count % 10)
-    } else {
-        rate.to_string()
+/// In the unit of the rate before: 306/min is 5.1/s.
+fn spoken(rate: Rate, before: Rate) -> String {
+    if rate.per.0 != before.per.0.saturating_mul(FINER) {
+        return rate.to_string();
     }
+    let (tenths, unit) = (rate.count * 10 / FINER, Rate { count: 0, per: before.per }.to_string());
+    format!("{}.{}{}", tenths / 10, tenths % 10, unit.trim_start_matches('0'))
 }
 
 /// Below this count a raised rate has a tenth.
 const TENTHS_BELOW: u64 = 20;
+/// A minute in place of a second.
+const FINER: u64 = 60;
 /// The sender's maxima.
 const RATE_MAX: u64 = 1_000_000;
-/// The longest period of a rate.
 const PER_MAX: u64 = 86_400 * SECOND;
 const BURST_MAX: u64 = 1_000_000;
 const WINDOW_MAX: u64 = 1_000_000;
@@ -280,7 +277,7 @@ mod tests {
         // Eight instead of seven is more than 5.2 instead of 5.
         assert_eq!(
             (Knob::Rate.of(&after), Knob::Rate.factor(&before, &after)),
-            ("52/10s (8 per 1s)".to_owned(), 1_142)
+            ("312/min (8 per 1s)".to_owned(), 1_142)
         );
         assert_eq!(
             Knob::Rate.cost(&before, &after),
@@ -297,11 +294,13 @@ mod tests {
 
     #[test]
     fn a_knob_raises_what_it_says_and_nothing_else() {
-        let mut one = scenario().subscribers.remove(0);
+        let before = scenario().subscribers.remove(0);
+        let mut one = before.clone();
         assert!(Knob::Rate.raise(&mut one, 2_500));
-        assert_eq!(Knob::Rate.of(&one), "125/10s (18 per 1s)");
+        assert_eq!(Knob::Rate.of(&one), "750/min (18 per 1s)");
+        assert_eq!(Knob::Rate.told(&one, &before), "12.5/s (18 per 1s)");
         assert!(Knob::Windows.raise(&mut one, 2_000));
-        assert_eq!([Knob::Rate.of(&one), Knob::Windows.of(&one)], ["125/10s (36 per 1s)", "36 per 1s"]);
+        assert_eq!([Knob::Rate.of(&one), Knob::Windows.of(&one)], ["750/min (36 per 1s)", "36 per 1s"]);
         assert_eq!(Knob::Burst.of(&one), "10");
         assert!(!Knob::Queue.raise(&mut one, 2_000), "nothing bounds its queue");
         one.queue.bytes = Some(Size(1_500));

@@ -1,10 +1,10 @@
 //! Finds the edge of a monotone condition by doubling and halving. Pure.
 
-/// The relative distance of the two sides at the end, in thousandths.
+/// The distance of the two sides at the end, in thousandths.
 const CLOSE: u64 = 20;
-/// The farthest value that is tried, in thousandths of the start.
+/// In thousandths of the start.
 pub(super) const TRIED_MAX: u64 = 64_000;
-/// The same as a distance from the start, in thousandths of the start.
+/// As a distance from the start.
 const FURTHEST: u64 = TRIED_MAX - 1_000;
 /// The first step without knowledge: to the double or the half.
 pub const DOUBLE: u64 = 1_000;
@@ -13,14 +13,13 @@ pub const NEAR: u64 = 40;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Edge {
-    /// The highest value that held; none if nothing down to a 64th did.
+    /// None if nothing down to a 64th did.
     pub holds: Option<u64>,
-    /// The lowest value that failed; none if nothing up to the 64-fold did.
+    /// None if nothing up to the 64-fold did.
     pub fails: Option<u64>,
 }
 
 impl Edge {
-    /// Whether the tried values leave this one undecided.
     pub(super) fn leaves_open(&self, at: u64) -> bool {
         self.holds.is_none_or(|held| held < at) && self.fails.is_none_or(|failed| failed > at)
     }
@@ -31,8 +30,8 @@ impl Edge {
     }
 }
 
-/// Searches the edge from `start`, for a condition that holds below it. The first step is `step` thousandths
-/// of the start, and each further one twice as long.
+/// The condition holds below the edge. The first step is `step` thousandths of the start, and each further one twice as
+/// long.
 ///
 /// # Errors The caller's own.
 pub fn edge<E>(start: u64, step: u64, mut holds: impl FnMut(u64) -> Result<bool, E>) -> Result<Edge, E> {

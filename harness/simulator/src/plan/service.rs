@@ -25,7 +25,7 @@ const EASE_NS: u64 = 600 * SECOND;
 /// From a twentieth on: ten successes at each of twenty steps.
 const EASE_ATTEMPTS: u64 = 710;
 
-/// Whether the attempts of all subscribers, of which each owes this many deliveries, may reach the bound of one process.
+/// All attempts together, with these deliveries owed, may reach the bound of one process.
 #[must_use]
 pub(super) fn is_crowded<'a>(scenario: &Scenario, owed: impl Iterator<Item = (&'a Subscriber, u64)>) -> bool {
     let at_once = |(subscriber, owed): (&Subscriber, u64)| {
@@ -38,8 +38,7 @@ pub(super) fn is_crowded<'a>(scenario: &Scenario, owed: impl Iterator<Item = (&'
     owed.map(at_once).fold(0, u64::saturating_add) > Limits::default().attempts() as u64
 }
 
-/// The guaranteed service of a subscriber, with this longest commit. Where processes are crowded, a lane is sure of one
-/// attempt at a time.
+/// `commit_ns` is the longest commit. Where processes are crowded, a lane is sure of one attempt at a time.
 #[must_use]
 pub fn service(scenario: &Scenario, subscriber: &Subscriber, commit_ns: u64, is_crowded: bool) -> Service {
     let own_ns = OWN_NS + commit_ns.saturating_sub(Model::CLOSE.commit_ns.1).saturating_mul(COMMITS);
@@ -128,7 +127,6 @@ fn is_success(behaviour: &Behaviour, subscriber: &Subscriber) -> bool {
         && !answers_late(latency, subscriber)
 }
 
-/// Whether its endpoint fails every request from some moment on.
 #[must_use]
 pub(super) fn never_recovers(subscriber: &Subscriber) -> bool {
     let mut forever = subscriber.behaviours.iter().filter(|one| one.until().is_none());
@@ -148,7 +146,7 @@ pub(super) fn never_recovers(subscriber: &Subscriber) -> bool {
     })
 }
 
-/// The time when an endpoint's behaviour guarantees nothing, until the lane is back at its contract.
+/// Nothing is guaranteed until the lane is back at its contract.
 fn away(behaviour: &Behaviour, subscriber: &Subscriber, millihertz: u64) -> (u64, u64) {
     let asked = match &behaviour.answer {
         Answer::Status(reply) => match &reply.retry_after {
@@ -172,7 +170,6 @@ fn away(behaviour: &Behaviour, subscriber: &Subscriber, millihertz: u64) -> (u64
     (behaviour.at.0, behaviour.until().map_or(u64::MAX, |until| until.saturating_add(back)))
 }
 
-/// The time when the sender itself is away or restricted.
 fn outage(fault: &FaultPlan, subscriber: &Subscriber) -> Option<(u64, u64)> {
     let limit = &subscriber.limit;
     // The next owner assumes that the whole allowance was just used, and that some of it is in doubt.

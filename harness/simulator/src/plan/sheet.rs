@@ -11,7 +11,7 @@ use super::table::show_short;
 use super::{Plan, slo};
 use crate::sim::figures::{Figures, LaneFigures};
 
-/// The file name and the text of each partner's sheet, the worst first.
+/// File name and text, the worst first.
 pub fn sheets<'a>(scenario: &'a Scenario, plan: &'a Plan) -> impl Iterator<Item = (String, String)> + 'a {
     plan.figures.iter().flat_map(move |figures| {
         let mut all: Vec<_> = scenario.subscribers.iter().zip(&figures.lanes).zip(&plan.lanes).collect();
@@ -22,7 +22,6 @@ pub fn sheets<'a>(scenario: &'a Scenario, plan: &'a Plan) -> impl Iterator<Item 
     })
 }
 
-/// Whether a text is a sheet of this scenario.
 #[must_use]
 pub fn is_sheet(scenario: &Scenario, text: &str) -> bool {
     text.starts_with(&title(scenario, "")) && text.lines().next().is_some_and(|line| line.ends_with(SEES))

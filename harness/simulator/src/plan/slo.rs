@@ -11,10 +11,10 @@ use crate::sim::figures::{Figures, LaneFigures};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slo {
-    /// The subscriber or group; every subscriber without it.
+    /// None for every subscriber.
     pub whom: Option<String>,
     pub measure: Measure,
-    /// The limit: nanoseconds, or a count.
+    /// Nanoseconds, or a count.
     pub most: u64,
     text: String,
 }
@@ -25,13 +25,9 @@ pub enum Measure {
     Latency(u32),
     /// The time from the end of the traffic until the backlog is gone.
     Drain,
-    /// Deliveries shed from a full queue.
     Shed,
-    /// Expired deliveries.
     Expired,
-    /// Dead letters of any reason.
     Dead,
-    /// Waiting deliveries at once.
     Backlog,
 }
 
@@ -52,11 +48,11 @@ pub const NEVER: u64 = u64::MAX;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Breach {
     pub subscriber: String,
-    /// Its group, whose name several subscribers may share.
+    /// Several subscribers may share it.
     pub group: String,
     pub objective: String,
     pub figure: String,
-    /// The ratio to the limit, in thousandths.
+    /// Ratio to the limit, in thousandths.
     pub excess: u64,
 }
 
@@ -105,7 +101,7 @@ fn latency_ns(lane: &LaneFigures, thousandths: u32) -> u64 {
 }
 
 impl Slo {
-    /// Whether it concerns this subscriber. One whose endpoint never recovers must be named.
+    /// One whose endpoint never recovers must be named.
     #[must_use]
     pub fn concerns(&self, subscriber: &Subscriber) -> bool {
         match self.whom.as_deref() {

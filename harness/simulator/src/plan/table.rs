@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use hookproof_judge::check::verdict::show;
-use hookproof_judge::report::columns;
+use hookproof_judge::report::{TimeUnit, columns};
 use hookproof_judge::scenario::SECOND;
 
 use super::advice::{Advice, Change, Raise, Trial, Why};
@@ -14,28 +14,12 @@ use super::machine::Need;
 use super::rows::{Row, rows};
 use super::scale::times;
 use super::search::TRIED_MAX;
+use super::slo::Breach;
 use super::{Down, LanePlan, MachinePlan, Plan, machine};
 
 /// The most subscribers in the table; the page and the JSON have all.
 const LISTED_MAX: usize = 30;
-/// The most subscribers in the answer.
 const TOLD_MAX: usize = 3;
-
-const HEAD: [&str; 13] = [
-    "subscriber",
-    "owed",
-    "peak backlog",
-    "≤ bound",
-    "peak bytes",
-    "peak at",
-    "drained",
-    "≤ bound",
-    "p50",
-    "p95",
-    "p99",
-    "shed",
-    "expired",
-];
 
 /// The last columns of the head.
 const LOSSES: usize = 2;
@@ -57,6 +41,21 @@ fn are_down(down: &Down) -> String {
 }
 
 fn stretches(plan: &Plan, headroom: &Headroom) -> String {
+    let breaks = headroom.breaks.first().map_or(String::new(), |breach| {
+        let (word, more) = bounded(plan, breach);
+        format!("; {} {word} first ({}{more}: {})", breach.subscriber, breach.objective, breach.figure)
+    });
+    let remedy = remedy(headroom).map_or(String::new(), |remedy| format!(": {remedy}"));
+    format!("{}{breaks}{remedy}", carries(headroom))
+}
+
+/// A machine that was never the limit is at least as fast as measured.
+pub(super) fn bounded(plan: &Plan, breach: &Breach) -> (&'static str, &'static str) {
+    let is_bound = breach.subscriber == machine::NAME && plan.machine.limits.at_least;
+    if is_bound { ("may break", " or more") } else { ("breaks", "") }
+}
+
+pub(super) fn carries(headroom: &Headroom) -> String {
     let carries = match (headroom.carries, headroom.fails) {
         (Some(held), Some(_)) if held >= 1_000 => format!("carries up to {} today's traffic", times(held)),
         (Some(held), Some(_)) => format!("does not carry today's traffic, only {} of it", times(held)),
@@ -69,12 +68,7 @@ fn stretches(plan: &Plan, headroom: &Headroom) -> String {
         }
         (None, _) => "does not carry today's traffic, nor any tried part of it".to_owned(),
     };
-    let breaks = headroom.breaks.first().map_or(String::new(), |breach| {
-        let is_bound = breach.subscriber == machine::NAME && plan.machine.limits.at_least;
-        let (breaks, more) = if is_bound { ("may break", " or more") } else { ("breaks", "") };
-        format!("; {} {breaks} first ({}{more}: {})", breach.subscriber, breach.objective, breach.figure)
-    });
-    format!("{carries}{}{breaks}{}", spread(headroom), remedy(headroom))
+    format!("{carries}{}", spread(headroom))
 }
 
 fn spread(headroom: &Headroom) -> String {
@@ -90,7 +84,7 @@ fn spread(headroom: &Headroom) -> String {
     }
 }
 
-/// An interval; an end beyond the search has no figure.
+/// An end beyond the search has no figure.
 pub(super) fn within(interval: &Interval) -> String {
     let high =
         if interval.high > TRIED_MAX { "more than was tried".to_owned() } else { times(interval.high) };
@@ -98,8 +92,8 @@ pub(super) fn within(interval: &Interval) -> String {
 }
 
 /// The remedy for the first breach, or the reason why there is none.
-fn remedy(headroom: &Headroom) -> String {
-    let (Some(breach), advice) = (headroom.breaks.first(), &headroom.advice) else { return String::new() };
+pub(super) fn remedy(headroom: &Headroom) -> Option<String> {
+    let (breach, advice) = (headroom.breaks.first()?, &headroom.advice);
     let is_it = |subscriber: &str| subscriber == breach.group;
     let unchanged = advice.unchanged.iter().find(|one| is_it(&one.subscriber));
     let told = if is_it(machine::NAME) {
@@ -111,7 +105,7 @@ fn remedy(headroom: &Headroom) -> String {
     };
     let rest = if advice.failing == 0 { NOTHING } else { "other subscribers need the changes below" };
     let told = told.or_else(|| (advice.tried > 0).then(|| rest.to_owned()));
-    told.map_or(String::new(), |told| format!(": to carry {}, {told}", times(headroom.carry)))
+    told.map(|told| format!("to carry {}, {told}", times(headroom.carry)))
 }
 
 fn others(advice: &Advice, told: &str) -> String {
@@ -127,7 +121,7 @@ fn others(advice: &Advice, told: &str) -> String {
 
 const NOTHING: &str = "no change is needed";
 
-/// The result for the present traffic: unfinished backlogs before slow ones.
+/// Unfinished backlogs before slow ones.
 fn present(plan: &Plan) -> String {
     let well = || plan.lanes.iter().filter(|lane| !lane.never_recovers);
     let left = well().filter(|lane| lane.left > 0);
@@ -200,7 +194,7 @@ pub fn table(plan: &Plan) -> String {
         text.push_str(&curve(headroom));
         text.push_str(&changes(headroom));
     } else if !plan.breaches.is_empty() {
-        text.push_str("no change was searched (--no-headroom)\n");
+        let _ = writeln!(text, "{UNSEARCHED}");
     }
     for error in &plan.model_errors {
         let _ = writeln!(text, "ERROR in the model: {error}");
@@ -208,9 +202,12 @@ pub fn table(plan: &Plan) -> String {
     text
 }
 
+pub(super) const UNSEARCHED: &str =
+    "No change was searched. Without --no-headroom the plan names the limits to raise, and what that costs.";
+
 pub(super) const LIKE: &str = "A row of several subscribers has the greatest of their figures.";
 
-/// Endpoints that never recover, as a sentence without its end.
+/// The sentence lacks its end.
 pub(super) fn never_recover(down: &Down) -> String {
     let (endpoints, letters) = (down.endpoints, down.dead_letters);
     let one = if endpoints == 1 {
@@ -223,9 +220,28 @@ pub(super) fn never_recover(down: &Down) -> String {
 
 /// The head and the rows; what no row lost has no column.
 pub(super) fn cells(rows: &[Row<'_>]) -> Vec<Vec<String>> {
-    let mut cells = vec![HEAD.map(str::to_owned).to_vec()];
-    cells.extend(rows.iter().map(|one| row(&one.shown)));
-    for lost in (HEAD.len() - LOSSES..HEAD.len()).rev() {
+    let drains = rows.iter().flat_map(|row| [Some(row.shown.peak_at_ns), row.shown.drain_ns]);
+    let drains = TimeUnit::of(drains.flatten().max().unwrap_or(0));
+    let waits = TimeUnit::of(rows.iter().flat_map(|row| row.shown.latency_ns).flatten().max().unwrap_or(0));
+    let timed = |name: &str, unit: TimeUnit| format!("{name} ({})", unit.name);
+    let head = vec![
+        "subscriber".to_owned(),
+        "owed".to_owned(),
+        "peak backlog".to_owned(),
+        "≤ bound".to_owned(),
+        "peak (KiB)".to_owned(),
+        timed("peak at", drains),
+        timed("drained", drains),
+        timed("≤ bound", drains),
+        timed("p50", waits),
+        timed("p95", waits),
+        timed("p99", waits),
+        "shed".to_owned(),
+        "expired".to_owned(),
+    ];
+    let mut cells = vec![head];
+    cells.extend(rows.iter().map(|one| row(&one.shown, drains, waits)));
+    for lost in (cells[0].len() - LOSSES..cells[0].len()).rev() {
         if cells[1..].iter().all(|row| row[lost] == "0") {
             cells.iter_mut().for_each(|row| drop(row.remove(lost)));
         }
@@ -233,21 +249,22 @@ pub(super) fn cells(rows: &[Row<'_>]) -> Vec<Vec<String>> {
     cells
 }
 
-fn row(lane: &LanePlan) -> Vec<String> {
+fn row(lane: &LanePlan, drains: TimeUnit, waits: TimeUnit) -> Vec<String> {
     let bound = lane.bound.as_ref();
-    let drained = lane.drain_ns.map_or_else(|| format!("no, {} left", lane.left), show_short);
+    let drained = lane.drain_ns.map_or_else(|| format!("no, {} left", lane.left), |ns| drains.figure(ns));
+    let [p50, p95, p99] = lane.latency_ns.map(|latency| in_unit(latency, waits));
     vec![
         lane.name.clone(),
         lane.owed.to_string(),
         lane.peak_rows.to_string(),
         bound.map_or_else(|_| "none".to_owned(), |bound| bound.backlog.to_string()),
-        format!("{} KiB", lane.peak_bytes >> 10),
-        show_short(lane.peak_at_ns),
+        (lane.peak_bytes >> 10).to_string(),
+        drains.figure(lane.peak_at_ns),
         drained,
-        bound.map_or_else(|_| "none".to_owned(), |bound| show_up(bound.drain_ns)),
-        show_or_never(lane.latency_ns[0]),
-        show_or_never(lane.latency_ns[1]),
-        show_or_never(lane.latency_ns[2]),
+        bound.map_or_else(|_| "none".to_owned(), |bound| drains.bound(bound.drain_ns)),
+        p50,
+        p95,
+        p99,
         lane.shed.to_string(),
         lane.expired.to_string(),
     ]
@@ -268,7 +285,7 @@ pub(super) fn show_up(nanos: u64) -> String {
     show_short(up(up(nanos)))
 }
 
-/// A duration in about three digits.
+/// About three digits.
 pub(super) fn show_short(nanos: u64) -> String {
     match nanos / 1_000_000 {
         0 => "0".to_owned(),
@@ -276,14 +293,15 @@ pub(super) fn show_short(nanos: u64) -> String {
         millis @ 1_000..100_000 => format!("{}.{} s", millis / 1_000, millis % 1_000 / 100),
         millis @ 100_000..10_000_000 => {
             let seconds = (millis + 500) / 1_000;
-            format!("{} min {} s", seconds / 60, seconds % 60)
+            let rest = if seconds % 60 == 0 { String::new() } else { format!(" {} s", seconds % 60) };
+            format!("{} min{rest}", seconds / 60)
         }
         millis => format!("{}.{} h", millis / 3_600_000, millis % 3_600_000 / 360_000),
     }
 }
 
-fn show_or_never(nanos: Option<u64>) -> String {
-    nanos.map_or_else(|| "never".to_owned(), show_short)
+fn in_unit(nanos: Option<u64>, unit: TimeUnit) -> String {
+    nanos.map_or_else(|| "never".to_owned(), |nanos| unit.figure(nanos))
 }
 
 pub(super) fn machine_rows(MachinePlan { load, limits }: &MachinePlan) -> Vec<(&'static str, String)> {
@@ -311,9 +329,11 @@ pub(super) fn machine_rows(MachinePlan { load, limits }: &MachinePlan) -> Vec<(&
     rows.into_iter().filter(|(_, told)| !told.is_empty()).collect()
 }
 
-/// Load against time, with the mark where it breaks.
 fn curve(headroom: &Headroom) -> String {
-    let mut rows = vec![["load", "p95", "drained", ""].map(str::to_owned).to_vec()];
+    let times_of = headroom.near().flat_map(|point| [point.p95_ns, point.drain_ns]).flatten();
+    let unit = TimeUnit::of(times_of.max().unwrap_or(0));
+    let [p95, drained] = ["p95", "drained"].map(|name| format!("{name} ({})", unit.name));
+    let mut rows = vec![vec!["load".to_owned(), p95, drained, String::new()]];
     let breaks = headroom.curve.iter().find(|point| !point.holds).map(|point| point.load);
     for point in headroom.near() {
         let mark = match point.holds {
@@ -321,7 +341,7 @@ fn curve(headroom: &Headroom) -> String {
             false if breaks == Some(point.load) => "breaks from here on",
             false => "broken",
         };
-        let [p95, drained] = [point.p95_ns, point.drain_ns].map(show_or_never);
+        let [p95, drained] = [point.p95_ns, point.drain_ns].map(|nanos| in_unit(nanos, unit));
         rows.push(vec![times(point.load), p95, drained, mark.to_owned()]);
     }
     format!(
@@ -332,7 +352,7 @@ fn curve(headroom: &Headroom) -> String {
 
 pub(super) fn raises(change: &Change) -> String {
     let one = |raise: &Raise| {
-        format!("the {} from {} to {} ({})", raise.knob, raise.from, raise.to, times(raise.factor))
+        format!("the {} from {} to {} ({})", raise.knob, raise.from, raise.told, times(raise.factor))
     };
     change.raises.iter().map(one).collect::<Vec<_>>().join(" and ")
 }
@@ -364,7 +384,7 @@ fn changes(headroom: &Headroom) -> String {
     text
 }
 
-/// Further notes on the advice, a line each.
+/// A line each.
 pub(super) fn advised(headroom: &Headroom) -> Vec<String> {
     let advice = &headroom.advice;
     let mut lines: Vec<String> =
@@ -394,7 +414,7 @@ mod tests {
     fn multiples_and_lengths_are_short() {
         assert_eq!([1_000, 3_437, 500, 1_090].map(times), ["1×", "3.43×", "0.5×", "1.09×"]);
         let lengths = [0, 12_000_000, 3_450_000_000, 101_000_000_000, 600_000_000_000, 86_400_000_000_000];
-        assert_eq!(lengths.map(show_short), ["0", "12 ms", "3.4 s", "1 min 41 s", "10 min 0 s", "24.0 h"]);
+        assert_eq!(lengths.map(show_short), ["0", "12 ms", "3.4 s", "1 min 41 s", "10 min", "24.0 h"]);
         let lengths = [
             0,
             1,

@@ -23,16 +23,18 @@ impl World<'_> {
         let fields: Vec<(&str, &[u8])> =
             headers.iter().map(|(name, value)| (name, value.as_bytes())).collect();
         let body = &exchange.row.body.bytes;
-        let received = Received { method: "POST", headers: &fields, body, ..Received::default() };
+        let url = ready.target().url.as_str();
+        let to = &self.given.scenario.subscribers[exchange.endpoint];
+        let target = format!("{}{}", to.path(), headers.query());
+        let received = Received { method: "POST", url, target: Some(&target), headers: &fields, body };
         let seen = endpoint.profile.verify(&endpoint.secrets, &received);
         let verified = match seen.verdict {
             Ok(keys) => Verified::Keys(keys.into()),
             Err(wrong) => Verified::No(wrong.to_string().into()),
         };
-        let to = &self.given.scenario.subscribers[exchange.endpoint];
         let head = Head {
             method: "POST".into(),
-            path: to.path().into(),
+            path: target.into(),
             content_type: Some("application/json".into()),
             ..Head::default()
         };

@@ -19,7 +19,7 @@ use super::world::{SimInputs, World};
 
 const LISTED: usize = 50;
 const PAGE: u32 = 1_000;
-/// The longest time to an answer when nothing blocks it.
+/// Holds when nothing blocks it.
 const ANSWER_NS: u64 = 60 * SECOND;
 /// With at most this many queues, figures are exact: they are read after each commit of events.
 const EXACT_MAX: usize = 200;
@@ -98,7 +98,6 @@ impl World<'_> {
         Ok(Some(whole.waiting))
     }
 
-    /// Whether every lane sends that may.
     fn check_liveness(&mut self, lanes: &[LaneStatus], steady: StoreTime) {
         if self.is_disturbed() {
             return self.liveness.lasts(self.now);

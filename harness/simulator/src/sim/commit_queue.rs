@@ -21,7 +21,7 @@ pub(super) enum Then {
         lanes: Vec<Vec<LaneId>>,
     },
     Order(Order),
-    /// An operator, by the number of the action.
+    /// By the number of the action.
     Operate(u64),
     Nothing,
 }
@@ -166,7 +166,6 @@ impl CommitQueue {
     }
 }
 
-/// True if the command may change the list of nodes.
 fn stirs_nodes(command: &Command) -> bool {
     match command {
         Command::Persist(persist) => persist.hand_back,

@@ -34,6 +34,5 @@ pub(super) enum ProcessEvent {
     LeaseOver(u64),
     /// Events are offered to it, by their indexes in the schedule.
     Offered(Vec<usize>),
-    /// Its time to stop is over.
     Late,
 }

@@ -39,13 +39,11 @@ pub(super) struct Exchange {
     pub(super) lease: Lease,
     /// The number of its arrival, once it has arrived.
     pub(super) n: Option<u64>,
-    /// The sender knows its end.
     pub(super) over: bool,
-    /// The endpoint is done with it.
     pub(super) closed: bool,
 }
 
-/// The end of an exchange, as the sender sees it.
+/// As the sender sees it.
 #[derive(Clone, Debug)]
 pub(super) enum ExchangeEnd {
     Answered {

@@ -10,26 +10,23 @@ use super::ledger::Ledger;
 pub struct LaneFigures {
     pub name: String,
     pub owed: u64,
-    /// Deliveries that its endpoint accepted.
     pub delivered: u64,
     pub arrivals: u64,
-    /// Dead letters by reason: exhausted, expired, overflow, gone.
+    /// By reason: exhausted, expired, overflow, gone.
     pub dead: [u64; 4],
-    /// From an event's intended time to its first arrival.
-    pub first_us: Histogram<u64>,
+    pub retries: u64,
     /// From an event's intended time to the answer that accepted it.
     pub taken_us: Histogram<u64>,
-    /// Events refused because its queue was full.
+    /// Its queue was full.
     pub refused: u64,
     pub left: u64,
-    /// For each stretch of the run: its beginning, and the longest time to acceptance in it.
+    /// By stretch of the run: its beginning, and the longest time to acceptance.
     pub slowest: Vec<(u64, u64)>,
     /// The highest backlog at a sample or right after a commit of events.
     pub peak: Peak,
     pub busy_until: u64,
-    /// Time, rows. Unchanged samples are left out.
+    /// Time, rows; unchanged samples are left out.
     pub waiting: Vec<(u64, u64)>,
-    /// The calendar second with the most new requests.
     pub busiest: Busiest,
 }
 
@@ -60,9 +57,7 @@ impl Busiest {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Peak {
     pub rows: u64,
-    /// Bytes of bodies.
     pub bytes: u64,
-    /// The time of the most rows.
     pub at: u64,
 }
 
@@ -72,7 +67,7 @@ pub struct Figures {
     /// Offered events and requests.
     pub(super) steps: u64,
     pub offered: u64,
-    /// Events refused for any reason.
+    /// Refused for any reason.
     pub refused: u64,
     pub shed: u64,
     pub commits: u64,
@@ -84,7 +79,6 @@ pub struct Figures {
     pub busiest_offered: Busiest,
     pub database_bytes: u64,
     pub ledger: Ledger,
-    /// The length of a stretch in `slowest`.
     pub stretch_ns: u64,
 }
 
@@ -96,7 +90,7 @@ impl LaneFigures {
             delivered: 0,
             arrivals: 0,
             dead: [0; 4],
-            first_us: histogram(),
+            retries: 0,
             taken_us: histogram(),
             refused: 0,
             left: 0,
@@ -108,22 +102,10 @@ impl LaneFigures {
         }
     }
 
-    /// From an event's intended time to its first arrival.
-    #[must_use]
-    pub fn first_ns(&self, thousandths: u32) -> u64 {
-        self.first_us.value_at_quantile(f64::from(thousandths) / 1_000.0).saturating_mul(1_000)
-    }
-
     /// From an event's intended time to its acceptance.
     #[must_use]
     pub fn taken_ns(&self, thousandths: u32) -> u64 {
         self.taken_us.value_at_quantile(f64::from(thousandths) / 1_000.0).saturating_mul(1_000)
-    }
-
-    /// The arrivals beyond the first of each delivery.
-    #[must_use]
-    pub fn retries(&self) -> u64 {
-        self.arrivals.saturating_sub(self.first_us.len())
     }
 
     #[must_use]
@@ -131,7 +113,7 @@ impl LaneFigures {
         self.dead.iter().sum()
     }
 
-    /// The time from the end of the traffic until its queue was empty; 0 if that was earlier.
+    /// From the end of the traffic; 0 if the queue was empty earlier.
     #[must_use]
     pub fn drain_ns(&self, traffic_end: u64) -> u64 {
         self.busy_until.saturating_sub(traffic_end)
@@ -170,10 +152,11 @@ impl Figures {
         }
     }
 
-    /// A request of a subscriber that stands for this many.
+    /// The subscriber stands for this many.
     pub(super) fn arrival(&mut self, lane: usize, now: u64, is_retry: bool, many: u64) {
         self.steps += 1;
         self.lanes[lane].arrivals += 1;
+        self.lanes[lane].retries += u64::from(is_retry);
         self.lanes[lane].busiest.count(now, 1, is_retry);
         self.busiest.count(now, many, is_retry);
     }
@@ -182,10 +165,6 @@ impl Figures {
         self.steps += u64::from(is_owed);
         self.offered += 1;
         self.busiest_offered.count(now, 1, false);
-    }
-
-    pub(super) fn first(&mut self, lane: usize, waited_ns: u64) {
-        record(&mut self.lanes[lane].first_us, waited_ns);
     }
 
     /// `waited_ns` after its event's intended time.

@@ -1,7 +1,6 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// Events by time, then by the tie value, then by order of insertion.
 pub(super) struct Heap<E> {
     heap: BinaryHeap<Reverse<(u64, u64, u64)>>,
     what: BTreeMap<u64, E>,

@@ -9,10 +9,9 @@ use hookproof_sender::store::reply::{Placed, Reply, SettleResult};
 
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
-    /// Deliveries of acknowledged events.
     pub acknowledged: u64,
     pub counts: Counts,
-    /// Dead letters by settlements, for each lane and reason.
+    /// By lane and reason.
     settled: BTreeMap<LaneId, [u64; 4]>,
     shed: u64,
     /// Dead letters that expired in the queue.

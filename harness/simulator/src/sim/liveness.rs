@@ -33,18 +33,17 @@ const COOLDOWN_MAX: u64 = 3_600 * SECOND;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Silence {
-    /// Whose lane.
     pub subscriber: String,
     pub from: u64,
     pub until: u64,
-    /// In one sentence, with the answer that it waited for.
+    /// Names the answer that it waited for.
     pub sentence: String,
 }
 
 pub(super) struct Owner<'a> {
     pub(super) worker: usize,
     pub(super) view: Option<LaneView>,
-    /// Its questions to the store about this lane or all lanes that have no answer.
+    /// About this lane or all lanes.
     pub(super) asked: Vec<&'a Order>,
 }
 
@@ -57,7 +56,6 @@ pub(super) struct LaneSample<'a> {
 
 pub(super) struct Liveness {
     lanes: Vec<Lane>,
-    /// Lanes may lack an owner until then.
     disturbed_until: u64,
     lease: u64,
     waits: u64,
@@ -71,7 +69,6 @@ struct Lane {
     debt: u64,
     /// The last failure was heard then.
     failed: Option<u64>,
-    /// Until when a request may yet arrive that ended in silence.
     doubt_until: u64,
     /// Since when nothing has held it back, and nothing was sent.
     since: Option<u64>,
@@ -149,7 +146,6 @@ impl Liveness {
         self.lasts(now);
     }
 
-    /// A fault lasts.
     pub(super) fn lasts(&mut self, now: u64) {
         self.disturbed_until = now.saturating_add(self.lease);
         self.lanes.iter_mut().for_each(|lane| lane.doubt_from(self.disturbed_until));
@@ -199,7 +195,6 @@ impl Lane {
         self.debt = self.debt.saturating_add(self.debt.min(self.terms.in_flight));
     }
 
-    /// Requests under way at that moment may never be answered.
     fn doubt_from(&mut self, t: u64) {
         let arrives = t.saturating_add(self.terms.timeout).saturating_add(self.terms.doubt);
         self.doubt_until = self.doubt_until.max(arrives);

@@ -12,10 +12,9 @@ use hookproof_sender::store::reply::{Claimed, Refusal, Renewed, Reply, SettleRes
 use super::commit_queue::{CommitQueue, Then};
 use super::error::SimError;
 
-/// How long `SettleLost` keeps settlements back, in nanoseconds.
+/// In nanoseconds.
 const LOST_FOR: u64 = 3_000_000_000;
 
-/// How much longer `LeaseNotFenced` counts a lease.
 const UNFENCED: Nanos = Nanos::HOUR;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,16 +54,16 @@ impl std::str::FromStr for Mutant {
     }
 }
 
-/// A word to the dispatcher that is lost, once in a run.
+/// Lost once in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// The confirmation of a lane's record.
+    /// A lane's record is durable.
     Persisted,
-    /// The answer to a claim.
+    /// A claim's answer.
     Claimed,
-    /// The notice that there is work.
+    /// There is work.
     Work,
-    /// The answer that hands lanes over.
+    /// Lanes are handed over.
     Acquired,
 }
 
@@ -83,7 +82,7 @@ impl Loss {
     }
 }
 
-/// The word that a run still has to lose, for all processes, and the number of such words before it.
+/// Still to lose, by any process, after so many such words.
 pub(super) type ToLose = Rc<Cell<Option<(Loss, u32)>>>;
 
 /// It changes the dispatcher's events and effects only.
@@ -103,7 +102,6 @@ impl Bug {
         Self { kind, loses, charged: BTreeMap::new(), unwritten: Vec::new(), renewal: None }
     }
 
-    /// The event to handle instead, if any.
     pub(super) fn change_event(
         &mut self,
         event: Event,
@@ -130,7 +128,7 @@ impl Bug {
         }
     }
 
-    /// The effect to carry out instead, and the event to handle at once, if any.
+    /// Returns the event to handle at once, too.
     pub(super) fn change_effect(
         &mut self,
         effect: Effect,
@@ -198,7 +196,7 @@ impl Bug {
     }
 }
 
-/// Reports an attempt as successful when it begins.
+/// Reports success when the attempt begins.
 fn early_success(attempt: &NewAttempt, at: StoreTime) -> Event {
     let outcome = Outcome::Answered(Answer { status: 204, retry_after: None, date: None, at });
     let (attempt, delivery) = (attempt.attempt, attempt.row.delivery);
@@ -222,7 +220,6 @@ fn settle_late(settled: Settlement, result: AttemptEnd, now: StoreTime, queue: &
     Event::Work(vec![(lane, due)])
 }
 
-/// Hides the end and the loss of leases from the dispatcher.
 fn unfenced(answered: Answered) -> Answered {
     let later = |asked: StoreTime| StoreTime(asked.0.saturating_add(UNFENCED.0));
     let Answered { order, reply, moment } = answered;

@@ -16,12 +16,12 @@ use super::options::{EPOCH, Keep};
 use super::world::World;
 
 const BYTES_PER_SECOND: u64 = 1 << 30;
-/// The approximate number of bytes in a dripping answer.
+/// Bytes in a dripping answer, about.
 const DRIPS: u64 = 100;
-/// The most bytes of an answer's body that the sender reads.
+/// Bytes of an answer's body that the sender reads.
 const BODY_READ: u64 = 64 << 10;
 
-/// The sender's connect timeout, in nanoseconds.
+/// In nanoseconds.
 const CONNECTS_NS: u64 = 4 * SECOND;
 
 impl World<'_> {
@@ -88,7 +88,6 @@ impl World<'_> {
         }
     }
 
-    /// Cuts the request off, unless the lease was renewed.
     pub(super) fn lease_over(&mut self, id: u64) -> Result<(), SimError> {
         let Some(exchange) = self.net.exchanges.get(&id).filter(|exchange| !exchange.over) else {
             return Ok(());
@@ -109,7 +108,7 @@ impl World<'_> {
         }
     }
 
-    /// How much longer the endpoint accepts no connections, if at all.
+    /// None if the endpoint accepts.
     fn ignored(&self, endpoint: usize) -> Option<u64> {
         let ignores = |behaviour: &&Behaviour| {
             matches!(behaviour.answer, Script::NoAccept) && behaviour.covers(self.now)
@@ -144,7 +143,6 @@ impl World<'_> {
         let is_retry = self.net.exchanges[&id].number != 1;
         let many = self.given.options.weights.get(at).copied().unwrap_or(1);
         self.figures.arrival(at, self.now, is_retry, many);
-        self.first_arrival(at, token, id);
         if self.given.options.keep == Keep::Trace {
             let arrival = self.arrival(id, n, token)?;
             self.write_record(Record::Arrival(arrival))?;
@@ -356,16 +354,6 @@ impl World<'_> {
         let open = self.net.exchanges.iter().filter(|(_, exchange)| !exchange.closed && exchange.n.is_some());
         let open: Vec<u64> = open.map(|(id, _)| *id).collect();
         open.into_iter().for_each(|id| self.finish(id, CutOr::Cut(CutKind::RunEnded)));
-    }
-
-    fn first_arrival(&mut self, at: usize, token: Option<u64>, id: u64) {
-        if self.net.exchanges[&id].number != 1 {
-            return;
-        }
-        let intended = token.and_then(|token| self.intended(token));
-        if let Some(intended) = intended {
-            self.figures.first(at, self.now.saturating_sub(intended));
-        }
     }
 }
 

@@ -14,9 +14,8 @@ pub(super) struct Play {
     pub(super) owed: Vec<Shared<[Text]>>,
     pub(super) owed_lanes: Vec<Vec<usize>>,
     pub(super) tokens: Tokens,
-    /// Events without an answer so far.
     pub(super) open: usize,
-    /// The time since when nothing is left to offer, to answer or to do to the sender.
+    /// Nothing is left to offer, to answer or to do to the sender.
     pub(super) idle_since: Option<u64>,
 }
 

@@ -52,7 +52,6 @@ impl<'a> World<'a> {
         made.map(drop)
     }
 
-    /// Records a completed action, so that its effects have a cause.
     pub(super) fn record_done(&mut self, errand: u64) -> Result<(), SimError> {
         let Some(RequestedAction { plan, at, secrets }) = self.troubles.errands.asked.remove(&errand) else {
             return Ok(());

@@ -14,15 +14,15 @@ use super::progress::Progress;
 /// The beginning of every run, by the endpoints' clocks: 15 January 2027.
 pub const EPOCH: StoreTime = StoreTime(1_800_000_000 * SECOND);
 
-/// The modelled times, in nanoseconds, and the interval of samples.
+/// In nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Model {
     pub commit_ns: (u64, u64),
-    /// The range of a request's or an answer's time on the network.
+    /// A request's or an answer's time on the network.
     pub wire_ns: (u64, u64),
     pub sample_ns: u64,
     pub upkeep_ns: u64,
-    /// How long delivered events are kept.
+    /// Delivered events are kept so long.
     pub keep_ns: u64,
 }
 
@@ -60,23 +60,23 @@ impl Model {
 #[derive(Clone, Debug)]
 pub struct Options {
     pub seed: Option<u64>,
-    /// The folder of the scenario's recordings.
+    /// Holds the scenario's recordings.
     pub folder: PathBuf,
-    /// The modelled times. Default: [`Model::fitting`].
+    /// Default: [`Model::fitting`].
     pub model: Option<Model>,
     pub keep: Keep,
     pub mutant: Option<Mutant>,
-    /// A word that the sender loses once, and how many of its kind come before it.
+    /// Once, after so many of its kind.
     pub loses: Option<(Loss, u32)>,
-    /// Stops the traffic at this time, in nanoseconds.
+    /// In nanoseconds.
     pub until: Option<u64>,
     /// The longest time that a sweep lets endpoints stop reading; 0 for none.
     pub stalls: hookproof_judge::scenario::Duration,
-    /// In a plan: how many of like subscribers are simulated, 0 for all.
+    /// A plan simulates so many of like subscribers; 0 for all.
     pub sample: usize,
-    /// How many subscribers each one stands for; 1 beyond the end.
+    /// By subscriber: it stands for so many; 1 beyond the end.
     pub weights: Vec<u64>,
-    /// Setting it to true interrupts the simulation.
+    /// True interrupts the simulation.
     pub interrupt: Arc<AtomicBool>,
     pub progress: Arc<Progress>,
 }
@@ -86,7 +86,6 @@ pub enum Keep {
     /// The whole trace, with every request signed and verified.
     #[default]
     Trace,
-    /// Figures only.
     Figures,
 }
 
@@ -111,7 +110,7 @@ impl Default for Options {
 
 #[derive(Debug)]
 pub struct Simulated {
-    /// The trace in its file format, if it was kept.
+    /// In its file format, if it was kept.
     pub trace: Vec<u8>,
     /// SHA-256 of the trace, or of the run's content if no trace was kept.
     pub sha256: String,

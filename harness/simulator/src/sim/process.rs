@@ -31,14 +31,11 @@ use super::mutant::{Bug, Mutant, ToLose};
 use super::offers::Outcome;
 use super::options::EPOCH;
 
+/// An attempt is given up after `timeout` nanoseconds or with its lane's lease.
 pub(super) enum Act {
-    /// Make an attempt, and give it up after `timeout` nanoseconds or with its lane's lease.
     Send { attempt: Box<NewAttempt>, timeout: u64, lease: Lease },
-    /// Answer these claims to the process after a moment.
     Claimed(Vec<Event>),
-    /// The sender's answers to offered events, in order.
     Emitted(Vec<(u64, Outcome)>),
-    /// The operator action of this number is done.
     Operated(u64),
 }
 
@@ -53,7 +50,6 @@ pub(super) struct Process {
     leases: BTreeMap<LaneId, Lease>,
     began: Began,
     bug: Bug,
-    /// Questions of the dispatcher to its store that have no answer.
     asked: Vec<Order>,
 }
 
@@ -150,7 +146,6 @@ impl Process {
         Ok(())
     }
 
-    /// The steady time at world time `now`.
     pub(super) fn steady(&self, now: u64) -> StoreTime {
         StoreTime(self.began.base.0 + (now - self.began.at))
     }
@@ -174,7 +169,6 @@ impl Process {
         self.dispatcher.is_stopping()
     }
 
-    /// True if the process was asked to stop and everything has ended.
     pub(super) fn is_over(&self, now: u64) -> bool {
         let fails = || self.queue.failing.is_some_and(|since| since <= now);
         self.dispatcher.is_over(fails) && self.queue.is_empty()
@@ -206,7 +200,7 @@ impl Process {
         Ok(())
     }
 
-    /// Answers the claims that pass ahead of commits.
+    /// Those that pass ahead of commits.
     pub(super) fn claim(&mut self, now: u64, acts: &mut Vec<Act>) -> Result<(), SimError> {
         let told = self.queue.claim(self.steady(now)).map_err(store_failed("claim"))?;
         if !told.is_empty() {
@@ -251,7 +245,6 @@ impl Process {
         self.queue.commit_silently(&mut self.store, steady).map_err(store_failed("commit"))
     }
 
-    /// Returns true if events were recorded.
     pub(super) fn commit(&mut self, now: u64, acts: &mut Vec<Act>) -> Result<bool, SimError> {
         let steady = self.steady(now);
         let told = self.queue.commit(&mut self.store, steady).map_err(store_failed("commit"))?;
@@ -309,7 +302,6 @@ impl Process {
         self.handle_event(now, Event::Work(work.into_iter().collect()));
     }
 
-    /// Polls for commits of other processes.
     pub(super) fn poll_store(&mut self, now: u64) -> Result<(), SimError> {
         let steady = self.steady(now);
         let mut events = Vec::new();
@@ -322,7 +314,6 @@ impl Process {
         self.dispatcher.views()
     }
 
-    /// Those about a lane or all lanes.
     pub(super) fn pending_orders(&self, of: LaneId) -> Vec<&Order> {
         let concerns = |order: &&Order| match order {
             Order::Claim { lane, .. } | Order::Persist { lane, .. } => *lane == of,

@@ -37,7 +37,6 @@ impl<'a> Meter<'a> {
         Self { progress, counted: 0 }
     }
 
-    /// `steps` counts from the beginning of the simulation.
     pub(super) fn record(&mut self, steps: u64) {
         if steps.saturating_sub(self.counted) >= Self::BATCH {
             self.progress.0.fetch_add(steps - self.counted, Ordering::Relaxed);

@@ -9,7 +9,6 @@ use super::error::SimError;
 
 const LEASE_ARGUMENT: &str = "--lease";
 
-/// The parts of the sender's setup that a simulation ignores.
 #[must_use]
 pub fn unmodelled(scenario: &Scenario) -> Vec<String> {
     let (_, rest) = lease_words(&scenario.sender.arguments);
@@ -53,7 +52,6 @@ pub(super) fn lease(scenario: &Scenario) -> Result<Nanos, SimError> {
     Ok(Nanos(lease.0))
 }
 
-/// The declarations of our own sender's driver file.
 #[must_use]
 pub fn declared() -> Declared {
     Declared { lacks: vec![Lack::Kept, Lack::Order], ..Declared::default() }

@@ -32,7 +32,6 @@ use super::setup::{declared, lease};
 use super::subscribe::subscribe;
 use super::world::{Errands, SimInputs, Troubles, WorkerSlot, World};
 
-/// The purposes of the seed's random streams.
 const PURPOSE_WORLD: u64 = 0x51;
 const PURPOSE_SECRETS: u64 = 3;
 

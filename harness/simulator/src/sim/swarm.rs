@@ -19,18 +19,18 @@ use super::{Keep, Options, SimError, judged_disturbed, simulate, with_silence};
 
 const PURPOSE_SWARM: u64 = 0x5a;
 const PURPOSE_STALLS: u64 = 0x5b;
-/// The furthest that a fault is moved, in nanoseconds.
+/// In nanoseconds.
 const MOVED_NS: u64 = 2 * SECOND;
 /// The range of a delayed store message: up to more than half of a short lease.
 const DELAYS_NS: (u64, u64) = (SECOND / 20, 2 * SECOND);
-/// The most cuts in the search for the shortest failing prefix.
+/// Bounds the search for the shortest failing prefix.
 const CUTS_MAX: u32 = 8;
 
 #[derive(Debug)]
 pub struct Swept {
     pub played: u64,
     pub judged: u64,
-    /// The failure of the lowest seed.
+    /// The lowest seed's.
     pub failure: Option<Failure>,
 }
 
@@ -39,7 +39,6 @@ impl Swept {
     /// for one.
     pub const JUDGED_MIN: u64 = 40;
 
-    /// True if too few seeds came to a verdict.
     #[must_use]
     pub const fn is_thin(&self) -> bool {
         self.played == 0 || self.judged.saturating_mul(100) < self.played.saturating_mul(Self::JUDGED_MIN)
@@ -99,7 +98,6 @@ pub fn sweep(scenario: &Scenario, options: &Options, count: u64) -> Result<Swept
     Ok(Swept { played: played.into_inner(), judged: held_in.into_inner(), failure })
 }
 
-/// Returns a failure if a check fails.
 pub fn attempt(
     scenario: &Scenario,
     options: &Options,
@@ -226,8 +224,8 @@ fn stall(troubled: &mut Scenario, seed: u64, longest: Duration) {
         troubled.drain.0.saturating_add(longest.0.saturating_mul(2)).saturating_add(60 * SECOND);
 }
 
-/// Without faults from `until` on. [`Options::until`] cuts the traffic after it is scheduled, because a shorter phase
-/// would be compressed.
+/// No faults from `until` on. [`Options::until`] cuts the traffic after it is scheduled, because a shorter phase would
+/// be compressed.
 #[must_use]
 pub fn trouble(scenario: &Scenario, seed: u64, until: Option<u64>) -> Scenario {
     let mut chance = Chance::new(seed, PURPOSE_SWARM);

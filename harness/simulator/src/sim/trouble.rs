@@ -12,7 +12,7 @@ use super::options::ns;
 use super::process::Process;
 use super::world::{WorkerSlot, World};
 
-/// The range of the time from a process's start until it is ready, in nanoseconds.
+/// From a process's start until it is ready, in nanoseconds.
 const STARTS_NS: (u64, u64) = (5_000_000, 40_000_000);
 
 impl<'a> World<'a> {
@@ -107,7 +107,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Delays all messages between processes and their store by `by` in each direction.
+    /// Delays each direction.
     fn delay_by(&mut self, concerned: &[usize], lasts: u64, by: u64) {
         let until = self.now.saturating_add(lasts);
         for worker in concerned {
@@ -210,7 +210,6 @@ impl<'a> World<'a> {
         self.process_record(worker, ProcessRecord::Stopped, None)
     }
 
-    /// Continues a process unless another fault stops it too.
     fn thaw(&mut self, worker: usize, fault: u32) -> Result<(), SimError> {
         let slot = &mut self.slots[worker];
         if !slot.stops.end(fault) {

@@ -12,11 +12,11 @@ use super::options::Model;
 use super::process::Act;
 use super::world::World;
 
-/// The pause after a failed commit, in nanoseconds.
+/// Pause after a failed commit.
 const BLOCKED_NS: u64 = 100_000_000;
 /// Round trips between a process and its store for one commit: locks, reads, writes.
 const EXCHANGES_OF_A_COMMIT: u64 = 3;
-/// The rows of one maintenance step if little is kept.
+/// Rows of one maintenance step if little is kept.
 const STEP_ROWS: u32 = 20_000;
 
 impl World<'_> {

@@ -38,13 +38,10 @@ pub(super) struct WorkerSlot {
     pub(super) skews: Skews,
     pub(super) roster: Arc<Roster>,
     pub(super) again_after: u64,
-    /// The end of the time in which it cannot write to the store.
     pub(super) blocked_until: u64,
-    /// How long a try to write takes until it fails in that time.
     pub(super) patience: u64,
-    /// The end of the time in which it cannot reach the store at all.
     pub(super) parted_until: u64,
-    /// Delays of the store's answers: the end and the length of each, in order of their ends.
+    /// End and length, in order of their ends.
     pub(super) delays: Vec<(u64, u64)>,
 }
 
@@ -104,7 +101,6 @@ impl World<'_> {
         self.wall_at(self.now)
     }
 
-    /// The wall clock of one process at time `t`.
     pub(super) fn wall_of(&self, worker: usize, t: u64) -> StoreTime {
         StoreTime(self.wall_at(t).0.saturating_add_signed(self.slots[worker].skews.offset()))
     }
@@ -126,7 +122,7 @@ impl World<'_> {
         place.map_err(|_| SimError::Defect(format!("lane {} has no endpoint", lane.0)))
     }
 
-    /// How much longer a process cannot reach the store, if at all.
+    /// None if it can.
     pub(super) fn parted_for(&self, worker: usize) -> Option<u64> {
         self.slots[worker].parted_until.checked_sub(self.now).filter(|left| *left > 0)
     }
@@ -185,16 +181,13 @@ impl World<'_> {
     }
 }
 
-// Operator actions that wait, or that a process was asked for.
-
-/// New secrets, each with the index of its endpoint.
+/// Each has the index of its endpoint.
 pub(super) type Secrets = Vec<(usize, hookproof_judge::signature::Key)>;
 
 #[derive(Default)]
 pub(super) struct Errands<'a> {
-    /// Actions that wait for a process that can be asked, oldest first.
+    /// Oldest first.
     pub(super) waiting: Vec<&'a FaultPlan>,
-    /// Actions that a process was asked for and has not answered.
     pub(super) asked: BTreeMap<u64, RequestedAction<'a>>,
     pub(super) count: u64,
 }

@@ -1,5 +1,3 @@
-//! Calls to a sender with scripted answers.
-
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;

@@ -11,28 +11,22 @@ use crate::driver::apart::Strike;
 use crate::driver::file::StopSignal;
 use crate::driver::process::{Launch, Process};
 
-/// A fault that was not injected into a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Undone {
-    /// The process.
     pub worker: usize,
-    /// The blow.
     pub blow: Blow,
-    /// The reason.
     pub why: String,
 }
 
-/// An attempt to end a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blow {
-    /// Whether it kills; otherwise it asks for a stop.
+    /// Otherwise it asks for a stop.
     pub kills: bool,
-    /// The fault's index in the scenario; none at the end of a run.
+    /// Index in the scenario; none at the end of a run.
     pub plan: Option<u32>,
 }
 
 impl Undone {
-    /// Its record for the trace.
     #[must_use]
     pub fn record(self, t: u64) -> trace::Undone {
         let kind = self.blow.kind();
@@ -194,7 +188,7 @@ impl Processes {
         self.is_detached() && (0..self.workers.len()).any(starting)
     }
 
-    /// Kills the rest after `within` nanoseconds, and reports a sender that cannot be ended.
+    /// Kills the rest after `within` nanoseconds.
     pub async fn stop(&mut self, within: u64) -> io::Result<()> {
         /// How long kill commands may take after that.
         const LONGER_NS: u64 = 60_000_000_000;

@@ -66,7 +66,6 @@ impl Processes {
         all.into_iter().map(|fault| self.end_fault(fault)).fold(Ok(()), Result::and)
     }
 
-    /// Continues the process, unless another fault stops it.
     fn thaw(&mut self, number: usize, fault: u32) -> io::Result<()> {
         self.bury(number)?;
         if !self.workers[number].stops.end(fault) {
@@ -76,7 +75,7 @@ impl Processes {
         self.signal(number, Signal::CONT, ProcessEvent::Continued)
     }
 
-    /// The living ones of some processes, with their descendants.
+    /// Lists the living ones and their descendants.
     fn members(&self, numbers: impl Iterator<Item = usize>) -> Vec<Pid> {
         let alive = numbers.filter_map(|number| self.workers[number].process.as_ref());
         members(&alive.map(Process::pid).collect::<Vec<_>>())

@@ -88,7 +88,7 @@ impl Frames {
     }
 }
 
-/// Reads nothing while its endpoint stalls, and records when requests begin.
+/// Stalls with its endpoint.
 pub(super) struct Watched {
     port: Arc<Port>,
     stream: Stream,

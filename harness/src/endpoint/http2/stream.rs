@@ -1,5 +1,3 @@
-//! One stream of a connection.
-
 use std::future::poll_fn;
 use std::sync::Arc;
 
@@ -21,7 +19,7 @@ static FILLING: [u8; PIECE_BYTES] = [b'x'; PIECE_BYTES];
 pub(super) struct Stream {
     pub(super) endpoint: Arc<Endpoint>,
     pub(super) connection: u64,
-    /// When the first byte of its HEADERS came.
+    /// Its HEADERS' first byte.
     pub(super) began: u64,
     pub(super) luck: Luck,
 }

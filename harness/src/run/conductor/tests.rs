@@ -1,5 +1,3 @@
-//! A run against a sender with scripted answers.
-
 use std::path::{Path, PathBuf};
 
 use hookproof_play::traffic::{Schedule, Tokens};

@@ -185,7 +185,7 @@ async fn overload(bench: &Bench<'_>) -> Finding {
             silent(&came, &unanswered, &machine.end())
         };
     }
-    if bench.settings.effects.is_none() {
+    if bench.settings.hooks.effects.is_none() {
         return Finding::pass(came);
     }
     match bench.lost(accepted).await {

@@ -173,7 +173,7 @@ pub(super) const RAW: [Case; 14] = [
     Case::shots("raw.not-utf8", not_utf8),
     Case::shots("raw.replacement", replacement),
     Case::shots("raw.empty", |bench| body(bench, "an empty body", b"")),
-    Case::shots("raw.not-json", |bench| body(bench, "a body that is not JSON", b"hello, world")),
+    Case::shots("raw.not-json", not_json),
     Case::course("raw.verify-first", |bench| -> Running<'_> { Box::pin(verify_first(bench)) }),
     Case::course("raw.chunked", |bench| -> Running<'_> { Box::pin(framed(bench, chunked(bench))) }),
     Case::course("raw.chunk-extensions", |bench| -> Running<'_> {
@@ -184,37 +184,45 @@ pub(super) const RAW: [Case; 14] = [
 
 /// `plain` is similar data in a notation that every program writes.
 fn data(bench: &Bench<'_>, what: &str, data: &str, plain: &str) -> Shots {
-    let signed = |data| bench.signed(&bench.delivery().with_data(data));
-    Ok(vec![Shot::new(what, signed(data), Accept).controlled(signed(plain))])
+    let signed = |data| Ok::<_, String>(bench.signed(&bench.json()?.with_data(data)));
+    Ok(vec![Shot::new(what, signed(data)?, Accept).controlled(signed(plain)?)])
 }
 
 fn body(bench: &Bench<'_>, what: &str, body: &[u8]) -> Shots {
-    Ok(vec![Shot::new(what, bench.signed(&bench.delivery().with_body(body)), NoBreak)])
+    Ok(vec![Shot::new(what, bench.signed(&bench.json()?.with_body(body)), NoBreak)])
+}
+
+fn not_json(bench: &Bench<'_>) -> Shots {
+    let mut shots = body(bench, "a body that is not JSON", b"hello, world")?;
+    for text in ["null", "[]", "1", "\"x\"", "{}", "{\"type\":null}"] {
+        shots.extend(body(bench, text, text.as_bytes())?);
+    }
+    Ok(shots)
 }
 
 fn newline(bench: &Bench<'_>) -> Shots {
     let shots = ["\n", "\r\n"].map(|end| {
-        let delivery = bench.delivery();
+        let delivery = bench.json()?;
         let body = [delivery.body.as_slice(), end.as_bytes()].concat();
-        Shot::new(format!("{end:?} at the end"), bench.signed(&delivery.with_body(body)), Accept)
+        Ok(Shot::new(format!("{end:?} at the end"), bench.signed(&delivery.with_body(body)), Accept))
     });
-    Ok(shots.into())
+    shots.into_iter().collect()
 }
 
-fn marked(bench: &Bench<'_>, bytes: &[u8]) -> (super::super::bench::Delivery, Vec<u8>) {
-    let delivery = bench.delivery().with_data(r#"{"a":"@"}"#);
+fn marked(bench: &Bench<'_>, bytes: &[u8]) -> Result<(Delivery, Vec<u8>), String> {
+    let delivery = bench.json()?.with_data(r#"{"a":"@"}"#);
     let at = delivery.body.iter().position(|byte| *byte == b'@').unwrap_or_default();
     let body = [&delivery.body[..at], bytes, &delivery.body[at + 1..]].concat();
-    (delivery, body)
+    Ok((delivery, body))
 }
 
 fn not_utf8(bench: &Bench<'_>) -> Shots {
-    let (delivery, body) = marked(bench, b"\xff\xc3(");
+    let (delivery, body) = marked(bench, b"\xff\xc3(")?;
     Ok(vec![Shot::new("bytes that are not UTF-8", bench.signed(&delivery.with_body(body)), NoBreak)])
 }
 
 fn replacement(bench: &Bench<'_>) -> Shots {
-    let (delivery, signed) = marked(bench, "\u{fffd}".as_bytes());
+    let (delivery, signed) = marked(bench, "\u{fffd}".as_bytes())?;
     let at = signed.windows(3).position(|three| three == "\u{fffd}".as_bytes()).unwrap_or_default();
     let wire = [&signed[..at], b"\xff", &signed[at + 3..]].concat();
     let request = bench.signed(&delivery.with_body(signed)).carrying(wire);
@@ -349,8 +357,10 @@ async fn unread(bench: &Bench<'_>) -> Finding {
 }
 
 async fn verify_first(bench: &Bench<'_>) -> Finding {
-    let good = bench.delivery();
-    let bad = bench.delivery().with_body("{\"a\":");
+    let (good, bad) = match (bench.json(), bench.json()) {
+        (Ok(good), Ok(bad)) => (good, bad.with_body("{\"a\":")),
+        (Err(why), _) | (_, Err(why)) => return Finding::new(Verdict::NotApplicable, why),
+    };
     let (mut statuses, mut forged) = (Vec::new(), Vec::new());
     for (what, delivery) in [("good JSON", good), ("bad JSON", bad)] {
         let request = bench.request(&delivery, &[wrong(bench, 0)]);

@@ -8,7 +8,7 @@ use flate2::write::{GzEncoder, ZlibEncoder};
 use tokio::task::JoinSet;
 
 use super::{Case, Finding, Running, Shots, THROTTLED, limited, not_served};
-use crate::suite::bench::{Bench, Shot};
+use crate::suite::bench::{Bench, Delivery, Shot};
 use crate::suite::record::Repeat;
 use crate::suite::want::Want::{Accept, NoBreak, NoFailure, RejectOrClose, Report};
 use crate::suite::want::words;
@@ -153,11 +153,7 @@ fn unframed(request: &Request) -> Vec<u8> {
 
 fn deep(bench: &Bench<'_>) -> Shots {
     let data = format!("{}{}", "[".repeat(DEEP), "]".repeat(DEEP));
-    Ok(vec![Shot::new(
-        format!("{DEEP} levels deep"),
-        bench.signed(&bench.delivery().with_data(&data)),
-        NoBreak,
-    )])
+    Ok(vec![Shot::new(format!("{DEEP} levels deep"), bench.signed(&bench.json()?.with_data(&data)), NoBreak)])
 }
 
 // `limit.gzip`, `limit.inflate`: a receiver must unpack nothing unverified, and nothing without a bound.
@@ -227,12 +223,14 @@ fn bombs() -> Result<&'static [Bomb; 4], String> {
 fn packed(bench: &Bench<'_>) -> Shots {
     let mut shots = Vec::new();
     for Bomb { coding, packed, mib } in bombs()? {
-        let delivery = bench.delivery().with_body(packed.as_slice());
-        let request = bench.signed(&delivery).with("Content-Encoding", coding);
+        let shot = |what, body: &dyn Fn() -> Delivery| {
+            let claimed = bench.signed(&body()).with("Content-Encoding", coding);
+            Shot::new(what, claimed, NoFailure).controlled(bench.signed(&body()))
+        };
+        let bomb = || bench.delivery().with_body(packed.as_slice());
         let what = format!("{} bytes that unpack to {mib} MiB ({coding})", packed.len());
-        shots.push(Shot::new(what, request, NoFailure));
-        let request = bench.signed(&bench.delivery()).with("Content-Encoding", coding);
-        shots.push(Shot::new(format!("plain JSON declared as {coding}"), request, NoFailure));
+        shots.push(shot(what, &bomb));
+        shots.push(shot(format!("plain JSON declared as {coding}"), &|| bench.delivery()));
     }
     Ok(shots)
 }

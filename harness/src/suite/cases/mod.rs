@@ -1,6 +1,7 @@
 //! Every case in its order: correct requests first, attacks on the process last.
 
 mod ack;
+mod handshake;
 mod header;
 mod limit;
 mod replay;
@@ -30,6 +31,7 @@ pub(super) fn all() -> Vec<Case> {
         &replay::CASES,
         &replay::MEMORY,
         &ack::CASES,
+        &handshake::CASES,
         &limit::CASES,
         &limit::COMPRESSED,
         &ack::LEAKS,
@@ -142,12 +144,26 @@ impl Finding {
         shown.dedup();
         self.wrong = shown.pop().filter(|_| shown.is_empty());
         self.cause = match wrong.first() {
-            Some(Wrong::Broke) if wrong.len() == 1 => Some(BREAKS),
-            Some(Wrong::Accepted { .. }) if self.wrong.is_some() => accepted(bench, &wrong, id).await,
+            // Of a receiver that has failed altogether, no input is the cause.
+            Some(Wrong::Broke) if wrong.len() == 1 => bench.still_serves().await.ok().map(|()| BREAKS),
+            Some(Wrong::Accepted { .. }) if self.wrong.is_some() => {
+                let whose = match () {
+                    () if is_genuine(id) => "stale or malformed",
+                    () if wrong.contains(&Wrong::Accepted { is_signed: true }) => "forged",
+                    () => "unsigned",
+                };
+                self.wrong = self.wrong.map(|wrong| format!("{whose} requests are accepted: {wrong}"));
+                accepted(bench, &wrong, id).await
+            }
             _ => self.cause,
         };
         self
     }
+}
+
+/// Rightly signed, so verifying does not mend it.
+fn is_genuine(id: &str) -> bool {
+    id.starts_with("time.") || GENUINE.contains(&id)
 }
 
 /// A receiver that accepts a stranger's signature accepts every special one; one that accepts none, or any time, likewise.
@@ -160,10 +176,8 @@ async fn accepted(bench: &Bench<'_>, wrong: &BTreeSet<Wrong>, id: &str) -> Optio
     let is_unsigned = !wrong.contains(&Wrong::Accepted { is_signed: true });
     let age = bench.settings.tolerance_seconds + 3600;
     let at = |seconds| bench.signed(&bench.delivery().at(bench.stamp(unix_seconds() + seconds)));
-    // Rightly signed, so verifying does not mend it.
-    let is_genuine = id.starts_with("time.") || GENUINE.contains(&id);
     let controls = [
-        ("the control: signed with another secret", stranger, UNVERIFIED, !is_genuine),
+        ("the control: signed with another secret", stranger, UNVERIFIED, !is_genuine(id)),
         ("the control: not signed", unsigned, UNSIGNED, is_unsigned),
         ("the control: an old delivery", at(-age), OLD, OF_AGE.contains(&id)),
         ("the control: a delivery from ahead", at(age), AHEAD, id == "time.extreme"),
@@ -247,7 +261,7 @@ pub(super) async fn fire_after(bench: &Bench<'_>, shots: &[Shot], known: Option<
     let mut unproven = Vec::new();
     let watch = Watch::start();
     let fresh = Duration::from_secs(bench.settings.tolerance_seconds.unsigned_abs()) / 2;
-    for Shot { label, request, want, control } in shots {
+    for Shot { label, request, want, control, withheld } in shots {
         if watch.passed() > fresh && bench.settings.profile.has_timestamp() && broken.is_empty() {
             return Finding::unclear(format!("{label}: its timestamp is older than half of the tolerance"));
         }
@@ -255,6 +269,11 @@ pub(super) async fn fire_after(bench: &Bench<'_>, shots: &[Shot], known: Option<
         let came = words(&exchange.outcome);
         if limited(&exchange.outcome) && *want != Want::Report {
             return Finding::unclear(format!("{label}: {came}: {THROTTLED}"));
+        }
+        if withheld.as_ref().is_some_and(|greeting| greeting.is_given_by(&exchange.outcome)) {
+            bench.refute_last();
+            broken.push(format!("{label}: {came} with the answer to a handshake"));
+            continue;
         }
         if want.is_accident(&exchange.outcome) {
             accidents.push(format!("{label}: {came}"));

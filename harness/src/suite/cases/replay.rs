@@ -144,6 +144,11 @@ async fn at_once(bench: &Bench<'_>) -> Finding {
     }
 }
 
+/// Signed now.
+fn again(bench: &Bench<'_>, delivery: &Delivery) -> Delivery {
+    delivery.clone().at(bench.stamp(unix_seconds()))
+}
+
 async fn resigned(bench: &Bench<'_>) -> Finding {
     let profile = bench.settings.profile;
     if !profile.signs_timestamp() {
@@ -291,7 +296,7 @@ async fn restarted(bench: &Bench<'_>, command: &str) -> Result<UnderWay, String>
 async fn repeated(bench: &Bench<'_>, under_way: UnderWay) -> Result<usize, Finding> {
     let UnderWay { accepted, unanswered } = under_way;
     for delivery in &unanswered {
-        let again = delivery.clone().at(unix_seconds());
+        let again = again(bench, delivery);
         step(bench, "one that was under way at the restart, repeated", &again, Accept).await?;
     }
     let sum = accepted.len() + unanswered.len();
@@ -346,8 +351,8 @@ async fn after_failure(bench: &Bench<'_>) -> Finding {
     {
         return Finding::loss(format!("{came} to copies while broken, and never processed"));
     }
-    let again = delivery.clone().at(unix_seconds());
-    if let Err(finding) = step(bench, "the same after it was mended", &again, Accept).await {
+    if let Err(finding) = step(bench, "the same after it was mended", &again(bench, &delivery), Accept).await
+    {
         return finding;
     }
     let finding = one_effect(bench, &delivery).await;
@@ -394,10 +399,14 @@ async fn serves_again(bench: &Bench<'_>) -> Result<(), Outcome> {
     }
 }
 
-pub(super) const MEMORY: [Case; 2] = [
+pub(super) const MEMORY: [Case; 3] = [
     Case::course("replay.cached", |bench| -> Running<'_> { Box::pin(cached(bench)) }),
     Case::course("replay.distinct", |bench| -> Running<'_> { Box::pin(distinct(bench)) }),
+    Case::course("replay.later", |bench| -> Running<'_> { Box::pin(later(bench)) }),
 ];
+
+/// Deliveries between one and its repeat.
+const BETWEEN: usize = 256;
 
 /// The ids differ in their last character: longer than columns that truncate silently, shorter than receivers'
 /// limits.
@@ -499,4 +508,43 @@ async fn distinct(bench: &Bench<'_>) -> Finding {
         }
     }
     Finding::pass("both processed, each time")
+}
+
+async fn later(bench: &Bench<'_>) -> Finding {
+    if let Err(why) = &*bench.effects.borrow() {
+        return Finding::unclear(why.clone());
+    }
+    let delivery = bench.delivery();
+    if let Err(finding) = step(bench, "a delivery", &delivery, Accept).await {
+        return finding;
+    }
+    for refused in between(bench).await {
+        if let Err(finding) = step(bench, "one of the deliveries after it", &refused, Accept).await {
+            return finding;
+        }
+    }
+    let label = format!("the same again, after {BETWEEN} others");
+    if let Err(finding) = step(bench, &label, &again(bench, &delivery), Accept).await {
+        return unless_repeats_fail(bench, finding).await;
+    }
+    one_effect(bench, &delivery).await
+}
+
+/// Returns those that were not accepted.
+async fn between(bench: &Bench<'_>) -> Vec<Delivery> {
+    let (mut open, mut refused) = (JoinSet::new(), Vec::new());
+    for _ in 0..BETWEEN {
+        if open.len() == LANES {
+            refused.extend(open.join_next().await.and_then(Result::ok).flatten());
+        }
+        let delivery = bench.delivery();
+        let (target, addresses) = (bench.settings.target.clone(), bench.addresses.clone());
+        let (feed, limit) = (Feed::Whole(bench.signed(&delivery).bytes()), bench.settings.timeout);
+        open.spawn(async move {
+            let exchange = exchange(&target, &addresses, &feed, limit).await;
+            (!Accept.is_met(&exchange.outcome)).then_some(delivery)
+        });
+    }
+    refused.extend(open.join_all().await.into_iter().flatten());
+    refused
 }

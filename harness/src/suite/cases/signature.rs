@@ -34,22 +34,28 @@ pub(super) const CASES: [Case; 18] = [
 ];
 
 fn valid(bench: &Bench<'_>) -> Shots {
-    Ok(vec![Shot::new("a correct delivery", bench.signed(&bench.delivery()), Accept)])
+    let form = bench.form().map(|form| Shot::new("a correct form", bench.signed(&form), Accept));
+    let correct = Shot::new("a correct delivery", bench.signed(&bench.delivery()), Accept);
+    Ok(std::iter::once(correct).chain(form).collect())
 }
 
 fn wrong_secret(bench: &Bench<'_>) -> Shots {
-    // It equals the empty key of an unset variable.
-    let nothing = bench.settings.profile.nothing();
-    let nothing = Secret::parse(bench.settings.profile, nothing).map_err(|error| error.to_string())?;
+    let profile = bench.settings.profile;
+    let nothing = profile.nothing().map(|text| Secret::parse(profile, text)).transpose();
+    let nothing = nothing.map_err(|error| error.to_string())?;
     let shot = |what: &str, secret: &Secret| {
         let delivery = bench.delivery();
         let signature = bench.signature_by(&delivery, secret);
         Shot::new(what, bench.request(&delivery, &[signature]), Reject)
     };
-    Ok(vec![
-        shot("signed with another secret", &bench.foreign_secret()?),
-        shot("signed with an empty secret", &nothing),
-    ])
+    let foreign = shot("signed with another secret", &bench.foreign_secret()?);
+    // An unset variable gives these keys.
+    let empty = nothing.map(|nothing| shot("signed with an empty secret", &nothing));
+    let zeros = bench.signed_by_zeros().map(|request| {
+        let what = if empty.is_some() { "signed for a public key of zeros" } else { "a signature of zeros" };
+        Shot::new(what, request, Reject)
+    });
+    Ok(std::iter::once(foreign).chain(empty).chain(zeros).collect())
 }
 
 fn missing(bench: &Bench<'_>) -> Shots {
@@ -79,7 +85,11 @@ fn body_bit(bench: &Bench<'_>) -> Shots {
         let request = bench.signed(&delivery).carrying(body);
         Shot::new(format!("one bit flipped in the {what} byte"), request, Reject)
     });
-    Ok(shots.into_iter().chain(other_spellings(bench)).collect())
+    let form = bench.form().map(|delivery| {
+        let body = String::from_utf8_lossy(&delivery.body).replace("=a+", "=b+").into_bytes();
+        Shot::new("another value in a form", bench.signed(&delivery).carrying(body), Reject)
+    });
+    Ok(shots.into_iter().chain(form).chain(other_spellings(bench)).collect())
 }
 
 /// Normalisation turns them into the signed body: trimming, a dropped byte order mark, composed accents.
@@ -101,7 +111,9 @@ fn other_spellings(bench: &Bench<'_>) -> Vec<Shot> {
     let shot = |(what, (delivery, body)): (&str, (Delivery, Vec<u8>))| {
         Shot::new(what, bench.signed(&delivery).carrying(body), Reject)
     };
-    rows.into_iter().map(shot).collect()
+    // A form has no accents to take apart: they are escaped.
+    let changed = rows.into_iter().filter(|(_, (delivery, body))| delivery.body != *body);
+    changed.map(shot).collect()
 }
 
 fn id_swap(bench: &Bench<'_>) -> Shots {
@@ -157,15 +169,30 @@ fn tag_bit(bench: &Bench<'_>) -> Shots {
         let text = encode(bench.settings.profile, &tag);
         Shot::new(what, bench.request(&delivery, &[text]), Reject)
     };
-    let bytes = bench.tag(&bench.delivery()).len();
+    let is_der = bench.settings.profile.is_der();
+    let bytes = places(is_der, &bench.tag(&bench.delivery())).len();
+    let flip = |tag: &mut [u8], at: usize| {
+        let places = places(is_der, tag);
+        tag[places[at % places.len()]] ^= 1 << (at % 8);
+    };
     let mut shots: Vec<Shot> = (0..bytes)
-        .map(|at| shot(format!("one bit of byte {} of {bytes}", at + 1), &|tag| tag[at] ^= 1 << (at % 8)))
+        .map(|at| shot(format!("one bit of byte {} of {bytes}", at + 1), &|tag| flip(tag, at)))
         .collect();
     shots.extend([
         shot("the same bit of two bytes".to_owned(), &|tag| (tag[9], tag[19]) = (tag[9] ^ 4, tag[19] ^ 4)),
         shot("the halves exchanged".to_owned(), &|tag| tag.rotate_left(tag.len() / 2)),
     ]);
     Ok(shots)
+}
+
+/// Of DER those of its two numbers, whose lengths vary: the rest has several spellings, as `sig.base64-junk` tries.
+fn places(is_der: bool, tag: &[u8]) -> Vec<usize> {
+    const FRONT: usize = 4;
+    if !is_der {
+        return (0..tag.len()).collect();
+    }
+    let second = FRONT + usize::from(tag[FRONT - 1]);
+    (FRONT..second).chain(second + 2..tag.len()).collect()
 }
 
 fn truncated(bench: &Bench<'_>) -> Shots {
@@ -271,6 +298,9 @@ fn algorithm(bench: &Bench<'_>) -> Shots {
         shots.push(shot(format!("HMAC-{name} as {name}"), &format!("{name}{join}"), hash));
         shots.push(shot(format!("HMAC-{name} as {own:?}"), own, hash));
     }
+    if profile.is_public() {
+        shots.push(shot("HMAC-sha256 by the public key's text".to_owned(), own, ForeignHash::Sha256ByText));
+    }
     // `v1a` names a signature by a public key.
     let foreign = if join == ',' { "v1a," } else { "sha1=" };
     let renamed = format!("{foreign}{}", text(&bench.tag(&delivery)));
@@ -282,8 +312,8 @@ fn algorithm(bench: &Bench<'_>) -> Shots {
 fn encoding(bench: &Bench<'_>) -> Shots {
     let profile = bench.settings.profile;
     let prefix = profile.signature_prefix();
-    let mut delivery = bench.delivery();
     if !profile.is_base64() {
+        let delivery = bench.delivery();
         let tag = bench.tag(&delivery);
         let foreign = bench.request(&delivery, &[format!("{prefix}{}", base64(&tag))]);
         let upper = bench.request(&delivery, &[format!("{prefix}{}", hex(&tag).to_uppercase())]);
@@ -293,12 +323,7 @@ fn encoding(bench: &Bench<'_>) -> Shots {
         ]);
     }
     // URL-safe base64 differs in two characters of 64, so nearly every signature has one.
-    for _ in 0..64 {
-        if bench.signature(&delivery).contains(['+', '/']) {
-            break;
-        }
-        delivery = bench.delivery();
-    }
+    let delivery = bench.delivery_signed(|text| text.contains(['+', '/']));
     let text = bench.signature(&delivery);
     let tag = bench.tag(&delivery);
     let foreign = bench.request(&delivery, &[format!("{prefix}{}", hex(&tag))]);
@@ -316,13 +341,26 @@ fn junk(bench: &Bench<'_>) -> Shots {
         format!("{}{junk}{}", &good[..middle], &good[middle..])
     };
     let shot = |what: &str, change: &dyn Fn(&str) -> String| {
-        let delivery = bench.delivery();
+        let delivery = bench.delivery_signed(|text| text.contains('=') || !profile.is_der());
         let text = change(&bench.signature(&delivery));
         Shot::new(what, bench.request(&delivery, &[text]), Reject)
     };
     let start = profile.signature_prefix().len();
     if profile.is_base64() {
-        return Ok(vec![
+        let der = |what: &str, change: &dyn Fn(&[u8]) -> Vec<u8>| {
+            let delivery = bench.delivery();
+            let text = encode(profile, &change(&bench.tag(&delivery)));
+            Shot::new(what, bench.request(&delivery, &[text]), Reject)
+        };
+        let spelled = profile.is_der().then(|| {
+            [
+                der("a length in two bytes", &|tag| [&[0x30, 0x81], &tag[1..]].concat()),
+                der("a zero more in front of a number", &|tag| {
+                    [&[0x30, tag[1] + 1, 2, tag[3] + 1, 0], &tag[4..]].concat()
+                }),
+            ]
+        });
+        let written = [
             shot("a junk character inside", &|good| inside(good, "*")),
             shot("padding missing", &|good| good.trim_end_matches('=').to_owned()),
             shot("padding doubled", &|good| format!("{good}=")),
@@ -334,7 +372,8 @@ fn junk(bench: &Bench<'_>) -> Shots {
                 _ => shot("a space in front", &|good| format!("{} {}", &good[..start], &good[start..])),
             },
             shot("the padding as %3D", &|good| good.replace('=', "%3D")),
-        ]);
+        ];
+        return Ok(written.into_iter().chain(spelled.into_iter().flatten()).collect());
     }
     Ok(vec![
         shot("a junk character inside", &|good| inside(good, "_")),

@@ -5,7 +5,10 @@ use base64::engine::general_purpose::STANDARD;
 use ed25519_dalek::{Signer as _, SigningKey};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use hookproof_verify::Profile;
-use sha2::Sha256;
+use p256::ecdsa;
+use p256::pkcs8::EncodePublicKey as _;
+use sha1::Sha1;
+use sha2::{Digest as _, Sha256};
 
 /// The secret of all tests, valid in every profile.
 pub(crate) const SECRET: &str = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
@@ -21,10 +24,17 @@ fn private(secret: &str) -> SigningKey {
     SigningKey::from_bytes(&bytes_of(secret)[..32].try_into().unwrap())
 }
 
+fn private_p256(secret: &str) -> ecdsa::SigningKey {
+    ecdsa::SigningKey::from_slice(&bytes_of(secret)[..32]).unwrap()
+}
+
 /// The text that the receiver is given.
 pub(crate) fn key(profile: Profile, secret: &str) -> String {
     match profile {
         Profile::Discord => hex(private(secret).verifying_key().as_bytes()),
+        Profile::Sendgrid => {
+            base64(private_p256(secret).verifying_key().to_public_key_der().unwrap().as_bytes())
+        }
         _ => secret.to_owned(),
     }
 }
@@ -33,7 +43,16 @@ pub(crate) fn key(profile: Profile, secret: &str) -> String {
 pub(crate) fn tag(profile: Profile, secret: &str, parts: &[&[u8]]) -> Vec<u8> {
     let key = match profile {
         Profile::Discord => return private(secret).sign(&parts.concat()).to_bytes().to_vec(),
+        Profile::Sendgrid => {
+            let signature: ecdsa::DerSignature = private_p256(secret).sign(&parts.concat());
+            return signature.as_bytes().to_vec();
+        }
         Profile::StandardWebhooks => bytes_of(secret),
+        Profile::Twilio => {
+            let mut mac = Hmac::<Sha1>::new_from_slice(secret.as_bytes()).unwrap();
+            parts.iter().for_each(|part| mac.update(part));
+            return mac.finalize().into_bytes().to_vec();
+        }
         _ => secret.as_bytes().to_vec(),
     };
     let mut mac = Hmac::<Sha256>::new_from_slice(&key).unwrap();
@@ -103,6 +122,10 @@ pub(crate) fn sign(profile: Profile, secret: &str, id: &str, at: i64, body: &[u8
             let tag = tag(profile, secret, &[at.as_bytes(), b":", body]);
             vec![("paddle-signature", format!("ts={at};h1={}", hex(&tag)))]
         }
+        Profile::Sendgrid => vec![
+            ("x-twilio-email-event-webhook-timestamp", at.clone()),
+            ("x-twilio-email-event-webhook-signature", base64(&tag(profile, secret, &[at.as_bytes(), body]))),
+        ],
         Profile::Shopify => vec![
             ("x-shopify-hmac-sha256", base64(&tag(profile, secret, &[body]))),
             ("x-shopify-webhook-id", id.to_owned()),
@@ -113,6 +136,10 @@ pub(crate) fn sign(profile: Profile, secret: &str, id: &str, at: i64, body: &[u8
         Profile::Square => {
             let tag = tag(profile, secret, &[URL.as_bytes(), body]);
             vec![("x-square-hmacsha256-signature", base64(&tag))]
+        }
+        Profile::Twilio => {
+            let url = format!("{URL}&bodySHA256={}", hex(&Sha256::digest(body)));
+            vec![("x-twilio-signature", base64(&tag(profile, secret, &[url.as_bytes()])))]
         }
         Profile::Zoom => vec![("x-zm-request-timestamp", at.clone()), ("x-zm-signature", versioned())],
     };

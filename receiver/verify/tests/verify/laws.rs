@@ -49,9 +49,13 @@ fn guarded(profile: Profile) -> &'static [&'static str] {
         Profile::Line => &["x-line-signature"],
         Profile::Linear => &["linear-signature"],
         Profile::Paddle => &["paddle-signature"],
+        Profile::Sendgrid => {
+            &["x-twilio-email-event-webhook-timestamp", "x-twilio-email-event-webhook-signature"]
+        }
         Profile::Shopify => &["x-shopify-hmac-sha256"],
         Profile::Slack => &["x-slack-request-timestamp", "x-slack-signature"],
         Profile::Square => &["x-square-hmacsha256-signature"],
+        Profile::Twilio => &["x-twilio-signature"],
         Profile::Zoom => &["x-zm-request-timestamp", "x-zm-signature"],
     }
 }

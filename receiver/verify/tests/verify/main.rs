@@ -67,9 +67,11 @@ fn place_of_signature(profile: Profile) -> (&'static str, String) {
         Profile::Line => ("x-line-signature", String::new()),
         Profile::Linear => ("linear-signature", String::new()),
         Profile::Paddle => ("paddle-signature", format!("ts={NOW};h1=")),
+        Profile::Sendgrid => ("x-twilio-email-event-webhook-signature", String::new()),
         Profile::Shopify => ("x-shopify-hmac-sha256", String::new()),
         Profile::Slack => ("x-slack-signature", "v0=".to_owned()),
         Profile::Square => ("x-square-hmacsha256-signature", String::new()),
+        Profile::Twilio => ("x-twilio-signature", String::new()),
         Profile::Zoom => ("x-zm-signature", "v0=".to_owned()),
     }
 }

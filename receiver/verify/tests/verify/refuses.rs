@@ -1,5 +1,3 @@
-//! Requests with one fault, and the rule that they violate.
-
 use ed25519_dalek::{Signature, Verifier as _, VerifyingKey};
 use hookproof_verify::{KeyError, Keys, Profile, Rejection, Secret, UnixSeconds, verify};
 
@@ -204,7 +202,14 @@ fn a_signature_over_the_body_alone_is_refused_where_more_is_signed() {
     for profile in stamped_by_headers().filter(|profile| profile.has_timestamp() || profile.signs_url()) {
         let (name, before) = place_of_signature(profile);
         let tag = tag(profile, SECRET, &[BODY]);
-        let is_base64 = matches!(profile, Profile::StandardWebhooks | Profile::Hubspot | Profile::Square);
+        let is_base64 = matches!(
+            profile,
+            Profile::StandardWebhooks
+                | Profile::Hubspot
+                | Profile::Sendgrid
+                | Profile::Square
+                | Profile::Twilio
+        );
         let text = if is_base64 { base64(&tag) } else { hex(&tag) };
         let headers = with(signed(profile), name, format!("{before}{text}"));
         check(&headers, BODY, &keys(profile, &[SECRET]), Err("signature-wrong"));
@@ -298,6 +303,11 @@ fn texts_that_are_no_keys_are_refused() {
     check(Profile::Discord, SECRET, KeyError::Public);
     check(Profile::Discord, &SECRET.replace("whsec_", "whsk_"), KeyError::Public);
     check(Profile::Discord, &signing::key(Profile::Discord, SECRET).to_uppercase(), KeyError::Public);
+    let point = signing::key(Profile::Sendgrid, SECRET);
+    let elsewhere = point.replace(&point[60..62], if &point[60..62] == "AA" { "BB" } else { "AA" });
+    for text in [SECRET, &point[1..], &point[..60], &elsewhere, &signing::key(Profile::Discord, SECRET)] {
+        check(Profile::Sendgrid, text, KeyError::Point);
+    }
     assert_eq!(Keys::new(standard, []).unwrap_err(), KeyError::None);
     let secret = Secret::new(SECRET).unwrap();
     assert_eq!(Keys::new(standard, [&secret; 9]).unwrap_err(), KeyError::TooMany);

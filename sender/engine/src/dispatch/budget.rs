@@ -43,7 +43,7 @@ pub struct Portion {
 }
 
 impl Portion {
-    /// Uses the length that came, which may be of another size than the claim expected.
+    /// `bytes` came, which may be of another size than the claim expected.
     pub(super) const fn of_body(bytes: u64) -> Self {
         Self { size: size_of(bytes), bytes }
     }
@@ -111,7 +111,7 @@ pub(super) struct Budget {
 #[derive(Debug, Default)]
 struct Pool {
     held: u64,
-    /// Claims in order of arrival, at most one for each lane.
+    /// In order of arrival, at most one for each lane.
     queue: BTreeMap<u64, Wanted>,
 }
 
@@ -126,7 +126,6 @@ impl Budget {
         portion
     }
 
-    /// The next waiting claim that has room now.
     pub(super) fn next(&mut self) -> Option<(Wanted, Portion)> {
         [Size::Short, Size::Long].into_iter().find_map(|size| {
             let wanted = *self.pool(size).queue.values().next()?;

@@ -163,7 +163,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
         self.stopping
     }
 
-    /// The work since the last call.
+    /// Since the last call.
     pub fn take_work_done(&mut self) -> WorkDone {
         std::mem::take(&mut self.work_done)
     }
@@ -173,7 +173,7 @@ impl<S: SubscriberSet> Dispatcher<S> {
         self.engine.views()
     }
 
-    /// The name of a lane's subscriber, while it is known.
+    /// None while the subscriber is unknown.
     #[must_use]
     pub fn name(&self, lane: LaneId) -> Option<&Arc<str>> {
         self.roster.get(lane).map(|known| known.name())

@@ -73,7 +73,6 @@ pub enum News {
         lane: LaneId,
         term: Term,
     },
-    /// A lane is blocked; the dispatcher retries.
     Stuck {
         lane: LaneId,
         why: Arc<str>,
@@ -81,7 +80,6 @@ pub enum News {
     Moves {
         lane: LaneId,
     },
-    /// A lane's share of its contract changed.
     Shifted {
         lane: LaneId,
         /// From the last reported share to the present one, with the reason.
@@ -93,7 +91,6 @@ pub enum News {
         before: Standing,
         breaker: Standing,
     },
-    /// A lane tries its endpoint at once, as an operator asked.
     Retried {
         lane: LaneId,
         /// Also to end the pause that the endpoint asked for.
@@ -115,7 +112,6 @@ pub trait SubscriberSet {
     fn subscribers(&self) -> impl Iterator<Item = &Arc<Self::Subscriber>>;
 }
 
-/// The part of a subscriber that the dispatcher uses.
 pub trait Subscriber: fmt::Debug {
     fn lane(&self) -> LaneId;
 

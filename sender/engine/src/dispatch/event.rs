@@ -13,8 +13,7 @@ pub enum Event<S> {
     Tick,
     /// Lanes have due work from these moments on.
     Work(Vec<(LaneId, StoreTime)>),
-    /// The present nodes, or a lane was handed back, as soon as the store reports it. Answers to renewals
-    /// report the same later.
+    /// Answers to renewals report the same later.
     Nodes(Nodes),
     Roster(Arc<S>),
     /// An attempt of [`super::Effect::Send`] ended or was withheld.
@@ -23,9 +22,7 @@ pub enum Event<S> {
         delivery: DeliveryId,
         result: AttemptEnd,
     },
-    /// The store answered [`super::Effect::Submit`] or [`super::Effect::Persist`].
     Answered(Answered),
-    /// Give everything back, then end.
     Stop,
 }
 
@@ -63,7 +60,7 @@ impl AttemptEnd {
 #[derive(Debug)]
 pub struct Answered {
     pub order: Order,
-    /// The reply. A refusal is a reply, not a failure.
+    /// A refusal is a reply, not a failure.
     pub reply: Result<Reply, Failure>,
     /// For [`Order::Acquire`], the machine's moment of the answer, if the machine has one.
     pub moment: Option<Moment>,
@@ -71,27 +68,12 @@ pub struct Answered {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    Claim {
-        lane: LaneId,
-        term: Term,
-        max: u32,
-        portion: Portion,
-    },
+    Claim { lane: LaneId, term: Term, max: u32, portion: Portion },
     Settle(u64),
-    Persist {
-        lane: LaneId,
-        term: Term,
-        revision: Revision,
-    },
-    /// Renew our leases, counted from `asked`.
-    Renew {
-        asked: StoreTime,
-    },
+    Persist { lane: LaneId, term: Term, revision: Revision },
+    Renew { asked: StoreTime },
     Retire,
-    /// Acquire lanes, with leases counted from `asked`.
-    Acquire {
-        asked: StoreTime,
-    },
+    Acquire { asked: StoreTime },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

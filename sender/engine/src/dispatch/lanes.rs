@@ -13,7 +13,7 @@ use crate::messages::reply::{ClaimedRow, TakenLane};
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
     ours: HashMap<LaneId, OwnedLane, BuildHasherDefault<DefaultHasher>>,
-    /// Lanes that are ours in the store, while this process does not know their subscriber yet.
+    /// Ours in the store, while this process does not know their subscriber yet.
     waiting: BTreeMap<LaneId, Waiting>,
     pub(super) budget: Budget,
 }

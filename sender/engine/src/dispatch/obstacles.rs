@@ -15,7 +15,6 @@ pub const STUCK_MAX: usize = 100;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stuck {
     pub lane: LaneId,
-    /// The failed operation, and the store's reason.
     pub why: Arc<str>,
 }
 

@@ -10,7 +10,6 @@ use crate::messages::lane::OwnerId;
 use crate::messages::node::{Announcement, Homes};
 
 pub const LEASE_DEFAULT: Nanos = Nanos::from_secs(30);
-/// The range of a lease's length.
 pub const LEASES: RangeInclusive<Nanos> = Nanos::SECOND..=Nanos::HOUR;
 /// A process leaves one part in this many of its lease unused.
 const MARGIN: u64 = 50;
@@ -60,7 +59,7 @@ pub(super) struct Tenure {
     /// Lanes of ours with due work that we do not own.
     wanted: BTreeSet<LaneId>,
     asking: Option<Asking>,
-    /// The kind of the last request: searches and wanted lanes take turns.
+    /// Searches and wanted lanes take turns.
     last: Asking,
     /// A search continues after this lane.
     searched_to: Option<LaneId>,

@@ -25,7 +25,7 @@ pub struct Baseline {
     hours: [u8; HOURS],
     kept: [u8; KEPT_MAX],
     count: u8,
-    /// One answer in `stride` is kept; a power of two.
+    /// A power of two.
     stride: u32,
     passes: u32,
     began: StoreTime,

@@ -11,7 +11,6 @@ pub const WINDOW_LIMIT_MAX: u32 = 1_000_000;
 pub const WINDOW_LENGTH_MAX: Nanos = Nanos::DAY.times(31);
 pub const WINDOWS_MAX: usize = 8;
 pub const IN_FLIGHT_MAX: u32 = 10_000;
-/// The highest rate, per second.
 pub const RATE_PER_SECOND_MAX: u64 = 1_000_000;
 
 /// `count` attempts per `per`, as a reduced fraction, so that nothing is rounded.
@@ -84,13 +83,11 @@ impl Bucket {
         Ok(Self { rate, burst: within("limit.burst", burst, 1..=BURST_MAX)? })
     }
 
-    /// ρ, the rate at which it drains.
     #[must_use]
     pub fn rate(self) -> Rate {
         self.rate
     }
 
-    /// σ, its capacity.
     #[must_use]
     pub fn burst(self) -> u32 {
         self.burst
@@ -112,13 +109,11 @@ impl Window {
         Ok(Self { limit, length })
     }
 
-    /// L, the most arrivals in a window.
     #[must_use]
     pub fn limit(self) -> u32 {
         self.limit
     }
 
-    /// W, its length.
     #[must_use]
     pub fn length(self) -> Nanos {
         self.length
@@ -148,7 +143,6 @@ impl Contract {
         Ok(Self { bucket: bucket.unwrap_or(Bucket::WIDEST), windows, in_flight, paced: false })
     }
 
-    /// The same contract, with or without an even pace of starts.
     #[must_use]
     pub fn paced(self, paced: bool) -> Self {
         Self { paced, ..self }
@@ -250,7 +244,6 @@ impl Lateness {
         self.doubt
     }
 
-    /// The longer of each time.
     #[must_use]
     pub fn longer(self, other: Self) -> Self {
         Self {

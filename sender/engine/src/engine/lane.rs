@@ -15,7 +15,7 @@ use super::shift::Shift;
 use super::time::{Nanos, StoreTime};
 use super::{AttemptId, DeliveryId, LaneId, Revision, Term};
 
-/// The most unsent deliveries of a lane.
+/// Unsent deliveries of a lane.
 pub(super) const WINDOW_MAX: u32 = 256;
 /// A lane claims and holds only deliveries that it may send within this time.
 const AHEAD: Nanos = Nanos::SECOND;
@@ -65,7 +65,6 @@ struct State {
 
 #[derive(Debug, Default)]
 pub(super) struct Marks {
-    /// The lane stands in the queue of lanes that may act.
     pub(super) queued: bool,
     /// The lane waits for the number of attempts under way to fall.
     pub(super) crowded: bool,
@@ -161,7 +160,6 @@ impl Lane {
         self.limiter.end(attempt.started, outcome.into(), now)
     }
 
-    /// The settlement of an attempt is durable for which [`Self::charge`] returned true.
     pub(super) fn settled(&mut self) {
         self.limiter.settled();
     }
@@ -265,6 +263,7 @@ impl Lane {
         self.handled = asked.asked;
         self.marks.unsaved = true;
         self.breaker.probe_now(now);
+        self.pressure.start_over(now);
         if insist {
             self.paused_until = self.paused_until.min(now);
         }
@@ -298,6 +297,7 @@ impl Lane {
             pause: self.paused_until.since(now).0,
             breaker: self.breaker.record(now),
             baseline: self.pressure.baseline().record(now),
+            throttle: self.pressure.record(now).filter(|_| !clean),
             handled: self.handled,
             at: now.0,
             term: self.term.0,
@@ -326,6 +326,7 @@ impl Lane {
             usual: self.pressure.baseline().get(),
             holds: Holds {
                 breaker: self.breaker.standing(),
+                throttle: self.pressure.last_shift().filter(|_| self.pressure.percent() < 100),
                 paused_until: self.paused_until,
                 in_doubt,
                 in_doubt_until,
@@ -447,7 +448,7 @@ impl Start {
     }
 }
 
-/// A lane's state at one moment, for operators only.
+/// For operators only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneView {
     pub lane: LaneId,
@@ -456,23 +457,21 @@ pub struct LaneView {
     pub in_flight: u32,
     /// The level of the bucket in attempts, as of the limiter's last update.
     pub level: u64,
-    /// The lane's share of its contract, in percent.
     pub share_percent: u32,
-    /// The last change of the share under this ownership, if any.
+    /// Only under this ownership.
     pub shift: Option<Shift>,
     /// The latency above which the share is lowered. Nothing before enough answers came.
     pub target: Option<Nanos>,
     /// The usual latency over a day. Nothing before enough answers came.
     pub usual: Option<Nanos>,
     pub holds: Holds,
-    /// The rest of the pause that the endpoint asked for.
+    /// The endpoint asked for it.
     pub paused_for: Nanos,
     pub held: usize,
     /// It holds a delivery, or knows of one in the store that is due.
     pub has_work: bool,
 }
 
-/// The requests of several lanes together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnderWay {
     pub in_flight: u64,

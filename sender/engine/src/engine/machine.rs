@@ -14,7 +14,7 @@ use super::{AttemptId, LaneId, OutOfRange, Term, within};
 
 const BOUND_MAX: usize = 10_000_000;
 
-/// The bounds over all lanes.
+/// Over all lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     attempts: usize,
@@ -411,7 +411,7 @@ pub(super) struct Lanes {
     slots: Vec<Option<Lane>>,
     free: Vec<u32>,
     by_id: HashMap<LaneId, u32, BuildHasherDefault<DefaultHasher>>,
-    /// The number of lanes that hold deliveries or have asked for some.
+    /// They hold deliveries or have asked for some.
     holding: usize,
 }
 

@@ -12,7 +12,7 @@ use super::contract::{Contract, Lateness};
 use super::limiter::Snapshot;
 use super::pressure::PressurePolicy;
 use super::retry::{Meaning, RetryPolicy};
-use super::shift::Shift;
+use super::shift::{Shift, ShiftRecord};
 use super::time::{Nanos, StoreTime};
 use super::{AttemptId, BatchId, DeliveryId, LaneId, Revision, Term};
 
@@ -40,14 +40,12 @@ pub enum Input {
     /// Lowered limits hold at once.
     Change {
         lane: LaneId,
-        /// All of the settings, changed or not.
         settings: Arc<Settings>,
     },
-    /// An operator paused a lane. Attempts under way continue.
+    /// Attempts under way continue.
     Pause {
         lane: LaneId,
     },
-    /// An operator resumed a paused or disabled lane.
     Resume {
         lane: LaneId,
     },
@@ -60,10 +58,9 @@ pub enum Input {
     /// The store has, or will have, a due delivery for a lane.
     Work {
         lane: LaneId,
-        /// The due time; now for a new event.
+        /// Now for a new event.
         due: StoreTime,
     },
-    /// The answer to [`Output::Claim`].
     Claimed {
         lane: LaneId,
         term: Term,
@@ -73,7 +70,7 @@ pub enum Input {
         /// The due time of the lane's next delivery that it does not hold. May lie in the past.
         next: Option<StoreTime>,
     },
-    /// An attempt ended: the last byte of its answer was read, or no answer will come.
+    /// The last byte of its answer was read, or no answer will come.
     Ended {
         attempt: AttemptId,
         outcome: Outcome,
@@ -87,7 +84,6 @@ pub enum Input {
     Persisted {
         lane: LaneId,
         term: Term,
-        /// The record, or the latest of several.
         revision: Revision,
     },
     /// Give back every lane. The end is reached when [`super::Engine::is_at_rest`] returns true.
@@ -169,7 +165,7 @@ impl Outcome {
         })
     }
 
-    /// True if the sender itself withheld the attempt or cut it off.
+    /// The sender withheld the attempt or cut it off.
     pub(super) const fn is_by_us(&self) -> bool {
         matches!(self, Self::Withheld | Self::CutOff)
     }
@@ -181,7 +177,6 @@ pub struct Answer {
     pub retry_after: Option<Box<[u8]>>,
     /// The raw value of `Date`: the endpoint's own clock.
     pub date: Option<Box<[u8]>>,
-    /// The wall clock at its end.
     pub at: StoreTime,
 }
 
@@ -190,16 +185,14 @@ pub enum Output {
     /// Read due deliveries from the store, after all settlements polled before.
     Claim { lane: LaneId, term: Term, max: u32 },
     Send {
-        /// The id for [`Input::Ended`].
         attempt: AttemptId,
         lane: LaneId,
         term: Term,
         delivery: DeliveryId,
-        /// The number of the delivery's attempt, from 1.
+        /// The delivery's attempt, from 1.
         number: u32,
     },
     Settle {
-        /// The id for [`Input::Settled`].
         batch: BatchId,
         /// Never empty.
         settlements: Vec<Settlement>,
@@ -210,7 +203,7 @@ pub enum Output {
         lane: LaneId,
         term: Term,
         revision: Revision,
-        /// The record. One that [`LaneRecord::is_final`] gives the lane back: its lease may end.
+        /// One that [`LaneRecord::is_final`] gives the lane back: its lease may end.
         record: Box<LaneRecord>,
     },
     /// Tell operators that a lane tries its endpoint at once, as one of them asked.
@@ -223,7 +216,7 @@ pub enum Output {
     /// bounds the number of outputs.
     Tell {
         lane: LaneId,
-        /// From the last reported share to the present one.
+        /// Since the last report.
         shift: Shift,
     },
     /// The breaker opened, stays open for another cooldown, or closed.
@@ -265,11 +258,13 @@ impl Retried {
 pub struct LaneRecord {
     pub(super) limiter: Snapshot,
     pub(super) clean: bool,
-    /// The rest of the endpoint's pause.
+    /// Asked for by the endpoint.
     pub(super) pause: u64,
     pub(super) breaker: Option<BreakerRecord>,
     #[serde(default)]
     pub(super) baseline: Option<BaselineRecord>,
+    /// For other processes: the next owner begins with the whole contract.
+    pub(super) throttle: Option<ShiftRecord>,
     /// The version of the last handled [`Retried`].
     pub(super) handled: u64,
     pub(super) at: u64,
@@ -289,6 +284,7 @@ impl LaneRecord {
         let (in_doubt, left) = self.limiter.in_doubt();
         Holds {
             breaker: self.breaker.map_or(Standing::Closed, |record| record.standing(at)),
+            throttle: self.throttle.map(|record| record.shift(at)),
             paused_until: at + Nanos(self.pause),
             in_doubt,
             in_doubt_until: left.map(|left| at + left),
@@ -303,11 +299,13 @@ impl LaneRecord {
     }
 }
 
-/// The holds on a lane that outlive its owner; for operators only.
+/// They outlive the lane's owner; for operators only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holds {
     pub breaker: Standing,
-    /// The end of the pause that the endpoint asked for.
+    /// The last change of the share, while that is below the contract.
+    pub throttle: Option<Shift>,
+    /// Asked for by the endpoint.
     pub paused_until: StoreTime,
     /// Attempts that ended without an answer and may still arrive.
     pub in_doubt: u32,
@@ -315,7 +313,7 @@ pub struct Holds {
     pub in_doubt_until: Option<StoreTime>,
 }
 
-/// A subscriber's contract and policies. Lanes with equal settings share one value.
+/// Lanes with equal settings share one value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     contract: Contract,

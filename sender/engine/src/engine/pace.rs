@@ -25,7 +25,7 @@ impl Pace {
         self.next.filter(|next| contract.is_paced() && *next > now).map_or(Ready::Now, Ready::At)
     }
 
-    /// The most attempts that may start within `ahead`.
+    /// `ahead` from now.
     pub(super) fn room(contract: &Contract, ahead: Nanos) -> u32 {
         if !contract.is_paced() {
             return u32::MAX;

@@ -24,7 +24,7 @@ use std::ops::RangeInclusive;
 use super::baseline::Baseline;
 use super::contract::Contract;
 use super::limiter::Ready;
-use super::shift::{Journal, Shift, Why};
+use super::shift::{Journal, Shift, ShiftRecord, Why};
 use super::time::{Nanos, StoreTime};
 use super::{OutOfRange, within};
 
@@ -110,6 +110,8 @@ impl Default for PressurePolicy {
 #[derive(Clone, Debug)]
 pub struct Pressure {
     share: u32,
+    /// The share in the lane's last record.
+    recorded: u32,
     /// Below this share each success doubles it.
     regain: u32,
     /// The middle between the share at which latency last exceeded its target and the share after that
@@ -137,7 +139,6 @@ impl Default for Pressure {
     }
 }
 
-/// What an attempt shows about the strain on its endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strain {
     None,
@@ -151,6 +152,7 @@ impl Pressure {
     pub fn new(baseline: Baseline) -> Self {
         Self {
             share: WHOLE,
+            recorded: WHOLE,
             regain: WHOLE,
             edge: 0,
             succeeded: true,
@@ -165,7 +167,7 @@ impl Pressure {
         }
     }
 
-    /// The lane's share of its contract, in percent, rounded up.
+    /// Rounded up.
     #[must_use]
     pub fn percent(&self) -> u32 {
         percent(self.share)
@@ -219,7 +221,30 @@ impl Pressure {
         self.started = now;
     }
 
-    /// Returns true if the baseline has changed, which a record keeps.
+    /// For an operator who holds the endpoint for mended: an attempt may start at once, the share is at least half, one
+    /// good answer restores the whole contract, and earlier answers count no more.
+    pub fn start_over(&mut self, now: StoreTime) {
+        let before = std::mem::take(self);
+        let (share, recorded) = (before.share, before.recorded);
+        *self = Self { share, recorded, lowered: now, journal: before.journal, ..Self::new(before.baseline) };
+        self.shift(share.max(WHOLE / 2), Why::Asked, now);
+    }
+
+    /// The present share for other processes. Nothing at the whole contract.
+    pub(super) fn record(&mut self, now: StoreTime) -> Option<ShiftRecord> {
+        self.recorded = self.share;
+        let last = self.last_shift().filter(|_| self.percent() < 100)?;
+        Some(ShiftRecord::new(last, now))
+    }
+
+    /// The record names another half: few records, and none far off.
+    fn is_far_from_record(&self) -> bool {
+        let Self { share, recorded, .. } = *self;
+        share != recorded
+            && (share == WHOLE || recorded == WHOLE || share <= recorded / 2 || share / 2 >= recorded)
+    }
+
+    /// Returns true if the state that a record keeps has changed.
     pub fn end(
         &mut self,
         policy: &PressurePolicy,
@@ -237,7 +262,7 @@ impl Pressure {
         match strain {
             Strain::Refused => self.halve(Why::Refused, least(policy, contract), lowered),
             Strain::Failed if self.is_failing(policy) => {
-                let why = Why::Failures { percent: percent(self.failures) };
+                let why = Why::Failures { percent: self.failed_percent() };
                 self.halve(why, least(policy, contract), lowered);
             }
             Strain::Failed => self.clean = 0,
@@ -246,7 +271,8 @@ impl Pressure {
                 target => self.recover(policy, WHOLE, self.step_up(latency, target, now), now),
             },
         }
-        strain == Strain::None && self.baseline.answered(latency, now)
+        let is_usual_new = strain == Strain::None && self.baseline.answered(latency, now);
+        is_usual_new || self.is_far_from_record()
     }
 
     fn halve(&mut self, why: Why, least: u32, lowering: Lowering) {
@@ -291,7 +317,7 @@ impl Pressure {
         self.shift(share, why, now);
     }
 
-    /// The step up after a streak whose last answer took `latency`.
+    /// `latency` is the last answer's.
     fn step_up(&self, latency: Nanos, target: Option<Nanos>, now: StoreTime) -> u32 {
         let around_edge = self.edge.saturating_sub(2 * STEP)..=self.edge + STEP;
         let is_recent = self.edge > 0 && now.since(self.lowered) < EDGE_LASTS;
@@ -335,12 +361,18 @@ impl Pressure {
             let before = if self.lately == 0 { latency.0 } else { self.lately };
             self.lately = before - before / 8 + latency.0 / 8;
         }
-        self.failures = self.failures - self.failures / 32 + failed / 32;
+        self.failures = averaged(self.failures, failed);
         self.seen = self.seen.saturating_add(1);
     }
 
     fn is_failing(&self, policy: &PressurePolicy) -> bool {
         self.seen >= SAMPLES_MIN && self.failures > WHOLE / 100 * policy.failures_percent
+    }
+
+    /// The average begins at 0, so the first failures would count less than they are.
+    fn failed_percent(&self) -> u32 {
+        let all_failed = (0..self.seen).fold(0, |sum, _| averaged(sum, WHOLE)).max(1);
+        self.failures * 100 / all_failed
     }
 
     fn cap(&self, contract: &Contract) -> u32 {
@@ -358,6 +390,10 @@ impl Pressure {
 struct Lowering {
     started: StoreTime,
     now: StoreTime,
+}
+
+const fn averaged(before: u32, next: u32) -> u32 {
+    before - before / 32 + next / 32
 }
 
 /// A share of [`WHOLE`], rounded up.
@@ -465,6 +501,23 @@ mod tests {
         assert_eq!(bench.attempts(1, Strain::None, QUICK), 28);
         assert_eq!(bench.attempts(1, Strain::Refused, QUICK), 14);
         assert_eq!(bench.attempts(9, Strain::None, QUICK), 14);
+    }
+
+    #[test]
+    fn an_operators_retry_tries_at_once_and_one_good_answer_ends_the_throttle() {
+        let mut bench = Bench::new();
+        bench.attempts(100, Strain::Refused, QUICK);
+        assert_eq!(bench.pressure.percent(), 1);
+        bench.pressure.start_over(bench.now);
+        assert_eq!(bench.pressure.percent(), 50);
+        assert_eq!(bench.pressure.ready(&bench.policy, &bench.contract, 3, bench.now), Ready::Now);
+        let last = bench.pressure.last_shift().unwrap();
+        assert_eq!((last.from, last.to, last.why), (1, 50, Why::Asked));
+        let mut still_ill = bench.clone();
+        assert_eq!(still_ill.attempts(1, Strain::Refused, QUICK), 25);
+        assert_eq!(bench.attempts(1, Strain::None, QUICK), 100);
+        bench.pressure.start_over(bench.now);
+        assert_eq!(bench.pressure.percent(), 100, "a retry only raises");
     }
 
     #[test]
@@ -593,6 +646,20 @@ mod tests {
             assert_eq!(bench.attempts(1, Strain::Failed, QUICK), 100);
         }
         assert!(bench.attempts(20, Strain::Failed, QUICK) < 100);
+    }
+
+    #[test]
+    fn the_share_of_failures_is_right_from_the_first_attempts_on() {
+        let mut bench = Bench::new();
+        bench.attempts(31, Strain::Failed, QUICK);
+        assert_eq!(bench.pressure.last_shift().unwrap().why, Why::Failures { percent: 100 });
+        let mut bench = Bench::new();
+        for number in 0..60 {
+            let strain = if number % 3 == 0 { Strain::None } else { Strain::Failed };
+            bench.attempts(1, strain, QUICK);
+        }
+        let why = bench.pressure.last_shift().unwrap().why;
+        assert!(matches!(why, Why::Failures { percent: 60..75 }), "{why}");
     }
 
     #[test]

@@ -1,5 +1,3 @@
-//! The delay between a failed attempt and the next one.
-
 use std::ops::RangeInclusive;
 
 use super::time::Nanos;
@@ -125,7 +123,7 @@ impl RetryPolicy {
         &self.backoff
     }
 
-    /// The most attempts, the first included.
+    /// The first included.
     #[must_use]
     pub fn attempts(&self) -> u32 {
         self.attempts
@@ -137,7 +135,6 @@ impl RetryPolicy {
         self.ttl
     }
 
-    /// The longest pause that `Retry-After` may cause.
     #[must_use]
     pub fn retry_after_cap(&self) -> Nanos {
         self.retry_after_cap

@@ -18,7 +18,7 @@ pub(super) struct Settling {
     flushed: u64,
     /// Oldest first.
     unanswered: VecDeque<Batch>,
-    /// Gathered or unconfirmed settlements of attempts, which a crash would repeat.
+    /// A crash would repeat them.
     total: usize,
     batches: u64,
 }
@@ -35,7 +35,7 @@ impl Settling {
         self.gathered.push_back(settlement);
     }
 
-    /// True if the store must record a gathered settlement before it reads due deliveries.
+    /// The store must record one before it reads due deliveries.
     pub(super) fn changes_queues(&self) -> bool {
         self.changes_queues
     }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use super::time::{Nanos, StoreTime};
 
 /// The shortest time between two reports, except for the return to the whole contract.
@@ -10,14 +12,14 @@ const QUIET: Nanos = Nanos::from_secs(10);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shift {
     pub at: StoreTime,
-    /// The share before, in percent, rounded up.
+    /// In percent, rounded up.
     pub from: u32,
-    /// The share since, in percent, rounded up.
+    /// In percent, rounded up.
     pub to: u32,
     pub why: Why,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Why {
     /// The last answers took longer than the target.
     Latency {
@@ -26,11 +28,34 @@ pub enum Why {
         target: Nanos,
     },
     Failures {
-        /// The share of the last attempts that failed, in percent.
+        /// In percent.
         percent: u32,
     },
     Refused,
     Recovered,
+    /// An operator asked for a retry.
+    Asked,
+}
+
+/// A [`Shift`] for other processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ShiftRecord {
+    /// Nanoseconds.
+    ago: u64,
+    from: u32,
+    to: u32,
+    why: Why,
+}
+
+impl ShiftRecord {
+    pub(super) fn new(Shift { at, from, to, why }: Shift, now: StoreTime) -> Self {
+        Self { ago: now.since(at).0, from, to, why }
+    }
+
+    /// The change that a record taken at `at` names.
+    pub(super) fn shift(self, at: StoreTime) -> Shift {
+        Shift { at: at.sooner(Nanos(self.ago)), from: self.from, to: self.to, why: self.why }
+    }
 }
 
 impl Why {
@@ -41,6 +66,7 @@ impl Why {
             Self::Failures { .. } => "failures",
             Self::Refused => "refused",
             Self::Recovered => "recovered",
+            Self::Asked => "asked",
         }
     }
 }
@@ -54,6 +80,7 @@ impl fmt::Display for Why {
             Self::Failures { percent } => write!(f, "{percent} % of the last attempts failed"),
             Self::Refused => f.write_str("the endpoint answered 429"),
             Self::Recovered => f.write_str("answers have recovered"),
+            Self::Asked => f.write_str("an operator asked for a retry"),
         }
     }
 }

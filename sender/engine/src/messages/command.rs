@@ -10,17 +10,19 @@ pub use hookproof_words::ids::OutboxId;
 pub use hookproof_words::states::{AttemptOutcome, Condition, Fate, Reason};
 use sha2::{Digest as _, Sha256};
 
+pub use super::job::Dead;
+use super::job::{SetJob, StartJob, StepJob};
 use super::lane::{Bounds, LaneState, OwnerId, Pause, Secret};
 use super::node::{Announcement, Homes};
 use crate::engine::breaker::Disabled;
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 
-/// A refusal is a reply; see [`super::Reply`].
 #[derive(Clone, Debug)]
 pub enum Command {
     Emit(Emit),
     /// Set aside an outbox row that cannot become an event.
     RejectOutbox(RejectOutbox),
+    /// Writes nothing, except that an unreadable delivery becomes a dead letter (`unreadable`).
     /// Hand out due deliveries. Writes nothing, except that an unreadable delivery becomes a dead letter
     /// (`unreadable`).
     Claim(Claim),
@@ -41,18 +43,19 @@ pub enum Command {
     Redrive(Redrive),
     Forget(Forget),
     Erase(Erase),
+    Reseal(Reseal),
     Retry(Retry),
     /// Have a settled delivery wait again, with the same id and body.
     Resend(DeliveryId),
-    /// Shed waiting deliveries of a lane: its oldest become dead letters (`overflow`).
     Shed(Shed),
-    /// Make dead letters of expired deliveries, and of deliveries to removed subscribers.
+    /// Expired deliveries, and deliveries to removed subscribers, become dead letters.
     Sweep(Sweep),
     Purge(Purge),
+    StartJob(StartJob),
+    StepJob(StepJob),
+    SetJob(SetJob),
 }
 
-/// An event with its deliveries.
-///
 /// If the lane of one target is full and refuses, nothing is recorded, and the emitter may try again.
 #[derive(Clone, Debug)]
 pub struct Emit {
@@ -91,7 +94,6 @@ pub struct Transition {
 #[derive(Clone, Debug)]
 pub struct Target {
     pub lane: LaneId,
-    /// The index of its body in [`Emit::bodies`].
     pub body: usize,
     /// No attempt starts before this time.
     pub due: StoreTime,
@@ -99,16 +101,14 @@ pub struct Target {
     pub expires: StoreTime,
     /// The delivery is left out if its lane received the same event id less than this ago.
     pub dedupe: Nanos,
-    /// The rules to replace an older delivery, or to be replaced by a newer one.
     pub coalesce: Option<Coalesce>,
-    /// The signature, for profiles that sign once for all attempts.
+    /// Only for profiles that sign once for all attempts.
     pub signature: Option<Arc<str>>,
 }
 
 /// Of the deliveries with one lane and key inside a window, the newest is sent at the end of the window.
 #[derive(Clone, Debug)]
 pub struct Coalesce {
-    /// Deliveries with the same key replace each other.
     pub key: Arc<str>,
     /// How long the first of them waits.
     pub window: Nanos,
@@ -120,7 +120,7 @@ pub struct RejectOutbox {
     pub why: String,
 }
 
-/// Asks for a lane's due deliveries, oldest due time first.
+/// Oldest due time first.
 #[derive(Clone, Debug)]
 pub struct Claim {
     pub lane: LaneId,
@@ -139,9 +139,9 @@ pub struct Settlement {
     /// The ownership of its claim. If it has ended, only [`Fate::Delivered`] still counts.
     pub term: Term,
     pub delivery: DeliveryId,
+    /// So far.
     /// Attempts made so far.
     pub attempts: u32,
-    /// What follows.
     pub fate: Fate,
     /// Disables an active lane, unless [`Retried::asked`](super::lane::Retried) is greater.
     pub disables: Option<(Disabled, u64)>,
@@ -157,7 +157,6 @@ pub struct Attempt {
     pub status: Option<u16>,
     /// The failure in a few words; cut to [`Attempt::ERROR_BYTES_MAX`].
     pub error: Option<Box<str>>,
-    /// The [`Body::hash`] of the sent bytes.
     pub body_hash: u64,
     /// When its event was received, for metrics. Nothing in an attempt read from the store.
     pub received: Option<StoreTime>,
@@ -177,12 +176,11 @@ pub struct Details {
     pub answer: Option<Arc<KeptAnswer>>,
 }
 
-/// The beginning of an answer. Untrusted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeptAnswer {
     /// A line `name: value` for each kept header.
     pub head: String,
-    /// The first [`Self::BODY_BYTES_MAX`] bytes.
+    /// At most [`Self::BODY_BYTES_MAX`] bytes.
     pub body: Vec<u8>,
     pub cut: bool,
 }
@@ -291,14 +289,13 @@ pub enum LaneSelection {
 #[derive(Clone, Debug)]
 pub struct Renew {
     pub owner: OwnerId,
-    /// The new length of its leases, from now.
+    /// Counts from now.
     pub lease: Nanos,
     /// The owner's announcement, which makes it a node. Without one, it stays as it is.
     pub announce: Option<Arc<Announcement>>,
 }
 
 impl Command {
-    /// The command as a verb phrase, for messages.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -319,15 +316,19 @@ impl Command {
             Self::Redrive(_) => "redrive dead letters",
             Self::Forget(_) => "purge dead letters",
             Self::Erase(_) => "forget a data subject",
+            Self::Reseal(_) => "encrypt stored values",
             Self::Retry(_) => "retry deliveries",
             Self::Resend(_) => "send a delivery again",
             Self::Shed(_) => "shed waiting deliveries",
             Self::Sweep(_) => "sweep",
             Self::Purge(_) => "purge",
+            Self::StartJob(_) => "start a job",
+            Self::StepJob(_) => "work at a job",
+            Self::SetJob(_) => "change a job",
         }
     }
 
-    /// An estimate of the rows that the command touches, for the bound on a commit.
+    /// An estimate, for the bound on a commit.
     #[must_use]
     pub fn rows(&self) -> usize {
         match self {
@@ -341,12 +342,14 @@ impl Command {
             | Self::Retry(Retry { max, .. })
             | Self::Shed(Shed { max, .. })
             | Self::Sweep(Sweep { max })
+            | Self::StepJob(StepJob { max, .. })
+            | Self::Reseal(Reseal { max, .. })
             | Self::Purge(Purge { max, .. }) => usize::try_from(*max).unwrap_or(usize::MAX),
             _ => 1,
         }
     }
 
-    /// An estimate of the command's bytes, for the bounds on a commit and on the queue before it.
+    /// An estimate, for the bounds on a commit and on the queue before it.
     #[must_use]
     pub fn bytes(&self) -> usize {
         // An estimate of a row's fixed part in memory.
@@ -368,13 +371,12 @@ impl Command {
         payload.saturating_add(rows.saturating_mul(ROW))
     }
 
-    /// True if the command adds deliveries. A full queue refuses such commands first.
+    /// A full queue refuses such commands first.
     #[must_use]
     pub const fn adds_work(&self) -> bool {
         matches!(self, Self::Emit(_))
     }
 
-    /// True if the command moves deliveries and changes nothing else.
     #[must_use]
     pub const fn is_frequent(&self) -> bool {
         matches!(self, Self::Emit(_) | Self::Claim(_) | Self::Settle(_))
@@ -387,7 +389,6 @@ impl Command {
         matches!(self, Self::Renew(_) | Self::Persist(Persist { hand_back: false, .. })) || self.is_frequent()
     }
 
-    /// True if the command normally writes nothing.
     #[must_use]
     pub const fn only_reads(&self) -> bool {
         matches!(self, Self::Claim(_))
@@ -410,7 +411,6 @@ impl Body {
     }
 }
 
-/// The most secrets of a subscriber that sign at once.
 pub const SECRETS_MAX: usize = 4;
 
 #[derive(Clone, Debug)]
@@ -428,7 +428,7 @@ pub struct Subscribe {
     pub secret: Secret,
 }
 
-/// Changes to a subscriber. `None` leaves a value unchanged.
+/// `None` leaves a value unchanged.
 #[derive(Clone, Debug)]
 pub struct Change {
     pub lane: LaneId,
@@ -462,7 +462,6 @@ impl Change {
     }
 }
 
-/// Adds a secret beside the old ones.
 #[derive(Clone, Debug)]
 pub struct Rotate {
     pub lane: LaneId,
@@ -481,28 +480,18 @@ pub struct Drain {
     pub draining: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Dead {
-    All,
-    Of(LaneId),
-    These(Vec<DeliveryId>),
-}
-
 /// Lets dead letters wait again, oldest first, with no attempts made and a full time to live. Stops at a bound
 /// and never sheds.
 #[derive(Clone, Debug)]
 pub struct Redrive {
     pub which: Dead,
-    /// Only dead letters after this one: continues from [`super::reply::Redriven::last`].
     pub after: Option<DeliveryId>,
     pub max: u32,
 }
 
-/// Deletes dead letters, oldest first.
 #[derive(Clone, Debug)]
 pub struct Forget {
     pub which: Dead,
-    /// Only dead letters after this one: continues from [`super::Reply::Forgotten`].
     pub after: Option<DeliveryId>,
     pub max: u32,
 }
@@ -514,12 +503,43 @@ pub struct Erase {
     pub delivery: DeliveryId,
     /// The event's deliveries, for [`Command::rows`].
     pub of_event: usize,
-    /// Only count.
     pub plan: bool,
-    /// Continues a plan: [`super::reply::Erased::more`].
+    /// Continues a plan: [`super::Reply::Erased`].
     pub after: Option<DeliveryId>,
-    /// The most attempts; at least those of one delivery.
+    /// At least the attempts of one delivery.
     pub max: u32,
+}
+
+/// Seals the values of some rows with the first key, where they have another or none.
+#[derive(Clone, Copy, Debug)]
+pub struct Reseal {
+    pub from: (SealedTable, u64),
+    pub max: u32,
+}
+
+/// The order of the steps. The last one has all other keys forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SealedTable {
+    Events,
+    FurtherBodies,
+    Subscribers,
+    Secrets,
+    Answers,
+    Proof,
+}
+
+impl SealedTable {
+    #[must_use]
+    pub const fn next(self) -> Option<Self> {
+        match self {
+            Self::Events => Some(Self::FurtherBodies),
+            Self::FurtherBodies => Some(Self::Subscribers),
+            Self::Subscribers => Some(Self::Secrets),
+            Self::Secrets => Some(Self::Answers),
+            Self::Answers => Some(Self::Proof),
+            Self::Proof => None,
+        }
+    }
 }
 
 /// Tries an endpoint at once, because an operator mended it: an open breaker lets one probe through, and retries are
@@ -536,7 +556,6 @@ pub struct Retry {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToRetry {
-    /// All of a lane that wait for their next attempt.
     Of(LaneId),
     This(DeliveryId),
 }

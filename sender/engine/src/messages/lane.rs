@@ -48,7 +48,7 @@ pub struct Pause {
 impl Pause {
     #[must_use]
     pub fn why_disabled(&self) -> &str {
-        self.reason.as_deref().unwrap_or("its endpoint answered 410 Gone")
+        self.reason.as_deref().unwrap_or("its endpoint failed")
     }
 }
 
@@ -80,12 +80,14 @@ impl fmt::Debug for Secret {
 pub struct Counts {
     pub accepted: u64,
     pub delivered: u64,
+    /// Those not redriven, including deleted ones.
     /// Dead letters that were not redriven, including deleted ones.
     pub dead: u64,
     /// And forgotten ones.
     pub coalesced: u64,
     pub waiting: u64,
     pub waiting_bytes: u64,
+    /// Tried before.
     /// Waiting deliveries that were tried before.
     pub retrying: u64,
     pub dead_kept: u64,

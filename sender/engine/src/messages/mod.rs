@@ -1,6 +1,7 @@
-//! Commands to a store, and its replies. Reading order: [`lane`], [`node`], [`command`], [`reply`].
+//! Commands to a store, and its replies. Reading order: [`lane`], [`node`], [`command`], [`job`], [`reply`].
 
 pub mod command;
+pub mod job;
 pub mod lane;
 pub mod node;
 pub mod reply;

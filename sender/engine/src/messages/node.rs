@@ -13,7 +13,6 @@ pub const NAME_BYTES_MAX: usize = 64;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Announcement {
-    /// The name for people; not unique.
     pub name: Arc<str>,
     pub version: Arc<str>,
     pub address: Option<Arc<str>>,
@@ -29,19 +28,19 @@ pub struct Node {
     pub owner: OwnerId,
     /// Its announcement, with the operators' present choice of `draining`.
     pub announced: Announcement,
+    /// It has lived since then without a break.
     /// The time since when it has lived without a break.
     pub since: StoreTime,
     /// The end of its leases, by [`Nodes::lease_time`].
     pub until: StoreTime,
 }
 
-/// All nodes at one moment of the store, including those with ended leases.
+/// Includes nodes with ended leases.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Nodes {
     pub all: Vec<Node>,
     /// Grows with each change of the nodes or their announcements, and with each lane that is handed back.
     pub changes: u64,
-    /// The latest commit time.
     pub at: StoreTime,
     /// The database server's clock at that moment, which decides the end of leases there. It is behind `at` if
     /// it was set back, or if a node's clock is ahead. Nothing for a file, where the store's time decides.
@@ -61,6 +60,7 @@ impl Nodes {
         self.server_clock.unwrap_or(now)
     }
 
+    /// `now` is the store's time.
     /// The nodes with valid leases, given the store's time.
     pub fn living(&self, now: StoreTime) -> impl Iterator<Item = &Node> + Clone {
         let now = self.lease_time(now);
@@ -69,7 +69,7 @@ impl Nodes {
 }
 
 impl Node {
-    /// True if its leases are valid at `now`, by [`Nodes::lease_time`].
+    /// `now` is [`Nodes::lease_time`].
     #[must_use]
     pub fn lives(&self, now: StoreTime) -> bool {
         now < self.until
@@ -113,7 +113,7 @@ impl Homes {
         Self { nodes: takers.map(candidate).collect() }
     }
 
-    /// The home of a lane. Nothing if no node can serve it.
+    /// Nothing if no node can serve it.
     #[must_use]
     pub fn home(&self, lane: LaneId) -> Option<OwnerId> {
         let able = self.nodes.iter().filter(|node| !node.unable.contains(&lane));

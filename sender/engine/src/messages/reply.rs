@@ -3,56 +3,49 @@ use std::sync::Arc;
 
 use hookproof_words::states::Place;
 
-use super::command::OutboxId;
+use super::command::{OutboxId, SealedTable};
+use super::job::{JOB_IDS_MAX, Job, JobId, JobState, OPEN_JOBS_MAX};
 use super::lane::{Bounds, LaneState, OwnerId};
 use super::node::Nodes;
 use crate::engine::{DeliveryId, LaneId, StoreTime, Term};
 
-/// The reply to one command, given once its effect is durable.
+/// Given once the command's effect is durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// To [`super::Command::Emit`].
     Emitted(Emitted),
-    /// To [`super::Command::Claim`].
     Claimed(Claimed),
+    /// One result for each settlement, in order.
     /// To [`super::Command::Settle`]: one result for each settlement, in order.
     Settled(Vec<SettleResult>),
-    /// To [`super::Command::Acquire`]: the lanes that the owner now has.
+    /// Those that the owner now has.
     Acquired(Vec<TakenLane>),
-    /// To [`super::Command::Renew`].
     Renewed(Renewed),
-    /// To [`super::Command::Subscribe`].
     Subscribed {
         lane: LaneId,
     },
-    /// To [`super::Command::Redrive`].
     Redriven(Redriven),
-    /// To [`super::Command::Forget`].
     Forgotten {
         rows: u64,
         /// The last one looked at, if there may be more.
         last: Option<DeliveryId>,
     },
-    /// To [`super::Command::Erase`].
-    Erased(Erased),
-    /// To [`super::Command::Retry`].
+    /// Also the last delivery done, unless all are.
+    Erased(Erased, Option<DeliveryId>),
+    Resealed(Resealed),
     Retried {
         lane: LaneId,
-        /// The number of retries that are due now and were due later.
         rows: u64,
         more: bool,
     },
-    /// To [`super::Command::Resend`].
     Resent,
-    /// To [`super::Command::Shed`].
     Dropped {
         rows: u64,
         more: bool,
     },
-    /// To [`super::Command::Sweep`].
     Swept(Swept),
-    /// To [`super::Command::Purge`].
     Purged(Purged),
+    /// As the command left it.
+    Job(Box<Job>),
     Done,
     Refused(Refusal),
 }
@@ -124,6 +117,14 @@ pub enum Refusal {
         LaneState::Active => "active",
     })]
     NotActive(LaneState),
+    #[error("at most {OPEN_JOBS_MAX} jobs may be open; cancel one, or wait until one ends")]
+    TooManyJobs,
+    #[error("at most {JOB_IDS_MAX} ids, found {0}")]
+    TooManyIds(usize),
+    #[error("there is no job {}; only the newest are kept", .0.0)]
+    UnknownJob(JobId),
+    #[error("the job is {} already", .0.name())]
+    JobOver(JobState),
     #[error("the command is invalid: {0}")]
     Nonsense(&'static str),
 }
@@ -148,7 +149,6 @@ pub enum Bound {
     LaneBytes,
     /// The body alone exceeds the lane's bytes: a retry cannot help.
     BodyBytes,
-    /// The store's deliveries.
     TotalRows,
     TotalBytes,
 }
@@ -185,7 +185,7 @@ impl Bounds {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Emitted {
     pub targets: Vec<Placed>,
-    /// The number of older deliveries that became dead letters to make room.
+    /// Older deliveries became dead letters to make room.
     pub shed: u64,
 }
 
@@ -220,7 +220,6 @@ pub enum Placed {
     },
     /// The lane has or had the same event id.
     Duplicate,
-    /// The lane is removed or takes nothing.
     Absent,
     /// The lane is full and refuses. The same event, emitted again, goes to such lanes only.
     Refused(Bound),
@@ -238,11 +237,10 @@ pub struct Claimed {
     pub too_long: Option<u64>,
 }
 
-/// A delivery with everything that an attempt needs from the store.
+/// Everything that an attempt needs from the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimedRow {
     pub delivery: DeliveryId,
-    /// Attempts made so far.
     pub attempts: u32,
     /// No attempt starts at or after this time.
     pub expires: StoreTime,
@@ -250,7 +248,7 @@ pub struct ClaimedRow {
     pub kind: Arc<str>,
     pub received: StoreTime,
     pub body: super::command::Body,
-    /// The signature, for profiles that sign once for all attempts.
+    /// Only for profiles that sign once for all attempts.
     pub signature: Option<Arc<str>>,
 }
 
@@ -265,12 +263,9 @@ pub enum SettleResult {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TakenLane {
     pub lane: LaneId,
-    /// The ownership that begins.
     pub term: Term,
-    /// Paused by an operator, disabled by the endpoint, or active.
     pub state: LaneState,
     pub handover: Handover,
-    /// When its first waiting delivery is due.
     pub next: Option<StoreTime>,
 }
 
@@ -313,27 +308,31 @@ pub struct Renewed {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Erased {
     pub events: u64,
-    /// All deliveries of these events.
     pub deliveries: u64,
-    /// Those that waited, and are not sent.
     pub waiting: u64,
     pub dead: u64,
     pub attempts: u64,
     pub answers: u64,
-    /// Not over yet; the last delivery done.
-    pub more: Option<DeliveryId>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Resealed {
+    pub values: u64,
+    /// Those that do not open, and stay as they are.
+    pub damaged: u64,
+    /// The next step's [`super::command::Reseal::from`], unless this was the last.
+    pub next: Option<(SealedTable, u64)>,
 }
 
 impl AddAssign for Erased {
     fn add_assign(&mut self, other: Self) {
-        let Self { events, deliveries, waiting, dead, attempts, answers, more } = other;
+        let Self { events, deliveries, waiting, dead, attempts, answers } = other;
         self.events += events;
         self.deliveries += deliveries;
         self.waiting += waiting;
         self.dead += dead;
         self.attempts += attempts;
         self.answers += answers;
-        self.more = more;
     }
 }
 

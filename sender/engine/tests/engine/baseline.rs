@@ -1,5 +1,3 @@
-//! The median of 24 figures. Each is the 95th percentile of up to 32 evenly spaced answers over at least an hour.
-
 use hookproof_engine::engine::baseline::Baseline;
 use hookproof_engine::engine::{Nanos, StoreTime};
 use proptest::prelude::*;

@@ -12,7 +12,7 @@
 use hookproof_engine::engine::contract::{Contract, Rate};
 use hookproof_engine::engine::{Nanos, StoreTime};
 
-/// A start, and the contract in force: several contracts may share one moment.
+/// Several contracts may share one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Start {
     pub(crate) at: StoreTime,

@@ -1,4 +1,4 @@
-//! The engine's guarantees, each tested from its definition in virtual time.
+//! Each guarantee from its definition, in virtual time.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

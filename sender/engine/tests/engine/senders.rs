@@ -1,5 +1,3 @@
-//! One property judges the engine and broken senders.
-
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -43,7 +41,7 @@ pub(crate) trait Sender {
     fn stop(&mut self, now: StoreTime);
     fn hand_over(&mut self, now: StoreTime, how: HandOver, terms: &Terms);
     fn next_wake(&self) -> Option<StoreTime>;
-    /// The sender's state, for a test that fails.
+    /// Shown by a test that fails.
     fn describe_state(&self) -> String {
         String::new()
     }

@@ -11,6 +11,8 @@ pub(crate) struct Letter {
     pub(crate) lane: LaneId,
     pub(crate) bytes: u64,
     pub(crate) ttl: Nanos,
+    /// When it was given up.
+    pub(crate) at: StoreTime,
 }
 
 pub(crate) trait DeadRows: Rows {
@@ -38,7 +40,7 @@ pub(crate) trait DeadRows: Rows {
 
     fn forget_oldest(&mut self, lane: Option<LaneId>) -> Result<u64, Self::Error>;
 
-    /// The deliveries that are dead letters. Their lanes are locked.
+    /// Their lanes are locked.
     fn letters(&mut self, letters: &[DeliveryId]) -> Result<Vec<Letter>, Self::Error>;
 
     /// Makes dead letters wait again, due now. Each expires at its given time. New events can no longer coalesce with

@@ -44,7 +44,7 @@ pub(crate) trait EraseRows: RoomRows {
         }
         let (attempts, answers) = self.erase_history(&tried, erase.plan)?;
         if more.is_some() {
-            return Ok(Reply::Erased(Erased { attempts, answers, more, ..Erased::default() }));
+            return Ok(Reply::Erased(Erased { attempts, answers, ..Erased::default() }, more));
         }
         let events: BTreeSet<u64> = found.iter().map(|one| one.event).collect();
         let deliveries: Vec<DeliveryId> = found.iter().map(|one| one.delivery).collect();
@@ -56,10 +56,9 @@ pub(crate) trait EraseRows: RoomRows {
             dead: count(Place::Dead),
             attempts,
             answers,
-            more,
         };
         if erase.plan || found.is_empty() {
-            return Ok(Reply::Erased(erased));
+            return Ok(Reply::Erased(erased, None));
         }
         for Erasable { delivery, lane, place, bytes, tried, .. } in found {
             match place {
@@ -82,6 +81,6 @@ pub(crate) trait EraseRows: RoomRows {
             }
         }
         self.erase_content(&events.into_iter().collect::<Vec<_>>(), &deliveries)?;
-        Ok(Reply::Erased(erased))
+        Ok(Reply::Erased(erased, None))
     }
 }

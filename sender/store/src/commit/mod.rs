@@ -5,7 +5,7 @@
 //! the end.
 
 use super::Written;
-use super::command::{Claim, Command};
+use super::command::{Claim, Command, Reseal};
 use super::lane::{Counts, LaneState, Limits};
 use super::queue_cache::{Lane, QueueCache};
 use super::reply::{Claimed, Refusal, Reply};
@@ -14,6 +14,7 @@ use crate::engine::{LaneId, Nanos, StoreTime};
 pub(super) mod dead;
 pub(super) mod emit;
 pub(super) mod erase;
+pub(super) mod job;
 pub(super) mod lease;
 pub(super) mod retry;
 pub(super) mod room;
@@ -23,6 +24,7 @@ pub(super) mod sweep;
 
 use emit::EventRows;
 use erase::EraseRows;
+use job::JobRows;
 use lease::LeaseRows;
 use retry::RetryRows;
 use settle::AttemptRows;
@@ -67,12 +69,14 @@ pub(super) trait Rows {
     }
 }
 
-/// All commands.
 pub(super) trait Commands:
-    EventRows + EraseRows + AttemptRows + LeaseRows + RetryRows + SweepRows
+    EventRows + EraseRows + AttemptRows + LeaseRows + RetryRows + SweepRows + JobRows
 {
     /// Reads the longest due deliveries that are not claimed, and claims them.
     fn read_claim(&mut self, claim: &Claim) -> Result<Claimed, Self::Error>;
+
+    /// Each row is sealed by itself, so this needs no rule.
+    fn reseal(&mut self, reseal: &Reseal) -> Result<Reply, Self::Error>;
 
     fn claim(&mut self, claim: &Claim) -> Result<Reply, Self::Error> {
         let Claim { lane, term, .. } = *claim;
@@ -113,11 +117,15 @@ pub(super) trait Commands:
             Command::Redrive(redrive) => self.redrive(redrive),
             Command::Forget(forget) => self.forget(forget),
             Command::Erase(erase) => self.erase(erase),
+            Command::Reseal(reseal) => self.reseal(reseal),
             Command::Retry(retry) => self.retry_now(retry),
             Command::Resend(delivery) => self.resend(*delivery),
             Command::Shed(shed) => self.shed(*shed),
             Command::Sweep(sweep) => self.sweep(*sweep),
             Command::Purge(purge) => self.purge(*purge),
+            Command::StartJob(start) => self.start_job(start),
+            Command::StepJob(step) => self.step_job(*step),
+            Command::SetJob(set) => self.set_job(set),
         }
     }
 }

@@ -27,8 +27,9 @@ pub(crate) trait RetryRows: RoomRows + SubscriberRows {
     /// Nothing if its body is gone.
     fn resendable(&mut self, delivery: DeliveryId) -> Result<Option<Resendable>, Self::Error>;
 
-    /// Makes a settled delivery wait again, due now, and records that an operator asked for it.
-    fn set_resent(&mut self, delivery: DeliveryId, expires: StoreTime) -> Result<(), Self::Error>;
+    /// Makes a settled delivery wait again, due now, and records that an operator asked for it. False if another process
+    /// has deleted it meanwhile.
+    fn set_resent(&mut self, delivery: DeliveryId, expires: StoreTime) -> Result<bool, Self::Error>;
 
     /// A delivered one counts as one more that is accepted, so that no such count ever falls.
     fn resend(&mut self, delivery: DeliveryId) -> Result<Reply, Self::Error> {
@@ -46,13 +47,27 @@ pub(crate) trait RetryRows: RoomRows + SubscriberRows {
         if state != LaneState::Active {
             return Ok(Reply::Refused(Refusal::NotActive(state)));
         }
-        let Some(Resendable { bytes, ttl }) = self.resendable(delivery)? else {
+        let Some(body) = self.resendable(delivery)? else {
             return Ok(Reply::Refused(Refusal::BodyGone));
         };
-        if let Some(bound) = self.bound_reached(lane, bytes)? {
+        if let Some(bound) = self.bound_reached(lane, body.bytes)? {
             return Ok(Reply::Refused(Refusal::NoRoom(bound)));
         }
-        self.set_resent(delivery, self.after(ttl))?;
+        let is_sent = self.send_again(lane, delivery, place, &body)?;
+        Ok(if is_sent { Reply::Resent } else { Reply::Refused(Refusal::BodyGone) })
+    }
+
+    /// The lane has room. False if the delivery is gone.
+    fn send_again(
+        &mut self,
+        lane: LaneId,
+        delivery: DeliveryId,
+        place: Place,
+        body: &Resendable,
+    ) -> Result<bool, Self::Error> {
+        if !self.set_resent(delivery, self.after(body.ttl))? {
+            return Ok(false);
+        }
         self.disturb(lane)?;
         self.arrive(lane, self.now())?;
         self.stir()?;
@@ -64,9 +79,9 @@ pub(crate) trait RetryRows: RoomRows + SubscriberRows {
                 counts.accepted += 1;
             }
             counts.waiting += 1;
-            counts.waiting_bytes += bytes;
+            counts.waiting_bytes += body.bytes;
         })?;
-        Ok(Reply::Resent)
+        Ok(true)
     }
 
     fn retry_now(&mut self, retry: &Retry) -> Result<Reply, Self::Error> {

@@ -73,7 +73,7 @@ pub(crate) trait RoomRows: DeadRows {
         Ok(self.lane(lane)?.map(|lane| (lane.bounds, lane.counts)))
     }
 
-    /// Gives up the longest due deliveries that are not handed out. Returns their number.
+    /// Returns their number.
     fn shed_rows(&mut self, lane: LaneId, max: u32, reason: Reason) -> Result<u64, Self::Error> {
         let victims = self.longest_due(lane, max)?;
         for delivery in &victims {
@@ -152,13 +152,29 @@ pub(crate) trait RoomRows: DeadRows {
         Ok(bounds.reached(0, 0, bytes).is_none() && bytes <= self.limits().waiting_bytes_max)
     }
 
-    /// Has dead letters wait again, as far as there is room.
     fn redrive(&mut self, redrive: &Redrive) -> Result<Reply, Self::Error> {
         let chosen = self.chosen(&redrive.which, redrive.after, redrive.max)?;
-        let mut redriven = Redriven::default();
+        let letters = self.letters(&chosen)?;
+        let (mut redriven, _) = self.redrive_letters(letters, false)?;
+        redriven.last = last_if_full(&chosen, redrive.max, |letter| *letter);
+        Ok(Reply::Redriven(redriven))
+    }
+
+    /// Has dead letters wait again, as far as there is room. `waits`: ends at the first without room, and returns it.
+    fn redrive_letters(
+        &mut self,
+        letters: Vec<Letter>,
+        waits: bool,
+    ) -> Result<(Redriven, Option<DeliveryId>), Self::Error> {
+        let (mut redriven, mut full) = (Redriven::default(), None);
         let mut waiting = Vec::new();
-        for Letter { delivery, lane, bytes, ttl } in self.letters(&chosen)? {
-            if !self.accepts(lane)? || self.bound_reached(lane, bytes)?.is_some() {
+        for Letter { delivery, lane, bytes, ttl, .. } in letters {
+            let accepts = self.accepts(lane)?;
+            if !accepts || self.bound_reached(lane, bytes)?.is_some() {
+                if waits && accepts && self.could_fit(lane, bytes)? {
+                    full = Some(delivery);
+                    break;
+                }
                 redriven.kept += 1;
                 continue;
             }
@@ -177,11 +193,9 @@ pub(crate) trait RoomRows: DeadRows {
             self.set_waiting(&waiting)?;
             self.stir()?;
         }
-        redriven.last = last_if_full(&chosen, redrive.max, |letter| *letter);
-        Ok(Reply::Redriven(redriven))
+        Ok((redriven, full))
     }
 
-    /// The bound that one more delivery would exceed.
     fn bound_reached(&mut self, lane: LaneId, bytes: u64) -> Result<Option<Bound>, Self::Error> {
         let of_lane = self.bound_of_lane(lane, bytes)?;
         Ok(of_lane.or_else(|| bound_of_all(self.limits(), self.totals(), bytes)))
@@ -303,7 +317,6 @@ impl Route {
     }
 }
 
-/// The lanes that have an event of this id already.
 #[derive(Debug, Default)]
 pub(crate) struct Before {
     lanes: BTreeMap<LaneId, StoreTime>,

@@ -114,12 +114,13 @@ pub(crate) trait AttemptRows: DeadRows + SubscriberRows {
     fn disable_after(&mut self, settlement: &Settlement) -> Result<(), Self::Error> {
         let Settlement { lane, fate, disables, .. } = *settlement;
         if fate == Fate::Dead(Reason::Gone) {
-            return if self.accepts(lane)? { self.disable(lane, None) } else { Ok(()) };
+            let reason = format!("its endpoint answered 410 Gone at {}", self.now());
+            return if self.accepts(lane)? { self.disable(lane, reason.into()) } else { Ok(()) };
         }
         let Some((disabled, handled)) = disables else { return Ok(()) };
         let is_active = self.lane(lane)?.is_some_and(|lane| lane.state == LaneState::Active);
         if is_active && self.retried(lane)? <= handled {
-            self.disable(lane, Some(disabled.to_string().into()))?;
+            self.disable(lane, format!("{disabled} at {}", self.now()).into())?;
         }
         Ok(())
     }
@@ -153,7 +154,12 @@ pub(crate) trait AttemptRows: DeadRows + SubscriberRows {
                 counts.failed_attempts += 1;
             }
         })?;
-        if before.is_some() { self.set_last_attempt(settlement, attempt) } else { Ok(()) }
+        // The first success is written with the delivery itself.
+        let is_written = |place| settlement.fate == Fate::Delivered && place != Place::Delivered;
+        if before.is_none_or(|before| is_written(before.place)) {
+            return Ok(());
+        }
+        self.set_last_attempt(settlement, attempt)
     }
 
     /// An arrived delivery stays delivered, even if a former owner reports it late.

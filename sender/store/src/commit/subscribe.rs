@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::Rows;
 use crate::command::SECRETS_MAX;
 use crate::command::{Change, Rotate, Subscribe};
@@ -22,16 +24,17 @@ pub(crate) trait SubscriberRows: Rows {
 
     fn insert_subscriber(&mut self, new: &Subscribe, version: u64) -> Result<LaneId, Self::Error>;
 
-    /// Writes a change, with window caps. A lane that once had caps stays marked, so that a restored cap counts the
-    /// requests sent meanwhile. A resumed subscriber and one with another URL are tried at once.
+    /// A resumed subscriber and one with another URL are tried at once.
     fn update_subscriber(&mut self, change: &Change, resumed: bool, version: u64) -> Result<(), Self::Error>;
+
+    /// Its attempts are kept for window caps. For good, so that a restored cap counts the requests sent meanwhile.
+    fn mark_capped(&mut self, lane: LaneId) -> Result<(), Self::Error>;
 
     /// The version with which an operator last asked to try the endpoint at once.
     fn retried(&mut self, lane: LaneId) -> Result<u64, Self::Error>;
 
     fn set_pause(&mut self, lane: LaneId, pause: &Pause) -> Result<(), Self::Error>;
 
-    /// `None` for a removed subscriber.
     fn live_version(&mut self, lane: LaneId) -> Result<Option<u64>, Self::Error>;
 
     fn set_version(&mut self, lane: LaneId, version: u64) -> Result<(), Self::Error>;
@@ -54,6 +57,9 @@ pub(crate) trait SubscriberRows: Rows {
         }
         let version = self.next_roster()?;
         let lane = self.insert_subscriber(new, version)?;
+        if has_window_caps(&new.settings) {
+            self.mark_capped(lane)?;
+        }
         self.insert_secret(lane, new.secret.reveal())?;
         Ok(Reply::Subscribed { lane })
     }
@@ -69,19 +75,26 @@ pub(crate) trait SubscriberRows: Rows {
         if change.state == Some(LaneState::Removed) {
             return Ok(Reply::Refused(Refusal::Nonsense("a subscriber is removed by its own command")));
         }
+        let state = self.lane(lane)?.map(|lane| lane.state);
+        if (state, change.state) == (Some(LaneState::Disabled), Some(LaneState::Paused)) {
+            // It would record events that its endpoint refused.
+            return Ok(Reply::Refused(Refusal::NotActive(LaneState::Disabled)));
+        }
         if let Some(name) = &change.name
             && self.lane_named(name)?.is_some_and(|other| other != lane)
         {
             return Ok(Reply::Refused(Refusal::NameTaken(name.clone())));
         }
         let version = self.next_roster()?;
-        let is_active = self.lane(lane)?.is_some_and(|lane| lane.state == LaneState::Active);
-        let resumed = !is_active && change.state == Some(LaneState::Active);
+        let resumed = state != Some(LaneState::Active) && change.state == Some(LaneState::Active);
         self.amend(lane, |lane| {
             lane.bounds = change.bounds.unwrap_or(lane.bounds);
             lane.state = change.state.unwrap_or(lane.state);
         })?;
         self.update_subscriber(change, resumed, version)?;
+        if change.settings.as_deref().is_some_and(has_window_caps) {
+            self.mark_capped(lane)?;
+        }
         match change.state {
             None => {}
             Some(LaneState::Paused) => self.set_pause(lane, &change.pause)?,
@@ -117,15 +130,23 @@ pub(crate) trait SubscriberRows: Rows {
         Ok(Reply::Done)
     }
 
-    fn disable(&mut self, lane: LaneId, reason: Option<Arc<str>>) -> Result<(), Self::Error> {
+    /// `reason` ends with the moment.
+    fn disable(&mut self, lane: LaneId, reason: Arc<str>) -> Result<(), Self::Error> {
         self.touch(lane)?;
-        self.set_pause(lane, &Pause { reason, until: None })?;
+        self.set_pause(lane, &Pause { reason: Some(reason), until: None })?;
         self.amend(lane, |lane| lane.state = LaneState::Disabled)
     }
 
-    /// Tells every process that a subscriber changed.
     fn touch(&mut self, lane: LaneId) -> Result<(), Self::Error> {
         let version = self.next_roster()?;
         self.set_version(lane, version)
     }
+}
+
+/// Whether the settings contain window caps or are unreadable. The store reads nothing else in them.
+fn has_window_caps(settings: &str) -> bool {
+    serde_json::from_str(settings).map_or(true, |settings: Value| {
+        let caps = settings.pointer("/limit/windows").and_then(Value::as_array);
+        caps.is_some_and(|caps| !caps.is_empty())
+    })
 }

@@ -12,6 +12,7 @@ use tokio_postgres::{Client, Config};
 use super::servers::{PassFile, Servers};
 use super::tls::TlsRequest;
 use crate::StoreError;
+use crate::seal::Keyring;
 
 /// Default limit for a server's answer, if the address sets no `tcp_user_timeout` (in seconds). Longer than the
 /// server works on a statement.
@@ -29,6 +30,7 @@ pub struct Address {
     shown: Arc<str>,
     answer_within: Duration,
     says_password: bool,
+    keys: Keyring,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,6 +47,14 @@ impl Address {
     /// The same address with a limit for each server's connection and for each answer.
     pub(super) fn within(&self, length: Duration) -> Self {
         Self { servers: Arc::new(self.servers.within(length / 2)), answer_within: length, ..self.clone() }
+    }
+
+    pub(crate) const fn keys(&self) -> &Keyring {
+        &self.keys
+    }
+
+    pub(crate) fn with_keys(self, keys: Keyring) -> Self {
+        Self { keys, ..self }
     }
 
     pub(crate) const fn says_password(&self) -> bool {
@@ -91,7 +101,13 @@ impl FromStr for Address {
             servers = servers.with_passwords(&PassFile::read(&path).map_err(BadAddress)?);
         }
         let shown = format!("postgres://{servers}/{}", config.get_dbname().unwrap_or_default());
-        Ok(Self { servers: Arc::new(servers), shown: shown.into(), answer_within, says_password })
+        Ok(Self {
+            servers: Arc::new(servers),
+            shown: shown.into(),
+            answer_within,
+            says_password,
+            keys: Keyring::default(),
+        })
     }
 }
 

@@ -17,6 +17,7 @@ use crate::command::Claim;
 use crate::engine::{LaneId, Nanos, StoreTime};
 use crate::queue_cache::{Answer, QueueCache, QueueVersion, Search, View, lock};
 use crate::reply::Claimed;
+use crate::seal::Seal;
 use crate::{Claimer, StoreError};
 
 /// After a failure, commits answer all claims for this long.
@@ -32,12 +33,20 @@ pub(super) struct PostgresClaimer {
     again: StoreTime,
     /// Set by a failed claim. The duration of the failure is unknown, so the next claim starts the pause.
     has_failed: bool,
+    seal: Seal,
     cache: Arc<Mutex<QueueCache>>,
 }
 
 impl PostgresClaimer {
-    pub(super) fn new(address: &Address, cache: Arc<Mutex<QueueCache>>) -> Self {
-        Self { address: address.within(SOON), link: None, again: StoreTime(0), has_failed: false, cache }
+    pub(super) fn new(address: &Address, seal: Seal, cache: Arc<Mutex<QueueCache>>) -> Self {
+        Self {
+            address: address.within(SOON),
+            link: None,
+            again: StoreTime(0),
+            has_failed: false,
+            seal,
+            cache,
+        }
     }
 }
 
@@ -51,7 +60,7 @@ impl Claimer for PostgresClaimer {
             return Ok(None);
         }
         let answers = known.map_or_else(|| open::connect(&self.address, Purpose::Hot), Ok).and_then(|link| {
-            let answers = answer_all(&link, &self.cache, now, claims)?;
+            let answers = answer_all((&link, &self.seal), &self.cache, now, claims)?;
             self.link = Some(link);
             Ok(answers)
         });
@@ -69,13 +78,13 @@ struct Begun {
 }
 
 fn answer_all(
-    sql: &Link,
+    (sql, seal): (&Link, &Seal),
     cache: &Mutex<QueueCache>,
     now: StoreTime,
     claims: &[Claim],
 ) -> Result<Option<Vec<Claimed>>, StoreError> {
     let Some(Begun { versions, searches, turns }) = begin(sql, cache, claims)? else { return Ok(None) };
-    let mut bodies: Bodies = BTreeMap::new();
+    let mut bodies = Bodies::new(seal);
     let mut answers = Vec::with_capacity(claims.len());
     for (claim, from) in claims.iter().zip(searches) {
         let ahead = Ahead::read(sql, claim, from)?;

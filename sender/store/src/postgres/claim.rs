@@ -16,6 +16,7 @@ use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use crate::lane::{LaneState, OwnerId};
 use crate::queue_cache::{Answer, Place, QueueVersion, Search, Standing, Waiting as Known};
 use crate::reply::{Claimed, ClaimedRow};
+use crate::seal::{Field, Seal};
 
 const ROWS_MAX: u32 = 10_000;
 
@@ -38,14 +39,38 @@ const BODIES: &str = "SELECT body, bytes FROM bodies WHERE body = ANY($1)
     UNION ALL SELECT -event, bytes FROM events WHERE event = ANY($2) AND bytes IS NOT NULL";
 
 const SET_ASIDE: &str = concat!(
-    "UPDATE deliveries SET status = NULL, error = 'its event or its body is missing' WHERE delivery = ANY($1) RETURNING ",
+    "UPDATE deliveries SET status = NULL, error = 'its event or its body is missing or unreadable' WHERE delivery = ANY($1) RETURNING ",
     delivery_columns!(),
     ", false"
 );
 
 /// Bodies read so far, shared by the deliveries of an event. The key is the body's number, or the event's negative
 /// number for a body in the event's row.
-pub(super) type Bodies = BTreeMap<i64, Arc<[u8]>>;
+pub(super) struct Bodies<'a> {
+    seal: &'a Seal,
+    read: BTreeMap<i64, Arc<[u8]>>,
+}
+
+impl<'a> Bodies<'a> {
+    pub(super) const fn new(seal: &'a Seal) -> Self {
+        Self { seal, read: BTreeMap::new() }
+    }
+
+    /// Leaves out a body that does not open, so that its deliveries are unreadable.
+    fn add(&mut self, body: i64, bytes: &[u8]) -> Result<()> {
+        if self.read.contains_key(&body) {
+            return Ok(());
+        }
+        let number = body.unsigned_abs();
+        let field = if body < 0 { Field::EventBody(number) } else { Field::FurtherBody(number) };
+        match self.seal.open_body(field, Body { bytes: bytes.into() }) {
+            Ok(Body { bytes }) => drop(self.read.insert(body, bytes)),
+            Err(error) if error.is_about_the_row() => tracing::error!(%error, "a body cannot be read"),
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+}
 
 pub(super) struct Ahead {
     from: Search,
@@ -127,7 +152,7 @@ impl Front<'_> {
     pub(super) fn answer(
         self,
         sql: &Link,
-        bodies: &mut Bodies,
+        bodies: &mut Bodies<'_>,
         claim: &Claim,
     ) -> Result<(Answer, Vec<DeliveryId>)> {
         let Self { due, next, too_long, cursor, skipped_after } = self;
@@ -145,7 +170,7 @@ struct Parts {
     unreadable: Vec<DeliveryId>,
 }
 
-fn parts(sql: &Link, bodies: &mut Bodies, due: &[&Waiting]) -> Result<Parts> {
+fn parts(sql: &Link, bodies: &mut Bodies<'_>, due: &[&Waiting]) -> Result<Parts> {
     let events = events(sql, due)?;
     read_bodies(sql, bodies, due, &events)?;
     let mut parts = Parts::default();
@@ -184,25 +209,30 @@ fn body_of(one: &Waiting) -> Result<i64> {
     })
 }
 
-fn read_bodies(sql: &Link, bodies: &mut Bodies, due: &[&Waiting], events: &BTreeMap<i64, Row>) -> Result<()> {
+fn read_bodies(
+    sql: &Link,
+    bodies: &mut Bodies<'_>,
+    due: &[&Waiting],
+    events: &BTreeMap<i64, Row>,
+) -> Result<()> {
     let mut missing = BTreeSet::new();
     for one in due {
         let body = body_of(one)?;
         let with_event =
             events.get(&-body).map(|event| event.try_get::<_, Option<&[u8]>>(4)).transpose()?.flatten();
         match with_event {
-            Some(bytes) => drop(bodies.entry(body).or_insert_with(|| bytes.into())),
+            Some(bytes) => bodies.add(body, bytes)?,
             None => drop(missing.insert(body)),
         }
     }
-    missing.retain(|body| !bodies.contains_key(body));
+    missing.retain(|body| !bodies.read.contains_key(body));
     if missing.is_empty() {
         return Ok(());
     }
     let (of_events, others): (Vec<i64>, Vec<i64>) = missing.into_iter().partition(|body| *body < 0);
     let events: Vec<i64> = of_events.into_iter().map(|body| -body).collect();
     for row in sql.query(BODIES, &[&others, &events])? {
-        bodies.insert(row.try_get(0)?, row.try_get::<_, &[u8]>(1)?.into());
+        bodies.add(row.try_get(0)?, row.try_get(1)?)?;
     }
     Ok(())
 }
@@ -220,9 +250,9 @@ fn known(one: &Waiting) -> Result<Known> {
 }
 
 /// `None` if the event or the body is missing.
-fn claimed(one: &Waiting, events: &BTreeMap<i64, Row>, bodies: &Bodies) -> Result<Option<ClaimedRow>> {
+fn claimed(one: &Waiting, events: &BTreeMap<i64, Row>, bodies: &Bodies<'_>) -> Result<Option<ClaimedRow>> {
     let row = &one.row;
-    let (Some(event), Some(bytes)) = (events.get(&row.try_get(6)?), bodies.get(&body_of(one)?)) else {
+    let (Some(event), Some(bytes)) = (events.get(&row.try_get(6)?), bodies.read.get(&body_of(one)?)) else {
         return Ok(None);
     };
     Ok(Some(ClaimedRow {

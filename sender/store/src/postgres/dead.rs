@@ -78,7 +78,6 @@ impl DeadRows for Work<'_> {
         Ok(size(deleted.len()))
     }
 
-    /// The row is deleted when the commit writes.
     fn forget_oldest(&mut self, lane: Option<LaneId>) -> Result<u64> {
         let of = lane.map_or(Of::AllLetters, Of::Letters);
         let Some((letter, lane)) = self.oldest_letter(of)? else { return Ok(0) };
@@ -97,13 +96,13 @@ impl DeadRows for Work<'_> {
     }
 
     fn letters(&mut self, letters: &[DeliveryId]) -> Result<Vec<Redrivable>> {
-        let query = "SELECT delivery, lane, bytes, ttl FROM deliveries WHERE delivery = ANY($1) AND state = 2
+        let query =
+            "SELECT delivery, lane, bytes, ttl, at FROM deliveries WHERE delivery = ANY($1) AND state = 2
             ORDER BY delivery";
         let found = self.sql.query(query, &[&letters])?;
         let letter = |row: &Row| {
-            let (delivery, lane, Count(bytes), ttl) =
-                (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
-            Ok(Redrivable { delivery, lane, bytes, ttl })
+            let (delivery, lane, Count(bytes)) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+            Ok(Redrivable { delivery, lane, bytes, ttl: row.try_get(3)?, at: row.try_get(4)? })
         };
         let found = found.iter().map(letter).collect::<Result<Vec<_>>>()?;
         self.ledger.need(found.iter().map(|letter| letter.lane))?;

@@ -12,6 +12,7 @@ use crate::commit::room::{Before, Replaced, Route};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::read::Place;
 use crate::reply::Refusal;
+use crate::seal::Field;
 
 /// An event under way. Its own row is written last, because making room for one delivery may have to write the
 /// earlier ones.
@@ -130,7 +131,7 @@ impl EventRows for Work<'_> {
         } else {
             let number = match event.bodies[target.body] {
                 Some(number) => number,
-                None => self.rows.record_body(&emit.bodies[target.body])?,
+                None => self.rows.record_body(self.seal, &emit.bodies[target.body])?,
             };
             event.bodies[target.body] = Some(number);
             Some(number)
@@ -169,6 +170,8 @@ impl EventRows for Work<'_> {
     }
 
     fn end_event(&mut self, event: Recording, emit: &Emit) -> Result<()> {
+        let field = Field::EventBody(event.number.unsigned_abs());
+        let body = event.own.map(|own| self.seal.close_body(field, &emit.bodies[own])).transpose()?;
         self.rows.events.push(NewEvent {
             number: event.number,
             id: emit.id.clone(),
@@ -179,7 +182,7 @@ impl EventRows for Work<'_> {
             }),
             received: emit.received,
             in_part: event.in_part,
-            body: event.own.map(|own| emit.bodies[own].clone()),
+            body,
             bodies: event.bodies.into_iter().flatten().collect(),
             deliveries: event.deliveries,
         });

@@ -57,7 +57,6 @@ pub(super) struct Ledger {
     before: Counts,
     marked_minute: Option<u64>,
     pub(super) server_clock: StoreTime,
-    /// Whether `server_clock` measures leases.
     pub(super) by_server_clock: bool,
     /// Whether expired leases are still respected.
     spares: bool,
@@ -65,7 +64,6 @@ pub(super) struct Ledger {
 
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    /// Lanes, with their counts in order.
     pub(super) lanes: Vec<(LaneId, Entry)>,
     pub(super) owners: Vec<(OwnerId, Lease)>,
     pub(super) state: Option<[i64; 4]>,
@@ -188,14 +186,14 @@ impl Ledger {
         &self.totals
     }
 
-    pub(super) fn put(&mut self, lane: LaneId, bounds: Bounds, capped: bool) {
+    pub(super) fn put(&mut self, lane: LaneId, bounds: Bounds) {
         let new = Lane {
             state: LaneState::Active,
             bounds,
             owner: None,
             term: Term(0),
             counts: Counts::default(),
-            capped,
+            capped: false,
         };
         let entry = Entry { lane: new, version: QueueVersion::NEW, record: None, changes: 0, changed: false };
         self.lanes.insert(lane, Some(entry));
@@ -277,7 +275,6 @@ impl Ledger {
         Ok(())
     }
 
-    /// Takes the changes since the last call.
     pub(super) fn changes(&mut self) -> Changes {
         let mut changes = Changes::default();
         for (id, lane) in &mut self.lanes {

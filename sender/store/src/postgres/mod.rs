@@ -21,7 +21,6 @@
 //! `named`, `rows` and `oldest` read them. `columns` and `ledger` write. `work` runs commands, with a file for each
 //! group. `reader` reads.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex};
 
@@ -36,6 +35,7 @@ use named::{Named, begin, together};
 pub use open::Options;
 pub use reader::PostgresReader;
 use rows::Rows;
+pub(super) use seal::{ALIVE, begin_encryption};
 
 use super::clock::{Beginning, Start};
 use super::command::Command;
@@ -48,6 +48,7 @@ use crate::engine::{Nanos, StoreTime};
 use crate::latency::Gathered;
 use crate::liveness::{Life, Liveness, Presence};
 use crate::queue_cache::{QueueCache, lock};
+use crate::seal::Seal;
 use crate::{Durability, Reader};
 
 mod address;
@@ -61,6 +62,7 @@ mod doubt;
 mod emit;
 mod erase;
 mod failure;
+mod job;
 mod latencies;
 mod lease;
 mod ledger;
@@ -73,6 +75,7 @@ mod record;
 mod retry;
 mod room;
 mod rows;
+mod seal;
 mod servers;
 mod settle;
 mod subscribe;
@@ -93,6 +96,7 @@ const BEGINNING: &str = "begin a commit";
 #[derive(Debug)]
 pub struct PostgresStore {
     address: Address,
+    seal: Seal,
     /// `None` while the connection is lost.
     link: Option<Link>,
     writer: Writer,
@@ -117,9 +121,11 @@ impl PostgresStore {
     /// Fails if the database has no tables of Hookproof or another version, or cannot be reached.
     pub fn open(address: &Address, options: &Options) -> std::result::Result<Self, StoreError> {
         let link = open::writer(address, options)?;
+        let seal = seal::unlock(&link, address)?;
         let writer = Writer::new(&link)?;
         Ok(Self {
             address: address.clone(),
+            seal,
             link: Some(link),
             writer,
             commits: Commits::default(),
@@ -215,6 +221,7 @@ impl PostgresStore {
         named.recall(sql, &mut cache, &mut rows).map_err(|stop| stop.doing(BEGINNING))?;
         let mut work = Work {
             sql,
+            seal: &self.seal,
             now,
             run: &[],
             limits: &self.limits,
@@ -223,7 +230,7 @@ impl PostgresStore {
             gathered: &mut self.gathered,
             room: Room::default(),
             rows,
-            bodies: BTreeMap::new(),
+            bodies: claim::Bodies::new(&self.seal),
             written: Written::default(),
         };
         let mut replies = Vec::with_capacity(commands.len());
@@ -330,14 +337,14 @@ impl Store for PostgresStore {
     }
 
     fn claimer(&self) -> std::result::Result<Option<Box<dyn Claimer>>, StoreError> {
-        Ok(Some(Box::new(beside::PostgresClaimer::new(&self.address, self.cache.clone()))))
+        Ok(Some(Box::new(beside::PostgresClaimer::new(&self.address, self.seal.clone(), self.cache.clone()))))
     }
 }
 
 struct Work<'a> {
     sql: &'a Link,
+    seal: &'a Seal,
     now: StoreTime,
-    /// The commands that are carried out together.
     run: &'a [Command],
     limits: &'a Limits,
     ledger: Ledger,
@@ -345,7 +352,7 @@ struct Work<'a> {
     gathered: &'a mut Gathered,
     room: Room,
     rows: Rows,
-    bodies: claim::Bodies,
+    bodies: claim::Bodies<'a>,
     written: Written,
 }
 

@@ -37,7 +37,7 @@ pub(super) fn writer(address: &Address, options: &Options) -> Result<Link, Store
         if !options.create {
             return Err(foreign(address, "it has no Hookproof tables; choose another database"));
         }
-        make(&link, options.identity)?;
+        make(&link, options.identity, address)?;
         recognise(&link, address)?;
     }
     Ok(link)
@@ -78,8 +78,9 @@ const MAKING_MAX: Duration = Duration::from_secs(3_600);
 
 /// Makes the tables in one transaction. An advisory lock waits for another process that makes them, because no table
 /// exists yet to lock.
-fn make(link: &Link, identity: u64) -> Result<(), StoreError> {
-    let made = link.within(MAKING_MAX, |link| make_tables(link, identity));
+fn make(link: &Link, identity: u64, address: &Address) -> Result<(), StoreError> {
+    let proof = address.keys().proof()?;
+    let made = link.within(MAKING_MAX, |link| make_tables(link, identity, proof.as_deref()));
     if made.is_err() {
         // The connection is dropped after the failure.
         let _ = link.batch("ROLLBACK");
@@ -87,7 +88,7 @@ fn make(link: &Link, identity: u64) -> Result<(), StoreError> {
     made.map_err(|error| failure("make the tables", &error))
 }
 
-fn make_tables(link: &Link, identity: u64) -> Result<(), tokio_postgres::Error> {
+fn make_tables(link: &Link, identity: u64, proof: Option<&str>) -> Result<(), tokio_postgres::Error> {
     let lock = "BEGIN; SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0;
         SELECT pg_advisory_xact_lock(1212960838); SET LOCAL lock_timeout = '8s';
         CREATE TABLE IF NOT EXISTS hookproof_schema (version int8 NOT NULL)";
@@ -95,6 +96,9 @@ fn make_tables(link: &Link, identity: u64) -> Result<(), tokio_postgres::Error> 
     if link.first("SELECT version FROM hookproof_schema", &[])?.is_none() {
         link.batch(SCHEMA)?;
         link.execute("INSERT INTO state VALUES (1, $1, 0, 0, 1, 0)", &[&Bits(identity)])?;
+        if let Some(proof) = proof {
+            link.execute("INSERT INTO sealing VALUES (1, $1, 0)", &[&proof])?;
+        }
         link.batch("INSERT INTO totals (writer) VALUES (0)")?;
         link.execute("INSERT INTO hookproof_schema VALUES ($1)", &[&VERSION])?;
     }

@@ -9,11 +9,12 @@ use tokio_postgres::error::SqlState;
 use super::address::Address;
 use super::failure::failure;
 use super::link::{Link, Purpose};
-use super::{clock, latencies, lease, open};
+use super::{clock, job, latencies, lease, open, seal};
 use crate::StoreError;
 use crate::clock::{Beginning, Start};
 use crate::command::{Body, Condition, OutboxId};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
+use crate::job::{Job, JobId};
 use crate::paging::{Cursor, Page};
 use crate::read::{
     Attempted, AuditSecond, DeadGroup, DeadLetter, Delivery, Filter, Glance, LaneStatus, LastHour, Limited,
@@ -21,6 +22,7 @@ use crate::read::{
     Status, Subscriber, SubscriberRef, TimesPage, Work,
 };
 use crate::reply::Record;
+use crate::seal::Seal;
 
 mod arrivals;
 mod figures;
@@ -38,6 +40,7 @@ type Read<T> = Result<T, tokio_postgres::Error>;
 #[derive(Debug)]
 pub struct PostgresReader {
     address: Address,
+    seal: Seal,
     /// `None` after a failure.
     link: RefCell<Option<Link>>,
     arrivals: RefCell<Arrivals>,
@@ -51,10 +54,15 @@ impl PostgresReader {
         let link = open::reader(address)?;
         Ok(Self {
             address: address.clone(),
+            seal: seal::unlock(&link, address)?,
             link: RefCell::new(Some(link)),
             arrivals: RefCell::default(),
             late: Cell::new(0),
         })
+    }
+
+    pub(crate) fn into_seal(self) -> Seal {
+        self.seal
     }
 
     fn query<T>(&self, doing: &'static str, read: impl FnOnce(&Link) -> Read<T>) -> Result<T, StoreError> {
@@ -129,19 +137,25 @@ impl Reader for PostgresReader {
     }
 
     fn subscribers_since(&self, since: u64, max: u32) -> Result<Vec<Subscriber>, StoreError> {
-        self.query("read the subscribers", |sql| listing::subscribers_since(sql, since, max))
+        let found = self.query("read the subscribers", |sql| listing::subscribers_since(sql, since, max))?;
+        found.into_iter().map(|one| self.seal.open_subscriber(one)).collect()
     }
 
     fn subscribers(&self, from: Option<Cursor>, max: u32) -> Result<Page<Subscriber>, ReadError> {
-        self.page("list subscribers", 's', from, |sql, place| listing::subscribers(sql, place, max))
+        let Page { items, next } =
+            self.page("list subscribers", 's', from, |sql, place| listing::subscribers(sql, place, max))?;
+        let items = items.into_iter().map(|one| self.seal.open_subscriber(one)).collect::<Result<_, _>>()?;
+        Ok(Page { items, next })
     }
 
     fn subscriber(&self, which: &SubscriberRef) -> Result<Option<Subscriber>, StoreError> {
-        self.query("read a subscriber", |sql| listing::subscriber(sql, which))
+        let found = self.query("read a subscriber", |sql| listing::subscriber(sql, which))?;
+        found.map(|one| self.seal.open_subscriber(one)).transpose()
     }
 
     fn secrets(&self, lane: LaneId, now: StoreTime) -> Result<Vec<LiveSecret>, StoreError> {
-        self.query("read a subscriber's secrets", |sql| listing::secrets(sql, lane, now))
+        let found = self.query("read a subscriber's secrets", |sql| listing::secrets(sql, lane, now))?;
+        found.into_iter().map(|secret| self.seal.open_secret(lane, secret)).collect()
     }
 
     fn status(&self, now: StoreTime) -> Result<Status, StoreError> {
@@ -203,11 +217,13 @@ impl Reader for PostgresReader {
     }
 
     fn body(&self, delivery: DeliveryId) -> Result<Option<Body>, StoreError> {
-        self.query("read a body", |sql| listing::body(sql, delivery))
+        let found = self.query("read a body", |sql| listing::body(sql, delivery))?;
+        Ok(found.map(|(field, body)| self.seal.open_body(field, body)).transpose()?)
     }
 
     fn attempts_of(&self, delivery: DeliveryId) -> Result<Vec<Attempted>, StoreError> {
-        self.query("read a delivery's attempts", |sql| listing::attempts_of(sql, delivery))
+        let found = self.query("read a delivery's attempts", |sql| listing::attempts_of(sql, delivery))?;
+        found.into_iter().map(|one| self.seal.open_attempted(one)).collect()
     }
 
     fn resent(&self, delivery: DeliveryId) -> Result<Vec<Resent>, StoreError> {
@@ -225,6 +241,10 @@ impl Reader for PostgresReader {
 
     fn dead_groups(&self, since: StoreTime, max: u32) -> Result<Vec<DeadGroup>, StoreError> {
         self.query("analyse dead letters", |sql| figures::dead_groups(sql, since, max))
+    }
+
+    fn delivered(&self, lane: LaneId, since: StoreTime, before: StoreTime) -> Result<u64, StoreError> {
+        self.query("count delivered ones", |sql| figures::delivered(sql, lane, since, before))
     }
 
     fn audit(
@@ -257,6 +277,10 @@ impl Reader for PostgresReader {
 
     fn notified(&self) -> Result<Vec<(LaneId, Condition)>, StoreError> {
         self.query("list notified conditions", outside::notified)
+    }
+
+    fn jobs(&self, which: Option<JobId>) -> Result<Vec<Job>, StoreError> {
+        self.query("list jobs", |sql| job::jobs(sql, which))
     }
 
     fn owners(&self) -> Result<Vec<Owner>, StoreError> {

@@ -47,14 +47,17 @@ impl RetryRows for Work<'_> {
         Ok(Some(Resendable { bytes, ttl: row.try_get(1)? }))
     }
 
-    fn set_resent(&mut self, delivery: DeliveryId, expires: StoreTime) -> Result<()> {
+    fn set_resent(&mut self, delivery: DeliveryId, expires: StoreTime) -> Result<bool> {
         let back = "WITH gone AS (DELETE FROM done WHERE delivery = $1 RETURNING *)
             INSERT INTO deliveries SELECT delivery, lane, event, body, bytes, 1, attempts, at, expires, ttl,
                 last_attempt, NULL, status, error, NULL, signature FROM gone";
         self.sql.execute(back, &[&delivery])?;
         let mark = "INSERT INTO resent SELECT delivery, $2, last_attempt FROM deliveries WHERE delivery = $1
             ON CONFLICT (delivery, at) DO UPDATE SET after = excluded.after";
-        self.sql.execute(mark, &[&delivery, &self.now])?;
-        self.set_waiting(&[(delivery, expires)])
+        if self.sql.execute(mark, &[&delivery, &self.now])? == 0 {
+            return Ok(false);
+        }
+        self.set_waiting(&[(delivery, expires)])?;
+        Ok(true)
     }
 }

@@ -20,6 +20,7 @@ use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use crate::queue_cache::Waiting;
 use crate::read::Place;
 use crate::reply::{Emitted, Placed, Reply};
+use crate::seal::{Field, Seal};
 
 const PROVISIONAL: u64 = 1 << 62;
 
@@ -34,7 +35,6 @@ pub(super) struct Delivery {
     pub(super) status: Option<i32>,
     pub(super) error: Option<Box<str>>,
     pub(super) reason: Option<Reason>,
-    /// Whether it is in the table `done`.
     pub(super) is_done: bool,
 }
 
@@ -86,7 +86,6 @@ pub(super) struct Rows {
     pub(super) attempts: Vec<NewAttempt>,
     pub(super) events: Vec<NewEvent>,
     pub(super) bodies: Vec<(i64, Body)>,
-    /// Numbers reserved for events and for bodies.
     pub(super) spare: (std::vec::IntoIter<i64>, std::vec::IntoIter<i64>),
     pub(super) fresh: Vec<NewDelivery>,
     pub(super) numbers: Vec<DeliveryId>,
@@ -94,7 +93,6 @@ pub(super) struct Rows {
     pub(super) newer: Newer,
     pub(super) oldest: Oldest,
     pub(super) forgotten: BTreeSet<DeliveryId>,
-    /// Those of them that are in the database.
     pub(super) deleted: Vec<DeliveryId>,
 }
 
@@ -259,10 +257,11 @@ impl Rows {
         self.spare.0.next().ok_or(Stop::Broken("there are more events than numbers for them"))
     }
 
-    pub(super) fn record_body(&mut self, body: &Body) -> Result<i64> {
+    pub(super) fn record_body(&mut self, seal: &Seal, body: &Body) -> Result<i64> {
         let number =
             self.spare.1.next().ok_or(Stop::Broken("there are more bodies than numbers for them"))?;
-        self.bodies.push((number, body.clone()));
+        let sealed = seal.close_body(Field::FurtherBody(number.unsigned_abs()), body)?;
+        self.bodies.push((number, sealed));
         Ok(number)
     }
 

@@ -53,6 +53,13 @@ CREATE TABLE marks (
     latency_us int8 NOT NULL
 );
 
+-- A row if the store is encrypted (seal.rs). `proof`: sealed with its key. `plain`: 1 while values from before may be plain.
+CREATE TABLE sealing (
+    id int2 PRIMARY KEY CHECK (id = 1),
+    proof text NOT NULL,
+    plain int2 NOT NULL
+);
+
 CREATE TABLE subscribers (
     lane int8 PRIMARY KEY,
     id text COLLATE "C" NOT NULL UNIQUE,
@@ -270,6 +277,29 @@ CREATE TABLE resent (
     PRIMARY KEY (delivery, at)
 );
 CREATE INDEX resent_at ON resent (at);
+
+-- Work of operators on many deliveries (commit/job.rs). `lane`, `ids`: of which deliveries; `ids` are separated by commas.
+-- Locked after all other rows.
+CREATE TABLE jobs (
+    job int8 PRIMARY KEY,
+    kind int2 NOT NULL,
+    lane int8,
+    ids text,
+    since int8 NOT NULL,
+    before int8 NOT NULL,
+    up_to int8 NOT NULL,
+    planned int8 NOT NULL,
+    begun_by text NOT NULL,
+    state int2 NOT NULL,
+    done int8 NOT NULL,
+    skipped int8 NOT NULL,
+    cursor int8 NOT NULL,
+    begun int8 NOT NULL,
+    ended int8,
+    error text,
+    worker int8 NOT NULL,
+    until int8 NOT NULL
+) WITH (fillfactor = 50);
 
 -- One row for each of three measures (latency.rs). Hour 0 holds the sum of all hours.
 CREATE TABLE latencies (

@@ -43,6 +43,7 @@ impl AttemptRows for Work<'_> {
             return Ok(false);
         }
         let last = before.and_then(|before| before.last_attempt);
+        let details = self.seal.close_details((settlement.delivery, attempt.at), &attempt.details)?;
         self.rows.attempts.push(NewAttempt {
             at: attempt.at,
             delivery: settlement.delivery,
@@ -55,7 +56,7 @@ impl AttemptRows for Work<'_> {
             body_hash: attempt.body_hash,
             before: last,
             capped,
-            details: attempt.details.clone(),
+            details,
             slot,
             is_first: before.is_some() && last.is_none(),
         });
@@ -110,9 +111,14 @@ impl AttemptRows for Work<'_> {
 }
 
 impl Work<'_> {
-    /// Whether the attempt was recorded before. One later than its delivery's last attempt is new.
+    /// Whether the attempt was recorded before. Spares the query for one that no attempt of the delivery can equal: it is counted
+    /// higher, and began after the last that was told.
     fn is_known(&self, settlement: &Settlement, attempt: &Attempt, before: Option<&Before>) -> Result<bool> {
-        if before.is_some_and(|before| before.last_attempt.is_none_or(|last| last < attempt.at)) {
+        let is_newest = |before: &Before| {
+            let is_later = before.last_attempt.is_none_or(|last| last < attempt.at);
+            is_later && before.attempts < settlement.attempts
+        };
+        if before.is_some_and(is_newest) {
             return Ok(false);
         }
         let delivery = settlement.delivery;

@@ -6,6 +6,7 @@ use crate::command::{Change, Subscribe};
 use crate::commit::subscribe::SubscriberRows;
 use crate::engine::{LaneId, StoreTime};
 use crate::lane::Pause;
+use crate::seal::Field;
 
 impl SubscriberRows for Work<'_> {
     fn roster(&self) -> u64 {
@@ -28,6 +29,7 @@ impl SubscriberRows for Work<'_> {
 
     fn insert_subscriber(&mut self, new: &Subscribe, version: u64) -> Result<LaneId> {
         let lane = self.ledger.next_lane()?;
+        let settings = self.seal.close_text(Field::Settings(lane), &new.settings)?;
         self.sql.execute(
             "INSERT INTO subscribers VALUES ($1, $2, $3, $4, $5, $6, $7, $8, NULL, 0, 0, NULL, NULL)",
             &[
@@ -36,23 +38,24 @@ impl SubscriberRows for Work<'_> {
                 &&*new.name,
                 &&*new.url,
                 &&*new.patterns,
-                &&*new.settings,
+                &&*settings,
                 &self.now,
                 &int(version),
             ],
         )?;
-        let capped = has_window_caps(&new.settings);
         let bounds = new.bounds;
         self.sql.execute(
-            "INSERT INTO lanes (lane, state, rows_max, bytes_max, when_full, capped) VALUES ($1, 0, $2, $3, $4, $5)",
-            &[&lane, &int(bounds.rows_max), &int(bounds.bytes_max), &bounds.when_full, &capped],
+            "INSERT INTO lanes (lane, state, rows_max, bytes_max, when_full, capped) VALUES ($1, 0, $2, $3, $4, false)",
+            &[&lane, &int(bounds.rows_max), &int(bounds.bytes_max), &bounds.when_full],
         )?;
-        self.ledger.put(lane, bounds, capped);
+        self.ledger.put(lane, bounds);
         Ok(lane)
     }
 
     fn update_subscriber(&mut self, change: &Change, resumed: bool, version: u64) -> Result<()> {
         let lane = change.lane;
+        let settings = change.settings.as_deref();
+        let settings = settings.map(|text| self.seal.close_text(Field::Settings(lane), text)).transpose()?;
         self.sql.execute(
             "UPDATE subscribers SET name = coalesce($2, name), url = coalesce($3, url),
              patterns = coalesce($4, patterns), settings = coalesce($5, settings), version = $6,
@@ -62,16 +65,17 @@ impl SubscriberRows for Work<'_> {
                 &change.name.as_deref(),
                 &change.url.as_deref(),
                 &change.patterns.as_deref(),
-                &change.settings.as_deref(),
+                &settings.as_deref(),
                 &int(version),
                 &resumed,
             ],
         )?;
-        if change.settings.as_deref().is_some_and(has_window_caps) {
-            self.sql.execute("UPDATE lanes SET capped = true WHERE lane = $1", &[&lane])?;
-            self.ledger.amend(lane, |lane| lane.capped = true)?;
-        }
         Ok(())
+    }
+
+    fn mark_capped(&mut self, lane: LaneId) -> Result<()> {
+        self.sql.execute("UPDATE lanes SET capped = true WHERE lane = $1", &[&lane])?;
+        self.ledger.amend(lane, |lane| lane.capped = true)
     }
 
     fn retried(&mut self, lane: LaneId) -> Result<u64> {
@@ -110,7 +114,8 @@ impl SubscriberRows for Work<'_> {
 
     fn insert_secret(&mut self, lane: LaneId, secret: &str) -> Result<()> {
         let insert = "INSERT INTO secrets (lane, secret, created) VALUES ($1, $2, $3)";
-        self.sql.execute(insert, &[&lane, &secret, &self.now])?;
+        let secret = self.seal.close_text(Field::Secret(lane, self.now), secret)?;
+        self.sql.execute(insert, &[&lane, &&*secret, &self.now])?;
         Ok(())
     }
 
@@ -120,15 +125,4 @@ impl SubscriberRows for Work<'_> {
         self.sql.execute("DELETE FROM secrets WHERE lane = $1", &[&lane])?;
         Ok(())
     }
-}
-
-/// Whether the settings contain window caps or are unreadable. The store reads nothing else in them.
-fn has_window_caps(settings: &str) -> bool {
-    let read: std::result::Result<serde_json::Value, _> = serde_json::from_str(settings);
-    read.map_or(true, |settings| {
-        settings
-            .pointer("/limit/windows")
-            .and_then(serde_json::Value::as_array)
-            .is_some_and(|caps| !caps.is_empty())
-    })
 }

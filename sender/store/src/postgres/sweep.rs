@@ -45,11 +45,11 @@ const EVENTS: &str = "SELECT e.event, e.received, CASE WHEN e.received < $2 THEN
     OR (e.in_part AND EXISTS (SELECT 1 FROM outbox o WHERE o.event = e.id))
     FROM events e WHERE e.event > $1 ORDER BY e.event LIMIT $3";
 
-/// Both delete up to $2 of these deliveries, each from its table.
+/// Both delete up to $2 of these deliveries, each from its table. Meanwhile another process may have had one sent again.
 const DONE: &str = "DELETE FROM done WHERE delivery IN
     (SELECT delivery FROM done WHERE delivery = ANY($1) ORDER BY delivery LIMIT $2)";
 const SETTLED: &str = "DELETE FROM deliveries WHERE delivery IN
-    (SELECT delivery FROM deliveries WHERE delivery = ANY($1) ORDER BY delivery LIMIT $2)";
+    (SELECT delivery FROM deliveries WHERE delivery = ANY($1) AND state NOT IN (0, 2) ORDER BY delivery LIMIT $2)";
 
 /// Attempts after a place, and whether a window cap still needs each.
 const ATTEMPTS: &str = "SELECT a.at, a.delivery, a.capped AND a.at >= $3 AND a.at >= coalesce(

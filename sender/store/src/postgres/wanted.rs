@@ -99,7 +99,11 @@ impl Wanted {
                 Command::Change(change) => wanted.roster_of(change.lane),
                 Command::Rotate(rotate) => wanted.roster_of(rotate.lane),
                 Command::Remove(lane) => wanted.roster_of(*lane),
-                Command::Redrive(_) => wanted.state = true,
+                Command::StepJob(step) => {
+                    wanted.lanes.extend(step.lane);
+                    wanted.state = true;
+                }
+                Command::Redrive(_) | Command::StartJob(_) => wanted.state = true,
                 Command::Retry(Retry { which: ToRetry::Of(lane), .. }) => wanted.roster_of(*lane),
                 Command::Retry(_) | Command::Resend(_) => wanted.state = true,
                 Command::Shed(shed) => drop(wanted.lanes.insert(shed.lane)),
@@ -110,7 +114,9 @@ impl Wanted {
                 | Command::RejectOutbox(_)
                 | Command::Forget(_)
                 | Command::Erase(_)
-                | Command::Purge(_) => {}
+                | Command::Reseal(_)
+                | Command::Purge(_)
+                | Command::SetJob(_) => {}
             }
         }
         wanted

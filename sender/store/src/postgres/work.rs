@@ -1,7 +1,7 @@
 use super::failure::Failed;
 use super::named::{Named, is_named};
 use super::{Result, Stop, Work, columns};
-use crate::command::Claim;
+use crate::command::{Claim, Reseal};
 use crate::commit::{Commands, Rows};
 use crate::engine::{LaneId, StoreTime};
 use crate::lane::{Counts, Limits};
@@ -105,5 +105,9 @@ impl Rows for Work<'_> {
 impl Commands for Work<'_> {
     fn read_claim(&mut self, claim: &Claim) -> Result<Claimed> {
         self.claim_rows(claim)
+    }
+
+    fn reseal(&mut self, reseal: &Reseal) -> Result<Reply> {
+        self.reseal_rows(reseal)
     }
 }

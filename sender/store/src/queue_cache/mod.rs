@@ -171,7 +171,6 @@ impl QueueCache {
         self.end();
     }
 
-    /// Ends a commit that did not happen.
     pub(super) fn roll_back(&mut self) {
         while let Some(undo) = self.staged.journal.pop() {
             self.queues.undo(undo);
@@ -182,7 +181,6 @@ impl QueueCache {
         self.end();
     }
 
-    /// Drops everything but the claims.
     pub(super) fn forget(&mut self) {
         self.queues.forget_all();
         self.handoff.forget_all();
@@ -278,7 +276,6 @@ impl QueueCache {
     }
 }
 
-/// Answers to commits.
 impl QueueCache {
     pub(super) fn holds(&self, lane: LaneId, term: Term) -> bool {
         self.queues.holds(lane, term)
@@ -300,7 +297,6 @@ impl QueueCache {
         self.queues.len()
     }
 
-    /// Whether a commit may claim a delivery.
     pub(super) fn standing(&self, lane: LaneId, delivery: DeliveryId, now: StoreTime) -> Standing {
         self.unreadable.or(delivery, now, self.queues.standing(lane, delivery))
     }

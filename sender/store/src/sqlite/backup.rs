@@ -14,9 +14,10 @@ use rustix::io::Errno;
 use super::doctor::examine;
 use super::failure::Doing;
 use super::liveness::OwnerFiles;
-use super::{Options, SqliteReader, SqliteStore, open};
+use super::{SqliteFile, SqliteReader, SqliteStore, open};
 use crate::command::{Change, Command};
 use crate::engine::StoreTime;
+use crate::job::{JobState, SetJob};
 use crate::lane::{LaneState, Pause};
 use crate::liveness::Liveness as _;
 use crate::read::{Reader as _, Subscriber};
@@ -86,11 +87,13 @@ fn named(new: Unnamed, path: &Path) -> Result<(), BackupError> {
 /// The copy gets its name once all of it, with the pauses, is on the disk.
 pub(crate) fn restore(
     copy: &Path,
-    path: &Path,
+    database: &SqliteFile,
     replaces: Option<u64>,
+    wall: StoreTime,
     pause: impl FnOnce(StoreTime) -> Pause,
     goes_on: impl FnMut(u64, u64) -> bool + Send + 'static,
 ) -> Result<Restored, RestoreError> {
+    let path = database.path();
     let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if fs::canonicalize(copy).is_ok_and(|copy| copy == *path) {
         return Err(RestoreError::Alike(path.display().to_string()));
@@ -103,9 +106,12 @@ pub(crate) fn restore(
     }
     // Closing it would release it.
     let _alone = if path.exists() { alone_on(path)? } else { None };
-    let findings = sound(copy)?;
+    let findings = sound(&SqliteFile::from(copy.to_owned()).with_keys(database.keys().clone()))?;
     let new = copied(copy, path, goes_on)?;
-    let mut restored = Restored { findings, ..paused(new.path(), pause)? };
+    let mut restored = Restored {
+        findings,
+        ..paused(&SqliteFile::from(new.path().to_owned()).with_keys(database.keys().clone()), wall, pause)?
+    };
     restored.bytes = synced(&new, path)?;
     if let Some(end) = replaces.filter(|_| !there.is_empty()) {
         restored.aside = Some(move_aside(path, &there, end).map_err(failed(path))?);
@@ -116,7 +122,7 @@ pub(crate) fn restore(
 
 /// Fails while another process has the file open. Until the result is closed, SQLite cannot open it in others. `None` if it is
 /// not writable.
-fn alone_on(path: &Path) -> Result<Option<File>, RestoreError> {
+pub(super) fn alone_on(path: &Path) -> Result<Option<File>, RestoreError> {
     let in_use = || RestoreError::InUse(path.display().to_string());
     if OwnerFiles::of(path).others_may_live(None) {
         return Err(in_use());
@@ -167,20 +173,26 @@ fn move_aside(path: &Path, files: &[OsString], end: u64) -> io::Result<PathBuf> 
     Ok(aside)
 }
 
-fn sound(copy: &Path) -> Result<Vec<Finding>, RestoreError> {
+fn sound(copy: &SqliteFile) -> Result<Vec<Finding>, RestoreError> {
     let mut findings = examine(copy, false)?;
     findings.retain(|finding| matches!(finding.state, State::Off | State::Unchecked));
     match findings.iter().find(|finding| finding.check == "file" && finding.state == State::Off) {
-        Some(damage) => {
-            Err(RestoreError::Damaged { copy: copy.display().to_string(), detail: damage.detail.clone() })
-        }
+        Some(damage) => Err(RestoreError::Damaged {
+            copy: copy.path().display().to_string(),
+            detail: damage.detail.clone(),
+        }),
         None => Ok(findings),
     }
 }
 
-fn paused(path: &Path, pause: impl FnOnce(StoreTime) -> Pause) -> Result<Restored, StoreError> {
-    let mut store = SqliteStore::open(path, &Options::default())?;
-    let reader = SqliteReader::open(path)?;
+fn paused(
+    database: &SqliteFile,
+    wall: StoreTime,
+    pause: impl FnOnce(StoreTime) -> Pause,
+) -> Result<Restored, StoreError> {
+    let path = database.path();
+    let mut store = SqliteStore::open(path, &database.options())?;
+    let reader = SqliteReader::open_with(path, database.keys())?;
     let at = reader.clock()?.latest;
     let (pause, mut since, mut paused) = (pause(at), 0, 0);
     loop {
@@ -188,10 +200,10 @@ fn paused(path: &Path, pause: impl FnOnce(StoreTime) -> Pause) -> Result<Restore
         let subscribers = reader.subscribers_since(since, PAUSED_AT_ONCE)?;
         let Some(last) = subscribers.last() else { break };
         since = last.version;
-        // A pause with an end would end by itself.
+        // A pause that is over would end at once.
         let flows = |one: &&Subscriber| match one.state {
             LaneState::Active => true,
-            LaneState::Paused => one.pause.until.is_some(),
+            LaneState::Paused => one.pause.until.is_some_and(|until| until <= wall),
             LaneState::Disabled | LaneState::Removed => false,
         };
         let changes: Vec<_> = subscribers
@@ -206,6 +218,10 @@ fn paused(path: &Path, pause: impl FnOnce(StoreTime) -> Pause) -> Result<Restore
             paused += store.commit(at, &changes)?.len();
         }
     }
+    let running = reader.jobs(None)?.into_iter().filter(|job| job.state == JobState::Running);
+    let pauses =
+        running.map(|job| Command::SetJob(SetJob { job: job.id, state: JobState::Paused, error: None }));
+    store.commit(at, &pauses.collect::<Vec<_>>())?;
     let status = reader.status(at)?;
     let [active, ..] = status.subscribers;
     drop(reader);

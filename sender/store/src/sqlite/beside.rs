@@ -17,6 +17,7 @@ use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use crate::lane::{LaneState, OwnerId};
 use crate::queue_cache::{QueueCache, lock};
 use crate::reply::Claimed;
+use crate::seal::Seal;
 use crate::{Claimer, QuickClaims, StoreError};
 
 const DOING: &str = "claim deliveries";
@@ -26,6 +27,7 @@ const PASSED_OVER_MAX: u32 = 8;
 #[derive(Debug)]
 pub(super) struct SqliteClaimer {
     pub(super) sql: Connection,
+    pub(super) seal: Seal,
     pub(super) watched: Watched,
     pub(super) cache: Arc<Mutex<QueueCache>>,
     pub(super) contents: Contents,
@@ -85,6 +87,7 @@ impl SqliteClaimer {
             let from = cache.read_from(claim, &view);
             let mut reader = RowReader {
                 sql: &moment,
+                seal: &self.seal,
                 now,
                 contents: &mut self.contents,
                 expiry_grace: self.expiry_grace,

@@ -16,6 +16,7 @@ use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use crate::lane::WhenFull;
 use crate::queue_cache::{Answer, Place, Standing, Waiting};
 use crate::reply::{Claimed, ClaimedRow};
+use crate::seal::Seal;
 
 const ROWS_MAX: u32 = 10_000;
 
@@ -29,6 +30,7 @@ pub(super) const ROW: &str = "SELECT attempts, expires, signature, event, body, 
 
 pub(super) struct RowReader<'a> {
     pub(super) sql: &'a Connection,
+    pub(super) seal: &'a Seal,
     pub(super) now: StoreTime,
     pub(super) contents: &'a mut Contents,
     pub(super) expiry_grace: Nanos,
@@ -73,7 +75,7 @@ impl RowReader<'_> {
         let (mut rows, mut known) = (Vec::with_capacity(due.len()), Vec::with_capacity(due.len()));
         let mut unreadable = Vec::new();
         let (mut bytes, mut too_long) = (0_u64, None);
-        let mut read = (self.sql.prepare_cached(ROW)?, content::Reader::new(self.sql)?);
+        let mut read = (self.sql.prepare_cached(ROW)?, content::Reader::new(self.sql, self.seal)?);
         for (delivery, at) in due {
             let (row, waiting) = match self.row(&mut read, delivery, at) {
                 Err(error) if is_about_the_row(&error) => {
@@ -172,6 +174,7 @@ impl Work<'_> {
     pub(super) fn claim_rows(&mut self, claim: &Claim) -> Result<Claimed> {
         let mut reader = RowReader {
             sql: self.sql,
+            seal: self.seal,
             now: self.now,
             contents: &mut self.contents,
             expiry_grace: self.rules.expiry_grace,

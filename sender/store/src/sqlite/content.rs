@@ -13,6 +13,7 @@ use super::event_id::StoredEventId;
 use super::values::int;
 use crate::command::Body;
 use crate::engine::StoreTime;
+use crate::seal::{Field, Seal};
 
 pub(super) const EVENT: &str = "SELECT id, kind, received, body FROM events WHERE event = ?1";
 
@@ -43,22 +44,27 @@ pub(super) struct Contents {
 pub(super) struct Reader<'a> {
     event: CachedStatement<'a>,
     further_body: CachedStatement<'a>,
+    seal: &'a Seal,
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(sql: &'a Connection) -> Result<Self> {
-        Ok(Self { event: sql.prepare_cached(EVENT)?, further_body: sql.prepare_cached(FURTHER_BODY)? })
+    pub(super) fn new(sql: &'a Connection, seal: &'a Seal) -> Result<Self> {
+        Ok(Self { event: sql.prepare_cached(EVENT)?, further_body: sql.prepare_cached(FURTHER_BODY)?, seal })
     }
 
     fn read(&mut self, event: u64, body: u64) -> Result<Content> {
-        let Self { event: read_event, further_body } = self;
+        let Self { event: read_event, further_body, seal } = self;
         read_event.query_row([int(event)], |row| {
-            let bytes = match body {
-                OWN_BODY => row.get(3)?,
-                further => further_body.query_row([int(further)], |row| row.get(0))?,
+            let (field, bytes) = match body {
+                OWN_BODY => (Field::EventBody(event), row.get(3)?),
+                further => {
+                    let bytes = further_body.query_row([int(further)], |row| row.get(0))?;
+                    (Field::FurtherBody(further), bytes)
+                }
             };
+            let body = seal.open_body(field, Body { bytes })?;
             let event = row.get::<_, StoredEventId>(0)?.0;
-            Ok(Content { event, kind: row.get(1)?, received: row.get(2)?, body: Body { bytes } })
+            Ok(Content { event, kind: row.get(1)?, received: row.get(2)?, body })
         })
     }
 }

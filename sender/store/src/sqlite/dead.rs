@@ -71,13 +71,14 @@ impl DeadRows for Work<'_> {
     }
 
     fn letters(&mut self, letters: &[DeliveryId]) -> Result<Vec<Letter>> {
-        let mut query = self
-            .sql
-            .prepare_cached("SELECT lane, bytes, ttl FROM deliveries WHERE delivery = ?1 AND state = ?2")?;
+        let mut query = self.sql.prepare_cached(
+            "SELECT lane, bytes, ttl, at FROM deliveries WHERE delivery = ?1 AND state = ?2",
+        )?;
         let mut found = Vec::with_capacity(letters.len());
         for delivery in letters {
             let letter = query.query_row(params![delivery, Place::Dead], |row| {
-                Ok(Letter { delivery: *delivery, lane: row.get(0)?, bytes: row.get(1)?, ttl: row.get(2)? })
+                let (lane, bytes, ttl, at) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+                Ok(Letter { delivery: *delivery, lane, bytes, ttl, at })
             });
             found.extend(letter.optional()?);
         }

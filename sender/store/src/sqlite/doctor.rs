@@ -8,7 +8,7 @@ use rusqlite::{Connection, Error, Result, params};
 
 use super::failure::{Doing, is_about_the_disk, is_about_the_row};
 use super::values::int;
-use super::{Options, SqliteReader, SqliteStore};
+use super::{SqliteFile, SqliteReader, SqliteStore};
 use crate::clock::{Fault, Start, TOLERANCE};
 use crate::engine::{DeliveryId, StoreTime};
 use crate::units::rough;
@@ -28,7 +28,7 @@ const FREE_PART_TOLD: u64 = 4;
 
 /// Whether a process starting now would use the file's time unchanged, and it matches the wall clock.
 pub(crate) fn examine_clock(
-    path: &Path,
+    file: &SqliteFile,
     start: Start,
     wall: StoreTime,
 ) -> std::result::Result<Finding, StoreError> {
@@ -37,7 +37,7 @@ pub(crate) fn examine_clock(
         let detail = format!("the database's clock is {} ahead of the wall clock", rough(by));
         return Ok(Finding::off(check, detail));
     }
-    if SqliteReader::open(path)?.clock()?.is_correcting {
+    if SqliteReader::open_with(file.path(), file.keys())?.clock()?.is_correcting {
         return Ok(Finding::off(check, "deliveries have times of a clock that was ahead"));
     }
     let mut finding = Finding::well(check);
@@ -53,11 +53,11 @@ pub(crate) fn examine_clock(
 }
 
 /// Runs the checks that apply to files only. With `mend`, also truncates the log.
-pub(crate) fn examine(path: &Path, mend: bool) -> std::result::Result<Vec<Finding>, StoreError> {
-    let reader = SqliteReader::open(path)?;
+pub(crate) fn examine(database: &SqliteFile, mend: bool) -> std::result::Result<Vec<Finding>, StoreError> {
+    let reader = SqliteReader::open_with(database.path(), database.keys())?;
     let mut findings = vec![
         Finding::checked("deliveries", deliveries(&reader))?,
-        Finding::checked("log", log(path, mend))?,
+        Finding::checked("log", log(database, mend))?,
         Finding::checked("space", space(&reader))?,
     ];
     findings.extend(file(&reader)?);
@@ -79,14 +79,14 @@ fn deliveries(reader: &SqliteReader) -> std::result::Result<Finding, StoreError>
     })
 }
 
-fn log(path: &Path, mend: bool) -> std::result::Result<Finding, StoreError> {
-    let bytes = log_bytes(path);
+fn log(database: &SqliteFile, mend: bool) -> std::result::Result<Finding, StoreError> {
+    let bytes = log_bytes(database.path());
     if bytes < LogSize::PINNED_BYTES {
         return Ok(Finding::well("log"));
     }
     let what = "a program keeps a read transaction open, or the disk is too slow";
     let finding = Finding::off("log", format!("the log is {} MiB long; {what}", bytes >> 20));
-    let is_cut = mend && SqliteStore::open(path, &Options::default())?.cut_log()?;
+    let is_cut = mend && SqliteStore::open(database.path(), &database.options())?.cut_log()?;
     Ok(if is_cut { finding.mended() } else { finding })
 }
 
@@ -215,6 +215,7 @@ fn consequence(table: &str) -> &'static str {
         "outbox" | "outbox_rejected" | "sqlite_sequence" => "its outbox rows do not become events",
         "file_place" => "a copy of the file without its log is not detected",
         "notified" => "operators are not notified of changes",
+        "jobs" => "jobs of operators cannot go on",
         "owners" | "nodes" | "membership" => "processes may fail to take over subscribers",
         _ => "events may not be accepted or delivered",
     }

@@ -12,6 +12,7 @@ use crate::commit::room::{Before, Replaced, Route};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::read::Place;
 use crate::reply::{ClaimedRow, Refusal};
+use crate::seal::Field;
 
 /// The number of a body in its event's row.
 pub(super) const OWN_BODY: u64 = 0;
@@ -156,6 +157,7 @@ impl EventRows for Work<'_> {
         if body_count > 0 {
             self.record_further_bodies(emit, &bodies)?;
         }
+        let own = own.map(|own| self.seal.close(Field::EventBody(event), &own.bytes)).transpose()?;
         let insert = "INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
         at_hand(&mut self.hot.insert_event, self.sql, insert)?.execute(params![
             int(event),
@@ -169,7 +171,7 @@ impl EventRows for Work<'_> {
             int(if body_count > 0 { first_body } else { 0 }),
             int(body_count),
             in_part.then_some(1),
-            own.map(|own| &*own.bytes),
+            own.as_deref(),
         ])?;
         Ok(Numbers { event, bodies })
     }
@@ -249,7 +251,10 @@ impl Work<'_> {
         let mut insert = self.sql.prepare_cached("INSERT INTO further_bodies VALUES (?1, ?2)")?;
         for (body, number) in emit.bodies.iter().zip(numbers) {
             if let Some(number) = number.filter(|number| *number != OWN_BODY) {
-                insert.execute(params![int(number), &*body.bytes])?;
+                insert.execute(params![
+                    int(number),
+                    &*self.seal.close(Field::FurtherBody(number), &body.bytes)?
+                ])?;
             }
         }
         Ok(())

@@ -1,9 +1,11 @@
 //! Converts SQLite's errors into the store's, and tells which rows are damaged or cannot be read from the disk.
 
 use rusqlite::ffi::{SQLITE_IOERR_SHMSIZE, SQLITE_IOERR_WRITE};
+use rusqlite::types::Type;
 use rusqlite::{Error, ErrorCode, Result};
 
 use crate::StoreError;
+use crate::seal::SealError;
 
 pub(super) fn failure(doing: &'static str, error: &Error) -> StoreError {
     let detail = error.to_string();
@@ -67,5 +69,16 @@ pub(super) fn or_least<T: Default>(read: Result<T>) -> Result<T> {
     match read {
         Err(error) if is_about_the_row(&error) => Ok(T::default()),
         read => read,
+    }
+}
+
+/// A value that does not open makes its row unreadable, and no other.
+impl From<SealError> for Error {
+    fn from(error: SealError) -> Self {
+        if error.is_about_the_row() {
+            Self::FromSqlConversionFailure(0, Type::Blob, Box::new(error))
+        } else {
+            Self::UserFunctionError(Box::new(error))
+        }
     }
 }

@@ -128,11 +128,10 @@ impl Ledger {
         self.change_lane(sql, lane, |_, unwritten| unwritten.record = Some(record))
     }
 
-    pub(super) fn reread_caps(&mut self, sql: &Connection, lane: LaneId) -> Result<()> {
+    pub(super) fn mark_capped(&mut self, lane: LaneId) {
         if let Some(Some(known)) = self.lanes.get_mut(&lane) {
-            known.capped = sql.prepare_cached("SELECT 1 FROM capped WHERE lane = ?1")?.exists([lane])?;
+            known.capped = true;
         }
-        Ok(())
     }
 
     /// Drops a lane that was just inserted or deleted.

@@ -12,7 +12,7 @@ use hookproof_words::sqlite as values;
 use rusqlite::{CachedStatement, Connection, TransactionBehavior};
 
 use super::clock::{Beginning, Start};
-use super::command::{Claim, Command};
+use super::command::{Claim, Command, Reseal};
 use super::commit::room::Room;
 use super::commit::{Commands, Rows};
 use super::lane::{Counts, Limits};
@@ -22,6 +22,7 @@ use crate::commit::emit::Newer;
 use crate::engine::{LaneId, Nanos, StoreTime};
 use crate::latency::Gathered;
 use crate::queue_cache::{Lane, QueueCache, lock};
+use crate::seal::Seal;
 
 mod backup;
 mod beside;
@@ -35,6 +36,7 @@ mod erase;
 mod event_id;
 mod failure;
 mod file;
+mod job;
 mod latencies;
 mod lease;
 mod ledger;
@@ -45,6 +47,7 @@ mod options;
 mod reader;
 mod reserve;
 mod retry;
+mod seal;
 mod settle;
 mod subscribe;
 mod sweep;
@@ -64,7 +67,8 @@ use log::LogMover;
 pub use options::Options;
 pub use reader::SqliteReader;
 use reserve::Reserve;
-pub(super) use transfer::{FileFault, Source, Target, Zeros};
+pub(super) use seal::begin_encryption;
+pub(super) use transfer::{FileFault, Source, Target, Zeros, bytes};
 pub(super) use vacuum::{empty_log, vacuum};
 
 /// How long a closing store waits for readers before it leaves the log as it is.
@@ -78,6 +82,7 @@ pub struct SqliteStore {
     watched: open::Watched,
     options: Options,
     path: PathBuf,
+    seal: Seal,
     cache: Arc<Mutex<QueueCache>>,
     latencies: Gathered,
     written: Written,
@@ -92,6 +97,7 @@ impl SqliteStore {
     pub fn open(path: &Path, options: &Options) -> Result<Self, StoreError> {
         let reserve = Arc::new(Reserve::beside(path));
         let mut sql = reserve.lend(|| open::writer(path, options))?;
+        let seal = open::unlock(&sql, path, &options.keys)?;
         let log = LogMover::start(&mut sql, open::mover(path)?, Arc::clone(&reserve))
             .map_err(|error| StoreError::Io { doing: "start to move the log", detail: error.to_string() })?;
         Ok(Self {
@@ -99,8 +105,9 @@ impl SqliteStore {
             log,
             reserve,
             watched: open::Watched::new(path)?,
-            options: *options,
+            options: options.clone(),
             path: path.to_owned(),
+            seal,
             cache: Arc::default(),
             latencies: Gathered::default(),
             written: Written::default(),
@@ -150,6 +157,7 @@ impl SqliteStore {
         ledger.lanes = cache.begin(now, Some(ledger.version()));
         let mut work = Work {
             sql: &tx,
+            seal: &self.seal,
             now,
             ledger,
             cache: &mut cache,
@@ -255,6 +263,7 @@ impl Store for SqliteStore {
         let watched = open::Watched::new(&self.path)?;
         Ok(Some(Box::new(beside::SqliteClaimer {
             sql,
+            seal: self.seal.clone(),
             watched,
             cache: self.cache.clone(),
             contents: Contents::default(),
@@ -269,6 +278,7 @@ impl Store for SqliteStore {
 
 struct Work<'a> {
     sql: &'a Connection,
+    seal: &'a Seal,
     now: StoreTime,
     ledger: Ledger,
     cache: &'a mut QueueCache,
@@ -375,5 +385,9 @@ impl Rows for Work<'_> {
 impl Commands for Work<'_> {
     fn read_claim(&mut self, claim: &Claim) -> rusqlite::Result<Claimed> {
         self.claim_rows(claim)
+    }
+
+    fn reseal(&mut self, reseal: &Reseal) -> rusqlite::Result<Reply> {
+        self.reseal_rows(reseal)
     }
 }

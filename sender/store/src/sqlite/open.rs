@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use hookproof_failed_sync::{Fault, Found, begin_log, create, leave, log_alone, log_lost};
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
 
 use super::Options;
 use super::erase::overwrite_freed_pages;
 use super::failure::{Doing, failure};
 use super::reserve::Reserve;
 use super::values::Bits;
+use crate::seal::{Keyring, Seal};
 use crate::{Durability, StoreError};
 
 /// "HKPF": marks a file as a store.
@@ -42,7 +43,7 @@ const OPENING: &str = "open the database";
 const MAKING: &str = "create the database";
 
 pub(super) fn writer(path: &Path, options: &Options) -> Result<Connection, StoreError> {
-    let fill = |sql: &Connection| fill(sql, options.identity);
+    let fill = |sql: &Connection| fill(sql, options);
     let failed = |doing| move |fault| failure_of(path, doing, fault);
     if options.create && !path.exists() {
         create(path, fill).map_err(failed(MAKING))?;
@@ -59,7 +60,7 @@ pub(super) fn writer(path: &Path, options: &Options) -> Result<Connection, Store
         recognise(&sql, path)?;
     }
     found.accept(&sql).map_err(failed(OPENING))?;
-    begin_log(&sql).map_err(failed(OPENING))?;
+    begin_log(&sql, options.patience).map_err(failed(OPENING))?;
     let synchronous = match options.durability {
         Durability::PowerLoss => "FULL",
         Durability::Process => "NORMAL",
@@ -139,15 +140,30 @@ fn failure_of(path: &Path, doing: &'static str, fault: Fault) -> StoreError {
 fn connect(path: &Path, patience: Duration) -> Result<(Connection, Found), StoreError> {
     // Without SQLITE_OPEN_URI, so that no path is read as a URI.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let sql = Connection::open_with_flags(path, flags).doing(OPENING)?;
+    let mut sql = Connection::open_with_flags(path, flags).doing(OPENING)?;
     let found = Found::beside(&sql).map_err(|fault| failure_of(path, OPENING, fault))?;
     sql.busy_timeout(READER_PATIENCE).doing(OPENING)?;
     hookproof_failed_sync::repair(&sql).doing(OPENING)?;
-    sql.busy_timeout(patience).doing(OPENING)?;
+    wait_for_others(&mut sql, patience).doing(OPENING)?;
     // Makes plans independent of bound values. Otherwise SQLite would compile some statements again for each value.
     sql.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).doing(OPENING)?;
     sql.set_prepared_statement_cache_capacity(STATEMENTS_CACHED);
     Ok((sql, found))
+}
+
+/// How often a writer looks whether another one is done. SQLite's own pauses grow to 100 ms, and a process that commits
+/// without pause would keep others out for seconds.
+const LOOK: Duration = Duration::from_millis(2);
+
+fn wait_for_others(sql: &mut Connection, patience: Duration) -> rusqlite::Result<()> {
+    let looks = i32::try_from(patience.as_millis() / LOOK.as_millis()).unwrap_or(i32::MAX);
+    sql.busy_handler(Some(move |look| {
+        let waits = look < looks;
+        if waits {
+            std::thread::park_timeout(LOOK);
+        }
+        waits
+    }))
 }
 
 /// Whether the file holds a store. False for an empty file. Fails for other files and other versions. Writes nothing.
@@ -174,14 +190,25 @@ fn recognise(sql: &Connection, path: &Path) -> Result<bool, StoreError> {
     Ok(true)
 }
 
-fn fill(sql: &Connection, identity: u64) -> rusqlite::Result<()> {
+fn fill(sql: &Connection, options: &Options) -> rusqlite::Result<()> {
     sql.execute_batch(SCHEMA)?;
+    if let Some(proof) = options.keys.proof()? {
+        sql.execute("INSERT INTO sealing VALUES (1, ?1, 0)", [proof])?;
+    }
     sql.execute(
         "INSERT INTO totals VALUES (1, ?1, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)",
-        [Bits(identity)],
+        [Bits(options.identity)],
     )?;
     let marks = format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION}");
     sql.execute_batch(&marks)
+}
+
+pub(super) fn proof(sql: &Connection) -> rusqlite::Result<Option<(String, bool)>> {
+    sql.query_row("SELECT proof, plain FROM sealing", [], |row| Ok((row.get(0)?, row.get(1)?))).optional()
+}
+
+pub(super) fn unlock(sql: &Connection, path: &Path, keys: &Keyring) -> Result<Seal, StoreError> {
+    keys.unlock(&path.display(), proof(sql).doing(OPENING)?)
 }
 
 /// Detects that the opened file was deleted, moved or replaced. SQLite would continue to write to the lost file.

@@ -2,8 +2,9 @@ use std::time::Duration;
 
 use crate::Durability;
 use crate::lane::Limits;
+use crate::seal::Keyring;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// The failures that an acknowledgement survives.
     pub durability: Durability,
@@ -16,6 +17,8 @@ pub struct Options {
     pub patience: Duration,
     /// Events are refused while the log has this length or more, in bytes.
     pub log_bytes_max: u64,
+    /// Those of the file. A new file is encrypted with the first.
+    pub keys: Keyring,
 }
 
 impl Default for Options {
@@ -28,6 +31,7 @@ impl Default for Options {
             pages_max: None,
             patience: Duration::from_secs(5),
             log_bytes_max: 1 << 30,
+            keys: Keyring::default(),
         }
     }
 }

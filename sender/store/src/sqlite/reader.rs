@@ -10,11 +10,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use rusqlite::{Connection, Transaction};
 
 use super::failure::Doing;
-use super::{clock, latencies, lease, ledger, open};
+use super::{clock, job, latencies, lease, ledger, open};
 use crate::StoreError;
 use crate::clock::{Beginning, FileClock, Start};
 use crate::command::{Body, Condition, OutboxId};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
+use crate::job::{Job, JobId};
 use crate::paging::{Cursor, Page};
 use crate::read::{
     Attempted, AuditSecond, DeadGroup, DeadLetter, Delivery, Filter, Glance, LaneStatus, LastHour, Limited,
@@ -22,6 +23,7 @@ use crate::read::{
     Status, Subscriber, SubscriberRef, TimesPage, Work,
 };
 use crate::reply::Record;
+use crate::seal::{Keyring, Seal};
 
 pub(super) mod figures;
 mod listing;
@@ -30,6 +32,7 @@ mod outside;
 #[derive(Debug)]
 pub struct SqliteReader {
     sql: Connection,
+    seal: Seal,
     watched: open::Watched,
     /// The steps that the present read may still take, of [`STEP`] instructions each.
     left: Arc<AtomicU32>,
@@ -60,7 +63,16 @@ const STEPS_MAX: u32 = 500;
 impl SqliteReader {
     /// Fails if the file is missing or is not a store of this version.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
+        Self::open_with(path, &Keyring::default())
+    }
+
+    pub fn open_with(path: &Path, keys: &Keyring) -> Result<Self, StoreError> {
         let (mut sql, left) = (open::reader(path)?, Arc::new(AtomicU32::new(STEPS_MAX)));
+        // `doctor` names a damaged part, this one too.
+        let seal = match open::unlock(&sql, path, keys) {
+            Err(error) if error.is_damage() => Seal::unproven(keys),
+            unlocked => unlocked?,
+        };
         let mut log_path = path.as_os_str().to_owned();
         log_path.push("-wal");
         let log = Arc::new(LogBound { path: log_path.into(), bytes_max: AtomicU64::new(LogBound::NONE) });
@@ -71,7 +83,7 @@ impl SqliteReader {
             left == 0 || watched_log.is_passed()
         };
         sql.progress_handler(STEP, Some(is_over)).doing("open the database")?;
-        Ok(Self { sql, watched: open::Watched::new(path)?, left, log })
+        Ok(Self { sql, seal, watched: open::Watched::new(path)?, left, log })
     }
 
     /// Fails when the store cannot be read.
@@ -155,19 +167,25 @@ impl Reader for SqliteReader {
     }
 
     fn subscribers_since(&self, since: u64, max: u32) -> Result<Vec<Subscriber>, StoreError> {
-        self.moment("read the subscribers", |sql| listing::subscribers_since(sql, since, max))
+        let found = self.moment("read the subscribers", |sql| listing::subscribers_since(sql, since, max))?;
+        found.into_iter().map(|one| self.seal.open_subscriber(one)).collect()
     }
 
     fn subscribers(&self, from: Option<Cursor>, max: u32) -> Result<Page<Subscriber>, ReadError> {
-        self.page("list subscribers", 's', from, |sql, place| listing::subscribers(sql, place, max))
+        let Page { items, next } =
+            self.page("list subscribers", 's', from, |sql, place| listing::subscribers(sql, place, max))?;
+        let items = items.into_iter().map(|one| self.seal.open_subscriber(one)).collect::<Result<_, _>>()?;
+        Ok(Page { items, next })
     }
 
     fn subscriber(&self, which: &SubscriberRef) -> Result<Option<Subscriber>, StoreError> {
-        self.moment("read a subscriber", |sql| listing::subscriber(sql, which))
+        let found = self.moment("read a subscriber", |sql| listing::subscriber(sql, which))?;
+        found.map(|one| self.seal.open_subscriber(one)).transpose()
     }
 
     fn secrets(&self, lane: LaneId, now: StoreTime) -> Result<Vec<LiveSecret>, StoreError> {
-        self.moment("read a subscriber's secrets", |sql| listing::secrets(sql, lane, now))
+        let found = self.moment("read a subscriber's secrets", |sql| listing::secrets(sql, lane, now))?;
+        found.into_iter().map(|secret| self.seal.open_secret(lane, secret)).collect()
     }
 
     fn status(&self, now: StoreTime) -> Result<Status, StoreError> {
@@ -229,11 +247,13 @@ impl Reader for SqliteReader {
     }
 
     fn body(&self, delivery: DeliveryId) -> Result<Option<Body>, StoreError> {
-        self.moment("read a body", |sql| listing::body(sql, delivery))
+        let found = self.moment("read a body", |sql| listing::body(sql, delivery))?;
+        Ok(found.map(|(field, body)| self.seal.open_body(field, body)).transpose()?)
     }
 
     fn attempts_of(&self, delivery: DeliveryId) -> Result<Vec<Attempted>, StoreError> {
-        self.moment("read a delivery's attempts", |sql| listing::attempts_of(sql, delivery))
+        let found = self.moment("read a delivery's attempts", |sql| listing::attempts_of(sql, delivery))?;
+        found.into_iter().map(|one| self.seal.open_attempted(one)).collect()
     }
 
     fn resent(&self, delivery: DeliveryId) -> Result<Vec<Resent>, StoreError> {
@@ -251,6 +271,10 @@ impl Reader for SqliteReader {
 
     fn dead_groups(&self, since: StoreTime, max: u32) -> Result<Vec<DeadGroup>, StoreError> {
         self.moment("analyse dead letters", |sql| figures::dead_groups(sql, since, max))
+    }
+
+    fn delivered(&self, lane: LaneId, since: StoreTime, before: StoreTime) -> Result<u64, StoreError> {
+        self.moment("count delivered ones", |sql| figures::delivered(sql, lane, since, before))
     }
 
     fn audit(
@@ -283,6 +307,10 @@ impl Reader for SqliteReader {
 
     fn notified(&self) -> Result<Vec<(LaneId, Condition)>, StoreError> {
         self.moment("list notified conditions", |sql| outside::notified(sql))
+    }
+
+    fn jobs(&self, which: Option<JobId>) -> Result<Vec<Job>, StoreError> {
+        self.moment("list jobs", |sql| job::jobs(sql, which))
     }
 
     fn owners(&self) -> Result<Vec<Owner>, StoreError> {

@@ -59,13 +59,14 @@ impl RetryRows for Work<'_> {
             .optional()
     }
 
-    fn set_resent(&mut self, delivery: DeliveryId, expires: StoreTime) -> Result<()> {
+    fn set_resent(&mut self, delivery: DeliveryId, expires: StoreTime) -> Result<bool> {
         self.sql
             .prepare_cached(
                 "INSERT OR REPLACE INTO resent
                  SELECT delivery, ?2, last_attempt FROM deliveries WHERE delivery = ?1",
             )?
             .execute(params![delivery, self.now])?;
-        self.set_waiting(&[(delivery, expires)])
+        self.set_waiting(&[(delivery, expires)])?;
+        Ok(true)
     }
 }

@@ -37,6 +37,13 @@ CREATE TABLE clock (
 ) STRICT;
 INSERT INTO clock VALUES (1, 0, NULL, 0, NULL, 0, 0);
 
+-- A row if the store is encrypted (seal.rs). `proof`: sealed with its key. `plain`: 1 while values from before may be plain.
+CREATE TABLE sealing (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    proof TEXT NOT NULL,
+    plain INTEGER NOT NULL
+) STRICT;
+
 -- The totals before the first commit of each minute.
 CREATE TABLE marks (
     minute INTEGER PRIMARY KEY,
@@ -251,6 +258,28 @@ CREATE TABLE resent (
     PRIMARY KEY (delivery, at)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX resent_at ON resent (at);
+
+-- Work of operators on many deliveries (commit/job.rs). `lane`, `ids`: of which deliveries; `ids` are separated by commas.
+CREATE TABLE jobs (
+    job INTEGER PRIMARY KEY,
+    kind INTEGER NOT NULL,
+    lane INTEGER,
+    ids TEXT,
+    since INTEGER NOT NULL,
+    before INTEGER NOT NULL,
+    up_to INTEGER NOT NULL,
+    planned INTEGER NOT NULL,
+    begun_by TEXT NOT NULL,
+    state INTEGER NOT NULL,
+    done INTEGER NOT NULL,
+    skipped INTEGER NOT NULL,
+    cursor INTEGER NOT NULL,
+    begun INTEGER NOT NULL,
+    ended INTEGER,
+    error TEXT,
+    worker INTEGER NOT NULL,
+    until INTEGER NOT NULL
+) STRICT;
 
 -- Latencies of endpoints: one row for each of three measures (latency.rs) and each hour with attempts. Hour 0
 -- holds the sum of all hours.

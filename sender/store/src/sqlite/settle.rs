@@ -4,7 +4,7 @@ use rusqlite::{OptionalExtension, Result, params};
 
 use super::values::Bits;
 use super::{Work, at_hand};
-use crate::command::{Attempt, Fate, KeptAnswer, Settlement};
+use crate::command::{Attempt, KeptAnswer, Settlement};
 use crate::commit::settle::{AttemptRows, Before, shortened};
 use crate::engine::{DeliveryId, StoreTime};
 use crate::latency::Gathered;
@@ -65,7 +65,8 @@ impl AttemptRows for Work<'_> {
         if inserted > 0
             && let Some((slot, answer)) = slot.zip(attempt.details.answer.as_deref())
         {
-            let KeptAnswer { head, body, cut } = answer;
+            let answer = self.seal.close_answer((settlement.delivery, attempt.at), answer)?;
+            let KeptAnswer { head, body, cut } = &*answer;
             self.sql
                 .prepare_cached("INSERT OR REPLACE INTO answers VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
                 .execute(params![settlement.lane, slot, attempt.at, settlement.delivery, head, body, cut])?;
@@ -74,10 +75,6 @@ impl AttemptRows for Work<'_> {
     }
 
     fn set_last_attempt(&mut self, settlement: &Settlement, attempt: &Attempt) -> Result<()> {
-        // A success is written with the delivery itself.
-        if settlement.fate == Fate::Delivered {
-            return Ok(());
-        }
         self.sql
             .prepare_cached(
                 "UPDATE deliveries SET last_attempt = ?2, status = ?3, error = ?4 WHERE delivery = ?1",

@@ -6,6 +6,7 @@ use crate::command::{Change, Subscribe};
 use crate::commit::subscribe::SubscriberRows;
 use crate::engine::{LaneId, StoreTime};
 use crate::lane::{LaneState, Pause};
+use crate::seal::Field;
 
 impl SubscriberRows for Work<'_> {
     fn roster(&self) -> u64 {
@@ -41,7 +42,7 @@ impl SubscriberRows for Work<'_> {
                 new.name,
                 new.url,
                 new.patterns,
-                new.settings,
+                &*self.seal.close_text(Field::Settings(lane), &new.settings)?,
                 self.now,
                 int(version)
             ])?;
@@ -57,12 +58,13 @@ impl SubscriberRows for Work<'_> {
                 new.bounds.when_full
             ])?;
         self.ledger.forget(lane);
-        self.mark_caps(lane)?;
         Ok(lane)
     }
 
     fn update_subscriber(&mut self, change: &Change, resumed: bool, version: u64) -> Result<()> {
         let lane = change.lane;
+        let settings = change.settings.as_deref();
+        let settings = settings.map(|text| self.seal.close_text(Field::Settings(lane), text)).transpose()?;
         self.sql
             .prepare_cached(
                 "UPDATE subscribers SET name = coalesce(?2, name), url = coalesce(?3, url),
@@ -74,11 +76,17 @@ impl SubscriberRows for Work<'_> {
                 change.name,
                 change.url,
                 change.patterns,
-                change.settings,
+                settings.as_deref(),
                 int(version),
                 resumed
-            ])?;
-        if change.settings.is_some() { self.mark_caps(lane) } else { Ok(()) }
+            ])
+            .map(drop)
+    }
+
+    fn mark_capped(&mut self, lane: LaneId) -> Result<()> {
+        self.sql.prepare_cached("INSERT OR IGNORE INTO capped VALUES (?1)")?.execute([lane])?;
+        self.ledger.mark_capped(lane);
+        Ok(())
     }
 
     fn retried(&mut self, lane: LaneId) -> Result<u64> {
@@ -127,7 +135,7 @@ impl SubscriberRows for Work<'_> {
     fn insert_secret(&mut self, lane: LaneId, secret: &str) -> Result<()> {
         self.sql
             .prepare_cached("INSERT INTO secrets (lane, secret, created) VALUES (?1, ?2, ?3)")?
-            .execute(params![lane, secret, self.now])
+            .execute(params![lane, &*self.seal.close_text(Field::Secret(lane, self.now), secret)?, self.now])
             .map(drop)
     }
 

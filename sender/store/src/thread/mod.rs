@@ -14,7 +14,7 @@
 //! - If the store went back to an earlier state, the thread ends: the remembered state is invalid.
 //! - If the disk has no room for events, they are refused at once, until it has room again. Their emitters keep them.
 //!   The rest of that commit is retried without them.
-//! - Claims, sweeps and purges get an I/O error at once, because a single bad page may cause it. Their callers ask
+//! - Claims, sweeps, purges and steps of jobs get an I/O error at once, because a single bad page may cause it. Their callers ask
 //!   again.
 //! - Emitters may use only a part of the queue, so that new work is refused before settlements.
 //!
@@ -298,10 +298,10 @@ impl Writer {
     }
 }
 
-/// Whether the callers of all these commands ask again after a failure: claims, sweeps and purges.
+/// Whether the callers of all these commands ask again, or give up, after a failure.
 fn is_asked_again(commands: &[Command]) -> bool {
-    use Command::{Claim, Purge, Sweep};
-    commands.iter().all(|command| matches!(command, Claim(_) | Sweep(_) | Purge(_)))
+    use Command::{Claim, Purge, StepJob, Sweep};
+    commands.iter().all(|command| matches!(command, Claim(_) | Sweep(_) | Purge(_) | StepJob(_)))
 }
 
 /// Whether the commands are not retried. `asked_again`: the callers of some ask again. `adds_work`: some are

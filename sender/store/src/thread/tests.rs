@@ -7,6 +7,7 @@ use super::*;
 use crate::Written;
 use crate::command::{Claim, Emit, Fate, Purge, Settlement, Sweep};
 use crate::engine::{DeliveryId, LaneId, Term};
+use crate::job::{JobId, StepJob};
 use crate::lane::OwnerId;
 use crate::reply::Claimed;
 
@@ -293,20 +294,22 @@ fn upkeep_that_the_disk_fails_holds_up_nobody() {
     let failing = || StoreError::Io { doing: "purge", detail: "a page".to_owned() };
     let zero = StoreTime(0);
     let purge = Purge { settled_before: zero, attempts_before: zero, dead_before: zero, max: 1 };
+    let step = StepJob { job: JobId(1), lane: None, worker: OwnerId(1), max: 1 };
     let mut stage = Stage::new(Capacity::default());
     stage.submit(1, vec![Command::Sweep(Sweep { max: 1 })]).unwrap();
     assert_eq!(stage.sees(), ["sweep"]);
     stage.submit(2, vec![Command::Purge(purge)]).unwrap();
-    stage.submit_one(3);
+    stage.submit(3, vec![Command::StepJob(step)]).unwrap();
+    stage.submit_one(4);
     stage.tells(Err(failing()));
-    assert_eq!(stage.sees(), ["purge", "3"]);
+    assert_eq!(stage.sees(), ["purge", "work at a job", "4"]);
     stage.tells(Err(failing()));
-    for (request, outcome) in [("purge", Err(failing())), ("3", Ok(()))] {
+    for (request, outcome) in [("purge", Err(failing())), ("work at a job", Err(failing())), ("4", Ok(()))] {
         assert_eq!(stage.sees(), [request]);
         stage.tells(outcome);
     }
     stage.stop();
-    assert_eq!(stage.answers(), [(1, Err(failing())), (2, Err(failing())), (3, Ok(1))]);
+    assert_eq!(stage.answers(), [(1, Err(failing())), (2, Err(failing())), (3, Err(failing())), (4, Ok(1))]);
     assert_eq!(stage.handle.health().failing, None);
 }
 

@@ -22,10 +22,8 @@ pub const LOCKED_MAX: Nanos = Nanos::from_secs(10);
 /// A failed move. Nothing has changed.
 #[derive(Debug, thiserror::Error)]
 pub enum MoveError {
-    /// Both are files, or both are servers.
     #[error("a database is moved between a file and a server; expected --from one and --to the other")]
     Alike,
-    /// A process uses one of them.
     #[error("{database} is in use ({by}); end all processes on it first")]
     InUse { database: String, by: String },
     #[error("{database} is not empty ({what}); expected a new file, or an empty database")]
@@ -34,12 +32,10 @@ pub enum MoveError {
         /// The existing content.
         what: String,
     },
-    /// The store was moved there before.
     #[error(
         "{database} holds these rows already, from an earlier move; deliver from it, or move to an empty database"
     )]
     Moved { database: String },
-    /// A row of the source is invalid.
     #[error("a row of {table} cannot be moved: {detail}")]
     Row { table: &'static str, detail: String },
     /// One of them cannot be opened.
@@ -49,7 +45,6 @@ pub enum MoveError {
     File(String),
     #[error("the server says: {}", postgres::message_of(.0))]
     Postgres(#[from] tokio_postgres::Error),
-    /// The file cannot be renamed or synced.
     #[error("the file cannot be put in its place: {0}")]
     Io(#[from] std::io::Error),
 }
@@ -102,7 +97,8 @@ macro_rules! of_lane {
 }
 
 /// Owners before lanes, lanes before their rows.
-const TABLES: [Table; 15] = [
+const TABLES: [Table; 17] = [
+    same!("sealing", "id, proof, plain"),
     same!(
         "subscribers",
         "lane, id, name, url, patterns, settings, created, version, removed, retried, insisted, pause_reason, pause_until"
@@ -140,7 +136,7 @@ const TABLES: [Table; 15] = [
     Table {
         name: "bodies",
         of_file: "SELECT body, bytes FROM further_bodies",
-        of_server: "SELECT m.number, b.bytes FROM bodies b JOIN moved_bodies m USING (body)",
+        of_server: "SELECT m.number, b.bytes, b.body FROM bodies b JOIN moved_bodies m USING (body)",
     },
     Table {
         name: "deliveries",
@@ -165,6 +161,11 @@ const TABLES: [Table; 15] = [
         of_server: "SELECT lane, slot, at, delivery, head, body, cut::int FROM answers",
     },
     same!("resent", "delivery, at, after"),
+    same!(
+        "jobs",
+        "job, kind, lane, ids, since, before, up_to, planned, begun_by, state, done, skipped, cursor, begun, ended, error, worker,
+         until"
+    ),
     same!("latencies", "lane, measure, hour, counted"),
     same!("marks", "minute, delivered, failed_attempts, dead, latency_us"),
     same!("outbox", "id, type, key, data, event"),
@@ -238,9 +239,7 @@ async fn locked(address: &postgres::Address, locked_max: Nanos) -> Result<MoveEr
 }
 
 async fn nobody_works(client: &tokio_postgres::Client, address: &postgres::Address) -> Result<(), MoveError> {
-    const ALIVE: &str = "SELECT n.name FROM nodes n JOIN owners o USING (owner)
-        WHERE o.until > (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8 * 1000) ORDER BY n.name LIMIT 1";
-    match client.query_opt(ALIVE, &[]).await? {
+    match client.query_opt(postgres::ALIVE, &[]).await? {
         None => Ok(()),
         Some(row) => Err(MoveError::InUse { database: address.to_string(), by: row.try_get(0)? }),
     }

@@ -6,8 +6,10 @@ use futures_util::StreamExt as _;
 use tokio_postgres::{Client, Row};
 
 use super::{MoveError, Moved, TABLES, nobody_works};
+use crate::command::Body;
 use crate::postgres::{Address, PostgresReader};
-use crate::sqlite::Target;
+use crate::seal::{Field, Seal, hex};
+use crate::sqlite::{Target, bytes as bytes_of};
 
 /// Reads one snapshot, and blocks writes meanwhile. Numbers the bodies of an event consecutively.
 const BEGIN: &str =
@@ -41,34 +43,54 @@ pub(super) async fn transfer(
         let what = "a file exists".to_owned();
         return Err(MoveError::Occupied { database: place.display().to_string(), what });
     }
-    is_a_store(address)?;
+    let seal = seal_of(address)?;
     let (client, _) = address.connect(set).await?;
     client.batch_execute(BEGIN).await?;
     nobody_works(&client, address).await?;
     let target = Target::begin(file)?;
     for table in &TABLES {
-        let rows = copy(&client, &target, table.in_file(), table.of_server).await?;
+        let rows = copy(&client, &target, (table.in_file(), &seal), table.of_server).await?;
         tell(Moved { table: table.name, rows });
     }
-    copy(&client, &target, "capped", CAPPED).await?;
+    copy(&client, &target, ("capped", &seal), CAPPED).await?;
     let figures = client.query_one(FIGURES, &[]).await?;
     Ok(target.finish(&numbers(&figures)?)?)
 }
 
 /// On a separate thread, because the reader blocks on its own runtime.
-fn is_a_store(address: &Address) -> Result<(), MoveError> {
-    std::thread::scope(|scope| {
-        let opened = scope.spawn(|| PostgresReader::open(address).map(drop)).join();
+fn seal_of(address: &Address) -> Result<Seal, MoveError> {
+    let seal = std::thread::scope(|scope| {
+        let opened = scope.spawn(|| PostgresReader::open(address).map(PostgresReader::into_seal)).join();
         opened.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })?;
-    Ok(())
+    Ok(seal)
 }
 
 fn numbers(row: &Row) -> Result<Vec<i64>, tokio_postgres::Error> {
     (0..row.len()).map(|column| row.try_get(column)).collect()
 }
 
-async fn copy(client: &Client, target: &Target, table: &'static str, query: &str) -> Result<u64, MoveError> {
+/// A body gets another number, for which it is sealed anew.
+fn renumbered(seal: &Seal, line: &str) -> Result<String, MoveError> {
+    let wrong = |detail: String| MoveError::Row { table: "bodies", detail };
+    let columns: Vec<&str> = line.split('\t').collect();
+    let [number, bytes, former] = columns[..] else { return Err(wrong("it has other columns".to_owned())) };
+    let count = |text: &str| text.parse().map_err(|_| wrong(format!("{text} is no number")));
+    let (from, to) = (count(former)?, count(number)?);
+    let body = Body { bytes: bytes_of(bytes).map_err(wrong)?.into() };
+    let sealed = seal
+        .open_body(Field::FurtherBody(from), body)
+        .and_then(|body| seal.close_body(Field::FurtherBody(to), &body))
+        .map_err(|error| wrong(error.to_string()))?;
+    Ok(format!("{number}\t\\\\x{}", hex(&sealed.bytes)))
+}
+
+async fn copy(
+    client: &Client,
+    target: &Target,
+    (table, seal): (&'static str, &Seal),
+    query: &str,
+) -> Result<u64, MoveError> {
     let mut into = target.table(table)?;
     let stream = client.copy_out(&format!("COPY ({query}) TO STDOUT")).await?;
     let mut stream = std::pin::pin!(stream);
@@ -79,7 +101,12 @@ async fn copy(client: &Client, target: &Target, table: &'static str, query: &str
         while let Some(length) = rest[from..].iter().position(|byte| *byte == b'\n') {
             let line = std::str::from_utf8(&rest[from..from + length]);
             let not_text = |_| MoveError::Row { table, detail: "it is not UTF-8".to_owned() };
-            into.add(line.map_err(not_text)?)?;
+            let line = line.map_err(not_text)?;
+            if table == "further_bodies" {
+                into.add(&renumbered(seal, line)?)?;
+            } else {
+                into.add(line)?;
+            }
             rows += 1;
             from += length + 1;
         }

@@ -7,6 +7,7 @@ use tokio_postgres::{Client, CopyInSink};
 use super::{MoveError, Moved, TABLES, Table, nobody_works};
 use crate::Parts as _;
 use crate::postgres::{self, Address, PostgresStore};
+use crate::seal::Keyring;
 use crate::sqlite::{Source, SqliteFile};
 
 /// Prevents other processes from starting to use the server.
@@ -34,7 +35,7 @@ pub(super) async fn transfer(
         let by = "a process delivers from it, or may still run".to_owned();
         return Err(MoveError::InUse { database: file.path().display().to_string(), by });
     }
-    let source = Source::open(file.path())?;
+    let source = Source::open(file)?;
     let figures = source.figures()?;
     make_tables(address, figures[0])?;
     let (client, _) = address.connect(set).await?;
@@ -77,8 +78,10 @@ fn make_tables(address: &Address, identity: i64) -> Result<(), MoveError> {
         identity: identity.cast_unsigned(),
         ..postgres::Options::default()
     };
+    // The proof of the source's key comes with its rows.
+    let address = address.clone().with_keys(Keyring::default());
     std::thread::scope(|scope| {
-        let made = scope.spawn(|| PostgresStore::open(address, &options).map(drop)).join();
+        let made = scope.spawn(|| PostgresStore::open(&address, &options).map(drop)).join();
         made.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })?;
     Ok(())

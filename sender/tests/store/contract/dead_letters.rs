@@ -88,7 +88,9 @@ pub(super) fn the_letters_of_a_disabled_lane_stay<B: Backend>() {
     letters(&mut world, lane, 2);
     world.change(Change { state: Some(LaneState::Disabled), ..Change::of(lane) });
     assert_eq!(redrive(&mut world, Dead::Of(lane), None, 9).kept, 2);
-    world.change(Change { state: Some(LaneState::Paused), ..Change::of(lane) });
+    for state in [LaneState::Active, LaneState::Paused] {
+        world.change(Change { state: Some(state), ..Change::of(lane) });
+    }
     assert_eq!(redrive(&mut world, Dead::Of(lane), None, 9).rows.len(), 2);
 }
 

@@ -5,6 +5,7 @@ mod coalescing;
 mod dead_letters;
 mod emitting;
 mod erasing;
+mod jobs;
 mod latencies;
 mod leases;
 mod matching;
@@ -129,6 +130,7 @@ contract! {
         the_attempts_of_a_delivery_are_listed_newest_first
         the_newest_answers_of_each_lane_are_kept_as_long_as_their_attempts
         the_same_attempt_told_twice_counts_once
+        an_attempt_told_again_after_an_earlier_one_counts_once
         a_long_error_is_cut_between_letters
         an_endpoint_that_is_gone_is_disabled_in_the_same_breath
         an_endpoint_that_is_gone_is_disabled_whatever_became_of_the_delivery
@@ -185,6 +187,7 @@ contract! {
         a_removed_name_is_free_again
         a_change_makes_a_new_roster
         a_change_of_what_has_changed_is_refused
+        a_disabled_subscriber_is_not_paused
         secrets_sign_together_until_the_old_one_retires
         there_is_an_end_to_secrets
         however_many_secrets_there_are_they_may_retire_at_once
@@ -223,6 +226,24 @@ contract! {
         all_the_named_letters_are_forgotten_step_by_step
         one_commit_buries_many_and_forgets_the_oldest_of_as_many_lanes
         letters_are_grouped_by_what_they_have_in_common
+    }
+    jobs {
+        a_step_and_its_row_are_one_commit_that_survives_a_power_cut
+        what_dies_after_its_beginning_is_not_part_of_a_job
+        an_older_delivery_that_dies_after_its_beginning_is_not_part_of_a_job
+        a_job_may_concern_the_letters_since_a_time
+        letters_without_room_are_skipped_and_counted
+        a_job_of_one_subscriber_waits_for_room_and_goes_on
+        a_replay_sends_again_what_was_delivered_in_a_span
+        a_replay_counts_what_it_cannot_send
+        a_replay_to_a_disabled_subscriber_fails
+        named_letters_are_purged_step_by_step
+        a_shed_gives_up_as_many_as_were_planned
+        a_shed_leaves_the_deliveries_since_its_beginning
+        a_paused_job_rests_and_a_cancelled_one_has_ended
+        one_process_works_at_a_job_until_it_rests_for_long
+        a_lease_of_a_faster_clock_keeps_nobody_from_a_job
+        open_jobs_and_those_that_are_over_are_bounded
     }
     erasing {
         a_forgotten_event_has_no_content_and_its_counts_stay

@@ -109,6 +109,18 @@ pub(super) fn a_change_of_what_has_changed_is_refused<B: Backend>() {
     assert_eq!(world.change(pause), Reply::Refused(conflict));
 }
 
+/// A paused one would record events that its endpoint refused.
+pub(super) fn a_disabled_subscriber_is_not_paused<B: Backend>() {
+    let mut world = World::<B>::new();
+    let lane = world.new_lane(WIDE);
+    let to = |state| Change { state: Some(state), ..Change::of(lane) };
+    assert_eq!(world.change(to(LaneState::Disabled)), Reply::Done);
+    let refused = Reply::Refused(Refusal::NotActive(LaneState::Disabled));
+    assert_eq!(world.change(to(LaneState::Paused)), refused);
+    assert_eq!(world.change(to(LaneState::Active)), Reply::Done);
+    assert_eq!(world.change(to(LaneState::Paused)), Reply::Done);
+}
+
 pub(super) fn secrets_sign_together_until_the_old_one_retires<B: Backend>() {
     let mut world = World::<B>::new();
     let lane = world.new_lane(WIDE);

@@ -193,7 +193,7 @@ impl<B: Backend> Run<B> {
 fn drop_beyond_the_model(reply: &mut Reply) {
     match reply {
         Reply::Renewed(renewed) => renewed.nodes.server_clock = None,
-        Reply::Erased(erased) => (erased.attempts, erased.answers) = (0, 0),
+        Reply::Erased(erased, _) => (erased.attempts, erased.answers) = (0, 0),
         _ => {}
     }
 }
@@ -387,8 +387,8 @@ fn kinds(reply: &Reply) -> Vec<&'static str> {
         Reply::Retried { more: true, .. } => vec!["retried in part"],
         Reply::Retried { rows: 1.., .. } => vec!["retried"],
         Reply::Resent => vec!["resent"],
-        Reply::Erased(Erased { waiting: 1.., .. }) => vec!["erased waiting"],
-        Reply::Erased(Erased { events: 1.., .. }) => vec!["erased"],
+        Reply::Erased(Erased { waiting: 1.., .. }, _) => vec!["erased waiting"],
+        Reply::Erased(Erased { events: 1.., .. }, _) => vec!["erased"],
         Reply::Dropped { rows: 1.., .. } | Reply::Forgotten { rows: 1.., .. } => vec!["dropped"],
         Reply::Swept(swept) => {
             let expired = (swept.expired > 0).then_some("expired");

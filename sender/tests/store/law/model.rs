@@ -221,7 +221,7 @@ impl Model {
             Command::Persist(persist) => self.persist(hands, persist),
             Command::Redrive(redrive) => Reply::Redriven(self.redrive(redrive)),
             Command::Forget(forget) => self.forget(forget),
-            Command::Erase(erase) => Reply::Erased(self.erase(*erase)),
+            Command::Erase(erase) => Reply::Erased(self.erase(*erase), None),
             Command::Retry(retry) => self.retry(retry),
             Command::Resend(delivery) => self.resend(*delivery),
             Command::Shed(shed) => self.shed(hands, shed.lane, shed.max),
@@ -261,6 +261,9 @@ impl Model {
         let Some(lane) = self.living(change.lane) else {
             return Reply::Refused(Refusal::UnknownLane(change.lane));
         };
+        if (lane.state, change.state) == (LaneState::Disabled, Some(LaneState::Paused)) {
+            return Reply::Refused(Refusal::NotActive(LaneState::Disabled));
+        }
         lane.version = version;
         if let Some(patterns) = &change.patterns {
             lane.patterns = patterns.clone();

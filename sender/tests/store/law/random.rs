@@ -1,5 +1,3 @@
-//! The model's state turns each wish into a meaningful command.
-
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use hookproof_sender::store::Command;
 use hookproof_sender::store::command::{
@@ -19,13 +17,9 @@ const LEASE: Nanos = Nanos::from_secs(10);
 
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// Time passes.
     Pass(Nanos),
-    /// A process runs some commands in one commit.
     Commit { process: usize, wishes: Vec<Wish> },
-    /// A process dies, and another starts.
     Die { process: usize },
-    /// All processes die.
     PowerCut,
 }
 
@@ -190,11 +184,7 @@ fn everyday() -> impl Strategy<Value = Vec<Step>> {
 #[derive(Clone, Debug)]
 enum Everyday {
     Wishes(Vec<Wish>),
-    Claim {
-        max: u32,
-        bytes_max: u64,
-    },
-    /// A command of the other process.
+    Claim { max: u32, bytes_max: u64 },
     Other(Wish),
     Pass(Nanos),
 }

@@ -10,8 +10,7 @@ use crate::check::verdict::{Finding, Tally, show};
 use crate::check::{Check, Picture, Stall};
 use crate::entry::Severity;
 
-/// The requests that began to arrive at a lane from `from` to `until`, with their times, including truncated and
-/// malformed ones.
+/// Truncated and malformed requests count.
 pub(in crate::check) fn arrivals(
     evidence: &Evidence<'_>,
     lane: &Lane<'_>,
@@ -47,7 +46,6 @@ pub(in crate::check) fn never_scarce(evidence: &Evidence<'_>) -> Option<String> 
     (!limited(evidence).any(is_scarce)).then(none)
 }
 
-/// The cause of a marginal excess, and its two remedies.
 const MARGINAL: &str = "requests that take unequal times on their way do this to a limiter that charges when it sends; charge \
     when an attempt ends, or agree on limit.burst_slack";
 

@@ -5,7 +5,9 @@
 //!
 //! - An answer in several pieces ends with its first byte.
 //! - If the *sender* ended the exchange, by its deadline or death, the endpoint notices later. The request counts until
-//!   [`NOTICE`] before that, and never beyond its deadline or a kill.
+//!   [`NOTICE`] before that, and never beyond its deadline.
+//! - A kill ends each request, but not one that another of several processes surely held: it was answered in full more
+//!   than [`NOTICE`] after the killed process was gone, and no proxy stood between.
 //! - A request does not count if its deadline passed before it was read and while a process was stopped: nobody could
 //!   close it, and a process that takes over does not wait.
 //! - A request does not count if the harness may have stalled for its whole deadline before it stamped it.
@@ -21,13 +23,11 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::check::evidence::{Evidence, Exchange, Lane};
+use crate::check::process_timeline::NOTICE;
 use crate::check::verdict::{Finding, Tally};
 use crate::check::{Check, Picture, Stall};
 use crate::entry::Severity;
 use crate::trace::{Process, ProcessEvent};
-
-/// Time in which an endpoint notices that the peer closed the connection.
-const NOTICE: u64 = 250_000_000;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Stop {
@@ -42,14 +42,13 @@ impl Stop {
     }
 }
 
-/// All stops of processes, and those that matter for open requests; sorted.
 struct Stops {
     all: Vec<Stop>,
     /// For each stop, the latest end so far.
     latest: Vec<u64>,
     /// Stops that outlast the lease.
     long: Vec<Stop>,
-    /// Connections and times of arrivals, sorted; empty without a long stop.
+    /// Sorted by connection and time; empty without a long stop.
     used: Vec<(u64, u64)>,
 }
 
@@ -91,15 +90,14 @@ impl Stops {
         begun.checked_sub(1).is_some_and(|last| self.latest[last] >= from)
     }
 
-    /// The first stop of a process that may have left the request open, if it was sent at `sent` at the
-    /// earliest.
+    /// `sent` is the earliest sending.
     fn left(&self, exchange: &Exchange, connection: Option<u64>, sent: u64) -> Option<u64> {
         let first = self.long.partition_point(|stop| stop.from < sent);
         let mut inside = self.long[first..].iter().take_while(|stop| stop.from <= exchange.end);
         inside.find(|stop| self.may_have_left(stop, exchange, connection)).map(|stop| stop.from)
     }
 
-    /// Whether a stopped process may have left the request open, until it continued and no longer.
+    /// Until the process continued, and no longer.
     fn may_have_left(&self, stop: &Stop, exchange: &Exchange, connection: Option<u64>) -> bool {
         let first = if exchange.ended_by_peer() { stop.until } else { stop.from };
         let ends = first..=stop.until.saturating_add(NOTICE);
@@ -112,7 +110,6 @@ impl Stops {
     }
 }
 
-/// Until when a request was certainly open.
 fn surely_open(evidence: &Evidence<'_>, stops: &Stops, lane: &Lane<'_>, n: u32) -> u64 {
     let exchange = evidence.exchange(n);
     let timeout = lane.subscriber.timeout.0;
@@ -133,13 +130,14 @@ fn surely_open(evidence: &Evidence<'_>, stops: &Stops, lane: &Lane<'_>, n: u32) 
     // The connection of a request that was not read whole is unknown.
     let connection = evidence.trace.arrivals.get(n as usize).map(|arrival| arrival.connection);
     until = stops.left(exchange, connection, sent).map_or(until, |left| left.min(until));
-    let kill = evidence.strikes.kills.partition_point(|t| *t < stamped);
-    let killed = evidence.strikes.kills.get(kill).copied().unwrap_or(u64::MAX);
-    until.min(killed).max(exchange.t)
+    let others = evidence.scenario.sender.workers > 1 && evidence.trace.reached.public.is_none();
+    let answered = exchange.status().filter(|_| others);
+    let answered = answered.map(|_| exchange.end.saturating_sub(evidence.forgiven.behind(exchange.end)));
+    let killed = evidence.strikes.kill_that_ended(stamped, answered);
+    until.min(killed.unwrap_or(u64::MAX)).max(exchange.t)
 }
 
-/// How many intervals are open at the beginning of each, itself included. They are sorted by their
-/// beginnings.
+/// Itself included; `intervals` are sorted by their beginnings.
 fn open_with_each(intervals: &[(u64, u64)]) -> impl Iterator<Item = usize> {
     let mut ends: BinaryHeap<Reverse<u64>> = BinaryHeap::new();
     intervals.iter().map(move |(from, until)| {
@@ -153,7 +151,7 @@ fn open_with_each(intervals: &[(u64, u64)]) -> impl Iterator<Item = usize> {
     })
 }
 
-/// The largest number of open requests, and the arrival that first reached it.
+/// Returns the arrival that first reached it, too.
 #[must_use]
 pub fn most_open(intervals: &[(u64, u64)]) -> Option<(usize, usize)> {
     first_most(open_with_each(intervals).enumerate())

@@ -1,4 +1,4 @@
-//! `rate.live-change`: judges every window that begins after the declared delay.
+//! Judges every window that begins after the declared delay.
 
 use super::envelope::arrivals;
 use super::window::first_excess;

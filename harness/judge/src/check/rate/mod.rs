@@ -28,15 +28,12 @@ use crate::scenario::{Bucket, Rate};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peak {
-    /// In units of 1/p of a request.
     pub level: u128,
-    /// The first arrival of its window, as an index into the times.
+    /// Indices into the times.
     pub from: usize,
-    /// The last arrival of its window.
     pub to: usize,
 }
 
-/// The rates at which a bucket drains, over time.
 #[derive(Clone, Debug)]
 pub(crate) struct Drain {
     /// The units of a request.
@@ -59,12 +56,11 @@ impl Drain {
         Self { per, rates: rates.iter().map(|(from, rate)| (*from, units(*rate))).collect() }
     }
 
-    /// Index of the rate that drains from `t` on.
     fn index(&self, t: u64) -> usize {
         self.rates.partition_point(|(begins, _)| *begins <= t).saturating_sub(1)
     }
 
-    /// Units a nanosecond at `t`, and at least 1.
+    /// At least 1.
     pub(crate) fn units(&self, t: u64) -> u128 {
         self.rates.get(self.index(t)).map_or(1, |(_, units)| (*units).max(1))
     }
@@ -118,14 +114,12 @@ impl Level {
     }
 }
 
-/// A span whose windows are judged by one burst.
 #[derive(Clone, Debug)]
 pub(crate) struct Stretch {
     pub(crate) from: u64,
     pub(crate) until: u64,
     pub(crate) burst: u32,
     pub(crate) drain: Drain,
-    /// The rates that hold in it, in order.
     rates: Vec<Rate>,
 }
 
@@ -166,12 +160,10 @@ impl Stretch {
         level <= u128::from(self.burst) * self.drain.per
     }
 
-    /// The least burst that allows this level.
     pub(crate) fn needs(&self, level: u128) -> u128 {
         level.div_ceil(self.drain.per)
     }
 
-    /// By how many requests a level is above the burst, in words.
     pub(crate) fn over(&self, level: u128) -> String {
         let over = level.saturating_sub(u128::from(self.burst) * self.drain.per);
         let thousandths = (over.saturating_mul(1_000)).div_ceil(self.drain.per);
@@ -179,7 +171,7 @@ impl Stretch {
         format!("{} requests over", text.trim_end_matches('0').trim_end_matches('.'))
     }
 
-    /// Whether a level is above the burst by less than a request, as jitter on the way makes it.
+    /// By less than a request, as jitter on the way makes it.
     pub(crate) fn is_marginal(&self, level: u128) -> bool {
         !self.fits(level) && level < (u128::from(self.burst) + 1) * self.drain.per
     }

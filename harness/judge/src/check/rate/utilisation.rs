@@ -4,7 +4,7 @@
 //! intervals in which nothing else can limit the sender are judged: before the endpoint's first behaviour, without a
 //! fault near, and as long as [`BUSY_MIN`] and [`DUE_MIN`] attempts. Little's law must allow the rate: with answers of
 //! length a, a limit that holds at the receiver allows at most `(burst − 1) ÷ a`, `in_flight ÷ a`, and `L ÷ (W + a)`.
-//! The least of these and the rate is due.
+//! The least of these and the rate is due. Stalls of a tenth of an interval make it say nothing.
 
 use crate::check::epochs::Epoch;
 use crate::check::evidence::{Evidence, Lane};
@@ -13,12 +13,10 @@ use crate::check::{Check, Picture, Simulated, Stall};
 use crate::entry::Severity;
 use crate::scenario::{Bucket, SECOND};
 
-/// The shortest judged interval.
 const BUSY_MIN: u64 = 2 * SECOND;
-/// The least number of due attempts in it.
 const DUE_MIN: u128 = 30;
 
-/// The union of the waits, as disjoint intervals.
+/// Disjoint.
 pub(in crate::check) fn busy(mut waits: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     waits.sort_unstable();
     let mut merged: Vec<(u64, u64)> = Vec::new();
@@ -43,7 +41,7 @@ fn is_fast(epoch: &Epoch, bucket: Bucket, answer: u64) -> bool {
     windows && in_flight && carries(u64::from(bucket.burst.saturating_sub(1) / 2), answer + SECOND / 50)
 }
 
-/// Every lane and epoch with a bucket, where one contract alone holds.
+/// Only where one contract alone holds.
 fn limited<'e, 'a>(
     evidence: &'e Evidence<'a>,
 ) -> impl Iterator<Item = (u32, &'e Lane<'a>, &'e Epoch, Bucket)> {
@@ -53,7 +51,6 @@ fn limited<'e, 'a>(
     })
 }
 
-/// The span in which each delivery of a lane waited for its first attempt.
 pub(in crate::check) fn waits(evidence: &Evidence<'_>, at: u32) -> Vec<(u64, u64)> {
     let wait = evidence.deliveries_of(at).iter().filter_map(|delivery| {
         let accepted = evidence.accepted(delivery)?;
@@ -69,7 +66,7 @@ fn is_judged(evidence: &Evidence<'_>, lane: &Lane<'_>, epoch: &Epoch, (from, unt
         && until < unwell
         && epoch.from <= from
         && until <= epoch.until
-        && !evidence.is_disturbed(from, until)
+        && !evidence.is_lane_disturbed(lane, from, until)
 }
 
 pub(in crate::check) const CHECK: Check = Check {
@@ -102,9 +99,13 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
             busy(waits(evidence, at)).into_iter().filter(|one| is_judged(evidence, lane, epoch, *one))
         {
             let (from, until) = interval;
-            let rate = bucket.rate;
-            let due =
-                u128::from(rate.count) * u128::from(evidence.late(from, until)) / u128::from(rate.per.0);
+            let (rate, length) = (bucket.rate, evidence.late(from, until));
+            // Between such stalls the machine is slow, too.
+            let stalled = until - from - length;
+            if stalled > 0 && stalled >= (until - from) / 10 {
+                continue;
+            }
+            let due = u128::from(rate.count) * u128::from(length) / u128::from(rate.per.0);
             if due < DUE_MIN {
                 continue;
             }

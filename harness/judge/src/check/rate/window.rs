@@ -1,8 +1,8 @@
 //! `rate.window`: windows are half-open, `[t, t + W)`, and begin anywhere.
 //!
 //! A window holds more than L if and only if L + 1 consecutive arrivals lie inside W, that is `t_{i+L} − t_i < W` for
-//! some i: shift the window so that it begins with its first arrival. One pass. The check also reports the fullest
-//! calendar second, for comparison with a counter per second of the clock.
+//! some i: shift the window so that it begins with its first arrival. The fullest calendar second is reported beside
+//! it.
 
 use super::envelope::arrivals;
 use crate::check::epochs::Epoch;
@@ -12,7 +12,7 @@ use crate::check::{Check, Picture, Stall};
 use crate::entry::Severity;
 use crate::scenario::{SECOND, Window};
 
-/// The first excess of the cap: the index of its first and its last arrival.
+/// Index of its first and its last arrival.
 #[must_use]
 pub fn first_excess(times: &[u64], window: Window) -> Option<(usize, usize)> {
     let cap = usize::try_from(window.count).ok()?;
@@ -20,7 +20,6 @@ pub fn first_excess(times: &[u64], window: Window) -> Option<(usize, usize)> {
     found.map(|at| (at, at + cap))
 }
 
-/// The most arrivals in a window of that length.
 #[must_use]
 pub fn fullest(times: &[u64], length: u64) -> usize {
     let mut from = 0;

@@ -1,5 +1,4 @@
-//! `rate.across-workers`: `rate.envelope` and `rate.window` judge without regard to processes; this check reports that
-//! several were at work.
+//! `rate.envelope` and `rate.window` judge without regard to processes; this check reports that several were at work.
 
 use super::{envelope, window};
 use crate::check::evidence::Evidence;

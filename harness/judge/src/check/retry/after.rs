@@ -1,5 +1,3 @@
-//! `retry.after-429`, `retry.after-503`, `retry.after-date`.
-//!
 //! *Never early* is exact for every retry: it arrives no sooner than the answer's first byte plus the requested time
 //! (or the date, on the harness's wall clock), or the declared `retry_after_cap` if that is less.
 //!
@@ -7,8 +5,7 @@
 //! of them. The first arrival after it comes within `retry_after_late` and the contract's wait for one attempt (one gap
 //! of the rate, the longest window). A date counts whole seconds on both sides, so a return may be a second later.
 //! Lateness is not judged near a fault, while the endpoint misbehaves, and where a failure without a requested pause
-//! may have opened a breaker. An answer near the sender's deadline, or not
-//! recorded before a kill, informed nobody.
+//! may have opened a breaker. An answer near the sender's deadline, or not recorded before a kill, informed nobody.
 
 use super::{RequestedPause, has};
 use crate::check::evidence::{Delivery, Evidence, Lane};
@@ -145,7 +142,7 @@ fn until(evidence: &Evidence<'_>, delivery: &Delivery, n: u32, wanted: Wanted) -
     wanted(status, asked).then(|| asked.until(evidence, exchange, cap)).flatten()
 }
 
-/// Judges every end of a pause. Returns the greatest lateness.
+/// Returns the greatest lateness.
 fn lateness(evidence: &Evidence<'_>, wanted: Wanted, tally: &mut Tally) -> Option<u64> {
     let mut pauses: Vec<Pause> = Vec::new();
     for delivery in &evidence.deliveries {
@@ -191,7 +188,7 @@ fn late(evidence: &Evidence<'_>, lane: &Lane<'_>, pause: &Pause, tally: &mut Tal
         begins && !matches!(behaviour.answer, crate::scenario::Answer::Status(_))
     });
     if unanswering
-        || evidence.is_disturbed(pause.told, came)
+        || evidence.is_lane_disturbed(lane, pause.told, came)
         || a_breaker_may_hold(evidence, lane, pause, came)
     {
         return None;
@@ -226,7 +223,6 @@ fn a_breaker_may_hold(evidence: &Evidence<'_>, lane: &Lane<'_>, pause: &Pause, c
     })
 }
 
-/// The contract's longest wait for one more attempt.
 pub(in crate::check) fn contract_wait(lane: &Lane<'_>) -> u64 {
     let limits = lane.epochs.iter().map(|epoch| &epoch.limit);
     let gap = limits

@@ -80,7 +80,6 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     tally.finding("hostile values", "each led to a bounded wait", "the delivery was not retried")
 }
 
-/// Beginnings and ends of faults.
 fn upsets(evidence: &Evidence<'_>) -> Vec<u64> {
     use ProcessEvent::{Continued, Ready};
     let faults = &evidence.trace.faults;
@@ -96,7 +95,7 @@ fn upsets(evidence: &Evidence<'_>) -> Vec<u64> {
     upsets
 }
 
-/// Until when an answered delivery must be retried, if that takes `longest` without a fault.
+/// A retry takes `longest` without a fault.
 fn due(evidence: &Evidence<'_>, upsets: &[u64], answered: u64, longest: u64) -> u64 {
     let takeover = evidence.scenario.sender.takeover_within.0;
     let mut by = answered.saturating_add(longest);

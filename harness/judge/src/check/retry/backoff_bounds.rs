@@ -1,5 +1,3 @@
-//! `retry.backoff-bounds`.
-//!
 //! The lower bound is exact: after the nth failure, nothing arrives sooner than the answer's first byte (or the moment
 //! at which the endpoint cut the exchange) plus the least delay. The nth failure at the endpoint is at most the nth
 //! failure that the sender counts, and bounds never fall as n grows, so attempts that the endpoint couldn't see change
@@ -22,12 +20,12 @@ use crate::check::{Check, Stall};
 use crate::entry::Severity;
 use crate::scenario::{Answer, SECOND};
 
-/// So few gaps are never too short together.
+/// Fewer gaps are never too short together.
 const POOLED_MIN: usize = 8;
 /// A sender may throttle itself to this fraction of the contract after failures.
 const GIVING_WAY: u64 = 64;
 /// Assumed least threshold of an undeclared breaker.
-pub(super) const OWN_FAILURES: u32 = 5;
+pub(in crate::check) const OWN_FAILURES: u32 = 5;
 /// Additional lateness at an endpoint that may have an undeclared breaker.
 const OWN_LATE: u64 = 2 * SECOND;
 
@@ -77,7 +75,7 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
         let lane = &evidence.lanes[delivery.lane as usize];
         let closed = failures[after as usize] < threshold(lane);
         if !closed
-            || evidence.is_disturbed(failed.t, next.t)
+            || evidence.is_lane_disturbed(lane, failed.t, next.t)
             || lane.subscriber.hides_attempts()
             || !leaves_all_to_backoff(lane)
         {
@@ -113,7 +111,6 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
         .with("delays judged together", pooled)
 }
 
-/// Failures in a row after which a breaker may open.
 fn threshold(lane: &Lane<'_>) -> u32 {
     let opens = lane.subscriber.breaker.as_ref().map(|breaker| breaker.failures);
     // Fewer failures open a breaker if the endpoint is slow.
@@ -134,7 +131,7 @@ fn failures_in_a_row(evidence: &Evidence<'_>) -> Vec<u32> {
     failures
 }
 
-/// Whether an endpoint only fails, without requested pauses.
+/// The endpoint requests no pauses.
 fn leaves_all_to_backoff(lane: &Lane<'_>) -> bool {
     let leaves = |answer: &Answer| match answer {
         Answer::Status(reply) => {
@@ -146,7 +143,7 @@ fn leaves_all_to_backoff(lane: &Lane<'_>) -> bool {
     lane.subscriber.behaviours.iter().all(|behaviour| leaves(&behaviour.answer))
 }
 
-/// Whether an endpoint sees the failure and the next attempt, and requests no pause between them.
+/// The endpoint sees the failure and the next attempt, and requests no pause between them.
 fn leaves_to_backoff(answer: &Answer) -> bool {
     use crate::scenario::RetryAfter;
     match answer {
@@ -160,8 +157,7 @@ fn leaves_to_backoff(answer: &Answer) -> bool {
     }
 }
 
-/// For every lane, by arrival time: the latest end of any exchange so far, and the latest end of one that the
-/// sender ended.
+/// By lane and arrival time: the latest end so far, and the latest that the sender made.
 fn lane_ends(evidence: &Evidence<'_>) -> Vec<Vec<(u64, u64, u64)>> {
     let of = |lane: &Lane<'_>| {
         let (mut end, mut silent) = (0, 0);
@@ -179,7 +175,6 @@ fn lane_ends(evidence: &Evidence<'_>) -> Vec<Vec<(u64, u64, u64)>> {
     evidence.lanes.iter().map(of).collect()
 }
 
-/// Since when nothing was open before this arrival.
 fn idle_since(ends: &[(u64, u64, u64)], next: &Exchange, quarantine: u64) -> u64 {
     let at = ends.partition_point(|(t, ..)| *t < next.t);
     ends.get(at).map_or(0, |(_, end, silent)| (*end).max(silent.saturating_add(quarantine)))

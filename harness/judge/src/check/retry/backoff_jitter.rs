@@ -1,5 +1,3 @@
-//! `retry.backoff-jitter`: pooled gaps fit the declared jitter.
-//!
 //! Each gap becomes `u = (gap − least) ÷ (most − least)`, which is uniform on [0, 1] if the sender draws as declared.
 //! Kolmogorov's distance between n of them and the uniform distribution exceeds ε with a probability of at most
 //! 2·exp(−2nε²) (Dvoretzky, Kiefer, Wolfowitz; the constant is Massart's). With α = 10⁻⁶, a correct sender fails once
@@ -7,7 +5,7 @@
 //! long.
 //!
 //! A gap is the draw and a little more (the network, a busy machine, the contract), never less. So the test for gaps
-//! that are too long takes `retry_after_late` off each, and pools only gaps that nothing else could move: for as long
+//! that are too long takes `retry_after_late` off each, and pools only gaps that nothing else could move. For as long
 //! as the longest draw lasts, the bucket was at most half full, no delivery waited for its first attempt for more than
 //! `retry_after_late`, and nothing befell the sender. None of that may depend on the gap's own length, or the long gaps
 //! of a crowd that thins out would be missing. Attempts that the sender ended by itself count on neither side.
@@ -28,8 +26,8 @@ const ONE: u128 = 1 << 32;
 /// ln(2 ÷ 10⁻⁶) ÷ 2, times `ONE`².
 const BOUND: u128 = 133_818_748_077_800_931_328;
 
-/// Whether draws are shorter than a uniform distribution allows, in fixed point: a one-sided Kolmogorov
-/// distance. The bound holds for any number of draws; eight draws close to 0 exceed it.
+/// A one-sided Kolmogorov distance, in fixed point. The bound holds for any number of draws; eight draws close to 0
+/// exceed it.
 pub(super) fn are_too_short(mut draws: Vec<u128>) -> bool {
     draws.sort_unstable();
     let n = draws.len() as u128;
@@ -37,7 +35,7 @@ pub(super) fn are_too_short(mut draws: Vec<u128>) -> bool {
     n * above.unwrap_or(0).pow(2) > BOUND
 }
 
-/// Whether draws are longer than that, each without its possible delay.
+/// Each draw without its possible delay.
 fn are_too_long(mut draws: Vec<u128>) -> bool {
     draws.sort_unstable();
     let n = draws.len() as u128;
@@ -45,18 +43,18 @@ fn are_too_long(mut draws: Vec<u128>) -> bool {
     n * below.unwrap_or(0).pow(2) > BOUND
 }
 
-/// Whether draws fit the uniform distribution; none if there are too few.
+/// None if there are too few of either kind.
 fn fits(short: Vec<u128>, long: Vec<u128>) -> Option<bool> {
-    let enough = long.len() >= SAMPLES_MIN;
+    let (enough, judged) = (long.len() >= SAMPLES_MIN, !short.is_empty());
     let broken = are_too_short(short) || (enough && are_too_long(long));
-    (broken || enough).then_some(!broken)
+    (broken || (enough && judged)).then_some(!broken)
 }
 
 fn jitters(lane: &Lane<'_>) -> bool {
     lane.subscriber.retry.backoff != Backoff::Fixed && !lane.subscriber.behaviours.is_empty()
 }
 
-/// A gap as a draw from [0, 1], in fixed point; none if the policy has no jitter.
+/// None if the policy has no jitter.
 fn unit(gap: u64, (least, most): (u64, u64)) -> Option<u128> {
     let width = u128::from(most - least);
     (width > 0).then(|| (u128::from(gap.saturating_sub(least)) * ONE / width).min(ONE))
@@ -70,20 +68,27 @@ pub(super) fn longest_draws(evidence: &Evidence<'_>) -> Vec<u128> {
         let lane = &evidence.lanes[delivery.lane as usize];
         let (attempts, retry) = (evidence.attempts(delivery), &lane.subscriber.retry);
         // A redrive ends the current wait, so long gaps would be missing again.
-        let repeated =
-            evidence.event(delivery).is_none_or(|event| event.offers > 1) || evidence.has_redrives();
+        let repeated = evidence.event(delivery).is_none_or(|event| event.offers > 1)
+            || evidence.redrives(delivery).next().is_some();
         let Some(first) = attempts.first().filter(|_| jitters(lane) && !repeated) else { continue };
         let begun = evidence.exchange(*first).t;
         for (number, n) in (1..retry.attempts).zip(attempts) {
             let failed = evidence.exchange(*n);
             // An answer near the deadline may have missed it, and the wait may have begun before.
             let late = !evidence.is_in_time(*n, failed.begun);
-            let lost = evidence.was_killed(begun, evidence.noted_by(failed.end));
+            let noted = evidence.noted_by(failed.end);
+            let lost = evidence.was_killed(begun, noted);
             if is_no_draw(evidence, delivery, *n) || late || lost {
                 continue;
             }
             let next = attempts.get(number as usize).map(|n| evidence.exchange(*n).t);
-            let next = next.filter(|next| !evidence.is_disturbed(failed.t, *next));
+            // Other faults only prolong a recorded wait.
+            let may_shorten = |next: u64| {
+                evidence.is_lane_disturbed(lane, failed.t, next.min(noted))
+                    || evidence.was_killed(failed.t, next)
+                    || evidence.is_clock_set(failed.t, next)
+            };
+            let next = next.filter(|next| !may_shorten(*next));
             let gap = next.map_or(u64::MAX, |next| next.saturating_sub(failed.begun));
             draws.extend(unit(gap, retry.bounds(number)));
         }
@@ -91,8 +96,7 @@ pub(super) fn longest_draws(evidence: &Evidence<'_>) -> Vec<u128> {
     draws
 }
 
-/// Whether the pause after an attempt is not drawn, or not from its failure. The first event of a request
-/// stands for all its events, as they wait together.
+/// The first event of a request stands for all its events, as they wait together.
 fn is_no_draw(evidence: &Evidence<'_>, delivery: &Delivery, n: u32) -> bool {
     let is_first = evidence.trace.arrivals[n as usize].token == Some(delivery.token);
     if !is_first {
@@ -130,7 +134,6 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     finding.with("gaps", samples)
 }
 
-/// The shortest possible draws of gaps without other causes.
 fn shortest_draws(evidence: &Evidence<'_>) -> Vec<u128> {
     let late = evidence.scenario.expect.retry_after_late.0;
     let crowds: Vec<Vec<(u64, u64)>> =
@@ -144,7 +147,8 @@ fn shortest_draws(evidence: &Evidence<'_>) -> Vec<u128> {
         let crowds = &crowds[delivery.lane as usize];
         let crowd = crowds.get(crowds.partition_point(|(_, end)| *end < failed.end));
         let crowded = crowd.is_some_and(|(begin, _)| *begin <= until);
-        let disturbed = evidence.is_redriven(delivery, next.t) || evidence.is_disturbed(failed.t, until);
+        let disturbed =
+            evidence.is_redriven(delivery, next.t) || evidence.is_lane_disturbed(lane, failed.t, until);
         if !jitters(lane)
             || is_no_draw(evidence, delivery, before)
             || crowded
@@ -160,8 +164,7 @@ fn shortest_draws(evidence: &Evidence<'_>) -> Vec<u128> {
     draws
 }
 
-/// When something else than its draw may have held a retry of a lane back, in order: the bucket was more than half
-/// full, or a delivery waited for its first attempt.
+/// When the bucket was more than half full, or a delivery waited for its first attempt; in order.
 fn crowds(evidence: &Evidence<'_>, at: u32, lane: &Lane<'_>) -> Vec<(u64, u64)> {
     let late = evidence.scenario.expect.retry_after_late.0;
     let mut crowds = waits(evidence, at);
@@ -209,6 +212,7 @@ mod tests {
         let even = sample(100, |i| i * ONE / 100);
         assert_eq!(fits(even.clone(), even), None);
         assert_eq!(fits(vec![0; 7], vec![0; 7]), None);
+        assert_eq!(fits(Vec::new(), sample(400, |i| i * ONE / 400)), None);
         assert_eq!(fits(vec![0; 8], vec![0; 8]), Some(false));
     }
 }

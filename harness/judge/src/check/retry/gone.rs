@@ -27,7 +27,11 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     let grace = evidence.scenario.expect.retry_after_late.0;
     let mut has_withheld = false;
     for (at, lane) in (0..).zip(&evidence.lanes) {
-        let gone = lane.arrivals.iter().filter(|n| evidence.exchange(**n).status() == Some(410));
+        let heard = |n: &&u32| {
+            let one = evidence.exchange(**n);
+            one.status() == Some(410) && evidence.is_in_time(**n, one.end) && !evidence.may_be_forgotten(**n)
+        };
+        let gone = lane.arrivals.iter().filter(heard);
         let Some(first) = gone.min_by_key(|n| evidence.exchange(**n).end) else { continue };
         tally.see();
         let withheld = |one: &Delivery| one.owed && evidence.attempts(one).is_empty();

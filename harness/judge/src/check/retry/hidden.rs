@@ -1,6 +1,6 @@
 //! `retry.hidden`: an HTTP client may repeat a request by itself when a connection ends before the answer.
 //!
-//! The signs, after an exchange that the endpoint cut, also by a reset before it read the request:
+//! The signs, after the endpoint cut an exchange, also by a reset before it read the request:
 //!
 //! - the next request of the delivery carries the *same* attempt number in a header; one is enough;
 //! - it follows within [`AT_ONCE`], though the shortest backoff is longer; one is enough;
@@ -83,8 +83,8 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     tally.finding("retries after a cut connection", "each is its own attempt", "repeated by the HTTP client")
 }
 
-/// Requests that an endpoint reset before reading, with a token known to the harness: the delivery, its least
-/// number of attempts so far, that request, and the delivery's next one.
+/// Requests that were reset before reading, with a known token: the delivery, its least number of attempts so far, that
+/// request, and the next one.
 fn unread<'e>(evidence: &'e Evidence<'_>) -> Vec<(&'e Delivery, u32, u32, u32)> {
     let unread = (0_u32..).zip(&evidence.exchanges).skip(evidence.trace.arrivals.len()).zip(&evidence.unread);
     let resets = unread.filter(|(_, cut)| cut.how == CutKind::Reset);

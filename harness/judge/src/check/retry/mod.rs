@@ -1,5 +1,3 @@
-//! The retries after a failed attempt.
-
 pub(super) mod after;
 pub(super) mod after_endpoint;
 pub(super) mod after_hostile;
@@ -22,7 +20,6 @@ pub enum RequestedPause {
     Seconds(u64),
     /// In Unix seconds.
     Date(u64),
-    /// A value that no sender can follow.
     Nonsense,
 }
 
@@ -65,7 +62,7 @@ impl RequestedPause {
 }
 
 impl Evidence<'_> {
-    /// The valid `Retry-After` of an arrival's answer; only 429 and 503 request a pause.
+    /// Only 429 and 503 request a pause.
     pub(in crate::check) fn requested_pause(&self, n: u32) -> Option<RequestedPause> {
         let asks = matches!(self.exchange(n).status(), Some(429 | 503));
         self.retry_after(n)
@@ -99,7 +96,6 @@ fn date(text: &str) -> Option<u64> {
         .then_some(days * 86_400 + hours * 3_600 + minutes * 60 + seconds)
 }
 
-/// Whether an endpoint of the scenario answers so.
 pub(in crate::check) fn has(evidence: &Evidence<'_>, wanted: fn(u16, Option<&RetryAfter>) -> bool) -> bool {
     let mut behaviours = evidence.scenario.subscribers.iter().flat_map(|subscriber| &subscriber.behaviours);
     behaviours.any(|behaviour: &Behaviour| match &behaviour.answer {
@@ -109,7 +105,6 @@ pub(in crate::check) fn has(evidence: &Evidence<'_>, wanted: fn(u16, Option<&Ret
     })
 }
 
-/// Whether a lane had retries, or its endpoint causes retries and can see them.
 pub(in crate::check) fn expects_retries(evidence: &Evidence<'_>, lane: u32) -> bool {
     let fails = |behaviour: &Behaviour| match &behaviour.answer {
         Answer::Status(reply) => {

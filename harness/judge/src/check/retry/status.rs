@@ -1,5 +1,3 @@
-//! `retry.status`.
-//!
 //! - After a whole 2xx answer in time, the delivery does not come again, unless its process was killed before it could
 //!   record the success, or the delivery was redriven or offered again. An answer in the last quarter of a second
 //!   before the deadline may have missed it.
@@ -75,8 +73,7 @@ fn final_success(evidence: &Evidence<'_>, tally: &mut Tally) {
             let in_time = evidence.is_in_time(taken, done.end);
             // A concurrent attempt had left before the success was known.
             let later = again.t > done.end;
-            let excused = evidence.was_killed(evidence.sent_from(taken), again.t)
-                || evidence.is_redriven(delivery, again.t);
+            let excused = evidence.may_be_forgotten(taken) || evidence.is_redriven(delivery, again.t);
             if in_time && later && !excused {
                 let status = done.status().unwrap_or_default();
                 let what = format!("answered {status}, but sent again");
@@ -95,7 +92,7 @@ fn final_failures(evidence: &Evidence<'_>, tally: &mut Tally) {
         let excused = evidence.event(delivery).is_none_or(|event| event.offers != 1)
             || again.t <= done.end
             || !evidence.is_in_time(before, done.end)
-            || evidence.was_killed(evidence.sent_from(before), again.t)
+            || evidence.may_be_forgotten(before)
             || evidence.is_redriven(delivery, again.t);
         if !excused {
             let what = format!("{status} is declared final, and was tried again");
@@ -118,7 +115,7 @@ fn redirects(evidence: &Evidence<'_>, at: u32, lane: &Lane<'_>, tally: &mut Tall
     }
 }
 
-/// Until when a lane surely sends what is due: an undeclared breaker may have opened with its last arrival.
+/// An undeclared breaker may have opened with the lane's last arrival.
 fn flows_until(evidence: &Evidence<'_>, lane: &Lane<'_>) -> u64 {
     let last = lane.arrivals.iter().rev().map(|n| evidence.exchange(*n));
     let row = last.clone().take_while(|one| !one.is_delivered()).count();
@@ -127,7 +124,6 @@ fn flows_until(evidence: &Evidence<'_>, lane: &Lane<'_>) -> u64 {
     if closed { until } else { last.map(|one| one.t).next().unwrap_or(until).min(until) }
 }
 
-/// The end of the longest pause that an endpoint had asked for before each of its arrivals.
 fn pauses(evidence: &Evidence<'_>, lane: &Lane<'_>) -> Vec<(u64, u64)> {
     let cap = lane.subscriber.retry.retry_after_cap.0;
     let mut longest = 0;
@@ -141,7 +137,7 @@ fn pauses(evidence: &Evidence<'_>, lane: &Lane<'_>) -> Vec<(u64, u64)> {
     lane.arrivals.iter().map(pause).collect()
 }
 
-/// Returns the answered statuses of failures, and whether the sender retried one by itself.
+/// Whether the sender retried one by itself, by answered status.
 fn failures(evidence: &Evidence<'_>, tally: &mut Tally) -> BTreeMap<u16, bool> {
     let mut answered: BTreeMap<u16, bool> = BTreeMap::new();
     // By lane and status: the number of retries, and an attempt without a retry despite enough time.

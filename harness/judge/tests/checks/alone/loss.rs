@@ -23,14 +23,14 @@ pub(super) const ROWS: [Row; 6] = [
     },
     Row {
         check: "duplicate.bounded",
-        broken: "a delivery made four seconds before a kill comes again after it",
+        broken: "a delivery is made a second time during the first",
         good: || {
-            let mut run = calm("[[fault]]\nat = \"5s\"\ndo = \"kill\"\nlasts = \"500ms\"");
-            run.event(3, 4_900).request(3, 5_510, 204).killed(5_000, 5_500);
+            let mut run = calm("");
+            run.answered(0, 1_050);
             run
         },
         breaks: |run| {
-            run.request(0, 5_520, 204);
+            run.request(0, 1_030, 204);
         },
     },
     Row {

@@ -57,7 +57,6 @@ fn broken(judgement: &Judgement) -> Vec<(&str, &str)> {
     verdicts.map(|one| (one.id.as_str(), one.sentence.as_str())).collect()
 }
 
-/// The good run must pass the expected checks and break none; the change must break exactly those.
 fn complaint(row: &Row, expected: &[&str]) -> Option<String> {
     let mut run = (row.good)();
     let good = run.judged();

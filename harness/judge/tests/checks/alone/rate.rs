@@ -1,5 +1,4 @@
-//! `rate` and `pressure`: the load on an endpoint. Breaks of the contract at special moments are in
-//! [`super::implied`].
+//! Breaks of the contract at special moments are in [`super::implied`].
 
 use super::Row;
 use super::run::{Run, crowded};

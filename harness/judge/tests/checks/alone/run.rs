@@ -90,7 +90,7 @@ impl Run {
         self
     }
 
-    /// `keys` index the subscriber's secrets.
+    /// Places of the subscriber's secrets.
     pub(super) fn signed(&mut self, n: usize, keys: &[usize]) -> &mut Self {
         self.trace.arrivals[n].signed.verified = Verified::Keys(keys.to_vec().into());
         self
@@ -120,7 +120,6 @@ impl Run {
         self
     }
 
-    /// The sender reports the delivery time of the oldest kept delivery.
     pub(super) fn keeps(&mut self, t: u64, oldest: u64) -> &mut Self {
         let kept = Retained { listed: true, oldest_unix_ns: Some(oldest * MS), disk_bytes: None };
         self.trace.depths.push(Depth { t: t * MS, kept: Some(kept), ..Depth::default() });

@@ -8,7 +8,6 @@ use crate::engine::time::{Nanos, StoreTime};
 
 const RUNS_RECORDED_MAX: usize = 1_024;
 
-/// The ends of attempts, oldest first, with the number that each cap holds.
 #[derive(Clone, Debug)]
 pub(super) struct Ends {
     runs: VecDeque<Run>,
@@ -31,7 +30,7 @@ struct Cap {
     window: Window,
     /// The first run inside the window.
     first: usize,
-    /// The attempts in the runs from `first` on.
+    /// Attempts in the runs from `first` on.
     held: u32,
 }
 

@@ -120,7 +120,6 @@ pub struct Limiter {
     older: Option<Box<Older>>,
     level: Level,
     ends: Option<Box<Ends>>,
-    /// Attempts that started and have not ended.
     open: u32,
     /// Attempts that ended and count in a window, without a durable settlement.
     unsettled: u32,
@@ -160,7 +159,7 @@ impl Limiter {
         &self.contract
     }
 
-    /// Attempts whose request may still arrive: those under way and those in doubt.
+    /// Under way or in doubt.
     #[must_use]
     pub fn in_flight(&self) -> u32 {
         self.open + self.doubts.count()
@@ -308,7 +307,6 @@ impl Limiter {
         });
     }
 
-    /// A bound on level plus in flight.
     fn full(&self) -> u32 {
         let level = u32::try_from(self.level()).unwrap_or(LEVEL_MAX);
         level.saturating_add(self.in_flight()).min(LEVEL_MAX).max(self.contract.bucket().burst())
@@ -440,7 +438,6 @@ struct Records {
 }
 
 impl Records {
-    /// Nothing starts until a record of the present state is durable.
     fn require(&mut self) {
         self.required = self.taken + 1;
         self.stale = true;

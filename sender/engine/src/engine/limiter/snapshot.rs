@@ -14,14 +14,14 @@ use crate::engine::time::{Nanos, StoreTime};
 pub struct Snapshot {
     rate_count: u64,
     rate_per: u64,
-    /// The level in whole attempts; `level_rest` is the rest in units of 1/`rate_per`.
+    /// `level_rest` is in units of 1/`rate_per`.
     level: u32,
     level_rest: u64,
     /// The bound on level plus in flight until a later record replaces it.
     full: u32,
     /// A bound on attempts that are under way, or have ended without a durable record.
     under_way: u32,
-    /// The longest deadline, quarantine and doubt of an attempt under way.
+    /// Deadline, quarantine and doubt.
     lateness: [u64; 3],
     in_doubt: Vec<RunRecord>,
     /// How long ago attempts ended, and how many; oldest first.
@@ -40,7 +40,7 @@ pub struct Since<'a> {
 }
 
 impl Limiter {
-    /// Unless `is_final`, the snapshot must be safe for a crash.
+    /// Safe for a crash unless `is_final`.
     pub(super) fn take_snapshot(&mut self, is_final: bool, now: StoreTime) -> Snapshot {
         let bucket = self.contract.bucket();
         let per = u128::from(bucket.rate().per().0);

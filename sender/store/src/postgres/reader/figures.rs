@@ -132,6 +132,12 @@ pub(super) fn dead_groups(sql: &Link, since: StoreTime, max: u32) -> Read<Vec<De
     sql.query(query, &[&since, &Nanos::HOUR, &i64::from(max)])?.iter().map(group).collect()
 }
 
+pub(super) fn delivered(sql: &Link, lane: LaneId, since: StoreTime, before: StoreTime) -> Read<u64> {
+    let query = "SELECT count(*) FROM done WHERE lane = $1 AND at >= $2 AND at < $3";
+    let found = sql.query(query, &[&lane, &since, &before])?;
+    Ok(found.first().map(|row| row.try_get::<_, Count>(0)).transpose()?.unwrap_or_default().0)
+}
+
 pub(super) fn audit(
     sql: &Link,
     lane: Option<LaneId>,

@@ -10,6 +10,7 @@ use crate::postgres::ledger::read_bounds;
 use crate::postgres::link::{Link, Value};
 use crate::postgres::values::{Bits, Count, int, is_storable, size};
 use crate::read::{Attempted, DeadLetter, Delivery, Filter, LiveSecret, Resent, Subscriber, SubscriberRef};
+use crate::seal::Field;
 
 type Rows<T> = (Vec<T>, Option<[u64; 2]>);
 
@@ -199,13 +200,17 @@ pub(super) fn lanes_in_part(sql: &Link, event: &str) -> Read<Vec<LaneId>> {
     all(sql, query, &[&event], |row| row.try_get(0))
 }
 
-pub(super) fn body(sql: &Link, delivery: DeliveryId) -> Read<Option<Body>> {
+pub(super) fn body(sql: &Link, delivery: DeliveryId) -> Read<Option<(Field, Body)>> {
     let query =
-        "SELECT coalesce(b.bytes, e.bytes) FROM all_deliveries d LEFT JOIN bodies b ON b.body = d.body
+        "SELECT coalesce(b.bytes, e.bytes), b.body, d.event FROM all_deliveries d LEFT JOIN bodies b ON b.body = d.body
         LEFT JOIN events e ON e.event = d.event AND d.body IS NULL
         WHERE d.delivery = $1 AND coalesce(b.bytes, e.bytes) IS NOT NULL";
     let Some(row) = sql.first(query, &[&delivery])? else { return Ok(None) };
-    Ok(Some(Body { bytes: row.try_get::<_, &[u8]>(0)?.into() }))
+    let field = match row.try_get::<_, Option<Count>>(1)? {
+        Some(Count(body)) => Field::FurtherBody(body),
+        None => Field::EventBody(row.try_get::<_, Count>(2)?.0),
+    };
+    Ok(Some((field, Body { bytes: row.try_get::<_, &[u8]>(0)?.into() })))
 }
 
 /// Follows the chain of attempts, up to 1,000 of them.

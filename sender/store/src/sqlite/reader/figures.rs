@@ -159,6 +159,13 @@ pub(super) fn dead_groups(sql: &Connection, since: StoreTime, max: u32) -> Resul
     .collect()
 }
 
+pub(super) fn delivered(sql: &Connection, lane: LaneId, since: StoreTime, before: StoreTime) -> Result<u64> {
+    sql.prepare_cached(
+        "SELECT count(*) FROM deliveries WHERE lane = ?1 AND state = 1 AND at >= ?2 AND at < ?3",
+    )?
+    .query_row(params![lane, since, before], |row| row.get(0))
+}
+
 pub(super) fn audit(
     sql: &Connection,
     lane: Option<LaneId>,

@@ -7,6 +7,7 @@ use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::lane::{Bounds, Pause, Retried, Secret};
 use crate::paging::last_if_full;
 use crate::read::{Attempted, DeadLetter, Delivery, Filter, LiveSecret, Resent, Subscriber, SubscriberRef};
+use crate::seal::Field;
 use crate::sqlite::failure::or_least;
 
 type Rows<T> = (Vec<T>, Option<[u64; 2]>);
@@ -199,13 +200,17 @@ pub(super) fn lanes_in_part(sql: &Connection, event: &str) -> Result<Vec<LaneId>
     .collect()
 }
 
-pub(super) fn body(sql: &Connection, delivery: DeliveryId) -> Result<Option<Body>> {
+pub(super) fn body(sql: &Connection, delivery: DeliveryId) -> Result<Option<(Field, Body)>> {
     sql.prepare_cached(
-        "SELECT e.body FROM deliveries d JOIN events e ON e.event = d.event
+        "SELECT e.body, e.event, NULL FROM deliveries d JOIN events e ON e.event = d.event
          WHERE d.delivery = ?1 AND d.body = 0 AND e.body IS NOT NULL
-         UNION ALL SELECT b.bytes FROM deliveries d JOIN further_bodies b ON b.body = d.body WHERE d.delivery = ?1",
+         UNION ALL SELECT b.bytes, d.event, b.body FROM deliveries d JOIN further_bodies b ON b.body = d.body WHERE d.delivery = ?1",
     )?
-    .query_row([delivery], |row| Ok(Body { bytes: row.get(0)? }))
+    .query_row([delivery], |row| {
+        let further = row.get::<_, Option<u64>>(2)?;
+        let field = further.map_or(Field::EventBody(row.get(1)?), Field::FurtherBody);
+        Ok((field, Body { bytes: row.get(0)? }))
+    })
     .optional()
 }
 

@@ -10,9 +10,10 @@ use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, Statement, params_from_iter};
 
 use super::event_id::EventId;
-use super::{Options, SqliteStore, event_id, open};
+use super::{Options, SqliteFile, SqliteStore, event_id, open};
 use crate::StoreError;
 use crate::excerpt::Excerpt;
+use crate::seal::unhex;
 
 const CHUNK_BYTES: usize = 1 << 20;
 
@@ -60,9 +61,10 @@ impl From<std::io::Error> for FileFault {
 pub(crate) struct Source(Connection);
 
 impl Source {
-    pub(crate) fn open(file: &Path) -> Result<Self, FileFault> {
+    pub(crate) fn open(database: &SqliteFile) -> Result<Self, FileFault> {
+        let file = database.path();
         // Refuses a file that is no store of this version.
-        drop(SqliteStore::open(file, &Options::default())?);
+        drop(SqliteStore::open(file, &database.options())?);
         open::leave_whole(file)?;
         let sql = Connection::open(file)?;
         event_id::teach(&sql)?;
@@ -286,17 +288,9 @@ fn unescaped(column: &str) -> Result<String, String> {
     Ok(text)
 }
 
-fn bytes(column: &str) -> Result<Vec<u8>, String> {
-    let wrong = || "bytes that are not hexadecimal digits".to_owned();
-    let digits = column.strip_prefix("\\\\x").ok_or_else(wrong)?;
-    let pair = |pair: &[u8]| {
-        let pair = std::str::from_utf8(pair).map_err(|_| wrong())?;
-        u8::from_str_radix(pair, 16).map_err(|_| wrong())
-    };
-    if digits.len() % 2 != 0 {
-        return Err(wrong());
-    }
-    digits.as_bytes().chunks(2).map(pair).collect()
+pub(crate) fn bytes(column: &str) -> Result<Vec<u8>, String> {
+    let bytes = column.strip_prefix("\\\\x").and_then(unhex);
+    bytes.ok_or_else(|| "bytes that are not hexadecimal digits".to_owned())
 }
 
 #[cfg(test)]
