@@ -6,7 +6,7 @@ use serde_json::json;
 use super::failure::Failure;
 use super::jobs::{self, BY};
 use super::options::{Common, Reach, operating};
-use super::print::{Printer, Table, moment, reason};
+use super::print::{Printer, Table, moment};
 use super::session::{Look, PAGE_ROWS, each, name_of, names, with_session};
 use crate::engine::{Nanos, StoreTime};
 use crate::event::PublicId;
@@ -76,7 +76,7 @@ impl List {
                 if printer.json {
                     printer.object(&json!({
                         "id": id, "subscriber": name, "event": &*delivery.event,
-                        "type": &*delivery.kind, "key": delivery.key.as_deref(), "reason": reason(dead.reason),
+                        "type": &*delivery.kind, "key": delivery.key.as_deref(), "reason": dead.reason.name(),
                         "attempts": delivery.attempts, "status": dead.status, "error": dead.error.as_deref(),
                         "received": moment(delivery.received), "given_up": moment(delivery.at),
                     }))?;
@@ -85,7 +85,7 @@ impl List {
                         id,
                         moment(delivery.at),
                         name,
-                        reason(dead.reason).to_owned(),
+                        dead.reason.name().to_owned(),
                         delivery.attempts.to_string(),
                         dead.status.map_or_else(String::new, |status| status.to_string()),
                         delivery.kind.to_string(),
@@ -242,7 +242,7 @@ impl Analyse {
             table.row([
                 cause.rows.to_string(),
                 name_of(&names, lane),
-                reason(cause.reason).to_owned(),
+                cause.reason.name().to_owned(),
                 cause.status.map_or_else(String::new, |status| status.to_string()),
                 (cause.attempts / cause.rows.max(1)).to_string(),
                 moment(cause.first),

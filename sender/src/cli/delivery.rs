@@ -12,7 +12,7 @@ use crate::engine::{LaneId, Nanos};
 use crate::event::PublicId;
 use crate::excerpt::is_hidden;
 use crate::operate::deliveries::{self, Tracked, ending, outcome};
-use crate::operate::json_forms::{place, reason};
+use crate::operate::json_forms::place;
 use crate::store::paging::{Cursor, Page};
 use crate::store::read::{self, Filter, Place, ReadError, SubscriberRef};
 
@@ -278,10 +278,7 @@ fn pairs(found: &Tracked, id: &PublicId, name: String, look: &Look) -> Vec<(Stri
         ("event", delivery.event.to_string()),
         ("type", delivery.kind.to_string()),
         ("key", delivery.key.as_deref().unwrap_or_default().to_owned()),
-        (
-            "state",
-            delivery.reason.map_or_else(|| state.to_owned(), |why| format!("{state}: {}", reason(why))),
-        ),
+        ("state", delivery.reason.map_or_else(|| state.to_owned(), |why| format!("{state}: {}", why.name()))),
         last,
         ("received", moment(delivery.received)),
         ("expires", moment(delivery.expires)),

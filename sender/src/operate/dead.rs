@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::json_forms::{moment, reason};
+use super::json_forms::moment;
 use crate::engine::{LaneId, Nanos, StoreTime};
 use crate::store::command::Reason;
 use crate::store::read::DeadGroup;
@@ -30,6 +30,7 @@ pub(crate) enum Pattern {
     OverTheLimit,
     SlowAccumulation,
     QueueFull,
+    Shed,
     TooOld,
 }
 
@@ -41,6 +42,7 @@ impl Pattern {
             Self::OverTheLimit => "over-the-limit",
             Self::SlowAccumulation => "slow-accumulation",
             Self::QueueFull => "queue-full",
+            Self::Shed => "shed",
             Self::TooOld => "too-old",
         }
     }
@@ -55,10 +57,8 @@ impl Pattern {
             Self::SlowAccumulation => {
                 "a few a day: the endpoint works mostly; now and then all attempts of a delivery fail"
             }
-            Self::QueueFull => {
-                "shed from a full queue, since events come faster than the contract allows, or given up by \
-                 an operator"
-            }
+            Self::QueueFull => "shed from a full queue: events come faster than the contract allows",
+            Self::Shed => "given up by an operator",
             Self::TooOld => "expired before delivery: the backlog takes longer than their time to live",
         }
     }
@@ -79,6 +79,7 @@ impl Pattern {
                 "raise retry.attempts, or check in the attempts whether the timeout is too short"
             }
             Self::QueueFull => "raise limit.rate or queue.rows, or coalesce events of one key",
+            Self::Shed => "redrive those that are wanted after all",
             Self::TooOld => "raise limit.rate, or retry.ttl if late deliveries are useful",
         }
     }
@@ -144,6 +145,7 @@ fn findings(groups: &[&DeadGroup]) -> Option<Findings> {
     findings.extend(with(Pattern::OverTheLimit, &|group| group.status == Some(429), STATUS_ROWS));
     findings.extend(slow_accumulation(groups));
     findings.extend(with(Pattern::QueueFull, &|group| group.reason == Reason::Overflow, 1));
+    findings.extend(with(Pattern::Shed, &|group| group.reason == Reason::Shed, 1));
     findings.extend(with(Pattern::TooOld, &|group| group.reason == Reason::Expired, 1));
     Some(Findings {
         rows: all.rows,
@@ -189,9 +191,8 @@ impl Cause {
         match (self.reason, self.status) {
             (Reason::Gone, _) => "removed, or the endpoint answered 410",
             (Reason::Unreadable, _) => "the database lost a part of the delivery: see `doctor`",
-            (Reason::Overflow, _) => {
-                "the queue was full: raise limit.rate or the queue; or an operator gave the deliveries up"
-            }
+            (Reason::Overflow, _) => "the queue was full: raise limit.rate or the queue",
+            (Reason::Shed, _) => "an operator gave the deliveries up",
             (_, Some(401 | 403)) => "rotated or wrong credentials",
             (_, Some(404 | 405)) => "a wrong URL",
             (_, Some(413)) => "bodies larger than the endpoint accepts",
@@ -229,7 +230,7 @@ impl Findings {
             .iter()
             .map(|cause| {
                 json!({
-                    "reason": reason(cause.reason),
+                    "reason": cause.reason.name(),
                     "status": cause.status,
                     "error": cause.error.as_deref(),
                     "dead": cause.rows,
@@ -338,7 +339,7 @@ mod tests {
         assert_eq!(all, expected);
     }
 
-    use Reason::{Exhausted, Expired, Overflow};
+    use Reason::{Exhausted, Expired, Overflow, Shed};
 
     #[test]
     fn fifty_in_one_hour_are_a_cluster_however_they_failed() {
@@ -353,6 +354,7 @@ mod tests {
     #[test]
     fn untried_dead_letters_form_no_cluster() {
         check(&[group(Overflow, None, 5, 500)], &[(Pattern::QueueFull, 500)]);
+        check(&[group(Shed, None, 5, 500)], &[(Pattern::Shed, 500)]);
         check(&[group(Expired, None, 5, 500)], &[(Pattern::TooOld, 500)]);
     }
 

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::flow::{Flow, Flows, State};
-use super::json_forms::{moment, place, reason};
+use super::json_forms::{moment, place};
 use crate::engine::{DeliveryId, Nanos, StoreTime};
 use crate::event::PublicId;
 use crate::store::StoreError;
-use crate::store::command::{Attempt, AttemptOutcome, Body};
+use crate::store::command::{Attempt, AttemptOutcome, Body, Reason};
 use crate::store::read::{Attempted, Delivery, Place, Reader, Resent};
 use crate::units::rough;
 
@@ -23,7 +23,7 @@ pub(crate) fn to_json(delivery: &Delivery, id: &PublicId, subscriber: Option<&st
         "type": &*delivery.kind,
         "key": delivery.key.as_deref(),
         "state": place(delivery.place),
-        "reason": delivery.reason.map(reason),
+        "reason": delivery.reason.map(Reason::name),
         "attempts": delivery.attempts,
         "bytes": delivery.bytes,
         "received": moment(delivery.received),

@@ -7,7 +7,6 @@ use crate::event::timestamp::Timestamp;
 use crate::roster::Roster;
 use crate::sign::{Profile, Secret};
 use crate::store::clock::Fault;
-use crate::store::command::Reason;
 use crate::store::lane::{Counts, LaneState, OwnerId, Pause};
 use crate::store::latency::{Histogram, Measured, Percentiles, TOO_HIGH_PERMILLE};
 use crate::store::read::{self, Nodes, Place, Status};
@@ -19,16 +18,6 @@ pub(crate) const fn state(state: LaneState) -> &'static str {
         LaneState::Paused => "paused",
         LaneState::Disabled => "disabled",
         LaneState::Removed => "removed",
-    }
-}
-
-pub(crate) const fn reason(reason: Reason) -> &'static str {
-    match reason {
-        Reason::Exhausted => "exhausted",
-        Reason::Expired => "expired",
-        Reason::Overflow => "overflow",
-        Reason::Gone => "gone",
-        Reason::Unreadable => "unreadable",
     }
 }
 

@@ -44,7 +44,7 @@ async fn a_shed_delivery_is_a_dead_letter_and_can_be_redriven() {
     assert_eq!(places(&world).await, [json!(1), json!(2)]);
     let letters = world.get("/v1/dead").await.expect(200);
     assert!(
-        letters["items"].as_array().unwrap().iter().all(|letter| letter["reason"] == "overflow"),
+        letters["items"].as_array().unwrap().iter().all(|letter| letter["reason"] == "shed"),
         "{letters}"
     );
     assert_eq!(world.job("/v1/dead/redrive", json!({ "subscriber": "acme" })).await["done"], 2);

@@ -55,12 +55,28 @@ pub enum Fate {
 pub enum Reason {
     Exhausted,
     Expired,
-    /// It made room for others, or an operator shed it.
+    /// It made room for others.
     Overflow,
     /// The endpoint answered 410, or the subscriber was removed.
     Gone,
     /// A part of it is missing in the store, or invalid.
     Unreadable,
+    /// An operator gave it up.
+    Shed,
+}
+
+impl Reason {
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Exhausted => "exhausted",
+            Self::Expired => "expired",
+            Self::Overflow => "overflow",
+            Self::Gone => "gone",
+            Self::Unreadable => "unreadable",
+            Self::Shed => "shed",
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -167,7 +183,7 @@ codes! {
     LaneState { 0 = Active, 1 = Paused, 2 = Disabled, 3 = Removed }
     WhenFull { 0 = ShedOldest, 1 = Refuse }
     Place { 0 = Waiting, 1 = Delivered, 2 = Dead, 3 = Coalesced, 4 = Forgotten }
-    Reason { 0 = Exhausted, 1 = Expired, 2 = Overflow, 3 = Gone, 4 = Unreadable }
+    Reason { 0 = Exhausted, 1 = Expired, 2 = Overflow, 3 = Gone, 4 = Unreadable, 5 = Shed }
     AttemptOutcome { 0 = Delivered, 1 = Rejected, 2 = Unsent, 3 = Silent }
     Condition { 0 = Failing, 1 = Disabled, 2 = Behind, 3 = DeadLetters }
     Measure { 0 = Answer, 1 = FirstAttempt, 2 = Delivery }

@@ -4,7 +4,6 @@ use hookproof_judge::scenario::{SECOND, Standing};
 use hookproof_judge::trace::{Dead, Depth, End, Ended, Record};
 use hookproof_sender::engine::StoreTime;
 use hookproof_sender::store::Reader;
-use hookproof_sender::store::command::Reason;
 use hookproof_sender::store::lane::{Counts, LaneState};
 use hookproof_sender::store::read::{LaneStatus, ReadError};
 
@@ -180,13 +179,6 @@ impl World<'_> {
             let page = process.reader.dead(None, from, PAGE).map_err(unread)?;
             for letter in page.items {
                 let at = self.endpoint_of(letter.delivery.lane)?;
-                let reason = match letter.reason {
-                    Reason::Exhausted => "exhausted",
-                    Reason::Expired => "expired",
-                    Reason::Overflow => "overflow",
-                    Reason::Gone => "gone",
-                    Reason::Unreadable => "unreadable",
-                };
                 self.figures.lanes[at].dead[place(letter.reason)] += 1;
                 if self.given.options.keep == Keep::Trace {
                     let token = self.play.tokens.find(letter.delivery.event.as_bytes());
@@ -195,7 +187,7 @@ impl World<'_> {
                         subscriber: self.given.scenario.subscribers[at].name.clone(),
                         token,
                         id: None,
-                        reason: reason.to_owned(),
+                        reason: letter.reason.name().to_owned(),
                         attempts: Some(letter.delivery.attempts),
                     }));
                 }

@@ -22,7 +22,7 @@ pub(super) const fn place(reason: Reason) -> usize {
     match reason {
         Reason::Exhausted => 0,
         Reason::Expired => 1,
-        Reason::Overflow => 2,
+        Reason::Overflow | Reason::Shed => 2,
         // A simulated store has no unreadable rows.
         Reason::Gone | Reason::Unreadable => 3,
     }

@@ -207,7 +207,7 @@ pub(crate) trait JobRows: RetryRows {
         let is_last = size(victims.len()) < u64::from(max);
         victims.retain(|victim| *victim <= job.task.last);
         for victim in &victims {
-            self.bury(lane, *victim, Reason::Overflow)?;
+            self.bury(lane, *victim, Reason::Shed)?;
         }
         job.done += size(victims.len());
         Ok(is_last || victims.is_empty() || job.done >= job.task.planned)

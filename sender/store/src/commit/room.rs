@@ -86,7 +86,7 @@ pub(crate) trait RoomRows: DeadRows {
         if self.lane(shed.lane)?.is_none() {
             return Ok(Reply::Refused(Refusal::UnknownLane(shed.lane)));
         }
-        let rows = self.shed_rows(shed.lane, shed.max, Reason::Overflow)?;
+        let rows = self.shed_rows(shed.lane, shed.max, Reason::Shed)?;
         Ok(Reply::Dropped { rows, more: rows == u64::from(shed.max) })
     }
 

@@ -42,9 +42,8 @@ pub(super) fn pages_follow_each_other_without_gaps_or_doubles<B: Backend>() {
         assert_eq!(everything.iter().map(|found| found.delivery).collect::<Vec<_>>(), deliveries);
         let reasons = everything.iter().map(|found| found.reason);
         assert!(
-            reasons.eq(everything
-                .iter()
-                .map(|found| { (found.place == Place::Dead).then_some(Reason::Overflow) }))
+            reasons
+                .eq(everything.iter().map(|found| { (found.place == Place::Dead).then_some(Reason::Shed) }))
         );
         for lane in [None, Some(lanes[0])] {
             let letters = all(|from| world.reader.dead(lane, from, max));

@@ -219,7 +219,7 @@ pub(super) fn an_operator_sheds_what_waits<B: Backend>() {
     assert_eq!(world.one(shed(2)), Reply::Dropped { rows: 2, more: true });
     assert_eq!(world.place(deliveries[3]), Some(Place::Waiting));
     assert_eq!(world.one(shed(2)), Reply::Dropped { rows: 1, more: false });
-    assert_eq!(reason(&world, deliveries[1]), Some(Reason::Overflow));
+    assert_eq!(reason(&world, deliveries[1]), Some(Reason::Shed));
     assert_eq!(world.place(deliveries[0]), Some(Place::Waiting), "handed out");
     let nowhere = Command::Shed(Shed { lane: LaneId(99), max: 1 });
     assert_eq!(world.one(nowhere), Reply::Refused(Refusal::UnknownLane(LaneId(99))));
