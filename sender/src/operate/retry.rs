@@ -100,6 +100,9 @@ impl Display for Retried {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Found { breaker_open, throttled_to, waits_until } = self.found;
         write!(f, "retries brought forward: {}", self.brought)?;
+        if self.brought == 0 {
+            f.write_str("; none waited for a later time")?;
+        }
         if breaker_open {
             f.write_str("; its circuit breaker is open and lets one probe through")?;
         }
