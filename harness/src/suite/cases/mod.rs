@@ -219,8 +219,8 @@ impl Case {
     pub(super) async fn run<'a>(&self, bench: &'a Bench<'a>) -> Finding {
         bench.take_wrong();
         let finding = match self.how {
-            CaseBody::Shots(shots) => match shots(bench) {
-                Ok(shots) => fire(bench, &shots).await,
+            CaseBody::Shots(make) => match make(bench) {
+                Ok(shots) => fire_each(bench, shots, Some(make), None).await,
                 Err(why) => return Finding::new(Verdict::NotApplicable, why),
             },
             CaseBody::Course(course) => course(bench).await,
@@ -251,20 +251,38 @@ pub(super) fn not_served(what: &str, outcome: &Outcome) -> Finding {
 const THROTTLED: &str = "the receiver throttles the suite, so the case is inconclusive";
 
 pub(super) async fn fire(bench: &Bench<'_>, shots: &[Shot]) -> Finding {
-    fire_after(bench, shots, None).await
+    fire_each(bench, shots.to_vec(), None, None).await
 }
 
 /// `known` was delivered before.
 pub(super) async fn fire_after(bench: &Bench<'_>, shots: &[Shot], known: Option<&Delivery>) -> Finding {
+    fire_each(bench, shots.to_vec(), None, known).await
+}
+
+/// Shots whose timestamp has become old are made anew, if they can be.
+async fn fire_each(
+    bench: &Bench<'_>,
+    mut shots: Vec<Shot>,
+    make: Option<fn(&Bench<'_>) -> Shots>,
+    known: Option<&Delivery>,
+) -> Finding {
     let mut seen: Vec<String> = Vec::new();
     let (mut broken, mut accidents, mut forged) = (Vec::new(), Vec::new(), Vec::new());
     let mut unproven = Vec::new();
-    let watch = Watch::start();
+    let mut watch = Watch::start();
     let fresh = Duration::from_secs(bench.settings.tolerance_seconds.unsigned_abs()) / 2;
-    for Shot { label, request, want, control, withheld } in shots {
+    for place in 0..shots.len() {
         if watch.passed() > fresh && bench.settings.profile.has_timestamp() && broken.is_empty() {
-            return Finding::unclear(format!("{label}: its timestamp is older than half of the tolerance"));
+            let made = make.and_then(|make| make(bench).ok()).filter(|made| made.len() == shots.len());
+            let Some(made) = made else {
+                let label = &shots[place].label;
+                return Finding::unclear(format!(
+                    "{label}: its timestamp is older than half of the tolerance"
+                ));
+            };
+            (shots, watch) = (made, Watch::start());
         }
+        let Shot { label, request, want, control, withheld } = &shots[place];
         let exchange = bench.send(label, request, *want).await;
         let came = words(&exchange.outcome);
         if limited(&exchange.outcome) && *want != Want::Report {
@@ -277,7 +295,7 @@ pub(super) async fn fire_after(bench: &Bench<'_>, shots: &[Shot], known: Option<
         }
         if want.is_accident(&exchange.outcome) {
             accidents.push(format!("{label}: {came}"));
-            forged.push(request);
+            forged.push(request.clone());
             continue;
         }
         if !want.is_met(&exchange.outcome) {
@@ -305,7 +323,10 @@ pub(super) async fn fire_after(bench: &Bench<'_>, shots: &[Shot], known: Option<
         _ if !unproven.is_empty() => {
             Finding::unclear(format!("{}: another cause comes before it", unproven.join("; ")))
         }
-        (true, false) => Finding::accident(bench, &forged, known, &accidents.join("; ")).await,
+        (true, false) => {
+            let forged: Vec<_> = forged.iter().collect();
+            Finding::accident(bench, &forged, known, &accidents.join("; ")).await
+        }
         (true, true) => Finding::pass(seen.join(", ")),
     }
 }
