@@ -10,7 +10,7 @@ use super::problem::{Problem, ok};
 use super::{App, input};
 use crate::delivery_ids::DeliveryIds;
 use crate::engine::contract::Contract;
-use crate::engine::{DeliveryId, Nanos, StoreTime};
+use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use crate::event::PublicId;
 use crate::event::timestamp::{TIME_FORM, parse_time};
 use crate::excerpt::Excerpt;
@@ -20,7 +20,7 @@ use crate::operate::json_forms::{self, Limit};
 use crate::roster::Roster;
 use crate::store::StoreError;
 use crate::store::paging::Page;
-use crate::store::read::{AuditSecond, Delivery, Filter, Place};
+use crate::store::read::{AuditSecond, Delivery, Filter, Place, Tries};
 
 const PLACES: [(&str, Place); 5] = [
     ("waiting", Place::Waiting),
@@ -48,6 +48,21 @@ pub(super) async fn list(State(app): State<App>, uri: Uri) -> Result<Response, P
     Ok(shown_page(&Names::now(&app).await?, &found))
 }
 
+/// `GET /v1/attempts`
+pub(super) async fn attempts(State(app): State<App>, uri: Uri) -> Result<Response, Problem> {
+    let query = Query::read(uri.query(), &["subscriber", "failed", "limit", "cursor"])?;
+    let (cursor, limit) = (query.cursor()?, query.limit()?);
+    let failed = query.word("failed", &[("true", true), ("false", false)])?.unwrap_or_default();
+    let of = Tries { lane: query.lane(&app).await?, failed };
+    let found = app.sender().read(move |reader| reader.attempts(of, cursor, limit)).await??;
+    let names = Names::now(&app).await?;
+    let items = found.items.iter().map(|tried| {
+        let id = tried.received.map(|received| names.ids.name(received, tried.attempted.delivery));
+        deliveries::tried_json(tried, id.as_ref(), names.subscriber(tried.lane))
+    });
+    Ok(ok(&json!({ "items": items.collect::<Vec<_>>(), "next": found.next.map(|next| next.to_string()) })))
+}
+
 fn shown_page(names: &Names, page: &Page<Delivery>) -> Response {
     let items: Vec<_> = page.items.iter().map(|delivery| to_json(delivery, names)).collect();
     ok(&json!({ "items": items, "next": page.next.map(|next| next.to_string()) }))
@@ -69,7 +84,7 @@ pub(super) async fn show(
     });
     let found = found.await??.ok_or_else(|| unknown(&id))?;
     let id = names.ids.name(found.delivery.received, found.delivery.delivery);
-    Ok(ok(&found.to_json(&id, names.subscriber(&found.delivery))))
+    Ok(ok(&found.to_json(&id, names.subscriber(found.delivery.lane))))
 }
 
 pub(super) fn unknown(id: &str) -> Problem {
@@ -87,8 +102,8 @@ impl Names {
         Ok(Self { roster: app.sender().roster(), ids: app.delivery_ids().await? })
     }
 
-    fn subscriber(&self, delivery: &Delivery) -> Option<&str> {
-        self.roster.get(delivery.lane).map(|known| &**known.id())
+    fn subscriber(&self, lane: LaneId) -> Option<&str> {
+        self.roster.get(lane).map(|known| &**known.id())
     }
 
     /// Decodes an id. Does not check that the delivery exists.
@@ -101,7 +116,7 @@ impl Names {
 
 pub(super) fn to_json(delivery: &Delivery, names: &Names) -> Value {
     let id = names.ids.name(delivery.received, delivery.delivery);
-    deliveries::to_json(delivery, &id, names.subscriber(delivery))
+    deliveries::to_json(delivery, &id, names.subscriber(delivery.lane))
 }
 
 const SECONDS_MAX: u32 = 10_000;

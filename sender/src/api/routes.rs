@@ -51,6 +51,7 @@ fn routes() -> Vec<Route> {
         (Method::GET, "/v1/deliveries/{id}", get(deliveries::show)),
         (Method::POST, "/v1/deliveries/{id}/resend", post(retry::resend)),
         (Method::POST, "/v1/deliveries/{id}/retry", post(retry::of_delivery)),
+        (Method::GET, "/v1/attempts", get(deliveries::attempts)),
         (Method::GET, "/v1/dead", get(dead::list)),
         (Method::GET, "/v1/dead/analysis", get(dead::analysis)),
         (Method::POST, "/v1/dead/redrive", of_letters(JobKind::Redrive)),

@@ -175,10 +175,10 @@ impl<'l> Listing<'l> {
 
 /// The id and the name of each subscriber, read once.
 #[derive(Default)]
-struct Subscribers(BTreeMap<LaneId, (Option<String>, String)>);
+pub(super) struct Subscribers(BTreeMap<LaneId, (Option<String>, String)>);
 
 impl Subscribers {
-    fn find(&mut self, look: &Look, lane: LaneId) -> Result<(Option<String>, String), Failure> {
+    pub(super) fn find(&mut self, look: &Look, lane: LaneId) -> Result<(Option<String>, String), Failure> {
         if let Some(known) = self.0.get(&lane) {
             return Ok(known.clone());
         }

@@ -1,6 +1,7 @@
 //! The command line: `hookproof-sender …`, also `hookproof sender …`. `serve` and `drain` deliver; other commands
 //! change the database, and running processes apply that. Logs and errors go to stderr.
 
+mod attempts;
 mod audit;
 mod dead;
 mod delivery;
@@ -76,6 +77,8 @@ enum Command {
     /// Show deliveries, and the attempts of one
     #[command(subcommand)]
     Delivery(delivery::Delivery),
+    /// Show attempts as they end
+    Attempts(attempts::Attempts),
     /// Find deliveries by the event's key, or by a value in the body
     Find(forget::Find),
     /// Forget a data subject: erase the events that `find` shows
@@ -168,6 +171,10 @@ fn carry_out(command: Command, common: &Common, printer: &mut Printer) -> Result
         Command::Settings(settings) => settings.run(printer),
         Command::Delivery(command) => {
             command.run(common, printer)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Attempts(attempts) => {
+            attempts.run(common, printer)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Find(find) => {

@@ -10,7 +10,7 @@ use crate::engine::{DeliveryId, Nanos, StoreTime};
 use crate::event::PublicId;
 use crate::store::StoreError;
 use crate::store::command::{Attempt, AttemptOutcome, Body, Reason};
-use crate::store::read::{Attempted, Delivery, Place, Reader, Resent};
+use crate::store::read::{Attempted, Delivery, Place, Reader, Resent, Tried};
 use crate::units::rough;
 
 /// `subscriber` is its public id, if it is still there.
@@ -83,26 +83,16 @@ impl Tracked {
     }
 
     fn attempt_json(&self, place: usize) -> Value {
-        let Attempted { number, attempt, .. } = &self.attempts[place];
-        let us = |length: Nanos| length.0 / 1_000;
-        json!({
-            "number": number,
-            "resent": self.is_resent(place),
-            "at": moment(attempt.at),
-            "connect_us": attempt.details.connect.map(us),
-            "first_byte_us": attempt.details.first_byte.map(us),
-            "latency_us": us(attempt.latency),
-            "outcome": outcome(attempt.outcome),
-            "status": attempt.status,
-            "error": attempt.error.as_deref(),
-            "retried_by": self.retried_by(place),
-            "answer": attempt.details.answer.as_ref().map(|answer| json!({
-                "headers": answer.headers().collect::<BTreeMap<_, _>>(),
-                "body": answer.text(),
-                "cut": answer.cut,
-            })),
-            "body_hash": format!("{:016x}", attempt.body_hash),
-        })
+        let attempted = &self.attempts[place];
+        let mut value = attempt_json(attempted);
+        value["resent"] = json!(self.is_resent(place));
+        value["retried_by"] = json!(self.retried_by(place));
+        value["answer"] = json!(attempted.attempt.details.answer.as_ref().map(|answer| json!({
+            "headers": answer.headers().collect::<BTreeMap<_, _>>(),
+            "body": answer.text(),
+            "cut": answer.cut,
+        })));
+        value
     }
 
     pub(crate) fn body(&self) -> Option<String> {
@@ -138,6 +128,29 @@ impl Tracked {
             reasons.join("; ")
         })
     }
+}
+
+fn attempt_json(Attempted { number, attempt, .. }: &Attempted) -> Value {
+    let us = |length: Nanos| length.0 / 1_000;
+    json!({
+        "number": number,
+        "at": moment(attempt.at),
+        "connect_us": attempt.details.connect.map(us),
+        "first_byte_us": attempt.details.first_byte.map(us),
+        "latency_us": us(attempt.latency),
+        "outcome": outcome(attempt.outcome),
+        "status": attempt.status,
+        "error": attempt.error.as_deref(),
+        "body_hash": format!("{:016x}", attempt.body_hash),
+    })
+}
+
+/// `subscriber` is its public id, if it is still there. A delivery that is no longer kept has no id.
+pub(crate) fn tried_json(tried: &Tried, id: Option<&PublicId>, subscriber: Option<&str>) -> Value {
+    let mut value = attempt_json(&tried.attempted);
+    value["delivery"] = json!(id.map(PublicId::as_str));
+    value["subscriber"] = json!(subscriber);
+    value
 }
 
 pub(crate) fn ending(attempt: &Attempt) -> String {

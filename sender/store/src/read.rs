@@ -85,6 +85,9 @@ pub trait Reader: Notices + Send {
 
     fn body(&self, delivery: DeliveryId) -> Result<Option<Body>, StoreError>;
 
+    /// Attempts that have ended, by their beginning, the newest first.
+    fn attempts(&self, of: Tries, from: Option<Cursor>, max: u32) -> Result<Page<Tried>, ReadError>;
+
     /// Those that are kept, the newest first.
     fn attempts_of(&self, delivery: DeliveryId) -> Result<Vec<Attempted>, StoreError>;
 
@@ -270,6 +273,22 @@ impl Filter {
     pub(super) fn queue(self) -> Option<LaneId> {
         self.lane.filter(|_| self.place == Some(Place::Waiting))
     }
+}
+
+/// Which attempts a listing has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tries {
+    pub lane: Option<LaneId>,
+    pub failed: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tried {
+    pub lane: LaneId,
+    /// When its event was received, if the delivery is still kept.
+    pub received: Option<StoreTime>,
+    /// Without its answer.
+    pub attempted: Attempted,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -109,3 +109,37 @@ async fn the_status_tells_where_everything_is() {
     world.until("/v1/status", told).await;
     world.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_latest_attempts_are_listed_and_failed_ones_alone() {
+    let world = World::new().await;
+    let (mut well, mut ill) = (Endpoint::answering(204).await, Endpoint::answering(500).await);
+    let ids = [
+        world.subscribe("well", &well.url, json!({})).await,
+        world
+            .subscribe(
+                "ill",
+                &ill.url,
+                json!({ "retry": { "base": "1h", "cap": "1h", "backoff": "equal-jitter" } }),
+            )
+            .await,
+    ];
+    world.post("/v1/events", json!({ "type": "x", "data": 1 })).await.expect(202);
+    well.next().await;
+    ill.next().await;
+    let are = |count| move |page: &Value| page["items"].as_array().is_some_and(|items| items.len() == count);
+    let all = world.until("/v1/attempts", are(2)).await;
+    assert_eq!(all["next"], Value::Null);
+    let failed = world.until("/v1/attempts?failed=true", are(1)).await["items"][0].take();
+    assert_eq!((&failed["subscriber"], &failed["status"]), (&json!(ids[1]), &json!(500)));
+    assert_eq!((&failed["number"], &failed["outcome"]), (&json!(1), &json!("rejected")));
+    let shown =
+        world.get(&format!("/v1/deliveries/{}", failed["delivery"].as_str().unwrap())).await.expect(200);
+    assert_eq!(shown["tried"][0]["at"], failed["at"]);
+    let of_well = world.get("/v1/attempts?subscriber=well&failed=false").await.expect(200);
+    assert_eq!(
+        (&of_well["items"][0]["subscriber"], of_well["items"].as_array().unwrap().len()),
+        (&json!(ids[0]), 1)
+    );
+    world.stop().await;
+}

@@ -27,6 +27,7 @@ async fn every_error_of_a_request_has_one_form() {
         ("GET", "/v1/deliveries?event=e&state=dead", 400, "bad_parameter", Some("event")),
         ("GET", "/v1/deliveries?subscriber=nobody", 404, "unknown_subscriber", Some("subscriber")),
         ("GET", "/v1/dead/analysis?hours=0", 400, "bad_parameter", Some("hours")),
+        ("GET", "/v1/attempts?failed=1", 400, "bad_parameter", Some("failed")),
         ("GET", "/v1/audit?per=hour", 400, "bad_parameter", Some("per")),
         ("GET", "/v1/audit?from=yesterday", 400, "bad_parameter", Some("from")),
         ("GET", "/v1/audit?from=20&until=10", 400, "bad_span", Some("from")),

@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod attempts;
 mod commands;
 mod delivery;
 mod encryption;

@@ -190,8 +190,17 @@ fn a_mended_endpoint_is_tried_at_once() {
     assert!(told.contains("`hookproof sender subscriber retry ill`"), "{told}");
     assert!(!told.contains("Z;"), "times as a clock here shows them: {told}");
     browser.until("document.querySelector('#state.warn').innerText === '▲ Subscribers held up: 2'");
+    let attempt = "document.querySelector('#attempts li')?.innerText";
+    let told = browser.until(&format!("{attempt}?.includes('ill: answered 500 in ') && {attempt}"));
+    assert!(told.as_str().unwrap().ends_with(", attempt 1 Show"), "{told}");
     browser.click("[aria-label='Retry ill']");
     mended.wait_for(2);
+    browser.until(&format!("{attempt}?.includes('ill: answered 204 in ')"));
+    browser.click("#failed");
+    browser.until(&format!("{attempt}?.includes('ill: answered 500 in ')"));
+    browser.click("#attempts button");
+    browser.until("document.querySelector('#delivery[open]')?.innerText.includes('Attempt 1')");
+    browser.value("document.querySelector('#delivery').close()");
     browser.until("!document.querySelector('#held-up').innerText.includes('ill:')");
     browser.until("document.querySelector('#state.warn').innerText === '▲ Subscribers held up: 1'");
     database.json(&["subscriber", "resume", "shop", "--json"]);

@@ -20,7 +20,7 @@ use crate::paging::{Cursor, Page};
 use crate::read::{
     Attempted, AuditSecond, DeadGroup, DeadLetter, Delivery, Filter, Glance, LaneStatus, LastHour, Limited,
     LiveSecret, Measured, Nodes, Notices, OutboxRow, Over, Owner, ReadError, Reader, RejectedRow, Resent,
-    Status, Subscriber, SubscriberRef, TimesPage, Work,
+    Status, Subscriber, SubscriberRef, TimesPage, Tried, Tries, Work,
 };
 use crate::reply::Record;
 use crate::seal::{Keyring, Seal};
@@ -249,6 +249,10 @@ impl Reader for SqliteReader {
     fn body(&self, delivery: DeliveryId) -> Result<Option<Body>, StoreError> {
         let found = self.moment("read a body", |sql| listing::body(sql, delivery))?;
         Ok(found.map(|(field, body)| self.seal.open_body(field, body)).transpose()?)
+    }
+
+    fn attempts(&self, of: Tries, from: Option<Cursor>, max: u32) -> Result<Page<Tried>, ReadError> {
+        self.page("list attempts", 't', from, |sql, place| listing::attempts(sql, of, place, max))
     }
 
     fn attempts_of(&self, delivery: DeliveryId) -> Result<Vec<Attempted>, StoreError> {

@@ -276,6 +276,7 @@ contract! {
         the_status_tells_the_last_hour
         the_oldest_are_told
         an_audit_counts_attempts_by_second
+        attempts_are_listed_by_their_beginning
         latencies_of_attempts_are_listed_in_pages
         new_work_is_noticed_by_another_process
         redriven_work_stirs

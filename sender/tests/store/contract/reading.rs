@@ -1,11 +1,11 @@
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use hookproof_sender::store::Command;
 use hookproof_sender::store::command::{
-    Attempt, AttemptOutcome, Dead, Details, Fate, LaneSelection, Reason, Redrive, Settlement, Shed,
+    Attempt, AttemptOutcome, Dead, Details, Fate, LaneSelection, Purge, Reason, Redrive, Settlement, Shed,
 };
 use hookproof_sender::store::lane::LaneState;
 use hookproof_sender::store::paging::{Cursor, Page};
-use hookproof_sender::store::read::{Filter, Place, ReadError, SubscriberRef, Work};
+use hookproof_sender::store::read::{Filter, Place, ReadError, SubscriberRef, Tried, Tries, Work};
 use hookproof_sender::store::reply::Reply;
 
 use crate::world::{Backend, LEASE, ME, WIDE, World, YOU, later};
@@ -367,4 +367,50 @@ pub(super) fn checkpoints_are_told_of_the_lanes_that_have_one<B: Backend>() {
     assert_eq!(told(&[handed_back, none, LaneId(999), kept]), [final_record, kept_record.clone()]);
     assert_eq!(told(&[kept]), [kept_record]);
     assert_eq!(told(&[]), []);
+}
+
+pub(super) fn attempts_are_listed_by_their_beginning<B: Backend>() {
+    let mut world = World::<B>::new();
+    let lanes = [world.own_lane(WIDE), world.own_lane(WIDE)];
+    let mut made = Vec::new();
+    for number in 0..6 {
+        let (lane, term) = lanes[number % 2];
+        let delivery = world.emit_one(lane);
+        world.claim(lane, term);
+        let fate =
+            if number < 3 { Fate::Retry { due: later(world.now, Nanos::HOUR) } } else { Fate::Delivered };
+        world.settle(lane, term, delivery, fate);
+        // Two each begin at the same time; the later delivery of them comes first.
+        made.insert(0, (lane, number < 3, delivery, world.now));
+        if number % 2 == 1 {
+            world.pass(Nanos::SECOND);
+        }
+    }
+    let ids = |found: Vec<Tried>| found.iter().map(|tried| tried.attempted.delivery).collect::<Vec<_>>();
+    for lane in [None, Some(lanes[0].0)] {
+        for failed in [false, true] {
+            let wanted =
+                made.iter().filter(|one| lane.is_none_or(|lane| one.0 == lane) && (one.1 || !failed));
+            let wanted: Vec<_> = wanted.map(|one| one.2).collect();
+            for max in [1, 2, 5, 100] {
+                let of = Tries { lane, failed };
+                assert_eq!(ids(all(|from| world.reader.attempts(of, from, max))), wanted, "{of:?} by {max}");
+            }
+        }
+    }
+    let first = world.reader.attempts(Tries::default(), None, 1).unwrap().items.remove(0);
+    assert_eq!((first.lane, first.attempted.attempt.at), (made[0].0, made[0].3));
+    assert_eq!(first.received, Some(world.reader.delivery(made[0].2).unwrap().unwrap().received));
+    // An attempt outlives its delivery.
+    let never = StoreTime(0);
+    let purge = Purge {
+        settled_before: later(world.now, Nanos::SECOND),
+        attempts_before: never,
+        dead_before: never,
+        max: 100,
+    };
+    world.one(Command::Purge(purge));
+    let kept = all(|from| world.reader.attempts(Tries::default(), from, 100));
+    let received: Vec<bool> = kept.iter().map(|tried| tried.received.is_some()).collect();
+    assert_eq!(received, [false, false, false, true, true, true]);
 }

@@ -2,14 +2,16 @@ use tokio_postgres::Row;
 
 use super::Read;
 use crate::command::SECRETS_MAX;
-use crate::command::{Attempt, Body, Details, KeptAnswer};
+use crate::command::{Attempt, AttemptOutcome, Body, Details, KeptAnswer};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::lane::{Pause, Retried, Secret};
 use crate::paging::last_if_full;
 use crate::postgres::ledger::read_bounds;
 use crate::postgres::link::{Link, Value};
 use crate::postgres::values::{Bits, Count, int, is_storable, size};
-use crate::read::{Attempted, DeadLetter, Delivery, Filter, LiveSecret, Resent, Subscriber, SubscriberRef};
+use crate::read::{
+    Attempted, DeadLetter, Delivery, Filter, LiveSecret, Resent, Subscriber, SubscriberRef, Tried, Tries,
+};
 use crate::seal::Field;
 
 type Rows<T> = (Vec<T>, Option<[u64; 2]>);
@@ -213,12 +215,58 @@ pub(super) fn body(sql: &Link, delivery: DeliveryId) -> Read<Option<(Field, Body
     Ok(Some((field, Body { bytes: row.try_get::<_, &[u8]>(0)?.into() })))
 }
 
-/// Follows the chain of attempts, up to 1,000 of them.
+fn read_attempt(row: &Row) -> Read<Attempted> {
+    Ok(Attempted {
+        delivery: row.try_get(0)?,
+        number: u32::try_from(row.try_get::<_, i64>(1)?).unwrap_or(u32::MAX),
+        attempt: Attempt {
+            at: row.try_get(2)?,
+            latency: row.try_get(3)?,
+            outcome: row.try_get(4)?,
+            status: status(row, 5)?,
+            error: row.try_get(6)?,
+            body_hash: row.try_get::<_, Bits>(7)?.0,
+            received: None,
+            details: Details {
+                connect: row.try_get(8)?,
+                first_byte: row.try_get(9)?,
+                asked: row.try_get(10)?,
+                answer: None,
+            },
+        },
+    })
+}
+
+pub(super) fn attempts(sql: &Link, of: Tries, place: Option<[u64; 2]>, max: u32) -> Read<Rows<Tried>> {
+    let [at, delivery] = place.unwrap_or([u64::MAX; 2]).map(int);
+    let query = "WITH looked AS (SELECT * FROM attempts WHERE (at, delivery) < ($1, $2)
+            ORDER BY at DESC, delivery DESC LIMIT $3)
+        SELECT delivery, number, at, latency, outcome, status, error, body_hash, connect, first_byte, asked, lane,
+            (SELECT e.received FROM all_deliveries d JOIN events e ON e.event = d.event WHERE d.delivery = l.delivery)
+        FROM looked l WHERE ($4::int8 IS NULL OR lane = $4) AND ($5::int2 IS NULL OR outcome <> $5)
+        ORDER BY at DESC, delivery DESC LIMIT $6";
+    let unwanted = of.failed.then_some(AttemptOutcome::Delivered);
+    let values: &[Value<'_>] = &[&at, &delivery, &LOOKED_AT_MAX, &of.lane, &unwanted, &i64::from(max)];
+    let rows = all(sql, query, values, |row| {
+        Ok(Tried { attempted: read_attempt(row)?, lane: row.try_get(11)?, received: row.try_get(12)? })
+    })?;
+    let full = |Tried { attempted, .. }: &Tried| [attempted.attempt.at.0, attempted.delivery.0];
+    if let Some(next) = last_if_full(&rows, max, full) {
+        return Ok((rows, Some(next)));
+    }
+    let last = "SELECT at, delivery FROM attempts WHERE (at, delivery) < ($1, $2)
+        ORDER BY at DESC, delivery DESC OFFSET $3 LIMIT 1";
+    let last = sql.first(last, &[&at, &delivery, &(LOOKED_AT_MAX - 1)])?;
+    let place = |row: Row| Ok([row.try_get::<_, StoreTime>(0)?.0, row.try_get::<_, DeliveryId>(1)?.0]);
+    Ok((rows, last.map(place).transpose()?))
+}
+
 pub(super) fn resent(sql: &Link, delivery: DeliveryId) -> Read<Vec<Resent>> {
     let query = "SELECT at, after FROM resent WHERE delivery = $1 ORDER BY at DESC LIMIT 1000";
     all(sql, query, &[&delivery], |row| Ok(Resent { at: row.try_get(0)?, after: row.try_get(1)? }))
 }
 
+/// Follows the chain of attempts, up to 1,000 of them.
 pub(super) fn attempts_of(sql: &Link, delivery: DeliveryId) -> Read<Vec<Attempted>> {
     let query = "WITH RECURSIVE chain AS (
             SELECT a.*, 1 AS place FROM all_deliveries d JOIN attempts a ON a.at = d.last_attempt AND a.delivery = d.delivery
@@ -228,27 +276,7 @@ pub(super) fn attempts_of(sql: &Link, delivery: DeliveryId) -> Read<Vec<Attempte
             WHERE c.place < 1000)
         SELECT delivery, number, at, latency, outcome, status, error, body_hash, connect, first_byte, asked
         FROM chain ORDER BY place";
-    let attempts = all(sql, query, &[&delivery], |row| {
-        Ok(Attempted {
-            delivery: row.try_get(0)?,
-            number: u32::try_from(row.try_get::<_, i64>(1)?).unwrap_or(u32::MAX),
-            attempt: Attempt {
-                at: row.try_get(2)?,
-                latency: row.try_get(3)?,
-                outcome: row.try_get(4)?,
-                status: status(row, 5)?,
-                error: row.try_get(6)?,
-                body_hash: row.try_get::<_, Bits>(7)?.0,
-                received: None,
-                details: Details {
-                    connect: row.try_get(8)?,
-                    first_byte: row.try_get(9)?,
-                    asked: row.try_get(10)?,
-                    answer: None,
-                },
-            },
-        })
-    })?;
+    let attempts = all(sql, query, &[&delivery], read_attempt)?;
     let query = "SELECT n.at, n.head, n.body, n.cut FROM all_deliveries d JOIN answers n ON n.lane = d.lane
         WHERE d.delivery = $1 AND n.delivery = d.delivery";
     let answers = all(sql, query, &[&delivery], |row| {

@@ -2,11 +2,13 @@ use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
 use super::super::event_id::{EventId, StoredEventId};
 use super::super::values::{Bits, int, size};
-use crate::command::{Attempt, Body, Details, KeptAnswer, SECRETS_MAX};
+use crate::command::{Attempt, AttemptOutcome, Body, Details, KeptAnswer, SECRETS_MAX};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::lane::{Bounds, Pause, Retried, Secret};
 use crate::paging::last_if_full;
-use crate::read::{Attempted, DeadLetter, Delivery, Filter, LiveSecret, Resent, Subscriber, SubscriberRef};
+use crate::read::{
+    Attempted, DeadLetter, Delivery, Filter, LiveSecret, Resent, Subscriber, SubscriberRef, Tried, Tries,
+};
 use crate::seal::Field;
 use crate::sqlite::failure::or_least;
 
@@ -136,18 +138,29 @@ pub(super) fn deliveries(
     let mut query = sql.prepare_cached(&format!(
         "{DELIVERY} {ITS_EVENT} WHERE d.delivery < ?1 ORDER BY d.delivery DESC LIMIT ?2"
     ))?;
-    let mut found = query.query(params![int(before), LOOKED_AT_MAX])?;
+    let found = query.query_map(params![int(before), LOOKED_AT_MAX], read_delivery)?;
+    let is_wanted = |found: &Delivery| {
+        of.lane.is_none_or(|lane| lane == found.lane) && of.place.is_none_or(|place| place == found.place)
+    };
+    wanted(found, max, is_wanted, |delivery| [delivery.delivery.0, 0])
+}
+
+/// Keeps at most `max` of the rows, of which there are at most [`LOOKED_AT_MAX`].
+fn wanted<T>(
+    found: impl Iterator<Item = Result<T>>,
+    max: u32,
+    is_wanted: impl Fn(&T) -> bool,
+    place: impl Fn(&T) -> [u64; 2],
+) -> Result<Rows<T>> {
     let (mut rows, mut last, mut looked_at) = (Vec::new(), None, 0);
-    while let Some(row) = found.next()? {
-        let delivery = read_delivery(row)?;
-        last = Some([delivery.delivery.0, 0]);
+    for row in found {
+        let row = row?;
+        last = Some(place(&row));
         looked_at += 1;
-        if of.lane.is_none_or(|lane| lane == delivery.lane)
-            && of.place.is_none_or(|place| place == delivery.place)
-        {
-            rows.push(delivery);
+        if is_wanted(&row) {
+            rows.push(row);
         }
-        if rows.len() >= usize::try_from(max).unwrap_or(usize::MAX) {
+        if size(rows.len()) >= u64::from(max) {
             return Ok((rows, last));
         }
     }
@@ -214,9 +227,15 @@ pub(super) fn body(sql: &Connection, delivery: DeliveryId) -> Result<Option<(Fie
     .optional()
 }
 
-const ATTEMPT: &str =
-    "SELECT delivery, number, at, latency, outcome, status, error, body_hash, connect, first_byte,
-    asked IS NOT NULL, before FROM attempts";
+macro_rules! attempt {
+    ($rest:literal) => {
+        concat!(
+            "SELECT a.delivery, a.number, a.at, a.latency, a.outcome, a.status, a.error, a.body_hash, a.connect,
+            a.first_byte, a.asked IS NOT NULL, ",
+            $rest
+        )
+    };
+}
 
 fn read_attempt(row: &Row<'_>) -> Result<Attempted> {
     Ok(Attempted {
@@ -240,20 +259,43 @@ fn read_attempt(row: &Row<'_>) -> Result<Attempted> {
     })
 }
 
-/// Follows the chain: one lookup for each attempt.
+pub(super) fn attempts(
+    sql: &Connection,
+    of: Tries,
+    place: Option<[u64; 2]>,
+    max: u32,
+) -> Result<Rows<Tried>> {
+    let [at, delivery] = place.unwrap_or([u64::MAX; 2]);
+    let mut query = sql.prepare_cached(attempt!(
+        "a.lane, e.received FROM attempts a LEFT JOIN deliveries d ON d.delivery = a.delivery
+         LEFT JOIN events e ON e.event = d.event
+         WHERE (a.at, a.delivery) < (?1, ?2) ORDER BY a.at DESC, a.delivery DESC LIMIT ?3"
+    ))?;
+    let found = query.query_map(params![int(at), int(delivery), LOOKED_AT_MAX], |row| {
+        Ok(Tried { lane: row.get(11)?, received: row.get(12)?, attempted: read_attempt(row)? })
+    })?;
+    let is_wanted = |tried: &Tried| {
+        let failed = tried.attempted.attempt.outcome != AttemptOutcome::Delivered;
+        of.lane.is_none_or(|lane| lane == tried.lane) && (failed || !of.failed)
+    };
+    wanted(found, max, is_wanted, |Tried { attempted, .. }| [attempted.attempt.at.0, attempted.delivery.0])
+}
+
 pub(super) fn resent(sql: &Connection, delivery: DeliveryId) -> Result<Vec<Resent>> {
     let mut query =
         sql.prepare_cached("SELECT at, after FROM resent WHERE delivery = ?1 ORDER BY at DESC LIMIT 1000")?;
     query.query_map([delivery], |row| Ok(Resent { at: row.get(0)?, after: row.get(1)? }))?.collect()
 }
 
+/// Follows the chain: one lookup for each attempt.
 pub(super) fn attempts_of(sql: &Connection, delivery: DeliveryId) -> Result<Vec<Attempted>> {
     let mut at: Option<StoreTime> = sql
         .prepare_cached("SELECT last_attempt FROM deliveries WHERE delivery = ?1")?
         .query_row([delivery], |row| row.get(0))
         .optional()?
         .flatten();
-    let mut query = sql.prepare_cached(&format!("{ATTEMPT} WHERE at = ?1 AND delivery = ?2"))?;
+    let mut query =
+        sql.prepare_cached(attempt!("a.before FROM attempts a WHERE a.at = ?1 AND a.delivery = ?2"))?;
     let mut attempts = Vec::new();
     while let Some(moment) = at.take()
         && attempts.len() < ATTEMPTS_MAX
