@@ -137,6 +137,7 @@ mod tests {
             guard,
             regions: RegionSecrets::default(),
             tokens: Tokens::default(),
+            is_reachable: false,
             request_time_max: Config::REQUEST_TIME_MAX,
         };
         let app = App::new(sender.clone(), config);

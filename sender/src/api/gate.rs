@@ -12,6 +12,7 @@ use tracing::info;
 use super::App;
 use super::problem::Problem;
 use super::token::{Caller, Scope};
+use crate::runtime::clock::wall;
 
 /// Health checks, and the console's page, which holds no data.
 const OPEN: [&str; 3] = ["/", "/healthz", "/readyz"];
@@ -47,14 +48,16 @@ pub(super) async fn gate(State(app): State<App>, mut request: Request, next: Nex
 /// Judges the head alone, so that a refused body is not read.
 fn admit(app: &App, request: &Request) -> Result<Caller, Problem> {
     let authority = authority(request)?;
-    let tokens = &app.config().tokens;
+    let (given, stored) = (&app.config().tokens, app.sender().tokens());
+    let is_open_to_all = given.is_empty() && !stored.were_seen && !app.config().is_reachable;
     let caller = if OPEN.contains(&request.uri().path()) {
         Caller { name: None, scope: Scope::Read }
-    } else if tokens.is_empty() {
+    } else if is_open_to_all {
         refuse_web_pages(authority.as_ref(), request.headers())?;
         Caller { name: None, scope: Scope::Admin }
     } else {
-        bearer_token(request.headers()).and_then(|shown| tokens.caller(shown)).ok_or_else(unauthorized)?
+        let shown = bearer_token(request.headers());
+        shown.and_then(|shown| given.caller(shown, &stored.tokens, wall())).ok_or_else(unauthorized)?
     };
     refuse_codings(request.headers())?;
     Ok(caller)
@@ -158,7 +161,7 @@ impl Caller {
 }
 
 fn unauthorized() -> Problem {
-    let message = "the token is missing or wrong; send the header `authorization: Bearer TOKEN`";
+    let message = "the token is missing, wrong or expired; send the header `authorization: Bearer TOKEN`";
     Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", message).field("authorization")
 }
 

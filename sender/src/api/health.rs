@@ -85,6 +85,7 @@ mod tests {
             guard: Guard::strict(),
             regions: RegionSecrets::default(),
             tokens: Tokens::default(),
+            is_reachable: false,
             request_time_max: Config::REQUEST_TIME_MAX,
         };
         (sender.clone(), router(sender, config))

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use tower::ServiceExt as _;
 
 use super::routes::{OPENAPI, router};
+use super::token::needed;
 use super::{App, Caller, Config, Scope, Token, TokenError, Tokens};
 use crate::runtime::Sender;
 
@@ -185,7 +186,7 @@ fn tools(scope: Scope) -> BTreeMap<String, Tool> {
         for (method, operation) in item.as_object().into_iter().flatten() {
             let Ok(method) = method.to_uppercase().parse::<Method>() else { continue };
             let Some(name) = operation["operationId"].as_str() else { continue };
-            if scope.includes(Scope::needed(&method, path)) {
+            if scope.includes(needed(&method, path)) {
                 tools.insert(name.to_owned(), Tool::of(&document, (method, path), (item, operation), name));
             }
         }

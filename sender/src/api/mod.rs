@@ -35,13 +35,14 @@ pub mod server;
 mod status;
 mod subscribers;
 mod token;
+mod tokens;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::Router;
 pub use mcp::Mcp;
-pub use server::{BindError, bind, serve};
+pub use server::{BindError, bind, is_reachable, serve};
 pub use token::{Caller, Scope, Token, TokenError, Tokens};
 
 use self::input::Room;
@@ -55,8 +56,11 @@ use crate::subscriber::RegionSecrets;
 pub struct Config {
     pub guard: Guard,
     pub regions: RegionSecrets,
-    /// Each request needs one of them. If there are none, any client on this machine may do everything.
+    /// Each request needs one of them, or one of the database. If there never were any, any client on this machine may
+    /// do everything.
     pub tokens: Tokens,
+    /// Other machines reach the API, so each request needs a token even if there is none.
+    pub is_reachable: bool,
     /// The time limit of a request, its body included.
     pub request_time_max: Duration,
 }

@@ -216,6 +216,9 @@ impl From<Refusal> for Problem {
             Refusal::TooManyJobs => Self::conflict("too_many_jobs", message),
             Refusal::UnknownJob(_) => Self::not_found("unknown_job", message),
             Refusal::JobOver(_) => Self::conflict("job_over", message),
+            Refusal::TokenTaken(_) => Self::conflict("name_taken", message).field("name"),
+            Refusal::TooManyTokens => Self::conflict("too_many_tokens", message),
+            Refusal::UnknownToken(_) => Self::not_found("unknown_token", message),
             Refusal::NotActive(_) => Self::conflict("not_active", message),
             Refusal::Nonsense(_) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "defect", message),
         }

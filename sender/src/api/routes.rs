@@ -13,8 +13,10 @@ use sha2::{Digest, Sha256};
 
 use super::gate::{check_scope, gate};
 use super::problem::Problem;
-use super::token::Scope;
-use super::{App, dead, deliveries, events, forget, health, jobs, metrics, plan, retry, status, subscribers};
+use super::token::needed;
+use super::{
+    App, dead, deliveries, events, forget, health, jobs, metrics, plan, retry, status, subscribers, tokens,
+};
 use crate::excerpt::Excerpt;
 use crate::store::job::{JobKind, JobState};
 
@@ -62,6 +64,9 @@ fn routes() -> Vec<Route> {
         (Method::POST, "/v1/jobs/{id}/resume", set_job(JobState::Running)),
         (Method::POST, "/v1/jobs/{id}/cancel", set_job(JobState::Cancelled)),
         (Method::POST, "/v1/forget", post(forget::forget)),
+        (Method::GET, "/v1/tokens", get(tokens::list)),
+        (Method::POST, "/v1/tokens", post(tokens::create)),
+        (Method::DELETE, "/v1/tokens/{name}", delete(tokens::revoke)),
         (Method::GET, "/v1/status", get(status::status)),
         (Method::GET, "/v1/nodes", get(status::list)),
         (Method::POST, "/v1/nodes/{name}/drain", post(status::drain)),
@@ -77,7 +82,7 @@ fn routes() -> Vec<Route> {
 pub(super) fn router(app: App) -> Router {
     let routes = routes().into_iter();
     let router = routes.fold(Router::new(), |router, (method, path, handler)| {
-        let needed = Scope::needed(&method, path);
+        let needed = needed(&method, path);
         let check = from_fn(move |caller, request, next| check_scope(needed, caller, request, next));
         router.route(path, handler.route_layer(check))
     });

@@ -18,7 +18,6 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::{debug, warn};
 
-use super::Tokens;
 use super::connection::State;
 
 /// At the bound, a new connection replaces the oldest at rest, or else the one with the slowest body that lags too
@@ -38,15 +37,23 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    #[error("{address} is reachable from other machines without a token; set one, or listen on 127.0.0.1")]
+    #[error(
+        "--listen {address} is reachable from other machines; expected a loopback address, or a token: give one \
+         (--token-env NAME), or make one in the database (`token create NAME --scope admin`)"
+    )]
     Open { address: SocketAddr },
     /// The system refuses.
     #[error("cannot listen on {address}: {error}; choose another address, or end the program that uses it")]
     Io { address: SocketAddr, error: std::io::Error },
 }
 
-pub async fn bind(address: SocketAddr, tokens: &Tokens) -> Result<TcpListener, BindError> {
-    if tokens.is_empty() && !address.ip().to_canonical().is_loopback() {
+#[must_use]
+pub fn is_reachable(address: SocketAddr) -> bool {
+    !address.ip().to_canonical().is_loopback()
+}
+
+pub async fn bind(address: SocketAddr, has_token: bool) -> Result<TcpListener, BindError> {
+    if is_reachable(address) && !has_token {
         return Err(BindError::Open { address });
     }
     TcpListener::bind(address).await.map_err(|error| BindError::Io { address, error })
@@ -285,7 +292,7 @@ mod tests {
     #[tokio::test]
     async fn at_the_bound_the_oldest_half_a_head_makes_room_and_later_ones_stay() {
         const MAX: usize = 3;
-        let listener = bind("127.0.0.1:0".parse().unwrap(), &Tokens::default()).await.unwrap();
+        let listener = bind("127.0.0.1:0".parse().unwrap(), false).await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = Router::new().route("/", get(|| async { "well" }));
         let never = std::future::pending();
@@ -314,7 +321,7 @@ mod tests {
 
     #[tokio::test]
     async fn at_the_bound_whoever_still_reads_an_answer_stays_while_somebody_else_is_at_rest() {
-        let listener = bind("127.0.0.1:0".parse().unwrap(), &Tokens::default()).await.unwrap();
+        let listener = bind("127.0.0.1:0".parse().unwrap(), false).await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = Router::new()
             .route("/", get(|| async { "well" }))
@@ -366,7 +373,7 @@ mod tests {
             released.notified().await;
             "well"
         };
-        let listener = bind("127.0.0.1:0".parse().unwrap(), &Tokens::default()).await.unwrap();
+        let listener = bind("127.0.0.1:0".parse().unwrap(), false).await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = Router::new().route("/slow", get(slow)).route("/", get(|| async { "well" }));
         // Checks once, and then only after a connection comes to rest.
@@ -406,7 +413,7 @@ mod tests {
             tokio::task::yield_now().await;
             "well"
         };
-        let listener = bind("127.0.0.1:0".parse().unwrap(), &Tokens::default()).await.unwrap();
+        let listener = bind("127.0.0.1:0".parse().unwrap(), false).await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = Router::new().route("/", get(counted));
         let never = std::future::pending();
@@ -465,7 +472,7 @@ mod tests {
         let (dropped, mut told) = mpsc::unbounded_channel();
         let long =
             async move || Bytes::from_owner(Long { bytes: vec![b'x'; LENGTH], dropped: dropped.clone() });
-        let listener = bind("127.0.0.1:0".parse().unwrap(), &Tokens::default()).await.unwrap();
+        let listener = bind("127.0.0.1:0".parse().unwrap(), false).await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = Router::new().route("/", get(long));
         let (never, often) = (std::future::pending(), Duration::from_millis(1));
@@ -478,7 +485,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_server_that_is_to_stop_does_not_wait_for_who_does_not_read() {
-        let listener = bind("127.0.0.1:0".parse().unwrap(), &Tokens::default()).await.unwrap();
+        let listener = bind("127.0.0.1:0".parse().unwrap(), false).await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = Router::new().route("/", get(|| async { Bytes::from(vec![b'x'; LENGTH]) }));
         let (stop, stopped) = oneshot::channel::<()>();
@@ -514,7 +521,7 @@ mod tests {
     #[tokio::test]
     async fn at_the_bound_the_slowest_body_makes_room_and_the_others_stay() {
         const MAX: usize = 3;
-        let listener = bind("127.0.0.1:0".parse().unwrap(), &Tokens::default()).await.unwrap();
+        let listener = bind("127.0.0.1:0".parse().unwrap(), false).await.unwrap();
         let address = listener.local_addr().unwrap();
         let never = std::future::pending();
         let server = tokio::spawn(serve_bounded(listener, reading(), never, Duration::ZERO, MAX, LOOK_EVERY));
@@ -536,7 +543,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_that_comes_too_slowly_is_refused() {
-        let listener = bind("127.0.0.1:0".parse().unwrap(), &Tokens::default()).await.unwrap();
+        let listener = bind("127.0.0.1:0".parse().unwrap(), false).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (never, often) = (std::future::pending(), Duration::from_millis(1));
         let server = tokio::spawn(serve_bounded(listener, reading(), never, Duration::ZERO, 2, often));

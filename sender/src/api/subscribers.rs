@@ -346,7 +346,7 @@ async fn live_keys(app: &App, lane: LaneId) -> Result<Keys, Problem> {
     keys(&app.sender().read(move |reader| reader.secrets(lane, wall())).await??)
 }
 
-async fn carry_out(app: &App, command: Command, doing: &'static str) -> Result<(), Problem> {
+pub(super) async fn carry_out(app: &App, command: Command, doing: &'static str) -> Result<(), Problem> {
     match app.sender().command(command).await? {
         Reply::Done => wait_until_known(app).await,
         Reply::Refused(refusal) => Err(refusal.into()),
@@ -359,7 +359,10 @@ pub(super) async fn wait_until_known(app: &App) -> Result<(), Problem> {
     let glance = app.sender().read(|reader| reader.glance()).await??;
     let known = app.sender().wait_for_roster_after(glance.roster.saturating_sub(1));
     if timeout(KNOWN_WITHIN, known).await.is_err() {
-        warn!(roster = glance.roster, "a change of a subscriber is recorded, but not in use here yet");
+        warn!(
+            roster = glance.roster,
+            "a change of a subscriber or a token is recorded, but not in use here yet"
+        );
     }
     Ok(())
 }

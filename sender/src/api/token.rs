@@ -6,45 +6,23 @@ use std::sync::Arc;
 use axum::http::Method;
 use sha2::{Digest, Sha256};
 
-use crate::word_form::word_form;
+use crate::engine::StoreTime;
+pub use crate::store::token::Scope;
+use crate::store::token::StoredToken;
 
-word_form! {
-    /// The requests that a token allows.
-    pub enum Scope {
-        /// Everything.
-        Admin = "admin",
-        /// Every `GET`, and every act but to add, change, remove or rotate a subscriber, to emit, or to forget.
-        Operate = "operate",
-        /// Every `GET`.
-        Read = "read",
-        /// `POST /v1/events` alone.
-        Emit = "emit",
+/// The least scope that a route needs.
+pub(super) fn needed(method: &Method, path: &str) -> Scope {
+    match (method, path) {
+        (_, "/v1/tokens") => Scope::Admin,
+        (&Method::GET, _) => Scope::Read,
+        (&Method::POST, "/v1/events") => Scope::Emit,
+        (&Method::POST, "/v1/subscribers" | "/v1/subscribers/{id}/rotate") => Scope::Admin,
+        (&Method::POST, _) => Scope::Operate,
+        _ => Scope::Admin,
     }
 }
 
-impl Scope {
-    /// The least that a route needs.
-    pub(super) fn needed(method: &Method, path: &str) -> Self {
-        match (method, path) {
-            (&Method::GET, _) => Self::Read,
-            (&Method::POST, "/v1/events") => Self::Emit,
-            (&Method::POST, "/v1/subscribers" | "/v1/subscribers/{id}/rotate") => Self::Admin,
-            (&Method::POST, _) => Self::Operate,
-            _ => Self::Admin,
-        }
-    }
-
-    pub(super) const fn includes(self, needed: Self) -> bool {
-        match self {
-            Self::Admin => true,
-            Self::Operate => matches!(needed, Self::Operate | Self::Read),
-            Self::Read => matches!(needed, Self::Read),
-            Self::Emit => matches!(needed, Self::Emit),
-        }
-    }
-}
-
-/// Each of another text.
+/// Those that `serve` was given. Each of another text.
 #[derive(Clone, Debug, Default)]
 pub struct Tokens(Vec<(Token, Caller)>);
 
@@ -70,9 +48,21 @@ impl Tokens {
         self.0.is_empty()
     }
 
-    pub(super) fn caller(&self, shown: &[u8]) -> Option<Caller> {
+    /// `now` is the real time.
+    pub(super) fn caller(&self, shown: &[u8], stored: &[StoredToken], now: StoreTime) -> Option<Caller> {
         let shown = Token(Sha256::digest(shown).into());
-        self.0.iter().find(|(token, _)| token.is(&shown)).map(|(_, caller)| caller.clone())
+        if let Some((_, caller)) = self.0.iter().find(|(token, _)| token.is(&shown)) {
+            return Some(caller.clone());
+        }
+        let found = stored.iter().find(|stored| Token(stored.digest).is(&shown));
+        found.filter(|found| !found.is_expired(now)).map(Caller::of_stored)
+    }
+}
+
+impl Caller {
+    /// A variable of the environment may have the same name.
+    fn of_stored(token: &StoredToken) -> Self {
+        Self { name: Some(format!("token {}", token.name).into()), scope: token.scope }
     }
 }
 
@@ -138,12 +128,34 @@ mod tests {
         assert_eq!(format!("{token:?}"), "Token(…)");
         let caller = || Caller { name: None, scope: Scope::Read };
         let tokens = Tokens::new(vec![(token.clone(), caller())]).unwrap();
-        assert!(tokens.caller(b"correct-horsecorrect-horse").is_some());
+        let caller_of = |shown: &str| tokens.caller(shown.as_bytes(), &[], StoreTime(0));
+        assert!(caller_of("correct-horsecorrect-horse").is_some());
         for other in ["", "correct-horse", "correct-horsecorrect-horsf", "correct-horsecorrect-horse "] {
-            assert!(tokens.caller(other.as_bytes()).is_none(), "{other}");
+            assert!(caller_of(other).is_none(), "{other}");
         }
         let twice = Tokens::new(vec![(token.clone(), caller()), (token, caller())]);
         assert_eq!(twice.err(), Some(TokenError::Again));
+    }
+
+    #[test]
+    fn a_stored_token_holds_until_it_expires() {
+        let token = "hookproof_of-some-letters";
+        let stored = StoredToken {
+            name: "shop".into(),
+            digest: Sha256::digest(token).into(),
+            scope: Scope::Emit,
+            created: StoreTime(1),
+            by: "ann".into(),
+            expires: Some(StoreTime(9)),
+        };
+        let caller_of = |shown: &str, now| {
+            let stored = std::slice::from_ref(&stored);
+            let caller = Tokens::default().caller(shown.as_bytes(), stored, StoreTime(now));
+            caller.map(|caller| (caller.name, caller.scope))
+        };
+        assert_eq!(caller_of(token, 8), Some((Some("token shop".into()), Scope::Emit)));
+        assert_eq!(caller_of(token, 9), None);
+        assert_eq!(caller_of("hookproof_of-some-letterz", 8), None);
     }
 
     #[test]

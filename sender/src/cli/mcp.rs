@@ -37,6 +37,7 @@ impl Serve {
             guard: options.guard.clone(),
             regions: options.regions.clone(),
             tokens: Tokens::default(),
+            is_reachable: false,
             request_time_max: Config::REQUEST_TIME_MAX,
         };
         let scope = if self.act { Scope::Operate } else { Scope::Read };

@@ -29,6 +29,7 @@ mod show;
 mod signals;
 mod status;
 mod subscriber;
+mod token;
 mod transfer;
 
 use std::ffi::OsString;
@@ -89,6 +90,9 @@ enum Command {
     /// Show jobs, pause, resume or cancel them
     #[command(subcommand)]
     Job(jobs::Job),
+    /// Make, show and revoke tokens for the HTTP API
+    #[command(subcommand)]
+    Token(token::Token),
     /// Compare the attempts of each second with the contract
     Audit(audit::Audit),
     /// Show the state of deliveries and subscribers
@@ -187,6 +191,10 @@ fn carry_out(command: Command, common: &Common, printer: &mut Printer) -> Result
         }
         Command::Dead(command) => command.run(common, printer),
         Command::Job(command) => {
+            command.run(common, printer)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Token(command) => {
             command.run(common, printer)?;
             Ok(ExitCode::SUCCESS)
         }

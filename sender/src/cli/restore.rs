@@ -77,6 +77,7 @@ After that time the original may have:
   recorded     events, which are lost here: emit them again with the same ids
   attempted    as much as its limits allowed, which counts against no limit here: wait 30 s after its end
   changed      subscribers, secrets, limits and pauses, which is undone here
+  revoked      tokens, which are valid here: see `token list`, and revoke them again
   forgotten    persons, whose events are back here: repeat each `forget`
 
 To resume the paused ones:

@@ -18,9 +18,11 @@ use super::options::{Common, Delivering, node_name, token_from};
 use super::print::wants_colour;
 use super::session::runtime;
 use super::signals::Signals;
-use crate::api::{self, Caller, Config, Scope, Token, Tokens, bind};
+use crate::api::{self, BindError, Caller, Config, Scope, Token, Tokens, bind, is_reachable};
 use crate::operate::flow_watch::watch_flow;
+use crate::runtime::clock::wall;
 use crate::runtime::{OpenError, Options, Sender};
+use crate::store::{Database, StoreError};
 use crate::transport::Settings;
 
 const EXIT_INTERRUPTED: u8 = 130;
@@ -41,14 +43,15 @@ Examples:
 After SIGTERM or Ctrl-C it starts no attempt, finishes open ones, commits and exits with 0, or with 1 if attempts were cut off
 after --stop-within. A second signal ends it at once, with 130.
 Several `serve` and `drain` can share one database. Each subscriber belongs to one process at a time, and the processes hold
-equal shares. `nodes` lists them; `node drain` makes one hand its subscribers to the others.")]
+equal shares. `nodes` lists them; `node drain` makes one hand its subscribers to the others.
+`token create` makes tokens that all `serve` of the database accept.")]
 pub(super) struct Serve {
-    /// The address of the HTTP API; beyond loopback only with a token
+    /// The address of the HTTP API; beyond loopback only with a token, from --token-env or `token create`
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
     /// An environment variable with a token for the HTTP API, and its scope. May be given again. Scopes: emit (POST
-    /// /v1/events); read (every GET); operate (read, and every act but to add, change, remove or rotate a subscriber, to
-    /// emit, or to forget); admin, the default
+    /// /v1/events); read (every GET but that of tokens); operate (read, and every act but to add, change, remove or rotate
+    /// a subscriber, to emit, to forget, or to make or revoke a token); admin, the default
     #[arg(long, value_name = "NAME[=SCOPE]")]
     token_env: Vec<TokenSource>,
     #[command(flatten)]
@@ -74,8 +77,8 @@ impl FromStr for TokenSource {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (variable, scope) = match text.split_once('=') {
-            None => (text, Some(Scope::default())),
-            Some((variable, scope)) => (variable, Scope::ALL.into_iter().find(|known| known.name() == scope)),
+            None => (text, Some(Scope::Admin)),
+            Some((variable, scope)) => (variable, Scope::named(scope)),
         };
         let scope = scope.filter(|_| !variable.is_empty()).ok_or_else(|| {
             let scopes = Scope::ALL.map(Scope::name).join(", ");
@@ -111,13 +114,6 @@ impl Serve {
         });
         let tokens = Tokens::new(tokens.collect::<Result<Vec<_>, Failure>>()?);
         let tokens = tokens.map_err(|error| Failure::usage(format_args!("--token-env: {error}")))?;
-        if tokens.is_empty() && !self.listen.ip().to_canonical().is_loopback() {
-            return Err(Failure::usage(format_args!(
-                "--listen {} is reachable from other machines; expected a loopback address, or a token \
-                 (--token-env NAME)",
-                self.listen
-            )));
-        }
         let requests =
             Settings { connections_max: self.connections_max, ..self.delivering.requests.settings()? };
         Ok(ListenArgs { listen: self.listen, tokens, requests })
@@ -126,16 +122,27 @@ impl Serve {
 
 async fn serve(options: Options, door: ListenArgs, stop_within: Duration) -> Result<ExitCode, Failure> {
     let mut signals = Signals::new()?;
-    let listener = bind(door.listen, &door.tokens).await.map_err(Failure::refused)?;
+    let mut has_token = !door.tokens.is_empty();
+    if !has_token && is_reachable(door.listen) {
+        let looked = wait_for_database(&mut signals, async || holds_token(&options.database)).await?;
+        let Some(found) = looked else { return Ok(ExitCode::SUCCESS) };
+        has_token = found;
+    }
+    let listener = bind(door.listen, has_token).await.map_err(|error| match error {
+        BindError::Open { .. } => Failure::usage(error),
+        BindError::Io { .. } => Failure::refused(error),
+    })?;
     let config = Config {
         guard: options.guard.clone(),
         regions: options.regions.clone(),
         tokens: door.tokens,
+        is_reachable: is_reachable(door.listen),
         request_time_max: Config::REQUEST_TIME_MAX,
     };
     let address = listener.local_addr().ok().map(|address| address.to_string().into());
     let options = Options { address, ..options };
-    let Some(sender) = open(options, &door.requests, &mut signals).await? else {
+    let open = async || Sender::open_with(options.clone(), door.requests.clone()).await;
+    let Some(sender) = wait_for_database(&mut signals, open).await? else {
         return Ok(ExitCode::SUCCESS);
     };
     if let Ok(address) = listener.local_addr() {
@@ -166,15 +173,26 @@ async fn serve(options: Options, door: ListenArgs, stop_within: Duration) -> Res
     }
 }
 
-/// Waits while the database is locked, unreachable or read-only. `None` if told to stop.
-async fn open(
-    options: Options,
-    requests: &Settings,
+/// Whether it has a valid token. A database that is not made yet has none.
+fn holds_token(database: &Database) -> Result<bool, OpenError> {
+    if !database.may_exist() {
+        return Ok(false);
+    }
+    match database.parts().reader().and_then(|reader| reader.tokens()) {
+        Ok(tokens) => Ok(tokens.iter().any(|token| !token.is_expired(wall()))),
+        Err(StoreError::Foreign { .. }) => Ok(false),
+        Err(error) => Err(OpenError::Store { database: database.clone(), error }),
+    }
+}
+
+/// Opens it. Waits while it is locked, unreachable or read-only. `None` if told to stop.
+async fn wait_for_database<T>(
     signals: &mut Signals,
-) -> Result<Option<Sender>, Failure> {
+    mut open: impl AsyncFnMut() -> Result<T, OpenError>,
+) -> Result<Option<T>, Failure> {
     let mut said = false;
     loop {
-        match Sender::open_with(options.clone(), requests.clone()).await {
+        match open().await {
             Err(OpenError::Store { error, .. }) if error.passes_by_itself() => {
                 if !std::mem::replace(&mut said, true) {
                     warn!(%error, "waiting for the database");

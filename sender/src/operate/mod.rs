@@ -16,4 +16,5 @@ pub(crate) mod readiness;
 pub(crate) mod retry;
 pub(crate) mod sample;
 pub(crate) mod shed;
+pub(crate) mod tokens;
 pub(crate) mod trial;

@@ -3,12 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
+
 use crate::dispatch::Event;
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::roster::{Roster, RosterKeeper};
 use crate::store::StoreError;
 use crate::store::lane::OwnerId;
 use crate::store::read::{Glance, Owner, Reader};
+use crate::store::token::StoredToken;
 
 /// Events emitted elsewhere wait half of it on average.
 pub const LOOK_EVERY: Duration = Duration::from_millis(4);
@@ -17,16 +20,40 @@ pub(super) const LOOKS_BETWEEN_OWNERS: u32 = 250;
 pub const OWNERS_EVERY: Duration = LOOK_EVERY.saturating_mul(LOOKS_BETWEEN_OWNERS);
 const ROWS_MAX: u32 = 1_000;
 
+/// The tokens of the database, as this process last read them. They hold while the database cannot be read.
+#[derive(Clone, Debug, Default)]
+pub struct KnownTokens {
+    pub tokens: Arc<[StoredToken]>,
+    /// Whether this process ever saw one. Then it never again answers without one.
+    pub were_seen: bool,
+}
+
+pub(super) type TokenCache = Arc<watch::Sender<KnownTokens>>;
+
 #[derive(Debug)]
 pub struct Lookout {
     seen: Glance,
     keeper: RosterKeeper,
+    tokens: TokenCache,
+    /// The version of the subscriber set with which the tokens were read.
+    tokens_of: Option<u64>,
 }
 
 impl Lookout {
     #[must_use]
-    pub const fn new(seen: Glance, keeper: RosterKeeper) -> Self {
-        Self { seen, keeper }
+    pub fn new(seen: Glance, keeper: RosterKeeper) -> Self {
+        Self { seen, keeper, tokens: TokenCache::default(), tokens_of: None }
+    }
+
+    pub(super) fn with_tokens(
+        seen: Glance,
+        keeper: RosterKeeper,
+        reader: &dyn Reader,
+    ) -> Result<(Self, TokenCache), StoreError> {
+        let mut lookout = Self::new(seen, keeper);
+        lookout.read_tokens(reader, &seen)?;
+        let tokens = Arc::clone(&lookout.tokens);
+        Ok((lookout, tokens))
     }
 
     #[must_use]
@@ -44,6 +71,8 @@ impl Lookout {
         mut tell: impl FnMut(Event),
     ) -> Result<Glance, StoreError> {
         let glance = reader.glance()?;
+        // A process that knows a version of the set knows its tokens too.
+        let tokens = self.read_tokens(reader, &glance);
         let caught_up = self.catch_up(reader, now, &glance, &mut tell);
         let is_late = glance.late != self.seen.late;
         // Settled ids may belong to deliveries committed late.
@@ -62,7 +91,7 @@ impl Lookout {
             self.find_stirred_work(reader, &mut tell)?;
             self.seen.stirred = glance.stirred;
         }
-        caught_up.map(|()| glance)
+        tokens.and(caught_up).map(|()| glance)
     }
 
     /// An unreadable change does not stop deliveries.
@@ -77,6 +106,19 @@ impl Lookout {
             self.keeper.catch_up(reader, now)?;
             tell(Event::Roster(Arc::clone(self.keeper.reach(glance.roster))));
             self.seen.roster = glance.roster;
+        }
+        Ok(())
+    }
+
+    /// A change of a token makes a new version of the subscriber set.
+    fn read_tokens(&mut self, reader: &dyn Reader, glance: &Glance) -> Result<(), StoreError> {
+        if self.tokens_of != Some(glance.roster) {
+            let tokens: Arc<[StoredToken]> = reader.tokens()?.into();
+            self.tokens.send_modify(|known| {
+                known.were_seen |= !tokens.is_empty();
+                known.tokens = tokens;
+            });
+            self.tokens_of = Some(glance.roster);
         }
         Ok(())
     }

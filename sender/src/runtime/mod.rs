@@ -18,7 +18,8 @@ use emitter::Emitter;
 pub use emitter::{Accepted, EmitError, Refused, RefusedList};
 use jobs::Jobs;
 pub use link::Failed;
-pub use lookout::{LOOK_EVERY, Lookout, OWNERS_EVERY, dead_owners};
+use lookout::TokenCache;
+pub use lookout::{KnownTokens, LOOK_EVERY, Lookout, OWNERS_EVERY, dead_owners};
 use owner::{Owner, Registration};
 use post::HttpPost;
 use readers::Readers;
@@ -43,7 +44,6 @@ use crate::store::command::Command;
 use crate::store::job::{StartJob, Task};
 use crate::store::lane::OwnerId;
 use crate::store::liveness::Liveness;
-use crate::store::node::Announcement;
 use crate::store::thread::{Capacity, Handle, Health, StoreThread};
 use crate::store::{Database, Durability, Reader, Reply, Store, StoreError};
 use crate::subscriber::RegionSecrets;
@@ -106,6 +106,7 @@ struct Inner {
     events: EventSender,
     readers: Arc<Readers>,
     looked: watcher::Looked,
+    tokens: TokenCache,
     work_done: Arc<Mutex<WorkDone>>,
     running: Mutex<Option<Running>>,
 }
@@ -134,17 +135,17 @@ impl Sender {
             let database = database.clone();
             move |error| OpenError::Beside { doing, database, error }
         };
-        let identity = u64::from_le_bytes(random());
-        let liveness = database.parts().liveness();
+        let (liveness, identity) = (database.parts().liveness(), u64::from_le_bytes(random()));
         let mut writer = database.parts().writer(options.durability, identity).map_err(store)?;
         let reader = database.parts().reader().map_err(store)?;
         let glance = reader.glance().map_err(store)?;
         let (registration, clock) = join(&mut *writer, (&database, &*liveness), requests.clock)?;
+        let id = registration.id();
         options.delivers.then(|| writer.maintain_reserve());
         let thread = StoreThread::start(writer, Arc::new(move || clock.now()), CAPACITY);
         let thread = thread.map_err(beside("start the database thread"))?;
         let handle = thread.handle();
-        owner::clear_up_the_dead(&liveness, &*reader, &handle, registration.id()).map_err(store)?;
+        owner::clear_up_the_dead(&liveness, &*reader, &handle, id).map_err(store)?;
         let mut keeper = RosterKeeper::caught_up(options.regions.clone(), &*reader, wall()).map_err(store)?;
         let roster = Arc::clone(keeper.reach(glance.roster));
         let (events, messages) = shell::channel();
@@ -153,17 +154,17 @@ impl Sender {
         let emitter = Arc::new(emitter);
         let post = HttpPost::new(options.guard.clone(), DeliveryIds::new(glance.identity), requests);
         watcher::log_broken(&Roster::default(), &roster);
-        let announcement = owner::announcement(options.name, options.address);
-        let dispatcher = dispatcher(registration.id(), announcement, options.lease, roster, clock);
+        let dispatcher = dispatcher(id, (options.name, options.address), options.lease, roster, clock);
         let shell = Shell::new(dispatcher, clock, handle.clone(), Arc::new(post), (events.clone(), messages));
         let work_done = shell.work_done();
         let looked = Arc::new(Mutex::new(LastLook { at: clock.now(), error: None }));
+        let (lookout, tokens) = Lookout::with_tokens(glance, keeper, &*reader).map_err(store)?;
         let watcher = Watcher {
             reader,
             liveness,
-            owner: registration.id(),
+            owner: id,
             store: handle.clone(),
-            lookout: Lookout::new(glance, keeper),
+            lookout,
             emitter: Arc::clone(&emitter),
             events: events.clone(),
             outbox: watcher::Outbox::default(),
@@ -175,7 +176,6 @@ impl Sender {
         let (watcher, stop_watcher) = watcher.start().map_err(beside("start the watcher's thread"))?;
         // From here on nothing fails, and requests may be sent.
         let owner = registration.hold();
-        let id = owner.id();
         info!(%database, owner = id.0, subscribers = emitter.roster().lanes().count(), "the sender runs");
         let shell = options.delivers.then(|| tokio::spawn(shell.run()));
         let (stop_upkeep, stop) = watch::channel(false);
@@ -192,6 +192,7 @@ impl Sender {
             events,
             readers,
             looked,
+            tokens,
             work_done,
             running: Mutex::new(Some(running)),
         })))
@@ -253,6 +254,12 @@ impl Sender {
     #[must_use]
     pub fn roster(&self) -> Arc<Roster> {
         self.0.emitter.roster()
+    }
+
+    /// A change in any process is in use here within a second, if the database can be read.
+    #[must_use]
+    pub fn tokens(&self) -> KnownTokens {
+        self.0.tokens.borrow().clone()
     }
 
     pub async fn wait_for_roster_after(&self, version: u64) {
@@ -366,11 +373,12 @@ impl Sender {
 
 fn dispatcher(
     owner: OwnerId,
-    announcement: Announcement,
+    (name, address): (Option<Arc<str>>, Option<Arc<str>>),
     lease: Nanos,
     roster: Arc<Roster>,
     clock: Clock,
 ) -> Dispatcher {
+    let announcement = owner::announcement(name, address);
     let seed = u64::from_le_bytes(random());
     let limits = Limits::default();
     Dispatcher::new(Settings { owner, announcement, lease, seed, limits, roster }, clock.now())

@@ -53,11 +53,6 @@ impl Owner {
     pub(super) fn end(self, left_nothing: bool) {
         self.presence.end(left_nothing);
     }
-
-    #[must_use]
-    pub(super) fn id(&self) -> OwnerId {
-        self.id
-    }
 }
 
 pub(super) fn announcement(name: Option<Arc<str>>, address: Option<Arc<str>>) -> Announcement {

@@ -14,6 +14,7 @@ pub use super::latency::{AttemptTimes, Histogram, LastHour, Measured, Over, Time
 pub use super::node::{Node, Nodes};
 use super::paging::{BadCursor, Cursor, Page};
 use super::reply::Record;
+use super::token::StoredToken;
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -139,6 +140,9 @@ pub trait Reader: Notices + Send {
 
     /// All that are kept, or one; the newest first.
     fn jobs(&self, which: Option<JobId>) -> Result<Vec<Job>, StoreError>;
+
+    /// Also expired ones, by name.
+    fn tokens(&self) -> Result<Vec<StoredToken>, StoreError>;
 
     fn owners(&self) -> Result<Vec<Owner>, StoreError>;
 
@@ -403,7 +407,7 @@ pub trait Notices {
 pub struct Glance {
     /// Random, chosen when the store was made, so that ids of two stores differ.
     pub identity: u64,
-    /// Increments with every change of a subscriber.
+    /// Increments with every change of a subscriber or a token.
     pub roster: u64,
     pub last: DeliveryId,
     /// All deliveries up to this one are visible. After it, some may become visible later, because several nodes

@@ -21,4 +21,5 @@ mod retry;
 mod shed;
 mod socket;
 mod subscribers;
+mod tokens;
 mod world;

@@ -54,6 +54,7 @@ async fn nobody_is_known_by_a_text_with_a_character_zero() {
             ("GET", "/v1/dead?subscriber=%00", "unknown_subscriber", Some("subscriber")),
             ("GET", "/v1/deliveries/%00", "unknown_delivery", None),
             ("POST", "/v1/nodes/%00/drain", "unknown_node", None),
+            ("DELETE", "/v1/tokens/%00", "unknown_token", None),
         ] {
             println!("{method} {path}");
             world.call(method, path, "").await.refuses(404, code, field);
@@ -90,7 +91,7 @@ async fn with_a_token_nothing_but_health_is_answered_without_it() {
     world.stop().await;
 }
 
-/// The routes of a scope beside those of `read`, which are all `GET`s.
+/// The routes of a scope beside those of `read`, which are all `GET`s but that of tokens.
 const OPERATE: [&str; 17] = [
     "/v1/dead/purge",
     "/v1/dead/redrive",
@@ -112,10 +113,11 @@ const OPERATE: [&str; 17] = [
 ];
 
 fn may(scope: Scope, method: &str, path: &str) -> bool {
+    let reads = method == "GET" && path != "/v1/tokens";
     match scope {
         Scope::Admin => true,
-        Scope::Operate => method == "GET" || OPERATE.contains(&path),
-        Scope::Read => method == "GET",
+        Scope::Operate => reads || OPERATE.contains(&path),
+        Scope::Read => reads,
         Scope::Emit => {
             (method, path) == ("POST", "/v1/events") || ["/", "/healthz", "/readyz"].contains(&path)
         }

@@ -93,6 +93,7 @@ impl World {
             guard,
             regions,
             tokens: Tokens::new(tokens.collect()).unwrap(),
+            is_reachable: false,
             request_time_max: Config::REQUEST_TIME_MAX,
         };
         let router = router(sender.clone(), config);
@@ -208,7 +209,7 @@ impl Endpoint {
 }
 
 pub(crate) async fn listen(router: Router, stop: impl Future<Output = ()> + Send + 'static) -> SocketAddr {
-    let listener = bind((Ipv4Addr::LOCALHOST, 0).into(), &Tokens::default()).await.unwrap();
+    let listener = bind((Ipv4Addr::LOCALHOST, 0).into(), false).await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(serve(listener, router, stop, FOREVER));
     address

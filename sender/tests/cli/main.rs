@@ -14,4 +14,5 @@ mod notices;
 mod postgres_server;
 mod refusals;
 mod retry;
+mod tokens;
 mod world;

@@ -36,10 +36,13 @@ fn names(tools: &Value) -> BTreeSet<&str> {
     tools["result"]["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect()
 }
 
+/// Tokens are beyond a model.
 fn documented(method: &str) -> BTreeSet<String> {
     let document: Value = serde_json::from_str(include_str!("../../src/api/openapi.json")).unwrap();
     let paths = document["paths"].as_object().unwrap().iter();
-    let offered = paths.filter(|(path, _)| path.starts_with("/v1/") && !path.ends_with("openapi.json"));
+    let offered = paths.filter(|(path, _)| {
+        path.starts_with("/v1/") && !path.ends_with("openapi.json") && *path != "/v1/tokens"
+    });
     offered.filter_map(|(_, item)| Some(item[method]["operationId"].as_str()?.to_owned())).collect()
 }
 

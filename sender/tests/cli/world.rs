@@ -150,7 +150,11 @@ impl World {
     }
 
     pub(crate) fn serve_by(&self, more: &[&str], variables: &[(&str, &str)]) -> Serving {
-        let serve = ["serve", "--listen", "127.0.0.1:0", "--allow-private-targets", "--log-json"];
+        self.serve_at("127.0.0.1:0", more, variables)
+    }
+
+    pub(crate) fn serve_at(&self, address: &str, more: &[&str], variables: &[(&str, &str)]) -> Serving {
+        let serve = ["serve", "--listen", address, "--allow-private-targets", "--log-json"];
         let mut command = self.command(&[&serve, more].concat());
         command.envs(variables.iter().copied());
         let child = command.stderr(Stdio::piped()).spawn().unwrap();

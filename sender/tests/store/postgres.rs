@@ -82,6 +82,10 @@ impl Backend for Schema {
         execute(&self.address, "UPDATE events SET bytes = NULL");
     }
 
+    fn damage_token(&self, name: &str) {
+        execute(&self.address, &format!("UPDATE tokens SET scope = 99 WHERE name = '{name}'"));
+    }
+
     fn attempts(&self) -> [u64; 2] {
         ["true", "error IS NOT NULL OR body_hash <> 0"].map(|condition| {
             let rows = format!("SELECT count(*) FROM attempts WHERE {condition}");

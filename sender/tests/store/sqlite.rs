@@ -91,6 +91,11 @@ impl Backend for File {
         Connection::open(self.path()).unwrap().execute("UPDATE events SET body = NULL", []).unwrap();
     }
 
+    fn damage_token(&self, name: &str) {
+        let damage = "UPDATE tokens SET scope = 99 WHERE name = ?1";
+        Connection::open(self.path()).unwrap().execute(damage, [name]).unwrap();
+    }
+
     fn attempts(&self) -> [u64; 2] {
         let sql = Connection::open(self.path()).unwrap();
         ["1", "error IS NOT NULL OR body_hash <> 0"].map(|condition| {

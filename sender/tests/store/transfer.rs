@@ -13,6 +13,7 @@ use hookproof_sender::store::job::{JobKind, StartJob, Task};
 use hookproof_sender::store::postgres::PostgresReader;
 use hookproof_sender::store::read::{Filter, Place};
 use hookproof_sender::store::reply::Handover;
+use hookproof_sender::store::token::{Scope, StoredToken};
 use hookproof_sender::store::transfer::{LOCKED_MAX, MoveError, Moved, transfer};
 use hookproof_sender::store::{Command, Database, Reader, Reply};
 use rusqlite::Connection;
@@ -23,7 +24,7 @@ use crate::postgres_server::{execute, hold, new_schema, query};
 use crate::sqlite::File;
 use crate::world::{Backend, ME, WIDE, World, YOU, at_once, body, later, waiting};
 
-const CONTENTS: [&str; 17] = [
+const CONTENTS: [&str; 18] = [
     "SELECT * FROM subscribers ORDER BY lane",
     "SELECT * FROM notified ORDER BY lane, condition",
     "SELECT * FROM secrets ORDER BY id",
@@ -41,6 +42,7 @@ const CONTENTS: [&str; 17] = [
     "SELECT * FROM answers ORDER BY lane, slot",
     "SELECT * FROM resent ORDER BY delivery, at",
     "SELECT * FROM jobs ORDER BY job",
+    "SELECT * FROM tokens ORDER BY name",
     "SELECT * FROM latencies ORDER BY lane, measure, hour",
     "SELECT * FROM marks ORDER BY minute",
     "SELECT * FROM outbox ORDER BY id",
@@ -111,6 +113,16 @@ fn filled() -> World<File> {
         by: "ann".into(),
     };
     world.one(Command::StartJob(StartJob { task, worker: YOU }));
+    let token = StoredToken {
+        name: "ann\t\\N".into(),
+        digest: std::array::from_fn(|place| u8::try_from(place).unwrap()),
+        scope: Scope::Emit,
+        created: StoreTime(7),
+        by: "the command line".into(),
+        expires: None,
+    };
+    let lasting = StoredToken { name: "bob".into(), expires: Some(StoreTime(9)), ..token.clone() };
+    world.all(&[token, lasting].map(Command::CreateToken));
     let claimed = world.claim(first, term);
     for (place, delivery) in claimed.iter().enumerate() {
         let fate = match place % 4 {

@@ -30,6 +30,7 @@ pub(crate) trait Backend {
     fn application_emits(&self, kind: &str, key: Option<&str>, data: &str, event: Option<&str>);
     fn application_numbers(&self, id: i64);
     fn lose_bodies(&self);
+    fn damage_token(&self, name: &str);
     fn attempts(&self) -> [u64; 2];
     fn answers(&self) -> u64;
 }

@@ -10,7 +10,7 @@ use postgres_types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
 use crate::ids::{DeliveryId, JobId, LaneId, OutboxId, OwnerId, Term, int};
 use crate::states::{
-    AttemptOutcome, Condition, JobKind, JobState, LaneState, Measure, Place, Reason, WhenFull,
+    AttemptOutcome, Condition, JobKind, JobState, LaneState, Measure, Place, Reason, Scope, WhenFull,
 };
 use crate::time::{Nanos, StoreTime};
 
@@ -67,4 +67,4 @@ macro_rules! coded {
         };
     )* } };
 }
-coded!(LaneState, WhenFull, Place, Reason, AttemptOutcome, Condition, Measure, JobKind, JobState);
+coded!(LaneState, WhenFull, Place, Reason, AttemptOutcome, Condition, Measure, JobKind, JobState, Scope);

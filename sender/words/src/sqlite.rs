@@ -9,7 +9,7 @@ use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSqlOutput, ValueRe
 use crate::ids::{DeliveryId, JobId, LaneId, OutboxId, OwnerId, Term};
 pub use crate::ids::{int, size};
 use crate::states::{
-    AttemptOutcome, Condition, JobKind, JobState, LaneState, Measure, Place, Reason, WhenFull,
+    AttemptOutcome, Condition, JobKind, JobState, LaneState, Measure, Place, Reason, Scope, WhenFull,
 };
 use crate::time::{Nanos, StoreTime};
 
@@ -84,4 +84,4 @@ macro_rules! coded {
         }
     )* };
 }
-coded!(LaneState, WhenFull, Place, Reason, AttemptOutcome, Condition, Measure, JobKind, JobState);
+coded!(LaneState, WhenFull, Place, Reason, AttemptOutcome, Condition, Measure, JobKind, JobState, Scope);

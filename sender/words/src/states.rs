@@ -160,6 +160,49 @@ impl JobState {
     }
 }
 
+/// The requests that a token of the API allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scope {
+    /// Everything.
+    Admin,
+    /// As [`Scope::Read`], and every act but to add, change, remove or rotate a subscriber, to emit, to forget, or to
+    /// make or revoke a token.
+    Operate,
+    /// Every `GET` but the list of tokens.
+    Read,
+    /// `POST /v1/events` alone.
+    Emit,
+}
+
+impl Scope {
+    pub const ALL: [Self; 4] = [Self::Admin, Self::Operate, Self::Read, Self::Emit];
+
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Admin => "admin",
+            Self::Operate => "operate",
+            Self::Read => "read",
+            Self::Emit => "emit",
+        }
+    }
+
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|scope| scope.name() == name)
+    }
+
+    #[must_use]
+    pub const fn includes(self, needed: Self) -> bool {
+        match self {
+            Self::Admin => true,
+            Self::Operate => matches!(needed, Self::Operate | Self::Read),
+            Self::Read => matches!(needed, Self::Read),
+            Self::Emit => matches!(needed, Self::Emit),
+        }
+    }
+}
+
 macro_rules! codes {
     ($($name:ident { $($code:literal = $case:ident),* })*) => { $(
         #[cfg(any(feature = "sqlite", feature = "postgres"))]
@@ -189,4 +232,5 @@ codes! {
     Measure { 0 = Answer, 1 = FirstAttempt, 2 = Delivery }
     JobKind { 0 = Redrive, 1 = Purge, 2 = Shed, 3 = Replay }
     JobState { 0 = Running, 1 = Paused, 2 = Done, 3 = Cancelled, 4 = Failed }
+    Scope { 0 = Admin, 1 = Operate, 2 = Read, 3 = Emit }
 }

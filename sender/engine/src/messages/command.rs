@@ -14,6 +14,7 @@ pub use super::job::Dead;
 use super::job::{SetJob, StartJob, StepJob};
 use super::lane::{Bounds, LaneState, OwnerId, Pause, Secret};
 use super::node::{Announcement, Homes};
+use super::token::StoredToken;
 use crate::engine::breaker::Disabled;
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 
@@ -54,6 +55,9 @@ pub enum Command {
     StartJob(StartJob),
     StepJob(StepJob),
     SetJob(SetJob),
+    CreateToken(StoredToken),
+    /// By its name.
+    RevokeToken(Arc<str>),
 }
 
 /// If the lane of one target is full and refuses, nothing is recorded, and the emitter may try again.
@@ -325,6 +329,8 @@ impl Command {
             Self::StartJob(_) => "start a job",
             Self::StepJob(_) => "work at a job",
             Self::SetJob(_) => "change a job",
+            Self::CreateToken(_) => "make a token",
+            Self::RevokeToken(_) => "revoke a token",
         }
     }
 

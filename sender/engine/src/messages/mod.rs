@@ -1,10 +1,11 @@
-//! Commands to a store, and its replies. Reading order: [`lane`], [`node`], [`command`], [`job`], [`reply`].
+//! Commands to a store, and its replies. Reading order: [`lane`], [`node`], [`command`], [`job`], [`token`], [`reply`].
 
 pub mod command;
 pub mod job;
 pub mod lane;
 pub mod node;
 pub mod reply;
+pub mod token;
 
 pub use command::Command;
 pub use reply::{Refusal, Reply};

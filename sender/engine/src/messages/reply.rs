@@ -7,6 +7,7 @@ use super::command::{OutboxId, SealedTable};
 use super::job::{JOB_IDS_MAX, Job, JobId, JobState, OPEN_JOBS_MAX};
 use super::lane::{Bounds, LaneState, OwnerId};
 use super::node::Nodes;
+use super::token::TOKENS_MAX;
 use crate::engine::{DeliveryId, LaneId, StoreTime, Term};
 
 /// Given once the command's effect is durable.
@@ -125,6 +126,12 @@ pub enum Refusal {
     UnknownJob(JobId),
     #[error("the job is {} already", .0.name())]
     JobOver(JobState),
+    #[error("there is a token {0:?} already, valid or expired; revoke it first, or choose another name")]
+    TokenTaken(Arc<str>),
+    #[error("at most {TOKENS_MAX} tokens may exist, expired ones too; revoke some")]
+    TooManyTokens,
+    #[error("there is no token {0:?}; `token list` shows them")]
+    UnknownToken(Arc<str>),
     #[error("the command is invalid: {0}")]
     Nonsense(&'static str),
 }

@@ -21,6 +21,7 @@ pub(super) mod room;
 pub(super) mod settle;
 pub(super) mod subscribe;
 pub(super) mod sweep;
+pub(super) mod token;
 
 use emit::EventRows;
 use erase::EraseRows;
@@ -29,6 +30,7 @@ use lease::LeaseRows;
 use retry::RetryRows;
 use settle::AttemptRows;
 use sweep::SweepRows;
+use token::TokenRows;
 
 pub(super) trait Rows {
     type Error;
@@ -70,7 +72,7 @@ pub(super) trait Rows {
 }
 
 pub(super) trait Commands:
-    EventRows + EraseRows + AttemptRows + LeaseRows + RetryRows + SweepRows + JobRows
+    EventRows + EraseRows + AttemptRows + LeaseRows + RetryRows + SweepRows + JobRows + TokenRows
 {
     /// Reads the longest due deliveries that are not claimed, and claims them.
     fn read_claim(&mut self, claim: &Claim) -> Result<Claimed, Self::Error>;
@@ -126,6 +128,8 @@ pub(super) trait Commands:
             Command::StartJob(start) => self.start_job(start),
             Command::StepJob(step) => self.step_job(*step),
             Command::SetJob(set) => self.set_job(set),
+            Command::CreateToken(token) => self.create_token(token),
+            Command::RevokeToken(name) => self.revoke_token(name),
         }
     }
 }

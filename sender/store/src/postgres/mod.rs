@@ -81,6 +81,7 @@ mod settle;
 mod subscribe;
 mod sweep;
 mod tls;
+mod token;
 mod values;
 mod wanted;
 mod work;

@@ -9,7 +9,7 @@ use tokio_postgres::error::SqlState;
 use super::address::Address;
 use super::failure::failure;
 use super::link::{Link, Purpose};
-use super::{clock, job, latencies, lease, open, seal};
+use super::{clock, job, latencies, lease, open, seal, token};
 use crate::StoreError;
 use crate::clock::{Beginning, Start};
 use crate::command::{Body, Condition, OutboxId};
@@ -23,6 +23,7 @@ use crate::read::{
 };
 use crate::reply::Record;
 use crate::seal::Seal;
+use crate::token::StoredToken;
 
 mod arrivals;
 mod figures;
@@ -285,6 +286,10 @@ impl Reader for PostgresReader {
 
     fn jobs(&self, which: Option<JobId>) -> Result<Vec<Job>, StoreError> {
         self.query("list jobs", |sql| job::jobs(sql, which))
+    }
+
+    fn tokens(&self) -> Result<Vec<StoredToken>, StoreError> {
+        self.query("list tokens", token::tokens)
     }
 
     fn owners(&self) -> Result<Vec<Owner>, StoreError> {

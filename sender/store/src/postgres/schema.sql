@@ -3,7 +3,7 @@
 -- Times are nanoseconds since 1970. Changing a lane or its rows requires the lock of the lane's row. The order of
 -- locks: lanes by number, then owners by number, then `state`, then the writer's own row of `totals`.
 
--- Changes only with subscribers and nodes. `nodes` counts changes of nodes, and lanes handed back.
+-- Changes only with subscribers, tokens and nodes. `nodes` counts changes of nodes, and lanes handed back.
 CREATE TABLE state (
     id int2 PRIMARY KEY CHECK (id = 1),
     identity int8 NOT NULL,
@@ -300,6 +300,16 @@ CREATE TABLE jobs (
     worker int8 NOT NULL,
     until int8 NOT NULL
 ) WITH (fillfactor = 50);
+
+-- Tokens of the API. `digest`: the SHA-256, so no row reveals a token. A change increments `roster`.
+CREATE TABLE tokens (
+    name text COLLATE "C" PRIMARY KEY,
+    digest bytea NOT NULL,
+    scope int2 NOT NULL,
+    created int8 NOT NULL,
+    created_by text NOT NULL,
+    expires int8
+);
 
 -- One row for each of three measures (latency.rs). Hour 0 holds the sum of all hours.
 CREATE TABLE latencies (

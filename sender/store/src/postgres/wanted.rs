@@ -103,7 +103,10 @@ impl Wanted {
                     wanted.lanes.extend(step.lane);
                     wanted.state = true;
                 }
-                Command::Redrive(_) | Command::StartJob(_) => wanted.state = true,
+                Command::Redrive(_)
+                | Command::StartJob(_)
+                | Command::CreateToken(_)
+                | Command::RevokeToken(_) => wanted.state = true,
                 Command::Retry(Retry { which: ToRetry::Of(lane), .. }) => wanted.roster_of(*lane),
                 Command::Retry(_) | Command::Resend(_) => wanted.state = true,
                 Command::Shed(shed) => drop(wanted.lanes.insert(shed.lane)),

@@ -53,6 +53,7 @@ mod subscribe;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod token;
 mod transfer;
 mod vacuum;
 

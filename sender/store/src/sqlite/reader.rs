@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use rusqlite::{Connection, Transaction};
 
 use super::failure::Doing;
-use super::{clock, job, latencies, lease, ledger, open};
+use super::{clock, job, latencies, lease, ledger, open, token};
 use crate::StoreError;
 use crate::clock::{Beginning, FileClock, Start};
 use crate::command::{Body, Condition, OutboxId};
@@ -24,6 +24,7 @@ use crate::read::{
 };
 use crate::reply::Record;
 use crate::seal::{Keyring, Seal};
+use crate::token::StoredToken;
 
 pub(super) mod figures;
 mod listing;
@@ -315,6 +316,10 @@ impl Reader for SqliteReader {
 
     fn jobs(&self, which: Option<JobId>) -> Result<Vec<Job>, StoreError> {
         self.moment("list jobs", |sql| job::jobs(sql, which))
+    }
+
+    fn tokens(&self) -> Result<Vec<StoredToken>, StoreError> {
+        self.moment("list tokens", |sql| token::tokens(sql))
     }
 
     fn owners(&self) -> Result<Vec<Owner>, StoreError> {

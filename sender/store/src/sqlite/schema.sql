@@ -281,6 +281,16 @@ CREATE TABLE jobs (
     until INTEGER NOT NULL
 ) STRICT;
 
+-- Tokens of the API. `digest`: the SHA-256, so no row reveals a token. A change increments `roster`.
+CREATE TABLE tokens (
+    name TEXT PRIMARY KEY,
+    digest BLOB NOT NULL,
+    scope INTEGER NOT NULL,
+    created INTEGER NOT NULL,
+    created_by TEXT NOT NULL,
+    expires INTEGER
+) STRICT, WITHOUT ROWID;
+
 -- Latencies of endpoints: one row for each of three measures (latency.rs) and each hour with attempts. Hour 0
 -- holds the sum of all hours.
 CREATE TABLE latencies (

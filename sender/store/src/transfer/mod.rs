@@ -97,7 +97,7 @@ macro_rules! of_lane {
 }
 
 /// Owners before lanes, lanes before their rows.
-const TABLES: [Table; 17] = [
+const TABLES: [Table; 18] = [
     same!("sealing", "id, proof, plain"),
     same!(
         "subscribers",
@@ -166,6 +166,7 @@ const TABLES: [Table; 17] = [
         "job, kind, lane, ids, since, before, up_to, planned, begun_by, state, done, skipped, cursor, begun, ended, error, worker,
          until"
     ),
+    same!("tokens", "name, digest, scope, created, created_by, expires"),
     same!("latencies", "lane, measure, hour, counted"),
     same!("marks", "minute, delivered, failed_attempts, dead, latency_us"),
     same!("outbox", "id, type, key, data, event"),

@@ -16,6 +16,7 @@ mod retrying;
 mod room;
 mod settling;
 mod subscribers;
+mod tokens;
 
 macro_rules! contract_of {
     ($backend:ty: $($area:ident { $($sentence:ident)* })*) => { $(
@@ -199,6 +200,13 @@ contract! {
         a_pause_ends_at_its_time_whoever_sweeps
         only_the_pause_that_an_operator_asked_for_last_ends
         a_resumed_subscriber_and_one_with_another_url_are_tried_at_once
+    }
+    tokens {
+        a_token_reads_as_it_was_written_after_a_power_cut
+        a_name_is_taken_until_its_token_is_revoked
+        tokens_are_bounded_and_expired_ones_count
+        a_change_of_a_token_is_noticed_and_holds_up_no_event
+        a_row_that_is_no_token_hides_no_other
     }
     retrying {
         a_retry_is_brought_forward_and_nothing_else

@@ -1,0 +1,71 @@
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::{Request, State};
+use axum::http::{StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+
+use super::App;
+use super::input::{Query, Segment, nothing_left, object, take_text};
+use super::problem::{Problem, answer, ok};
+use super::subscribers::carry_out;
+use super::token::{Caller, Scope};
+use crate::operate::tokens::{life, make, to_json};
+use crate::runtime::clock::wall;
+use crate::store::{Command, Refusal};
+use crate::subscriber::checked_name;
+
+/// `GET /v1/tokens`
+pub(super) async fn list(State(app): State<App>, uri: Uri) -> Result<Response, Problem> {
+    Query::read(uri.query(), &[])?;
+    let (tokens, now) = (app.sender().read(|reader| reader.tokens()).await??, wall());
+    let items: Vec<_> = tokens.iter().map(|token| to_json(token, now)).collect();
+    Ok(ok(&json!({ "items": items })))
+}
+
+/// `POST /v1/tokens`
+pub(super) async fn create(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    request: Request,
+) -> Result<Response, Problem> {
+    Query::read(request.uri().query(), &[])?;
+    let mut object = object(request).await?;
+    let [name, scope, expires_in] =
+        ["name", "scope", "expires_in"].map(|field| take_text(&mut object, field));
+    let (name, scope, expires_in) = (name?, scope?, expires_in?);
+    nothing_left(&object, &["name", "scope", "expires_in"])?;
+    let bad = |code, field: &str, problem: String| Problem::unprocessable(code, problem).field(field);
+    let name = checked_name(name.as_deref().unwrap_or_default());
+    let name = name.map_err(|problem| bad("bad_name", "name", problem))?;
+    let scope = scope.as_deref().and_then(Scope::named).ok_or_else(|| {
+        bad(
+            "bad_scope",
+            "scope",
+            format!("expected a scope, one of {}", Scope::ALL.map(Scope::name).join(", ")),
+        )
+    })?;
+    let life = expires_in.as_deref().map(life).transpose();
+    let life = life.map_err(|problem| bad("bad_length", "expires_in", format!("expires_in: {problem}")))?;
+    let (stored, token) = make(name.into(), scope, life, caller.by());
+    let mut value = to_json(&stored, stored.created);
+    value["token"] = token.into();
+    carry_out(&app, Command::CreateToken(stored), "make the token").await?;
+    Ok(answer(StatusCode::CREATED, &value))
+}
+
+/// `DELETE /v1/tokens/{name}`
+pub(super) async fn revoke(
+    State(app): State<App>,
+    Segment(name): Segment,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    Query::read(uri.query(), &[])?;
+    let name: Arc<str> = name.into();
+    if checked_name(&name).is_err() {
+        return Err(Refusal::UnknownToken(name).into());
+    }
+    carry_out(&app, Command::RevokeToken(name), "revoke the token").await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}

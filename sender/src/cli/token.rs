@@ -1,0 +1,109 @@
+use std::sync::Arc;
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use super::failure::Failure;
+use super::jobs::BY;
+use super::options::{Common, Reach, operating};
+use super::print::{Printer, Table, moment};
+use super::session::{Look, with_session};
+use crate::engine::Nanos;
+use crate::operate::tokens::{life, make, to_json};
+use crate::runtime::clock::wall;
+use crate::store::Command;
+use crate::store::token::Scope;
+use crate::subscriber::checked_name;
+
+#[derive(Subcommand, Debug)]
+pub(super) enum Token {
+    /// Make a token, and print it this once
+    #[command(after_help = "\
+Examples:
+  hookproof sender token create --db sender.db shop --scope emit --expires 90d
+  hookproof sender token create --db sender.db ann --scope admin
+
+The database has the digest alone. Each `serve` accepts the token within a second. From then on it answers no request without a
+token, not even on loopback, and so until its end.")]
+    Create(Create),
+    /// Show the tokens by name, expired ones too; none is shown itself
+    #[command(after_help = "Example:\n  hookproof sender token list --db sender.db")]
+    List,
+    /// Revoke a token, or clear an expired one away; each `serve` refuses it within a second
+    #[command(after_help = "Example:\n  hookproof sender token revoke --db sender.db shop")]
+    Revoke { name: String },
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Create {
+    #[arg(value_parser = name)]
+    name: Arc<str>,
+    /// The requests that it allows, as with `serve --token-env`: emit, read, operate or admin. There is no default
+    #[arg(long, value_parser = scope)]
+    scope: Scope,
+    /// How long it is valid, by the wall clock; by default until it is revoked
+    #[arg(long, value_name = "TIME", value_parser = life)]
+    expires: Option<Nanos>,
+}
+
+fn name(text: &str) -> Result<Arc<str>, String> {
+    checked_name(text).map(Into::into)
+}
+
+fn scope(text: &str) -> Result<Scope, String> {
+    Scope::named(text).ok_or_else(|| format!("expected one of {}", Scope::ALL.map(Scope::name).join(", ")))
+}
+
+impl Token {
+    pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
+        match self {
+            Self::Create(create) => create.run(common, printer),
+            Self::List => list(common, printer),
+            Self::Revoke { name } => {
+                let options = operating(common.existing_database()?, &Reach::default(), None)?;
+                let revoke = Command::RevokeToken(name.as_str().into());
+                with_session(options, |session| session.command(revoke))?;
+                if printer.json {
+                    return printer.object(&json!({ "name": name, "revoked": true }));
+                }
+                printer.line(format_args!("the token {name} is revoked"))
+            }
+        }
+    }
+}
+
+impl Create {
+    fn run(self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
+        let options = operating(common.database()?, &Reach::default(), None)?;
+        let (stored, token) = make(self.name, self.scope, self.expires, BY.into());
+        let mut value = to_json(&stored, stored.created);
+        with_session(options, |session| session.command(Command::CreateToken(stored)))?;
+        if printer.json {
+            value["token"] = token.into();
+            return printer.object(&value);
+        }
+        printer.line(token)?;
+        eprintln!("the token is not shown again");
+        Ok(())
+    }
+}
+
+fn list(common: &Common, printer: &mut Printer) -> Result<(), Failure> {
+    let (look, now) = (Look::open(&common.existing_database()?)?, wall());
+    let mut table = Table::new(&["NAME", "SCOPE", "EXPIRES", "MADE", "BY"]);
+    for token in look.reader.tokens()? {
+        if printer.json {
+            printer.object(&to_json(&token, now))?;
+            continue;
+        }
+        let ended = if token.is_expired(now) { ", expired" } else { "" };
+        table.row([
+            token.name.to_string(),
+            token.scope.name().to_owned(),
+            token.expires.map_or_else(|| "never".to_owned(), |at| format!("{}{ended}", moment(at))),
+            moment(token.created),
+            token.by.to_string(),
+        ]);
+    }
+    if printer.json { Ok(()) } else { printer.table(&table, "no tokens") }
+}

@@ -1,0 +1,46 @@
+use rusqlite::{Connection, Result, Row, params};
+
+use super::Work;
+use crate::commit::token::TokenRows;
+use crate::token::StoredToken;
+
+/// By name. Skips unreadable rows.
+pub(super) fn tokens(sql: &Connection) -> Result<Vec<StoredToken>> {
+    let read = |row: &Row<'_>| -> Result<StoredToken> {
+        Ok(StoredToken {
+            name: row.get(0)?,
+            digest: row.get(1)?,
+            scope: row.get(2)?,
+            created: row.get(3)?,
+            by: row.get(4)?,
+            expires: row.get(5)?,
+        })
+    };
+    let mut query = sql.prepare_cached(
+        "SELECT name, digest, scope, created, created_by, expires FROM tokens ORDER BY name",
+    )?;
+    let tokens = query.query_map([], |row| Ok(read(row).ok()))?;
+    tokens.filter_map(Result::transpose).collect()
+}
+
+impl TokenRows for Work<'_> {
+    fn count_tokens(&mut self) -> Result<u64> {
+        self.sql.prepare_cached("SELECT count(*) FROM tokens")?.query_row([], |row| row.get(0))
+    }
+
+    fn has_token(&mut self, name: &str) -> Result<bool> {
+        self.sql.prepare_cached("SELECT 1 FROM tokens WHERE name = ?1")?.exists([name])
+    }
+
+    fn insert_token(&mut self, token: &StoredToken) -> Result<()> {
+        let StoredToken { name, digest, scope, created, by, expires } = token;
+        self.sql
+            .prepare_cached("INSERT INTO tokens VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
+            .execute(params![name, digest, scope, created, by, expires])
+            .map(drop)
+    }
+
+    fn delete_token(&mut self, name: &str) -> Result<()> {
+        self.sql.prepare_cached("DELETE FROM tokens WHERE name = ?1")?.execute([name]).map(drop)
+    }
+}

@@ -1,0 +1,91 @@
+use axum::body::Body;
+use axum::http::Request;
+use hookproof_sender::engine::StoreTime;
+use hookproof_sender::store::token::{Scope, StoredToken, TOKENS_MAX};
+use hookproof_sender::store::{Command, Reply};
+use serde_json::{Value, json};
+
+use crate::world::{Answer, World};
+
+async fn ask(world: &World, method: &str, path: &str, token: &str, body: &Value) -> Answer {
+    let request = Request::builder().method(method).uri(path).header("content-type", "application/json");
+    let request = request.header("authorization", format!("Bearer {token}"));
+    let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
+    world.send(request.body(body).unwrap()).await
+}
+
+async fn first(world: &World) -> String {
+    let made = world.post("/v1/tokens", json!({ "name": "ann", "scope": "admin" })).await.expect(201);
+    made["token"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_holds_from_the_answer_on_until_it_is_revoked() {
+    let test = "a_token_holds_from_the_answer_on";
+    for world in [Some(World::new().await), World::on_postgres(test).await].into_iter().flatten() {
+        let ann = first(&world).await;
+        world.get("/v1/subscribers").await.refuses(401, "unauthorized", Some("authorization"));
+        let new = json!({ "name": "shop", "scope": "emit", "expires_in": "90d" });
+        let made = ask(&world, "POST", "/v1/tokens", &ann, &new).await.expect(201);
+        let shop = made["token"].as_str().unwrap();
+        let event = json!({ "type": "x", "data": 1 });
+        ask(&world, "POST", "/v1/events", shop, &event).await.expect(202);
+        let listed = ask(&world, "GET", "/v1/tokens", &ann, &Value::Null).await.expect(200);
+        assert_eq!(listed["items"].as_array().unwrap().len(), 2);
+        let mut told = made.clone();
+        told.as_object_mut().unwrap().remove("token");
+        assert_eq!(listed["items"][1], told);
+        assert_eq!((&told["by"], &told["scope"]), (&json!("token ann"), &json!("emit")));
+        assert_eq!(listed["items"][0]["by"], "a client without a token");
+        assert_eq!((&listed["items"][0]["expires"], told["expires"].is_string()), (&Value::Null, true));
+        ask(&world, "DELETE", "/v1/tokens/shop", &ann, &Value::Null).await.expect(204);
+        ask(&world, "POST", "/v1/events", shop, &event).await.refuses(
+            401,
+            "unauthorized",
+            Some("authorization"),
+        );
+        let again = ask(&world, "DELETE", "/v1/tokens/shop", &ann, &Value::Null).await;
+        again.refuses(404, "unknown_token", None);
+        ask(&world, "DELETE", "/v1/tokens/ann", &ann, &Value::Null).await.expect(204);
+        for shown in [&*ann, "a-token-of-nobody"] {
+            let answer = ask(&world, "GET", "/v1/subscribers", shown, &Value::Null).await;
+            answer.refuses(401, "unauthorized", Some("authorization"));
+        }
+        world.get("/v1/subscribers").await.refuses(401, "unauthorized", Some("authorization"));
+        world.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_cannot_be_made_is_refused_by_its_field() {
+    let world = World::new().await;
+    let ann = first(&world).await;
+    let rows = [
+        (json!({ "scope": "read" }), 422, "bad_name", Some("name")),
+        (json!({ "name": "a/b", "scope": "read" }), 422, "bad_name", Some("name")),
+        (json!({ "name": "a" }), 422, "bad_scope", Some("scope")),
+        (json!({ "name": "a", "scope": "all" }), 422, "bad_scope", Some("scope")),
+        (json!({ "name": "a", "scope": "read", "expires_in": "0s" }), 422, "bad_length", Some("expires_in")),
+        (json!({ "name": "a", "scope": "read", "expires_in": "90" }), 422, "bad_length", Some("expires_in")),
+        (json!({ "name": "a", "scope": "read", "expires": "90d" }), 422, "unknown_field", Some("expires")),
+        (json!({ "name": "ann", "scope": "read" }), 409, "name_taken", Some("name")),
+    ];
+    for (body, status, code, field) in rows {
+        println!("{body}");
+        ask(&world, "POST", "/v1/tokens", &ann, &body).await.refuses(status, code, field);
+    }
+    for number in 1..TOKENS_MAX {
+        let token = StoredToken {
+            name: format!("{number}").into(),
+            digest: [0; 32],
+            scope: Scope::Read,
+            created: StoreTime(0),
+            by: "ann".into(),
+            expires: None,
+        };
+        assert_eq!(world.sender.command(Command::CreateToken(token)).await.unwrap(), Reply::Done);
+    }
+    let body = json!({ "name": "one more", "scope": "read" });
+    ask(&world, "POST", "/v1/tokens", &ann, &body).await.refuses(409, "too_many_tokens", None);
+    world.stop().await;
+}
