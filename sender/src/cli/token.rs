@@ -74,7 +74,7 @@ impl Token {
 
 impl Create {
     fn run(self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
-        let options = operating(common.database()?, &Reach::default(), None)?;
+        let options = operating(common.existing_database()?, &Reach::default(), None)?;
         let (stored, token) = make(self.name, self.scope, self.expires, BY.into());
         let mut value = to_json(&stored, stored.created);
         with_session(options, |session| session.command(Command::CreateToken(stored)))?;

@@ -88,7 +88,7 @@ fn an_impossible_operation_exits_with_1() {
 #[test]
 fn only_serve_and_add_make_a_database() {
     let world = World::new();
-    let rows: [&[&str]; 9] = [
+    let rows: [&[&str]; 10] = [
         &["status"],
         &["emit", "--type", "a", "--data", "1"],
         &["drain"],
@@ -98,6 +98,7 @@ fn only_serve_and_add_make_a_database() {
         &["dead", "purge", "--all"],
         &["subscriber", "list"],
         &["subscriber", "pause", "x"],
+        &["token", "create", "x", "--scope", "read"],
     ];
     for arguments in rows {
         check(&world, arguments, 64, "there is no database");

@@ -168,7 +168,7 @@ fn beside_tokens_of_the_environment_both_hold_and_the_log_tells_them_apart() {
 
 #[test]
 fn a_token_is_printed_once_and_kept_by_its_digest() {
-    let world = World::new();
+    let (world, _) = World::with_shop(NOWHERE, &[]);
     let token = world.ok(&["token", "create", "shop", "--scope", "emit", "--expires", "90d"]);
     let secret = token.trim_end().strip_prefix("hookproof_").unwrap();
     assert_eq!(secret.len(), 43, "32 random bytes");
@@ -198,6 +198,7 @@ fn a_token_is_printed_once_and_kept_by_its_digest() {
 #[test]
 fn a_backup_of_an_encrypted_database_brings_a_token_back() {
     let world = World::new().with_key(&"ab".repeat(32));
+    world.ok(&["subscriber", "add", "shop", NOWHERE, "--allow-private-targets"]);
     let token = create(&world, "ann", "admin");
     world.ok(&["backup", "copy.db"]);
     world.ok(&["token", "revoke", "ann"]);
