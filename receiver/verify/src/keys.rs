@@ -1,5 +1,6 @@
 //! The keys that verify signatures.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use base64::Engine as _;
@@ -7,20 +8,25 @@ use base64::engine::general_purpose::STANDARD;
 use ed25519_dalek::VerifyingKey;
 use p256::ecdsa;
 use p256::pkcs8::DecodePublicKey as _;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use zeroize::Zeroizing;
 
 use super::profile::Profile;
 use super::scheme::Algorithm;
-use super::signature::{Mac, decode_base64, decode_hex};
+use super::signature::{Mac, decode_base64, decode_base64url, decode_hex};
 
 const SECRET_PREFIX: &str = "whsec_";
 const PUBLIC_PREFIX: &str = "whpk_";
 /// The length of an Ed25519 public key, and of its base64.
 const PUBLIC_BYTES: usize = 32;
 const PUBLIC_WRITTEN: usize = 44;
+/// The length of a coordinate of P-256, and of its base64url.
+const COORDINATE_BYTES: usize = 32;
+const COORDINATE_WRITTEN: usize = 43;
 
 /// `whsec_` and base64, `whpk_` and base64 (a public key; for `discord` also in hex), base64 of DER (the public key of
-/// `sendgrid`), or plain text for profiles that use the text itself.
+/// `sendgrid`), a JWK (that of `plaid`), or plain text for profiles that use the text itself.
 /// Cannot be printed. Wiped when dropped.
 #[derive(Clone)]
 pub struct Secret(Zeroizing<String>);
@@ -59,6 +65,8 @@ pub struct Keys {
     macs: Vec<Mac>,
     publics: Vec<VerifyingKey>,
     points: Vec<ecdsa::VerifyingKey>,
+    /// Of each point, for profiles that name keys.
+    kids: Vec<Box<str>>,
     places: Vec<usize>,
 }
 
@@ -84,6 +92,7 @@ impl Keys {
             macs: Vec::new(),
             publics: Vec::new(),
             points: Vec::new(),
+            kids: Vec::new(),
             places: Vec::new(),
         };
         let mut places_of_publics = Vec::new();
@@ -98,6 +107,11 @@ impl Keys {
             } else if algorithm == Some(Algorithm::Ed25519) {
                 keys.publics.push(public(after_prefix(text).or_else(|| decode_hex(text)))?);
                 places_of_publics.push(place);
+            } else if profile == Profile::Plaid {
+                let (kid, point) = named_point(text).ok_or(KeyError::Jwk)?;
+                keys.points.push(point);
+                keys.kids.push(kid);
+                keys.places.push(place);
             } else if profile == Profile::Twilio {
                 keys.macs.push(Mac::sha1(text.as_bytes()));
                 keys.places.push(place);
@@ -166,6 +180,12 @@ impl Keys {
         &self.points
     }
 
+    /// Each with its place and its name.
+    pub(super) fn named_points(&self) -> impl Iterator<Item = (usize, &str, &ecdsa::VerifyingKey)> {
+        let named = self.kids.iter().zip(&self.points);
+        self.places.iter().zip(named).map(|(place, (kid, point))| (*place, &**kid, point))
+    }
+
     pub(super) fn place_of_mac(&self, mac: usize) -> usize {
         self.places[mac]
     }
@@ -205,6 +225,38 @@ fn point(text: &str) -> Result<ecdsa::VerifyingKey, KeyError> {
     ecdsa::VerifyingKey::from_public_key_der(&der).map_err(|_| KeyError::Point)
 }
 
+#[derive(Deserialize)]
+struct Jwk<'a> {
+    #[serde(borrow)]
+    kty: Cow<'a, str>,
+    #[serde(borrow)]
+    crv: Cow<'a, str>,
+    #[serde(borrow)]
+    kid: Cow<'a, str>,
+    #[serde(borrow)]
+    x: Cow<'a, str>,
+    #[serde(borrow)]
+    y: Cow<'a, str>,
+    #[serde(borrow)]
+    alg: Option<Cow<'a, str>>,
+    /// The private number.
+    d: Option<IgnoredAny>,
+    expired_at: Option<IgnoredAny>,
+}
+
+/// The name and the key of a public JWK.
+fn named_point(text: &str) -> Option<(Box<str>, ecdsa::VerifyingKey)> {
+    let Jwk { kty, crv, kid, x, y, alg, d, expired_at } = serde_json::from_str(text).ok()?;
+    let is_right = kty == "EC" && crv == "P-256" && alg.is_none_or(|alg| alg == "ES256") && !kid.is_empty();
+    if !is_right || d.is_some() || expired_at.is_some() {
+        return None;
+    }
+    let coordinate = |text| decode_base64url::<COORDINATE_BYTES, COORDINATE_WRITTEN>(text);
+    // SEC 1, section 2.3.4: 4 is an uncompressed point.
+    let written = [&[4][..], &coordinate(&x)?, &coordinate(&y)?].concat();
+    Some((kid.into(), ecdsa::VerifyingKey::from_sec1_bytes(&written).ok()?))
+}
+
 /// An invalid secret. Reveals nothing of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
@@ -242,6 +294,12 @@ pub enum KeyError {
         "the key is not a public one of P-256; expected base64 of its DER (SubjectPublicKeyInfo), without PEM's lines"
     )]
     Point,
+    /// Not a public JWK of P-256, or expired.
+    #[error(
+        "the key is not a public JWK of P-256; expected the `key` that Plaid's /webhook_verification_key/get answers, with \
+         kty, crv, kid, x and y, and not expired"
+    )]
+    Jwk,
     /// No key.
     #[error("there is no key; expected at least one secret")]
     None,

@@ -11,6 +11,7 @@
 mod body_id;
 pub mod handshake;
 mod headers;
+mod jwt;
 pub mod keys;
 pub mod profile;
 pub mod rejection;
@@ -55,6 +56,7 @@ pub fn verify<'a, H: Headers + ?Sized>(
         Some(scheme) => scheme.verify(now, headers, body, keys),
         None if keys.profile() == Profile::VvvFrozen => vvv::verify(headers, body, keys),
         None if keys.profile() == Profile::Twilio => twilio::verify(headers, body, keys),
+        None if keys.profile() == Profile::Plaid => jwt::verify(now, headers, body, keys),
         None => standard::verify(now, headers, body, keys),
     }
 }

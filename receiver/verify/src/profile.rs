@@ -31,6 +31,8 @@ pub enum Profile {
     Meta,
     /// `Paddle-Signature: ts=…;h1=…`.
     Paddle,
+    /// `Plaid-Verification`, a JWT by ES256 that has the time and the body's SHA-256, by the key of its `kid`.
+    Plaid,
     /// `X-Twilio-Email-Event-Webhook-Signature` over timestamp and body, by the account's public key.
     Sendgrid,
     /// `X-Shopify-Hmac-Sha256`.
@@ -47,7 +49,7 @@ pub enum Profile {
 
 impl Profile {
     /// All profiles, the default first.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::StandardWebhooks,
         Self::VvvTimestamped,
         Self::VvvFrozen,
@@ -59,6 +61,7 @@ impl Profile {
         Self::Linear,
         Self::Meta,
         Self::Paddle,
+        Self::Plaid,
         Self::Sendgrid,
         Self::Shopify,
         Self::Slack,
@@ -82,6 +85,7 @@ impl Profile {
             Self::Linear => "linear",
             Self::Meta => "meta",
             Self::Paddle => "paddle",
+            Self::Plaid => "plaid",
             Self::Sendgrid => "sendgrid",
             Self::Shopify => "shopify",
             Self::Slack => "slack",
@@ -94,7 +98,7 @@ impl Profile {
     /// None for profiles with code of their own.
     pub(super) const fn scheme(self) -> Option<&'static Scheme> {
         Some(match self {
-            Self::StandardWebhooks | Self::VvvFrozen | Self::Twilio => return None,
+            Self::StandardWebhooks | Self::VvvFrozen | Self::Plaid | Self::Twilio => return None,
             Self::VvvTimestamped => &scheme::VVV_TIMESTAMPED,
             Self::Stripe => &scheme::STRIPE,
             Self::Github => &scheme::GITHUB,
@@ -122,7 +126,8 @@ impl Profile {
     /// Whether the signature covers a time, so that old ones are refused.
     #[must_use]
     pub fn has_timestamp(self) -> bool {
-        self == Self::StandardWebhooks || self.scheme().is_some_and(Scheme::has_timestamp)
+        matches!(self, Self::StandardWebhooks | Self::Plaid)
+            || self.scheme().is_some_and(Scheme::has_timestamp)
     }
 
     /// Whether the signature covers the URL, which [`crate::Keys::with_url`] tells.

@@ -1,5 +1,5 @@
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{GeneralPurpose, STANDARD, URL_SAFE_NO_PAD};
 use ed25519_dalek::VerifyingKey;
 use hmac::{Hmac, KeyInit as _};
 use p256::ecdsa;
@@ -117,11 +117,23 @@ pub(super) fn decode_hex<const BYTES: usize>(text: &str) -> Option<[u8; BYTES]> 
 
 /// Exactly `BYTES` bytes from exactly `WRITTEN` characters.
 pub(super) fn decode_base64<const BYTES: usize, const WRITTEN: usize>(text: &str) -> Option<[u8; BYTES]> {
+    decode_by::<BYTES, WRITTEN>(&STANDARD, text)
+}
+
+/// The same in the alphabet of URLs, without padding.
+pub(super) fn decode_base64url<const BYTES: usize, const WRITTEN: usize>(text: &str) -> Option<[u8; BYTES]> {
+    decode_by::<BYTES, WRITTEN>(&URL_SAFE_NO_PAD, text)
+}
+
+fn decode_by<const BYTES: usize, const WRITTEN: usize>(
+    by: &GeneralPurpose,
+    text: &str,
+) -> Option<[u8; BYTES]> {
     if text.len() != WRITTEN {
         return None;
     }
     let mut bytes = [0; WRITTEN];
-    let length = STANDARD.decode_slice(text, &mut bytes).ok()?;
+    let length = by.decode_slice(text, &mut bytes).ok()?;
     bytes[..length].try_into().ok()
 }
 

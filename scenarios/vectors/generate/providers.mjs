@@ -2,7 +2,7 @@
 //
 //     npm install @shopify/shopify-api@13.1.0 @slack/bolt@5.1.0 @zoom/rivet@0.4.0 @linear/sdk@98.0.0 square@46.0.0 \
 //       @paddle/paddle-node-sdk@3.10.0 @line/bot-sdk@11.0.0 @hubspot/api-client@13.5.0 @octokit/webhooks-methods@6.0.0 \
-//       discord-interactions@4.4.0 twilio@6.3.1 @sendgrid/eventwebhook@8.0.0 @noble/curves@2.4.0
+//       discord-interactions@4.4.0 twilio@6.3.1 @sendgrid/eventwebhook@8.0.0 @noble/curves@2.4.0 jose@6.2.18
 //     node providers.mjs PATH/TO/scenarios/vectors/providers [PROFILE]     (in a folder of its own, from which this is run)
 //
 // The signatures are made here by Node's crypto, or by @noble/curves where it cannot repeat one, after the provider's
@@ -36,6 +36,77 @@ const publicKey = createPublicKey(privateKey(SEED)).export({ format: "der", type
 const p256Public = Buffer.concat([
   Buffer.from("3059301306072a8648ce3d020106082a8648ce3d030107034200", "hex"), p256.getPublicKey(Buffer.from(SEED), false),
 ]).toString("base64");
+const sha256 = (text) => createHash("sha256").update(text).digest("hex");
+const base64url = (text) => Buffer.from(text).toString("base64url");
+/** Of a seed: the public key in JSON, without and with its name, the thumbprint (RFC 7638). */
+const jwk = (seed = SEED) => {
+  const point = Buffer.from(p256.getPublicKey(Buffer.from(seed), false));
+  const bare = { crv: "P-256", kty: "EC", x: base64url(point.subarray(1, 33)), y: base64url(point.subarray(33)) };
+  return { ...bare, kid: createHash("sha256").update(JSON.stringify(bare)).digest("base64url") };
+};
+const HEAD = { alg: "ES256", kid: jwk().kid, typ: "JWT" };
+const claims = (body, at = NOW) => ({ iat: at, request_body_sha256: sha256(body) });
+const es256 = (text, seed = SEED) => Buffer.from(p256.sign(Buffer.from(text), Buffer.from(seed), { lowS: false }));
+/** Head and claims are objects, or JSON in other spellings. */
+const token = (head, claims, signed = es256) => {
+  const text = [head, claims].map((part) => base64url(typeof part === "string" ? part : JSON.stringify(part))).join(".");
+  return `${text}.${base64url(signed(text))}`;
+};
+/** By SignJWT of jose 6.2.18, from HEAD and the claims of "an-event". It draws a random number for each signature. */
+const BY_JOSE = "eyJhbGciOiJFUzI1NiIsImtpZCI6IkFURl9nNDBKTVNJa0NTVU9oeWpjQXh4UzdPSWZ5dDloX3dHMG8zcThZQlUiLCJ0eXAiOiJKV1QifQ.eyJpYXQiOjE3MDAwMDAwMDAsInJlcXVlc3RfYm9keV9zaGEyNTYiOiI0ZGY1ZTQ5Y2U3Yjk3NDFmZGNlMjY0MTE1M2I0M2M5MWQ4MWFiNWEzM2IzZTExYmRmODU5ZGMxM2Q5NmEwNDA2In0.EK7WihIWT0vAhM01LdCiuNfniXxod1GCEWRI0BHnE981yEP-N-lfQn74EGoEKyU-TbsXfDHBvH_SCZ9tckYUjg";
+const negated = (signature) => {
+  const { r, s } = p256.Signature.fromBytes(signature, "compact");
+  return Buffer.from(new p256.Signature(r, p256.Point.Fn.ORDER - s).toBytes("compact"));
+};
+const brokenTokens = (body, good) => {
+  const own = claims(body), head = JSON.stringify(HEAD), text = JSON.stringify(own);
+  const [, , signature] = good.split(".");
+  const front = good.slice(0, -signature.length), bytes = Buffer.from(signature, "base64url");
+  const pem = createPublicKey({ key: jwk(), format: "jwk" }).export({ format: "pem", type: "spki" });
+  const ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+  const lastBits = signature.slice(0, -1) + ALPHABET[ALPHABET.indexOf(signature.at(-1)) ^ 1];
+  const foreign = SEED.replace("private", "another");
+  return {
+    "signature-malformed": {
+      "alg-none": token({ ...HEAD, alg: "none" }, own, () => ""),
+      "hmac-by-the-public-key": token({ ...HEAD, alg: "HS256" }, own, (text) => createHmac("sha256", pem).update(text).digest()),
+      "no-name-of-a-key": token({ alg: "ES256", typ: "JWT" }, own),
+      "no-hash": token(HEAD, { iat: NOW }),
+      "no-time": token(HEAD, { request_body_sha256: own.request_body_sha256 }),
+      "time-as-text": token(HEAD, { ...own, iat: String(NOW) }),
+      "time-with-a-fraction": token(HEAD, { ...own, iat: NOW - 0.5 }),
+      "hash-in-upper-case": token(HEAD, { ...own, request_body_sha256: own.request_body_sha256.toUpperCase() }),
+      "signature-in-der": token(HEAD, own, (text) => p256.Signature.fromBytes(es256(text), "compact").toBytes("der")),
+      "signature-of-zeros": front + base64url(Buffer.alloc(64)),
+      "a-byte-after-the-signature": front + base64url(Buffer.concat([bytes, Buffer.alloc(1)])),
+      "padding": `${good}==`,
+      "padding-in-its-head": token(HEAD, own, (text) => es256(`${base64url(head)}==.${text.split(".")[1]}`)).replace(".", "==."),
+      "other-bits-in-the-last-character": front + lastBits,
+      "standard-alphabet": front + signature.replaceAll("-", "+").replaceAll("_", "/"),
+      "a-space-inside": front + signature.replace(/(.{43})/, "$1 "),
+      "an-empty-part-after": `${good}.`,
+      "a-part-missing": front.slice(0, -1),
+      "head-is-an-array": token(JSON.stringify(["ES256", HEAD.kid]), own),
+      "algorithm-twice": token(head.replace("{", '{"alg":"none",'), own),
+      "time-twice": token(HEAD, text.replace("{", '{"iat":1,')),
+      "hash-twice": token(HEAD, text.replace("{", '{"request_body_sha256":"",')),
+      "text-after-the-claims": token(HEAD, `${text} {}`),
+      "longer-than-4096": token(HEAD, { ...own, sub: "x".repeat(3000) }),
+    },
+    "signature-none": {
+      "alg-none-and-a-signature": token({ ...HEAD, alg: "none" }, own),
+      "another-algorithm-named": token({ ...HEAD, alg: "ES384" }, own),
+      "algorithm-in-lower-case": token({ ...HEAD, alg: "es256" }, own),
+      "another-name-of-the-key": token({ ...HEAD, kid: jwk(foreign).kid }, own),
+      "an-unknown-extension": token({ ...HEAD, crit: ["exp"], exp: NOW }, own),
+    },
+    "signature-wrong": {
+      "a-key-in-its-head": token({ ...HEAD, jwk: jwk(foreign) }, own, (text) => es256(text, foreign)),
+      "another-timestamp": `${token(HEAD, claims(body, NOW + 1)).split(".").slice(0, 2).join(".")}.${signature}`,
+      "hash-of-another-body": token(HEAD, claims(`${body} `)),
+    },
+  };
+};
 /** The same signature in other forms of ASN.1, none of them DER, and as two numbers; and the signature of zeros. */
 const otherForms = (signature) => {
   const der = Buffer.from(signature, "base64");
@@ -148,6 +219,29 @@ const PROFILES = {
     },
     keys: { secrets: [publicKey], private_keys: [`whsk_${Buffer.from(SEED).toString("base64")}`] },
     signature: "x-signature-ed25519", stamped: true, malleated,
+  },
+  plaid: {
+    library: "jose",
+    what: "jwtVerify as Plaid's documents call it, with maxTokenAge 5 min, which takes no token from ahead (ours takes 300 s, as clocks differ)",
+    signer: () => `npm @noble/curves ${version("@noble/curves")}, after RFC 6979, and once by jose`,
+    check: async () => {
+      const { decodeProtectedHeader, importJWK, jwtVerify } = await import(join(process.cwd(), "node_modules/jose/dist/webapi/index.js"));
+      const key = await importJWK({ ...jwk(), alg: "ES256" });
+      return async ({ headers, body }) => {
+        const given = headers["plaid-verification"];
+        const { alg, kid } = decodeProtectedHeader(given);
+        if (alg !== "ES256" || kid !== HEAD.kid) return false;
+        const { payload } = await jwtVerify(given, key, { maxTokenAge: "5 min" });
+        return payload.request_body_sha256 === sha256(body);
+      };
+    },
+    headers: (body, secret, at = NOW) => {
+      const seed = secret === OTHER ? SEED.replace("private", "another") : SEED;
+      return { "plaid-verification": token(HEAD, claims(body, at), (text) => es256(text, seed)) };
+    },
+    keys: { secrets: [JSON.stringify(jwk())], private_keys: [`whsk_${Buffer.from(SEED).toString("base64")}`] },
+    tokens: { "by-jose": () => BY_JOSE, "the-other-s": (body) => token(HEAD, claims(body), (text) => negated(es256(text))) },
+    signature: "plaid-verification", signedAt: NOW, broken: brokenTokens,
   },
   sendgrid: {
     library: "@sendgrid/eventwebhook", what: "EventWebhook.verifySignature, which looks at no time",
@@ -279,7 +373,13 @@ for (const [profile, of] of Object.entries(PROFILES).filter(([name]) => [name, u
     invalid("a-byte-more", changed((text) => of.encoding ? text.replace(/=$/, "A") : `${text}00`), "signature-malformed");
   }
   invalid("in-the-other-case", changed((text) => text.toUpperCase()), 
-    of.encoding === "base64" ? "signature-wrong" : { sendgrid: "signature-malformed", discord: "signature-malformed", linear: "signature-malformed", paddle: "timestamp-malformed" }[profile] ?? "signature-none");
+    of.encoding === "base64" ? "signature-wrong" : { plaid: "signature-malformed", sendgrid: "signature-malformed", discord: "signature-malformed", linear: "signature-malformed", paddle: "timestamp-malformed" }[profile] ?? "signature-none");
+  for (const [name, made] of Object.entries(of.tokens ?? {})) {
+    vectors.push(vector(name, { [signature]: made(body) }, body, { valid: true, id, signed_at: signedAt }));
+  }
+  for (const [rule, tokens] of Object.entries(of.broken?.(body, good[signature]) ?? {})) {
+    for (const [name, token] of Object.entries(tokens)) invalid(name, changed(() => token), rule);
+  }
   if (of.malleated) invalid("number-beyond-the-order", changed(of.malleated), "signature-wrong");
   if (of.addressed) invalid("another-url", good, "signature-wrong", { url: URL.replace("7", "8") });
   if (signedAt !== null) {

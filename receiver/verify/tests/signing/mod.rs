@@ -1,7 +1,7 @@
 //! A sender for tests: signs each profile, written from the profiles' descriptions alone.
 
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use ed25519_dalek::{Signer as _, SigningKey};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use hookproof_verify::Profile;
@@ -35,8 +35,33 @@ pub(crate) fn key(profile: Profile, secret: &str) -> String {
         Profile::Sendgrid => {
             base64(private_p256(secret).verifying_key().to_public_key_der().unwrap().as_bytes())
         }
+        Profile::Plaid => jwk(secret, KID),
         _ => secret.to_owned(),
     }
+}
+
+/// The name of each key in a JWT.
+pub(crate) const KID: &str = "bfbd5111-8e33-4643-8ced-b2e642a72f3c";
+
+pub(crate) fn jwk(secret: &str, kid: &str) -> String {
+    let point = private_p256(secret).verifying_key().to_sec1_point(false);
+    let (x, y) = (base64url(&point.as_bytes()[1..33]), base64url(&point.as_bytes()[33..]));
+    format!(
+        r#"{{"alg":"ES256","crv":"P-256","expired_at":null,"kid":"{kid}","kty":"EC","use":"sig","x":"{x}","y":"{y}"}}"#
+    )
+}
+
+pub(crate) fn head(kid: &str) -> String {
+    format!(r#"{{"alg":"ES256","kid":"{kid}","typ":"JWT"}}"#)
+}
+
+pub(crate) fn claims(at: &str, body: &[u8]) -> String {
+    format!(r#"{{"iat":{at},"request_body_sha256":"{}"}}"#, hex(&Sha256::digest(body)))
+}
+
+pub(crate) fn token(secret: &str, head: &str, claims: &str) -> String {
+    let signed = format!("{}.{}", base64url(head.as_bytes()), base64url(claims.as_bytes()));
+    format!("{signed}.{}", base64url(&tag(Profile::Plaid, secret, &[signed.as_bytes()])))
 }
 
 /// Decodes the secret as the profile does.
@@ -46,6 +71,10 @@ pub(crate) fn tag(profile: Profile, secret: &str, parts: &[&[u8]]) -> Vec<u8> {
         Profile::Sendgrid => {
             let signature: ecdsa::DerSignature = private_p256(secret).sign(&parts.concat());
             return signature.as_bytes().to_vec();
+        }
+        Profile::Plaid => {
+            let signature: ecdsa::Signature = private_p256(secret).sign(&parts.concat());
+            return signature.to_bytes().to_vec();
         }
         Profile::StandardWebhooks => bytes_of(secret),
         Profile::Twilio => {
@@ -66,6 +95,10 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 
 pub(crate) fn base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
+}
+
+pub(crate) fn base64url(bytes: &[u8]) -> String {
+    URL_SAFE_NO_PAD.encode(bytes)
 }
 
 /// The URL in each signature that covers one.
@@ -122,6 +155,7 @@ pub(crate) fn sign(profile: Profile, secret: &str, id: &str, at: i64, body: &[u8
             let tag = tag(profile, secret, &[at.as_bytes(), b":", body]);
             vec![("paddle-signature", format!("ts={at};h1={}", hex(&tag)))]
         }
+        Profile::Plaid => vec![("plaid-verification", token(secret, &head(KID), &claims(&at, body)))],
         Profile::Sendgrid => vec![
             ("x-twilio-email-event-webhook-timestamp", at.clone()),
             ("x-twilio-email-event-webhook-signature", base64(&tag(profile, secret, &[at.as_bytes(), body]))),

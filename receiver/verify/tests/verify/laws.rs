@@ -49,6 +49,7 @@ fn guarded(profile: Profile) -> &'static [&'static str] {
         Profile::Line => &["x-line-signature"],
         Profile::Linear => &["linear-signature"],
         Profile::Paddle => &["paddle-signature"],
+        Profile::Plaid => &["plaid-verification"],
         Profile::Sendgrid => {
             &["x-twilio-email-event-webhook-timestamp", "x-twilio-email-event-webhook-signature"]
         }

@@ -67,6 +67,11 @@ fn place_of_signature(profile: Profile) -> (&'static str, String) {
         Profile::Line => ("x-line-signature", String::new()),
         Profile::Linear => ("linear-signature", String::new()),
         Profile::Paddle => ("paddle-signature", format!("ts={NOW};h1=")),
+        Profile::Plaid => {
+            let token = signed(profile);
+            let (before, _) = value(&token, "plaid-verification").rsplit_once('.').unwrap();
+            ("plaid-verification", format!("{before}."))
+        }
         Profile::Sendgrid => ("x-twilio-email-event-webhook-signature", String::new()),
         Profile::Shopify => ("x-shopify-hmac-sha256", String::new()),
         Profile::Slack => ("x-slack-signature", "v0=".to_owned()),

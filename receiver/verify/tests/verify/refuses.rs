@@ -1,7 +1,9 @@
 use ed25519_dalek::{Signature, Verifier as _, VerifyingKey};
 use hookproof_verify::{KeyError, Keys, Profile, Rejection, Secret, UnixSeconds, verify};
+use p256::ecdsa;
+use sha2::{Digest as _, Sha256};
 
-use crate::signing::{self, OTHER, SECRET, base64, hex, sign, tag};
+use crate::signing::{self, KID, OTHER, SECRET, base64, base64url, claims, head, hex, jwk, sign, tag, token};
 use crate::{BODY, ID, NOW, check, keys, place_of_signature, signed, stamped_by_headers, value, with};
 
 #[test]
@@ -210,7 +212,11 @@ fn a_signature_over_the_body_alone_is_refused_where_more_is_signed() {
                 | Profile::Square
                 | Profile::Twilio
         );
-        let text = if is_base64 { base64(&tag) } else { hex(&tag) };
+        let text = match profile {
+            Profile::Plaid => base64url(&tag),
+            _ if is_base64 => base64(&tag),
+            _ => hex(&tag),
+        };
         let headers = with(signed(profile), name, format!("{before}{text}"));
         check(&headers, BODY, &keys(profile, &[SECRET]), Err("signature-wrong"));
     }
@@ -231,6 +237,97 @@ fn a_signature_with_a_number_beyond_the_order_is_refused() {
     }
     check_ed25519(&good, None);
     check_ed25519(&sum, Some(Rejection::Signature));
+}
+
+#[track_caller]
+fn check_token(token: &str, expected: Result<&str, &str>) {
+    let headers = vec![("plaid-verification", token.as_bytes().to_vec())];
+    check(&headers, BODY, &keys(Profile::Plaid, &[SECRET]), expected);
+}
+
+/// Rightly signed, each by the profile's key.
+#[test]
+fn a_token_is_of_its_key_and_algorithm_and_has_its_claims_once() {
+    let now = NOW.to_string();
+    let (good, digest) = (claims(&now, BODY), hex(&Sha256::digest(BODY)));
+    for written in [head(KID), format!(r#"{{"kid":"{KID}","alg":"\u0045S256"}}"#)] {
+        check_token(&token(SECRET, &written, &good), Ok(ID));
+    }
+    for (written, rule) in [
+        (head("another"), "signature-none"),
+        (head(KID).replace("ES256", "none"), "signature-none"),
+        (head(KID).replace("ES256", "HS256"), "signature-none"),
+        (head(KID).replace("ES256", "es256"), "signature-none"),
+        (head(KID).replace('{', r#"{"crit":["b64"],"b64":false,"#), "signature-none"),
+        (head(KID).replace('{', r#"{"crit":null,"#), "signature-none"),
+        (head(KID).replace("kid", "name"), "signature-malformed"),
+        (head(KID).replace('{', r#"{"alg":"ES256","#), "signature-malformed"),
+        (format!(r#"["ES256","{KID}"]"#), "signature-malformed"),
+        ("{".to_owned(), "signature-malformed"),
+    ] {
+        check_token(&token(SECRET, &written, &good), Err(rule));
+    }
+    check_token(&token(SECRET, &head(KID), &good.replace('{', r#"{"sub":"x","#)), Ok(ID));
+    for (written, rule) in [
+        (claims(&now, b"another"), "signature-wrong"),
+        (claims(&format!("{now}.0"), BODY), "signature-malformed"),
+        (claims(&format!("\"{now}\""), BODY), "signature-malformed"),
+        (claims("null", BODY), "signature-malformed"),
+        (claims("-1", BODY), "timestamp-old"),
+        (good.replace("iat", "nbf"), "signature-malformed"),
+        (good.replace("request_body_sha256", "sha256"), "signature-malformed"),
+        (good.replace('{', &format!("{{\"iat\":{now},")), "signature-malformed"),
+        (good.replace('{', &format!("{{\"request_body_sha256\":\"{digest}\",")), "signature-malformed"),
+        (good.replace(&digest, &digest.to_uppercase()), "signature-malformed"),
+        (good.replace(&digest, &digest[2..]), "signature-malformed"),
+        (format!("{good}{good}"), "signature-malformed"),
+        (format!(r#"[{now},"{digest}"]"#), "signature-malformed"),
+    ] {
+        check_token(&token(SECRET, &head(KID), &written), Err(rule));
+    }
+    let filled = |bytes| good.replace('{', &format!("{{\"sub\":\"{}\",", "x".repeat(bytes)));
+    check_token(&token(SECRET, &head(KID), &filled(2_700)), Ok(ID));
+    check_token(&token(SECRET, &head(KID), &filled(3_000)), Err("signature-malformed"));
+}
+
+/// Nothing in an unsigned token shows: a wrong signature is told before an old time, a missing claim or another body.
+#[test]
+fn the_claims_of_a_token_are_read_once_its_signature_holds() {
+    for written in ["{".to_owned(), claims("1", b"another"), claims(&NOW.to_string(), BODY)] {
+        check_token(&token(OTHER, &head(KID), &written), Err("signature-wrong"));
+    }
+}
+
+/// ES256 has no rule against the number in the upper half (RFC 7518, section 3.4).
+#[test]
+fn a_signature_of_es256_is_two_numbers_of_32_bytes() {
+    let good = token(SECRET, &head(KID), &claims(&NOW.to_string(), BODY));
+    let (signed, written) = good.rsplit_once('.').unwrap();
+    let signature = ecdsa::Signature::from_slice(&tag(Profile::Plaid, SECRET, &[signed.as_bytes()])).unwrap();
+    let of = |bytes: &[u8]| format!("{signed}.{}", base64url(bytes));
+    assert_eq!(of(&signature.to_bytes()), good);
+    let (r, s) = signature.split_scalars();
+    let negated = ecdsa::Signature::from_scalars(r, -s).unwrap();
+    check_token(&of(&negated.to_bytes()), Ok(ID));
+    for text in [
+        of(signature.to_der().as_bytes()),
+        of(&[0; 64]),
+        of(&[&signature.to_bytes()[..], &[0]].concat()),
+        of(&signature.to_bytes()[..63]),
+        format!("{good}=="),
+        format!("{good}."),
+        format!(".{good}"),
+        written.to_owned(),
+        format!("{signed}."),
+        signed.to_owned(),
+    ] {
+        check_token(&text, Err("signature-malformed"));
+    }
+    // Four bits of the last character are unused.
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let place = ALPHABET.iter().position(|byte| Some(byte) == good.as_bytes().last()).unwrap();
+    let other = char::from(ALPHABET[place ^ 1]);
+    check_token(&format!("{}{other}", &good[..good.len() - 1]), Err("signature-malformed"));
 }
 
 #[track_caller]
@@ -307,6 +404,27 @@ fn texts_that_are_no_keys_are_refused() {
     let elsewhere = point.replace(&point[60..62], if &point[60..62] == "AA" { "BB" } else { "AA" });
     for text in [SECRET, &point[1..], &point[..60], &elsewhere, &signing::key(Profile::Discord, SECRET)] {
         check(Profile::Sendgrid, text, KeyError::Point);
+    }
+    let jwk = jwk(SECRET, KID);
+    let other = |from: &str, to: &str| {
+        let text = jwk.replace(from, to);
+        assert_ne!(text, jwk, "{from}");
+        text
+    };
+    for text in [
+        SECRET.to_owned(),
+        other("ES256", "ES384"),
+        other("P-256", "P-384"),
+        other("\"EC\"", "\"RSA\""),
+        other("null", "1700000000"),
+        other(KID, ""),
+        other("\"kid\"", "\"name\""),
+        other("\"x\":\"", "\"x\":\"A"),
+        other("\"x\"", "\"x\":\"\",\"x\""),
+        other("\"use\"", "\"d\":\"AA\",\"use\""),
+        other("\"y\":", "\"y\":\"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\",\"z\":"),
+    ] {
+        check(Profile::Plaid, &text, KeyError::Jwk);
     }
     assert_eq!(Keys::new(standard, []).unwrap_err(), KeyError::None);
     let secret = Secret::new(SECRET).unwrap();
