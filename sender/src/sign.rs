@@ -74,7 +74,8 @@ impl Signer {
         let oldest = self.all(at).last().filter(|_| self.profile.form().is_frozen);
         match oldest.map(|key| key.sign(&[body])) {
             Some(Signature::Hmac(tag)) => Some(tag),
-            Some(Signature::Ed25519(_) | Signature::P256(_) | Signature::Sha1(_)) | None => None,
+            Some(Signature::Ed25519(_) | Signature::P256(_) | Signature::Es256(_) | Signature::Sha1(_))
+            | None => None,
         }
     }
 
@@ -95,6 +96,10 @@ impl Signer {
                 Content::Attempt => headers.number(attempt.number.into()),
                 Content::Timestamp => headers.timestamp(timestamp),
                 Content::Signature => {
+                    if let Some((key, head)) = self.all(at).last().and_then(|key| Some((key, key.head()?))) {
+                        headers.token(head, timestamp, attempt.body, |signed| key.sign(&[signed]));
+                        continue;
+                    }
                     if let Some(prefix) = form.beside {
                         headers.text(prefix).timestamp(timestamp);
                     }

@@ -221,7 +221,7 @@ impl<'a> Bench<'a> {
 
     pub(super) fn greeting(&self, handshake: &'static Handshake) -> Greeting {
         let challenge = self.challenge();
-        let hmac = encode_bare(self.settings.profile, &self.settings.secret.tag(challenge.as_bytes()));
+        let hmac = encode_bare(&self.settings.profile, &self.settings.secret.tag(challenge.as_bytes()));
         Greeting { handshake, challenge, hmac }
     }
 
@@ -253,8 +253,23 @@ impl<'a> Bench<'a> {
     }
 
     /// The number and the order of these are those of the profile.
-    pub(super) fn other_tags(&self, delivery: &Delivery) -> Vec<(String, Vec<u8>)> {
-        delivery.signing().other_tags(self.settings.profile, &self.settings.secret)
+    pub(super) fn other_signatures(&self, delivery: &Delivery) -> Vec<(String, String)> {
+        delivery.signing().other_signatures(self.settings.profile, &self.settings.secret)
+    }
+
+    /// The text before the signature of this delivery.
+    pub(super) fn prefix(&self, delivery: &Delivery) -> String {
+        delivery.signing().prefix(&self.settings.profile, &self.settings.secret)
+    }
+
+    /// A tag as the signature of this delivery.
+    pub(super) fn encoded(&self, delivery: &Delivery, tag: &[u8]) -> String {
+        delivery.signing().encoded(&self.settings.profile, &self.settings.secret, tag)
+    }
+
+    /// The number and the order of these are those of the profile.
+    pub(super) fn forged_tokens(&self, delivery: &Delivery, stranger: &Secret) -> Vec<(String, String)> {
+        delivery.signing().forged_tokens(self.settings.profile, &self.settings.secret, stranger)
     }
 
     pub(super) fn foreign_tag(&self, delivery: &Delivery, hash: ForeignHash) -> Vec<u8> {
@@ -265,12 +280,17 @@ impl<'a> Bench<'a> {
         delivery.signing().signature(self.settings.profile, secret)
     }
 
+    /// By a stranger, as if by the receiver's key.
+    pub(super) fn forged(&self, delivery: &Delivery, stranger: &Secret) -> String {
+        delivery.signing().forged(self.settings.profile, &self.settings.secret, stranger)
+    }
+
     /// None if the receiver's key is no public one.
     pub(super) fn signed_by_zeros(&self) -> Option<Request> {
         const TRIES: usize = 64;
         let profile = self.settings.profile;
         let signed = |delivery: Delivery| {
-            let signature = delivery.signing().signature_of_zeros(profile)?;
+            let signature = delivery.signing().signature_of_zeros(profile, &self.settings.secret)?;
             Some(self.request(&delivery, &[signature]))
         };
         let tries = if profile.is_public() { TRIES } else { 0 };

@@ -131,12 +131,11 @@ fn the_flask_example_is_certified() {
     certify(folder, port, &command, known);
 }
 
-/// A folder for scripts, beside which Node looks for modules: `HOOKPROOF_NODE_MODULES` names a `node_modules` with Express.
-fn folder_with_express() -> Option<tempfile::TempDir> {
+/// A folder for scripts, beside which Node looks for modules: `HOOKPROOF_NODE_MODULES` names a `node_modules` with this one.
+pub(crate) fn folder_with(module: &str) -> Option<tempfile::TempDir> {
     let modules = std::env::var_os("HOOKPROOF_NODE_MODULES").map(PathBuf::from).unwrap_or_default();
-    let has_express = modules.join("express").is_dir();
-    if !has_express || !is_there(Command::new("node").arg("--version"), "Node") {
-        eprintln!("skipped: Node with Express; HOOKPROOF_NODE_MODULES names no node_modules that has it");
+    if !modules.join(module).is_dir() || !is_there(Command::new("node").arg("--version"), "Node") {
+        eprintln!("skipped: Node with {module}; HOOKPROOF_NODE_MODULES names no node_modules that has it");
         return None;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -147,7 +146,7 @@ fn folder_with_express() -> Option<tempfile::TempDir> {
 /// The lines of `hookproof explain handshake.answered`.
 #[test]
 fn the_token_of_the_express_example_must_be_set_and_its_challenge_is_plain_text() {
-    let Some(folder) = folder_with_express() else { return };
+    let Some(folder) = folder_with("express") else { return };
     let entry = hookproof_judge::catalogue::find("handshake.answered").unwrap();
     let lines = &hookproof_judge::catalogue::example(entry).unwrap().lines["express"];
     let (_, check) = lines.split_once("// by a token").unwrap();
@@ -171,7 +170,7 @@ fn the_token_of_the_express_example_must_be_set_and_its_challenge_is_plain_text(
 
 #[test]
 fn the_express_example_is_certified() {
-    let Some(folder) = folder_with_express() else { return };
+    let Some(folder) = folder_with("express") else { return };
     let port = free_port();
     std::fs::copy(example("express_receiver.mjs"), folder.path().join("receiver.mjs")).unwrap();
     certify(folder, port, &format!("HOOK_SECRET={SECRET} node receiver.mjs {port} inbox.log"), "");

@@ -86,6 +86,12 @@ impl Vector {
         if ours == theirs {
             return Ok(());
         }
+        let signed = |text: Option<&str>| {
+            text.and_then(|text| text.rsplit_once('.')).map(|(signed, _)| signed.to_owned())
+        };
+        if judged.is_token() && signed(ours) == signed(theirs) {
+            return Err(format!("{name}: another signature of the same text"));
+        }
         assert!(parts(ours).is_subset(&parts(theirs)), "{name}: ours is {ours:?}, the library's {theirs:?}");
         Err(format!("{name}: ours is one of several"))
     }

@@ -2,7 +2,8 @@ use std::path::Path;
 
 use hookproof_judge::signature::Profile;
 
-use crate::reference::{PRIVATE, PUBLIC, PUBLIC_P256};
+use crate::examples::folder_with;
+use crate::reference::{PRIVATE, PUBLIC, PUBLIC_JWK, PUBLIC_P256};
 use crate::{check, hookproof};
 
 const PROFILE: &str = r#"
@@ -176,7 +177,7 @@ timestamp = "X-Acme-Time"
 id        = "X-Acme-Id"
 "#;
 
-/// The head of both receivers below.
+/// The head of the receivers below.
 const READ_REQUEST: &str = r#"
 import { createPublicKey, verify } from "node:crypto";
 import { readFileSync } from "node:fs";
@@ -238,6 +239,84 @@ fn a_receiver_of_sendgrid_in_another_language_is_certified_and_its_flaws_are_fou
         let told = String::from_utf8_lossy(&output.stdout);
         assert_eq!(output.status.code(), Some(expected), "{flaw}: {told}");
     }
+}
+
+/// The head of both receivers of Plaid. "lax" takes other spellings of base64.
+const READ_TOKEN: &str = r#"
+import { createHash } from "node:crypto";
+const flaw = process.argv[2];
+const form = flaw === "lax" ? /^[\w.=-]+$/ : /^[\w-]{1,1000}\.[\w-]{1,1000}\.[\w-]{85}[AQgw]$/;
+const token = one("plaid-verification", form);
+const known = JSON.parse(process.env.PUBLIC_KEY);
+const hash = createHash("sha256").update(raw.subarray(end + 4)).digest("hex");
+const fits = (claims) => flaw === "unhashed" || claims.request_body_sha256 === hash;
+"#;
+
+/// "trusting" takes the algorithm from the token.
+const PLAID_RECEIVER: &str = r#"
+const [head, claims, signature] = token.split(".");
+const read = (part) => { try { return JSON.parse(Buffer.from(part, "base64url")); } catch { process.exit(1); } };
+const { alg, kid } = read(head);
+const key = createPublicKey({ key: known, format: "jwk" });
+const signed = verify("sha256", Buffer.from(`${head}.${claims}`), { key, dsaEncoding: "ieee-p1363" }, Buffer.from(signature, "base64url"));
+if (!signed || kid !== known.kid || (alg !== "ES256" && flaw !== "trusting")) process.exit(1);
+const { iat, ...rest } = read(claims);
+if (!Number.isInteger(iat) || Math.abs(Date.now() / 1000 - iat) > 300) process.exit(1);
+process.exit(fits(rest) ? 0 : 1);
+"#;
+
+/// "embedded" takes a key from the token.
+const PLAID_RECEIVER_BY_JOSE: &str = r#"
+import { EmbeddedJWK, importJWK, jwtVerify } from "jose";
+const key = await importJWK(known, "ES256");
+const named = ({ kid }) => { if (kid !== known.kid) throw new Error("another key"); return key; };
+const given = (head, token) => (head.jwk && flaw === "embedded" ? EmbeddedJWK(head, token) : named(head));
+// As old as the tolerance, and as far ahead.
+const options = { algorithms: ["ES256"], maxTokenAge: 0, clockTolerance: 300 };
+const { payload } = await jwtVerify(token, given, options).catch(() => process.exit(1));
+process.exit(fits(payload) ? 0 : 1);
+"#;
+
+fn judge_plaid(folder: &Path, script: &str, rows: &[(&str, &str)]) {
+    let file = folder.join("receiver.mjs").display().to_string();
+    std::fs::write(&file, format!("{READ_REQUEST}{READ_TOKEN}{script}")).unwrap();
+    let judged = |flaw: &str, only: &str| {
+        let command = format!("PUBLIC_KEY='{PUBLIC_JWK}' node {file} {flaw}");
+        let whom = ["receiver", "--exec", &command, "--profile", "plaid", "--secret-env", "PRIVATE_KEY"];
+        let output = hookproof(&[&whom[..], &["--strict", "--only", only]].concat());
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let (code, told) = judged("none", "sig,time,header,raw");
+    assert_eq!(code, Some(0), "{told}");
+    for case in ["wrong-secret", "body-bit", "tag-bit", "timestamp-swap", "parts", "algorithm", "base64-junk"]
+    {
+        assert!(told.contains(&format!("PASS           sig.{case} ")), "{case}: {told}");
+    }
+    assert!(!told.contains(PRIVATE), "{told}");
+    for (flaw, case) in rows {
+        let (code, told) = judged(flaw, &format!("sig.valid,{case}"));
+        let failed =
+            told.contains("PASS           sig.valid ") && told.contains(&format!("FAIL           {case} "));
+        assert!(code == Some(1) && failed, "{flaw}: {told}");
+    }
+}
+
+#[test]
+fn a_receiver_of_plaid_in_another_language_is_certified_and_its_flaws_are_found() {
+    if std::process::Command::new("node").arg("--version").output().is_err() {
+        eprintln!("skipped: Node is not on this machine");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let flaws = [("unhashed", "sig.body-bit"), ("unhashed", "sig.parts"), ("trusting", "sig.algorithm")];
+    judge_plaid(folder.path(), PLAID_RECEIVER, &flaws);
+}
+
+#[test]
+fn a_receiver_of_plaid_by_jose_is_certified_and_its_flaws_are_found() {
+    let Some(folder) = folder_with("jose") else { return };
+    let flaws = [("unhashed", "sig.body-bit"), ("lax", "sig.base64-junk"), ("embedded", "sig.algorithm")];
+    judge_plaid(folder.path(), PLAID_RECEIVER_BY_JOSE, &flaws);
 }
 
 #[test]

@@ -17,6 +17,9 @@ pub(crate) const PRIVATE: &str = "whsk_YS1zZWVkLW9mLWFuLWVkMjU1MTktcHJpdmF0ZS1rZ
 pub(crate) const PUBLIC: &str = "2615936c343f1dbda94fbf24c9a99c723152c105c69ae4fc9fbd805cb5f5ffc2";
 pub(crate) const PUBLIC_P256: &str = "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEmDgwnuopbGEA0r1ObTZDCX2xkhcOMTfw/GIJvzahy5IInNCU2t+oU6X9veJMAVvletj+MfZKVIidLWBoVR0B1g==";
 
+/// The same key by its thumbprint, as that of `plaid.json`.
+pub(crate) const PUBLIC_JWK: &str = r#"{"crv":"P-256","kid":"ATF_g40JMSIkCSUOhyjcAxxS7OIfyt9h_wG0o3q8YBU","kty":"EC","x":"mDgwnuopbGEA0r1ObTZDCX2xkhcOMTfw_GIJvzahy5I","y":"CJzQlNrfqFOl_b3iTAFb5XrY_jH2SlSInS1gaFUdAdY"}"#;
+
 /// A receiver in its own folder, started by a script, until the test ends.
 pub(crate) struct Daemon {
     folder: tempfile::TempDir,
@@ -85,12 +88,13 @@ pub(crate) fn reference(profile: &str) -> (Daemon, String) {
     let (port, effects_port) = (free_port(), free_port());
     let secret = match profile {
         "discord" => PUBLIC,
+        "plaid" => PUBLIC_JWK,
         "sendgrid" => PUBLIC_P256,
         _ => SECRET,
     };
     let token = if profile == "meta" { "--verify-token-env VERIFY_TOKEN" } else { "" };
     let command = format!(
-        "HOOK_SECRET={secret} VERIFY_TOKEN='{VERIFY_TOKEN}' nohup {binary} receiver-server serve --profile {profile} --secret-env HOOK_SECRET \
+        "HOOK_SECRET='{secret}' VERIFY_TOKEN='{VERIFY_TOKEN}' nohup {binary} receiver-server serve --profile {profile} --secret-env HOOK_SECRET \
          --url http://127.0.0.1:{port}/hooks --db inbox.db --listen 127.0.0.1:{port} --effects-listen 127.0.0.1:{effects_port} {token}",
         binary = env!("CARGO_BIN_EXE_hookproof"),
     );

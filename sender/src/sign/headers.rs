@@ -1,8 +1,10 @@
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::ops::Range;
 
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use base64::write::EncoderStringWriter;
 use sha2::{Digest as _, Sha256};
 
 use super::keys::{Signature, hex};
@@ -25,7 +27,7 @@ impl Headers {
 
     #[must_use]
     pub fn new() -> Self {
-        Self { text: String::with_capacity(256), ..Self::default() }
+        Self { text: String::with_capacity(384), ..Self::default() }
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &str)> {
@@ -90,6 +92,30 @@ impl Headers {
         self.write(
             |text| if is_base64 { STANDARD.encode_string(bytes, text) } else { text.extend(hex(bytes)) },
         )
+    }
+
+    /// A JWT (RFC 7519), whose first part is `head`.
+    pub(super) fn token(
+        &mut self,
+        head: &str,
+        seconds: u64,
+        body: &[u8],
+        sign: impl FnOnce(&[u8]) -> Signature,
+    ) {
+        self.write(|text| {
+            let start = text.len();
+            text.extend([head, "."]);
+            let mut claims = EncoderStringWriter::from_consumer(&mut *text, &URL_SAFE_NO_PAD);
+            let written = write!(claims, r#"{{"iat":{seconds},"request_body_sha256":""#);
+            let mut written = written
+                .and_then(|()| hex(&Sha256::digest(body)).try_for_each(|digit| write!(claims, "{digit}")));
+            written = written.and_then(|()| write!(claims, r#""}}"#));
+            written.expect("writing to a String does not fail");
+            claims.into_inner();
+            let signature = sign(&text.as_bytes()[start..]);
+            text.push('.');
+            URL_SAFE_NO_PAD.encode_string(signature.bytes(), text);
+        });
     }
 
     /// Empty unless there is one.

@@ -1,14 +1,14 @@
 use std::fmt;
 
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use ed25519_dalek::SigningKey;
 use ed25519_dalek::ed25519::signature::MultipartSigner as _;
 use hmac::{Hmac, KeyInit, Mac as _};
 use p256::ecdsa;
 use p256::pkcs8::EncodePublicKey as _;
 use sha1::Sha1;
-use sha2::Sha256;
+use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
 use super::profile::{KeyForm, Profile};
@@ -128,6 +128,8 @@ pub(super) enum Key {
     Sha1(Hmac<Sha1>),
     Ed25519(Box<SigningKey>),
     P256(Box<ecdsa::SigningKey>),
+    /// With the first part of its tokens, which names it.
+    Es256(Box<ecdsa::SigningKey>, Box<str>),
 }
 
 impl fmt::Debug for Key {
@@ -151,7 +153,16 @@ impl Key {
                 let signature: ecdsa::Signature = key.multipart_sign(parts);
                 Signature::P256(signature.to_der())
             }
+            Self::Es256(key, _) => {
+                let signature: ecdsa::Signature = key.multipart_sign(parts);
+                Signature::Es256(signature.to_bytes().into())
+            }
         }
+    }
+
+    /// The first part of a token; none of a key that signs otherwise.
+    pub(super) fn head(&self) -> Option<&str> {
+        if let Self::Es256(_, head) = self { Some(head) } else { None }
     }
 }
 
@@ -160,6 +171,7 @@ pub(super) enum Signature {
     Sha1([u8; 20]),
     Ed25519([u8; 64]),
     P256(ecdsa::DerSignature),
+    Es256([u8; 64]),
 }
 
 impl Signature {
@@ -169,6 +181,7 @@ impl Signature {
             Self::Sha1(bytes) => bytes,
             Self::Ed25519(bytes) => bytes,
             Self::P256(der) => der.as_bytes(),
+            Self::Es256(bytes) => bytes,
         }
     }
 }
@@ -228,7 +241,7 @@ impl Secret {
     pub fn generate(profile: Profile, random: &[u8; Self::RANDOM_BYTES]) -> Self {
         let form = profile.form().key;
         let mut bytes = Zeroizing::new(*random);
-        if form == KeyForm::PrivateP256 {
+        if form.is_p256() {
             // A key is a number below the order of the group.
             bytes[0] &= 0x7f;
         }
@@ -277,6 +290,11 @@ impl Secret {
             KeyForm::Decoded => Key::Hmac(Mac::new(&decode(encoded.ok_or(SecretError::PlainText)?)?)),
             KeyForm::Private => Key::Ed25519(Box::new(self.private()?)),
             KeyForm::PrivateP256 => Key::P256(Box::new(self.private_p256()?)),
+            KeyForm::PrivateEs256 => {
+                let key = self.private_p256()?;
+                let head = format!(r#"{{"alg":"ES256","kid":"{}","typ":"JWT"}}"#, Jwk::of(&key).kid());
+                Key::Es256(Box::new(key), URL_SAFE_NO_PAD.encode(head).into())
+            }
         })
     }
 
@@ -307,8 +325,41 @@ impl Secret {
                 let der = self.private_p256().ok()?.verifying_key().to_public_key_der().ok()?;
                 Some(STANDARD.encode(der.as_bytes()))
             }
+            KeyForm::PrivateEs256 => Some(Jwk::of(&self.private_p256().ok()?).to_string()),
             KeyForm::Decoded | KeyForm::Text | KeyForm::TextSha1 => None,
         }
+    }
+}
+
+/// A public key of P-256, by its coordinates in base64url.
+struct Jwk {
+    x: String,
+    y: String,
+}
+
+impl Jwk {
+    fn of(key: &ecdsa::SigningKey) -> Self {
+        let point = key.verifying_key().to_sec1_point(false);
+        // SEC 1, section 2.3.3: a byte, then both coordinates.
+        let (x, y) = point.as_bytes()[1..].split_at(point.len() / 2);
+        Self { x: URL_SAFE_NO_PAD.encode(x), y: URL_SAFE_NO_PAD.encode(y) }
+    }
+
+    /// Its thumbprint (RFC 7638), so that a key has one name wherever it is known.
+    fn kid(&self) -> String {
+        let Self { x, y } = self;
+        let text = format!(r#"{{"crv":"P-256","kty":"EC","x":"{x}","y":"{y}"}}"#);
+        URL_SAFE_NO_PAD.encode(Sha256::digest(text))
+    }
+}
+
+impl fmt::Display for Jwk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self { x, y }, kid) = (self, self.kid());
+        write!(
+            f,
+            r#"{{"alg":"ES256","crv":"P-256","kid":"{kid}","kty":"EC","use":"sig","x":"{x}","y":"{y}"}}"#
+        )
     }
 }
 

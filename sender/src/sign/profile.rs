@@ -33,6 +33,9 @@ word_form! {
         Meta = "meta",
         /// As Paddle signs: over `timestamp:body`, in hex, anew for each attempt.
         Paddle = "paddle",
+        /// As Plaid signs: by a JWT (ES256) that has the time and the body's SHA-256, anew for each attempt. The secret is the
+        /// private key, `whsk_` and base64; `subscriber show` prints the public one, a JWK, for the receiver.
+        Plaid = "plaid",
         /// As SendGrid signs: over timestamp and body, in base64, by ECDSA (P-256), anew for each attempt. The secret is the
         /// private key, `whsk_` and base64; `subscriber show` prints the public one, for the receiver.
         Sendgrid = "sendgrid",
@@ -61,11 +64,17 @@ pub enum KeyForm {
     Private,
     /// That of P-256.
     PrivateP256,
+    /// The same, for JWTs.
+    PrivateEs256,
 }
 
 impl KeyForm {
     pub(super) const fn is_private(self) -> bool {
-        matches!(self, Self::Private | Self::PrivateP256)
+        self.is_p256() || matches!(self, Self::Private)
+    }
+
+    pub(super) const fn is_p256(self) -> bool {
+        matches!(self, Self::PrivateP256 | Self::PrivateEs256)
     }
 }
 
@@ -142,6 +151,8 @@ impl Profile {
             }
             Self::Line | Self::Shopify => base64("", BODY),
             Self::Paddle => Form { beside: Some("ts="), ..hex(";h1=", &[Timestamp, Text(":"), Body]) },
+            // Both are claims.
+            Self::Plaid => Form { key: KeyForm::PrivateEs256, ..base64("", &[Timestamp, Body]) },
             Self::Sendgrid => Form { key: KeyForm::PrivateP256, ..base64("", &[Timestamp, Body]) },
             Self::Slack | Self::Zoom => hex("v0=", VERSIONED),
             Self::Square => base64("", &[Url, Body]),
@@ -179,6 +190,7 @@ impl Profile {
             Self::Line => &[("x-line-signature", Signature)],
             Self::Meta => &[("x-hub-signature-256", Signature)],
             Self::Paddle => &[("paddle-signature", Signature)],
+            Self::Plaid => &[("plaid-verification", Signature)],
             Self::Sendgrid => &[
                 ("x-twilio-email-event-webhook-timestamp", Timestamp),
                 ("x-twilio-email-event-webhook-signature", Signature),

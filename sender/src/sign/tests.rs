@@ -1,3 +1,5 @@
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use proptest::prelude::*;
 
 use super::*;
@@ -208,7 +210,29 @@ fn a_private_key_of_p256_is_a_number_below_the_order() {
         let error = Signer::new(Profile::Sendgrid, &Keys::new(key(bytes))).unwrap_err();
         assert_eq!((error, key(bytes).public_key(Profile::Sendgrid)), (SecretError::PrivateP256, None));
     }
-    assert!(Secret::generate(Profile::Sendgrid, &[0xff; 32]).public_key(Profile::Sendgrid).is_some());
+    for profile in [Profile::Sendgrid, Profile::Plaid] {
+        assert!(Secret::generate(profile, &[0xff; 32]).public_key(profile).is_some());
+    }
+}
+
+/// `jose` computed the thumbprint of this key, the generator of the group.
+#[test]
+fn a_token_names_its_key_by_the_thumbprint_of_the_jwk_that_is_shown() {
+    let mut one = [0; 32];
+    one[31] = 1;
+    let one = secret(&format!("whsk_{}", encode(&one)));
+    let kid = "xx0BcA-wMohw8atYDJOe6peGModklG2wRHBlXHMvl0M";
+    let jwk = format!(
+        r#"{{"alg":"ES256","crv":"P-256","kid":"{kid}","kty":"EC","use":"sig","x":"axfR8uEsQkf4vOblY6RA8ncDfYEt6zOg9KE5RdiYwpY","y":"T-NC4v4af5uO5-tKfA-eFivOM1drMV7Oy7ZAaDe_UfU"}}"#
+    );
+    assert_eq!(one.public_key(Profile::Plaid), Some(jwk));
+    let token = signed(Profile::Plaid, &Keys::new(one), NOW)[0].1.clone();
+    let parts: Vec<_> = token.split('.').map(|part| URL_SAFE_NO_PAD.decode(part).unwrap()).collect();
+    let text = |at: usize| String::from_utf8(parts[at].clone()).unwrap();
+    assert_eq!(text(0), format!(r#"{{"alg":"ES256","kid":"{kid}","typ":"JWT"}}"#));
+    let digest = "aefed6d9be15b1ac34bd5cd74ad4e2461011a3e6e9d937a4d730aa34e34a506c";
+    assert_eq!(text(1), format!(r#"{{"iat":1700000000,"request_body_sha256":"{digest}"}}"#));
+    assert_eq!((parts.len(), parts[2].len()), (3, 64));
 }
 
 #[test]
@@ -270,12 +294,13 @@ fn only_the_frozen_profile_has_something_to_freeze() {
 #[test]
 fn a_profile_signs_the_body_once_and_no_timestamp_that_it_has_not_written() {
     for profile in Profile::ALL {
-        let Form { signed, beside, .. } = profile.form();
+        let Form { key, signed, beside, .. } = profile.form();
         assert!(signed.len() <= PARTS_MAX, "{profile}");
         let of_body = signed.iter().filter(|part| matches!(part, Part::Body | Part::Query));
         assert_eq!(of_body.count(), 1, "{profile}");
         let place = |wanted| profile.headers().iter().position(|(_, content)| *content == wanted);
         let is_written = beside.is_some()
+            || key == KeyForm::PrivateEs256
             || place(Content::Timestamp).is_some_and(|stamp| Some(stamp) < place(Content::Signature));
         assert_eq!(signed.contains(&Part::Timestamp), is_written, "{profile}");
     }
@@ -324,8 +349,10 @@ fn as_many_signatures_as_declared_fit() {
     for profile in Profile::ALL {
         let keys = full(profile);
         let headers = signed(profile, &keys, NOW);
-        let (_, value) =
-            headers.iter().rfind(|(name, _)| name.contains("signature") || name.contains("hmac")).unwrap();
+        let (_, value) = headers
+            .iter()
+            .rfind(|(name, _)| ["signature", "hmac", "verification"].iter().any(|word| name.contains(word)))
+            .unwrap();
         let signatures = value.split([' ', ',', '=']).filter(|part| part.len() >= 27).count();
         let expected = if profile.form().separator.is_some() { Keys::COUNT_MAX } else { 1 };
         assert_eq!(signatures, expected, "{profile}: {value}");
@@ -361,7 +388,7 @@ fn profiles_go_by_their_names() {
         "svix".parse::<Profile>().unwrap_err().to_string(),
         "\"svix\" is not a signing profile; expected one of \
          standard-webhooks, vvv-timestamped, vvv-frozen, stripe, github, discord, hubspot, line, meta, paddle, \
-         sendgrid, shopify, slack, square, twilio, zoom"
+         plaid, sendgrid, shopify, slack, square, twilio, zoom"
     );
 }
 

@@ -229,7 +229,7 @@ async fn a_rotated_secret_is_shown_once_and_the_old_one_signs_beside_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_private_key_comes_with_its_public_one() {
     let world = World::new().await;
-    for (sign, length) in [("discord", 64), ("sendgrid", 124)] {
+    for (sign, length) in [("discord", 64), ("plaid", 204), ("sendgrid", 124)] {
         let subscriber = json!({ "name": sign, "url": URL, "sign": sign });
         let (path, rotate) = (format!("/v1/subscribers/{sign}"), format!("/v1/subscribers/{sign}/rotate"));
         let added = world.post("/v1/subscribers", subscriber).await.expect(201);

@@ -7,13 +7,14 @@ use serde::Deserialize;
 use super::handshake::{Handshake, WrittenHandshake};
 use crate::spelling::nearest;
 
-const ALGORITHMS: [(&str, Option<Algorithm>); 8] = [
+const ALGORITHMS: [(&str, Option<Algorithm>); 9] = [
     ("hmac-sha1", Some(Algorithm::HmacSha1)),
     ("hmac-sha256", Some(Algorithm::HmacSha256)),
     ("hmac-sha512", Some(Algorithm::HmacSha512)),
     ("ed25519", Some(Algorithm::Ed25519)),
     ("ecdsa-p256", Some(Algorithm::EcdsaP256)),
     ("ecdsa-p256-der", Some(Algorithm::EcdsaP256Der)),
+    ("jwt-es256", Some(Algorithm::JwtEs256)),
     ("rsa-sha256", Some(Algorithm::RsaSha256)),
     ("none", None),
 ];
@@ -23,12 +24,13 @@ const ENCODINGS: [(&str, Encoding); 4] = [
     ("base64", Encoding::Base64),
     ("base64url", Encoding::Base64Url),
 ];
-const KEYS: [(&str, KeyForm); 5] = [
+const KEYS: [(&str, KeyForm); 6] = [
     ("text", KeyForm::Text),
     ("hex", KeyForm::Hex),
     ("base64", KeyForm::Base64),
     ("whsec", KeyForm::Whsec),
     ("pem", KeyForm::Pem),
+    ("jwk", KeyForm::Jwk),
 ];
 const UNITS: [(&str, Unit); 2] = [("s", Unit::Seconds), ("ms", Unit::Milliseconds)];
 
@@ -41,6 +43,8 @@ pub(super) enum Algorithm {
     /// With SHA-256; DER, or two numbers of 32 bytes.
     EcdsaP256,
     EcdsaP256Der,
+    /// A JWT, whose signature is two numbers of 32 bytes.
+    JwtEs256,
     /// PKCS#1 v1.5 with SHA-256, 2,048 bits or more.
     RsaSha256,
 }
@@ -54,6 +58,8 @@ pub(super) enum KeyForm {
     /// Standard base64 after `whsec_`, which some libraries omit.
     Whsec,
     Pem,
+    /// JSON, with a name.
+    Jwk,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -95,6 +101,8 @@ pub(super) enum Stamp {
     Beside(String),
     /// A member of the body, which is an object in JSON.
     Field(String),
+    /// A claim of a token.
+    Claim(String),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -129,6 +137,8 @@ pub(super) struct Habits {
     pub(super) single: bool,
     /// The parameter of the URL's query that has the SHA-256 of a body that is no form.
     pub(super) body_digest: Option<String>,
+    /// The claim that has the SHA-256 of the body. Then the signature's header has a token.
+    pub(super) digest_claim: Option<String>,
     /// Further headers of each request.
     pub(super) headers: Vec<(String, String)>,
     pub(super) handshake: Option<Handshake>,
@@ -187,7 +197,7 @@ impl Algorithm {
     }
 
     pub(super) const fn is_p256(self) -> bool {
-        matches!(self, Self::EcdsaP256 | Self::EcdsaP256Der)
+        matches!(self, Self::EcdsaP256 | Self::EcdsaP256Der | Self::JwtEs256)
     }
 
     pub(super) const fn can_sign(self) -> bool {
@@ -334,10 +344,27 @@ impl Definition {
         matches!(self.encoding, Encoding::Base64 | Encoding::Base64Url)
     }
 
+    #[must_use]
+    pub const fn is_url_safe(&self) -> bool {
+        matches!(self.encoding, Encoding::Base64Url)
+    }
+
+    /// The signature is the last part of a JWT.
+    #[must_use]
+    pub fn is_token(&self) -> bool {
+        self.habits.digest_claim.is_some()
+    }
+
+    /// The time is a member of JSON, in the body or in a token.
+    #[must_use]
+    pub const fn has_json_timestamp(&self) -> bool {
+        matches!(self.timestamp, Some(Stamp::Field(_) | Stamp::Claim(_)))
+    }
+
     /// A signature is two numbers in DER, of 70 to 72 bytes mostly.
     #[must_use]
     pub fn is_der(&self) -> bool {
-        self.algorithm.is_some_and(Algorithm::is_p256)
+        self.algorithm.is_some_and(Algorithm::is_p256) && !self.is_token()
     }
 
     #[must_use]
@@ -398,7 +425,7 @@ impl Definition {
             }
             KeyForm::Base64 | KeyForm::Whsec => "whsec_AA==",
             KeyForm::Hex => "00",
-            KeyForm::Text | KeyForm::Pem => "\0",
+            KeyForm::Text | KeyForm::Pem | KeyForm::Jwk => "\0",
         })
     }
 
@@ -427,10 +454,14 @@ pub(super) fn own<P>(written: &Written<P>, algorithm: &str) -> Result<Definition
     }
     if written.public_key.is_some() && !algorithm.is_some_and(Algorithm::is_public) {
         return Err(
-            "public_key: expected it only with ed25519, ecdsa-p256, ecdsa-p256-der or rsa-sha256".to_owned()
+            "public_key: expected it only with ed25519, ecdsa-p256, ecdsa-p256-der, jwt-es256 or rsa-sha256"
+                .to_owned(),
         );
     }
     let header = name("header", &written.header)?;
+    if algorithm == Some(Algorithm::JwtEs256) {
+        return token(written, header);
+    }
     let signed = written.signed.iter().flatten().map(|text| parts(text)).collect::<Result<Vec<_>, _>>()?;
     let signed = signed.concat();
     if algorithm.is_some() && header.is_none() {
@@ -480,6 +511,50 @@ pub(super) fn own<P>(written: &Written<P>, algorithm: &str) -> Result<Definition
     })
 }
 
+/// Its claims are a time in seconds, and the body's SHA-256 in hexadecimal.
+fn token<P>(written: &Written<P>, header: Option<String>) -> Result<Definition, String> {
+    let others = [
+        ("signed", written.signed.is_some()),
+        ("encoding", written.encoding.is_some()),
+        ("prefix", written.prefix.is_some()),
+        ("separator", written.separator.is_some()),
+        ("several", written.several.is_some()),
+        ("timestamp", written.timestamp.is_some()),
+        ("timestamp_prefix", written.timestamp_prefix.is_some()),
+        ("timestamp_unit", written.timestamp_unit.is_some()),
+        ("frozen", written.frozen.is_some()),
+    ];
+    if let Some((key, _)) = others.into_iter().find(|(_, is_given)| *is_given) {
+        return Err(format!(
+            "{key}: expected it only without jwt-es256, whose claims are `timestamp_field` and `body_digest`"
+        ));
+    }
+    let named = |key: &str, name: &Option<String>| {
+        let name =
+            name.clone().ok_or_else(|| format!("{key}: it is missing; expected the name of its claim"))?;
+        is_name(key, &name).map(|()| name)
+    };
+    let digest_claim = Some(named("body_digest", &written.body_digest)?);
+    let algorithm = Some(Algorithm::JwtEs256);
+    let optional = |key: &str, name: &Option<String>| name.as_ref().map(|_| named(key, name)).transpose();
+    Ok(Definition {
+        name: String::new(),
+        algorithm,
+        encoding: Encoding::Base64Url,
+        key: key(written, algorithm)?,
+        header: header.ok_or("header: it is missing; expected the header of the token")?,
+        prefix: String::new(),
+        separator: None,
+        signed: vec![Part::Timestamp, Part::Body],
+        timestamp: Some(Stamp::Claim(named("timestamp_field", &written.timestamp_field)?)),
+        unit: Unit::Seconds,
+        id: optional("id", &written.id)?,
+        attempt: optional("attempt", &written.attempt)?,
+        event_type: optional("type", &written.r#type)?,
+        habits: Habits { body_digest: None, digest_claim, ..habits(written)? },
+    })
+}
+
 fn covers_body<P>(written: &Written<P>, algorithm: Option<Algorithm>, signed: &[Part]) -> Result<(), String> {
     let has_url_and_form = signed.contains(&Part::Url) && signed.contains(&Part::Form);
     if written.body_digest.is_some() && !has_url_and_form {
@@ -522,6 +597,7 @@ fn habits<P>(written: &Written<P>) -> Result<Habits, String> {
         frozen: written.frozen.unwrap_or_default(),
         single: written.several == Some(false),
         body_digest: written.body_digest.as_deref().map(named).transpose()?,
+        digest_claim: None,
         headers: headers.collect::<Result<_, String>>()?,
         handshake: None,
         digest: None,
@@ -530,9 +606,19 @@ fn habits<P>(written: &Written<P>) -> Result<Habits, String> {
 
 fn key<P>(written: &Written<P>, algorithm: Option<Algorithm>) -> Result<KeyForm, String> {
     let is_public = algorithm.is_some_and(Algorithm::is_public);
-    let usual = if is_public { "pem" } else { "text" };
+    let is_token = algorithm == Some(Algorithm::JwtEs256);
+    let usual = if is_token {
+        "jwk"
+    } else if is_public {
+        "pem"
+    } else {
+        "text"
+    };
     let form = word("key", written.key.as_deref().unwrap_or(usual), &KEYS)?;
     match (form, is_public) {
+        (form, _) if (form == KeyForm::Jwk) != is_token => {
+            Err("key: expected \"jwk\" with jwt-es256, and with no other algorithm".to_owned())
+        }
         (KeyForm::Pem, false) => {
             Err("key: expected \"text\", \"hex\", \"base64\" or \"whsec\" for a secret".to_owned())
         }

@@ -18,6 +18,7 @@ use zeroize::Zeroizing;
 use super::definition::{Algorithm, Definition, KeyForm};
 use super::profile::Profile;
 use super::small_order::is_small;
+use super::token::{self, read_jwk};
 use super::{base64, hex, unbase64, unbase64url, unhex};
 
 /// The length of a P-256 signature as two numbers side by side; any other length is DER.
@@ -27,6 +28,8 @@ const P256_FIXED_BYTES: usize = 64;
 #[derive(Clone)]
 pub struct Key {
     kind: Kind,
+    /// Its name in a token; empty where keys have none.
+    kid: Arc<str>,
     /// The spellings that would disclose it.
     spellings: Arc<[Zeroizing<Vec<u8>>]>,
 }
@@ -44,7 +47,7 @@ impl Algorithm {
             Self::HmacSha1 => Some(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY),
             Self::HmacSha256 => Some(hmac::HMAC_SHA256),
             Self::HmacSha512 => Some(hmac::HMAC_SHA512),
-            Self::Ed25519 | Self::EcdsaP256 | Self::EcdsaP256Der | Self::RsaSha256 => None,
+            Self::Ed25519 | Self::EcdsaP256 | Self::EcdsaP256Der | Self::JwtEs256 | Self::RsaSha256 => None,
         }
     }
 
@@ -60,7 +63,7 @@ impl Algorithm {
 impl From<Secret> for Key {
     fn from(secret: Secret) -> Self {
         let spellings = long_spellings(&secret.text, &secret.bytes);
-        Self { kind: Kind::Secret(secret), spellings }
+        Self { kid: secret.kid().into(), kind: Kind::Secret(secret), spellings }
     }
 }
 
@@ -69,7 +72,13 @@ impl Key {
         let Some(algorithm) = definition.algorithm.filter(|algorithm| algorithm.is_public()) else {
             return Ok(Secret::of(definition, text)?.into());
         };
+        let mut kid = String::new();
         let bytes = match (after_prefix(text), algorithm) {
+            (None, Algorithm::JwtEs256) => {
+                let (name, point) = read_jwk(text).ok_or(KeyError::Jwk)?;
+                kid = name;
+                point
+            }
             (None, _) => public_key_of_der(key_bytes(definition.key, text)?),
             (Some((PRIVATE, _)), algorithm) if algorithm.can_sign() => {
                 return Ok(Secret::of(definition, text)?.into());
@@ -83,7 +92,7 @@ impl Key {
         if algorithm == Algorithm::Ed25519 && is_small(&bytes) {
             return Err(KeyError::Small);
         }
-        Ok(Self { kind: Kind::Public(algorithm, bytes), spellings: Arc::default() })
+        Ok(Self { kind: Kind::Public(algorithm, bytes), kid: kid.into(), spellings: Arc::default() })
     }
 
     pub(super) fn signed(&self, signature: &[u8], message: &[u8]) -> bool {
@@ -91,6 +100,10 @@ impl Key {
             Kind::Secret(secret) => secret.authenticates(signature, message),
             Kind::Public(algorithm, bytes) => verifies(*algorithm, bytes, message, signature),
         }
+    }
+
+    pub(super) fn kid(&self) -> &str {
+        &self.kid
     }
 
     /// The text or the bytes of the secret, in hexadecimal or base64 too. Secrets below a fixed number of bytes are not
@@ -117,6 +130,7 @@ impl Key {
 fn verifies(algorithm: Algorithm, public: &[u8], message: &[u8], signature: &[u8]) -> bool {
     let by: &dyn signature::VerificationAlgorithm = match algorithm {
         Algorithm::RsaSha256 => &signature::RSA_PKCS1_2048_8192_SHA256,
+        Algorithm::JwtEs256 => &signature::ECDSA_P256_SHA256_FIXED,
         Algorithm::EcdsaP256 if signature.len() == P256_FIXED_BYTES => &signature::ECDSA_P256_SHA256_FIXED,
         Algorithm::EcdsaP256 | Algorithm::EcdsaP256Der => &signature::ECDSA_P256_SHA256_ASN1,
         _ => &signature::ED25519,
@@ -261,6 +275,7 @@ fn key_bytes(form: KeyForm, text: &str) -> Result<Vec<u8>, KeyError> {
         // The decoder's error would quote a character of the secret.
         KeyForm::Whsec => unbase64(bare).ok_or(KeyError::Encoding)?,
         KeyForm::Pem => public_key_of_pem(text)?,
+        KeyForm::Jwk => read_jwk(text).ok_or(KeyError::Jwk)?.1,
     };
     if bytes.is_empty() { Err(KeyError::Empty) } else { Ok(bytes) }
 }
@@ -286,6 +301,10 @@ pub enum KeyError {
         "the public key is not one of ed25519; expected its 32 bytes in the form of `key`, or {PUBLIC} and base64"
     )]
     Public,
+    #[error(
+        "the public key is not a JWK of P-256; expected JSON with kty, crv, kid, x and y, each once, and no private number"
+    )]
+    Jwk,
     #[error(
         "the public key is a point of small order, for which anybody can sign; expected another key pair"
     )]
@@ -323,6 +342,8 @@ enum Signer {
     Ed25519(Arc<Ed25519KeyPair>),
     /// `ring` verifies, and does not sign: it derives no public key, and draws random numbers.
     P256(Arc<ecdsa::SigningKey>),
+    /// The same, for tokens: two numbers in place of DER.
+    Es256(Arc<ecdsa::SigningKey>),
 }
 
 impl Signer {
@@ -335,7 +356,7 @@ impl Signer {
                 let text = hex(&bytes);
                 Some((bytes, text))
             }
-            Self::P256(key) => {
+            Self::P256(key) | Self::Es256(key) => {
                 let der = key.verifying_key().to_public_key_der().ok()?.as_bytes().to_vec();
                 let text = base64(&der);
                 Some((der, text))
@@ -355,7 +376,8 @@ impl Secret {
             (bytes, Signer::Ed25519(Arc::new(pair)))
         } else if definition.algorithm.is_some_and(Algorithm::is_p256) {
             let (bytes, key) = private_key_p256(definition.key, text)?;
-            (bytes, Signer::P256(Arc::new(key)))
+            let signs = if definition.is_token() { Signer::Es256 } else { Signer::P256 };
+            (bytes, signs(Arc::new(key)))
         } else {
             let bytes = Zeroizing::new(key_bytes(definition.key, text)?);
             let hash = definition.algorithm.and_then(Algorithm::hmac).unwrap_or(hmac::HMAC_SHA256);
@@ -373,6 +395,10 @@ impl Secret {
             Signer::P256(key) => {
                 let signature: ecdsa::DerSignature = key.sign(message);
                 signature.as_bytes().to_vec()
+            }
+            Signer::Es256(key) => {
+                let signature: ecdsa::Signature = key.sign(message);
+                signature.to_bytes().to_vec()
             }
         }
     }
@@ -401,10 +427,37 @@ impl Secret {
         match &self.signer {
             Signer::Hmac(key) => hmac::verify(key, message, tag).is_ok(),
             Signer::Ed25519(pair) => verifies(Algorithm::Ed25519, pair.public_key().as_ref(), message, tag),
-            Signer::P256(_) => self.signer.public().is_some_and(|(der, _)| {
-                verifies(Algorithm::EcdsaP256Der, &public_key_of_der(der), message, tag)
-            }),
+            Signer::P256(_) => self.verifies(Algorithm::EcdsaP256Der, tag, message),
+            Signer::Es256(_) => self.verifies(Algorithm::JwtEs256, tag, message),
         }
+    }
+
+    fn verifies(&self, algorithm: Algorithm, tag: &[u8], message: &[u8]) -> bool {
+        let public = self.signer.public();
+        public.is_some_and(|(der, _)| verifies(algorithm, &public_key_of_der(der), message, tag))
+    }
+
+    /// In a token: the thumbprint. Empty where keys have no name.
+    pub(super) fn kid(&self) -> String {
+        self.jwk().map(|(kid, _)| kid).unwrap_or_default()
+    }
+
+    /// Its name, and its public key in JSON.
+    pub(super) fn jwk(&self) -> Option<(String, String)> {
+        let Signer::Es256(key) = &self.signer else { return None };
+        let thumbprint =
+            |hashed: &str| token::encode(digest::digest(&digest::SHA256, hashed.as_bytes()).as_ref());
+        token::jwk(key.verifying_key().to_sec1_point(false).as_bytes(), thumbprint)
+    }
+
+    /// The public key's forms, as a receiver may hold them: DER, its base64, PEM, and JSON.
+    pub(super) fn public_forms(&self) -> Vec<(&'static str, Vec<u8>)> {
+        let Some(((der, text), (_, jwk))) = self.signer.public().zip(self.jwk()) else { return Vec::new() };
+        let lines: Vec<_> = text.as_bytes().chunks(64).map(String::from_utf8_lossy).collect();
+        let pem = format!("-----BEGIN PUBLIC KEY-----\n{}\n-----END PUBLIC KEY-----\n", lines.join("\n"));
+        let texts =
+            [("base64", text), ("PEM", pem), ("JSON", jwk)].map(|(form, text)| (form, text.into_bytes()));
+        std::iter::once(("DER", der)).chain(texts).collect()
     }
 
     #[must_use]

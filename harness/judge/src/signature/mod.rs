@@ -5,10 +5,12 @@
 //! (`ring`). Its verifier also reports *which* key signed. It reads no clock: time is an argument.
 
 mod definition;
+mod forged;
 mod handshake;
 mod key;
 mod profile;
 mod small_order;
+mod token;
 mod verify;
 
 use std::sync::Arc;
@@ -16,11 +18,12 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 pub use definition::{Definition, Written};
+pub use forged::in_der;
 pub use handshake::{Handshake, in_query};
 pub use key::{ForeignHash, Key, KeyError, Secret, redacted};
 pub use profile::{Profile, UnknownProfile};
 use ring::digest;
-pub use verify::{CheckedSignature, Received, Signing, Wrong, encode, encode_bare, sign};
+pub use verify::{CheckedSignature, Received, Signing, Wrong, encode_bare, sign};
 
 /// Given by its subscriber's profile or its driver file.
 pub type Scheme = Arc<Definition>;
@@ -115,7 +118,7 @@ mod tests {
             let (id, timestamp, url) = ("a", "1", "http://b/");
             let signing =
                 Signing { id, timestamp, event_type: "c", method: "POST", url, body: b"{}", is_form: false };
-            let others = signing.other_tags(profile, &secret);
+            let others = signing.other_signatures(profile, &secret);
             let templates: Vec<_> = others.iter().map(|(template, _)| template.as_str()).collect();
             assert_eq!(templates, expected, "{profile}");
         };

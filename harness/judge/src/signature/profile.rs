@@ -19,7 +19,7 @@ macro_rules! embedded {
 /// The standard's prefix of header names, which `header_prefix` replaces.
 const STANDARD_PREFIX: &str = "webhook-";
 
-const EMBEDDED: [(&str, &str); 17] = embedded![
+const EMBEDDED: [(&str, &str); 18] = embedded![
     "standard-webhooks",
     "vvv-timestamped",
     "vvv-frozen",
@@ -31,6 +31,7 @@ const EMBEDDED: [(&str, &str); 17] = embedded![
     "linear",
     "meta",
     "paddle",
+    "plaid",
     "sendgrid",
     "shopify",
     "slack",
@@ -196,8 +197,9 @@ fn of_profile<P>(written: &Written<P>, given: &str) -> Result<Definition, String
         return Err(only_standard());
     }
     let Definition { header, timestamp, id, .. } = &mut definition;
-    let stamp =
-        timestamp.as_mut().map(|(Stamp::Header(name) | Stamp::Beside(name) | Stamp::Field(name))| name);
+    let stamp = timestamp
+        .as_mut()
+        .map(|(Stamp::Header(name) | Stamp::Beside(name) | Stamp::Field(name) | Stamp::Claim(name))| name);
     for name in [Some(header), stamp, id.as_mut()].into_iter().flatten() {
         *name = name.replacen(STANDARD_PREFIX, &prefix.to_ascii_lowercase(), 1);
     }

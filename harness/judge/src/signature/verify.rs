@@ -9,6 +9,7 @@ use super::definition::{Algorithm, Definition, Encoding, KeyForm, Part, Stamp, U
 use super::key::{ForeignHash, Key, KeyError, Secret};
 use super::profile::Profile;
 use super::small_order::signature_of_zeros;
+use super::token::{self, ES256, Token};
 use super::{base64, hex, sha256_hex, unbase64, unbase64url, unhex};
 
 const SIGNATURES_MAX: usize = 64;
@@ -47,6 +48,12 @@ pub enum Wrong {
     TooMany,
     #[error("its target does not end with the digest of its body, {0:?}")]
     Digest(String),
+    #[error(
+        "the {0} header holds no token by ES256 with a name of its key, its members once and in base64url"
+    )]
+    Token(Cow<'static, str>),
+    #[error("the claim {0} of the token is missing, or not that of the body")]
+    Claim(String),
     #[error("no signature was made with a known key")]
     NoKey,
 }
@@ -94,7 +101,9 @@ impl Definition {
             }
             KeyForm::Hex => hex(bytes),
             KeyForm::Base64 => base64(bytes),
-            KeyForm::Text | KeyForm::Whsec | KeyForm::Pem => format!("whsec_{}", base64(bytes)),
+            KeyForm::Text | KeyForm::Whsec | KeyForm::Pem | KeyForm::Jwk => {
+                format!("whsec_{}", base64(bytes))
+            }
         }
     }
 
@@ -113,6 +122,9 @@ impl Definition {
                 signature.as_deref().and_then(|values| self.value_after(values, prefix)).map(str::to_owned)
             }
             Some(Stamp::Field(name)) => member(request.body, name),
+            Some(Stamp::Claim(name)) => {
+                signature.as_deref().and_then(Token::read).and_then(|token| token.number(name))
+            }
         };
         let (verdict, surplus) = match self.judge(keys, request) {
             Ok((keys, surplus)) => (Ok(keys), surplus),
@@ -132,6 +144,10 @@ impl Definition {
     #[must_use]
     pub fn expected_tag(&self, secret: &Secret, request: &Received<'_>) -> Vec<u8> {
         let first = |name: &str| request.shown(name).unwrap_or_default();
+        if self.is_token() {
+            let token = first(&self.header);
+            return secret.tag(token.rsplit_once('.').map_or("", |(signed, _)| signed).as_bytes());
+        }
         let id = self.id.as_deref().map(first).unwrap_or_default();
         let timestamp = match &self.timestamp {
             None => String::new(),
@@ -140,6 +156,7 @@ impl Definition {
                 self.value_after(&first(&self.header), prefix).unwrap_or_default().to_owned()
             }
             Some(Stamp::Field(name)) => member(request.body, name).unwrap_or_default(),
+            Some(Stamp::Claim(_)) => String::new(),
         };
         secret.tag(&self.message(&id, &timestamp, request))
     }
@@ -156,9 +173,12 @@ impl Definition {
         let value = |name: &str| one(name, request.field(name));
         let values = value(&self.header)?;
         let id = self.id.as_deref().map(value).transpose()?.unwrap_or_default();
+        if let Some(digest) = &self.habits.digest_claim {
+            return self.judge_token(keys, values, digest, request.body);
+        }
         let field;
         let timestamp = match &self.timestamp {
-            None => "",
+            None | Some(Stamp::Claim(_)) => "",
             Some(Stamp::Field(name)) => {
                 field = member(request.body, name).unwrap_or_default();
                 &field
@@ -195,6 +215,24 @@ impl Definition {
         let signed =
             |at: usize, key: usize| messages.iter().any(|message| keys[key].signed(&signatures[at], message));
         made(signatures.len(), keys.len(), signed)
+    }
+
+    fn judge_token(&self, keys: &[Key], text: &str, digest: &str, body: &[u8]) -> Result<Made, Wrong> {
+        let token = Token::read(text).ok_or_else(|| Wrong::Token(self.header.clone().into()))?;
+        let signed = |_: usize, key: usize| {
+            keys[key].kid() == token.kid && keys[key].signed(&token.signature, token.signed.as_bytes())
+        };
+        let made = made(1, keys.len(), signed)?;
+        if let Some(Stamp::Claim(name)) = &self.timestamp {
+            let seconds = token.number(name).unwrap_or_default();
+            if !is_canonical(&seconds) {
+                return Err(Wrong::Timestamp(seconds.chars().take(64).collect()));
+            }
+        }
+        if token.text(digest) != Some(&sha256_hex(body)) {
+            return Err(Wrong::Claim(digest.to_owned()));
+        }
+        Ok(made)
     }
 
     /// The URL, or path, with the digest of a body that is no form.
@@ -390,49 +428,90 @@ impl Signing<'_> {
     /// Has the profile's prefix: `v1,…`, `sha256=…`.
     #[must_use]
     pub fn signature(&self, profile: Profile, secret: &Secret) -> String {
-        encode(profile, &self.tag(profile, secret))
+        self.encoded(&profile, secret, &self.tag(profile, secret))
     }
 
     #[must_use]
     pub fn tag(&self, profile: Profile, secret: &Secret) -> Vec<u8> {
-        secret.tag(&self.message(&profile))
+        secret.tag(&self.message(&profile, secret))
+    }
+
+    /// The text before a signature: the profile's, or the rest of the token by this key.
+    #[must_use]
+    pub fn prefix(&self, profile: &Definition, secret: &Secret) -> String {
+        if profile.is_token() {
+            token::signed(&token::head(ES256, &secret.kid()), &self.claims(profile))
+        } else {
+            profile.prefix.clone()
+        }
+    }
+
+    /// By a stranger. In a token under the name of this key.
+    #[must_use]
+    pub fn forged(&self, profile: Profile, secret: &Secret, stranger: &Secret) -> String {
+        self.encoded(&profile, secret, &stranger.tag(&self.message(&profile, secret)))
+    }
+
+    /// A tag as this key's signature is written.
+    #[must_use]
+    pub fn encoded(&self, profile: &Definition, secret: &Secret, tag: &[u8]) -> String {
+        format!("{}{}", self.prefix(profile, secret), encode_bare(profile, tag))
+    }
+
+    /// Without those that the definition does not sign, and without an empty time.
+    pub(super) fn claims(&self, profile: &Definition) -> String {
+        let time = match &profile.timestamp {
+            Some(Stamp::Claim(name)) if !self.timestamp.is_empty() => {
+                Some((Part::Timestamp, format!("\"{name}\":{}", self.timestamp)))
+            }
+            _ => None,
+        };
+        let digest = profile.habits.digest_claim.as_ref();
+        let digest = digest.map(|name| (Part::Body, format!("\"{name}\":\"{}\"", sha256_hex(self.body))));
+        let signed = time.into_iter().chain(digest).filter(|(part, _)| profile.signed.contains(part));
+        format!("{{{}}}", signed.map(|(_, member)| member).collect::<Vec<_>>().join(","))
     }
 
     /// Of P-256 two zeros, which a careless verifier takes for any message; of ed25519 a signature that the public key of
     /// 32 zero bytes verifies, and none for some messages.
     #[must_use]
-    pub fn signature_of_zeros(&self, profile: Profile) -> Option<String> {
+    pub fn signature_of_zeros(&self, profile: Profile, secret: &Secret) -> Option<String> {
         const TWO_ZEROS: [u8; 8] = [0x30, 6, 2, 1, 0, 2, 1, 0];
         let tag = match profile.algorithm? {
-            Algorithm::Ed25519 => signature_of_zeros(&self.message(&profile))?,
+            Algorithm::Ed25519 => signature_of_zeros(&self.message(&profile, secret))?,
+            Algorithm::JwtEs256 => vec![0; 64],
             algorithm if algorithm.is_p256() => TWO_ZEROS.to_vec(),
             _ => return None,
         };
-        Some(encode(profile, &tag))
+        Some(self.encoded(&profile, secret, &tag))
     }
 
-    /// Tags of texts made of the same parts, each with its template.
+    /// Signatures of texts made of the same parts, each with its template.
     #[must_use]
-    pub fn other_tags(&self, profile: Profile, secret: &Secret) -> Vec<(String, Vec<u8>)> {
-        let mut messages = vec![self.message(&profile)];
-        let mut tags = Vec::new();
+    pub fn other_signatures(&self, profile: Profile, secret: &Secret) -> Vec<(String, String)> {
+        let mut messages = vec![self.message(&profile, secret)];
+        let mut signatures = Vec::new();
         for signed in profile.other_parts() {
             let template = signed.iter().map(ToString::to_string).collect();
-            let message = self.message(&Definition { signed, ..profile.definition().clone() });
+            let other = Definition { signed, ..profile.definition().clone() };
+            let message = self.message(&other, secret);
             if !messages.contains(&message) {
-                tags.push((template, secret.tag(&message)));
+                signatures.push((template, self.encoded(&other, secret, &secret.tag(&message))));
                 messages.push(message);
             }
         }
-        tags
+        signatures
     }
 
     #[must_use]
     pub fn foreign_tag(&self, profile: Profile, secret: &Secret, hash: ForeignHash) -> Vec<u8> {
-        secret.foreign_tag(hash, &self.message(&profile))
+        secret.foreign_tag(hash, &self.message(&profile, secret))
     }
 
-    fn message(&self, profile: &Definition) -> Vec<u8> {
+    fn message(&self, profile: &Definition, secret: &Secret) -> Vec<u8> {
+        if profile.is_token() {
+            return self.prefix(profile, secret).trim_end_matches('.').as_bytes().to_vec();
+        }
         let Self { method, url, body, .. } = *self;
         let form = self.is_form.then_some(("content-type", FORM));
         let headers = self.written(profile).map(|(name, value)| (name, value.as_bytes()));
@@ -479,16 +558,12 @@ pub fn sign(profile: Profile, secrets: &[&Secret], signing: &Signing<'_>) -> Vec
 }
 
 #[must_use]
-pub fn encode(profile: Profile, tag: &[u8]) -> String {
-    format!("{}{}", profile.signature_prefix(), encode_bare(profile, tag))
-}
-
-#[must_use]
-pub fn encode_bare(profile: Profile, tag: &[u8]) -> String {
+pub fn encode_bare(profile: &Definition, tag: &[u8]) -> String {
     match profile.encoding {
         Encoding::Hex => hex(tag),
         Encoding::HexUpper => hex(tag).to_ascii_uppercase(),
         Encoding::Base64 => base64(tag),
+        Encoding::Base64Url if profile.is_token() => token::encode(tag),
         Encoding::Base64Url => URL_SAFE.encode(tag),
     }
 }

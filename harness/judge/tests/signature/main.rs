@@ -234,12 +234,17 @@ fn a_key_is_found_in_each_of_its_spellings() {
     assert!(!short.is_in(b"password"), "a short text occurs by chance");
 }
 
+fn for_another_body(profile: Profile) -> Wrong {
+    if profile.is_token() { Wrong::Claim("request_body_sha256".to_owned()) } else { Wrong::NoKey }
+}
+
 #[test]
 fn another_key_another_body_and_no_key_at_all_are_wrong() {
     for profile in Profile::ALL {
         let headers = sign(profile, &[&secret(profile)], &signing(BODY));
         assert_eq!(verdict(profile, &[other(profile)], &headers, BODY), Err(Wrong::NoKey), "{profile}");
-        assert_eq!(verdict(profile, &[secret(profile)], &headers, b"{}"), Err(Wrong::NoKey), "{profile}");
+        let other_body = verdict(profile, &[secret(profile)], &headers, b"{}");
+        assert_eq!(other_body, Err(for_another_body(profile)), "{profile}");
         assert_eq!(verdict(profile, &[], &headers, BODY), Err(Wrong::NoKey), "{profile}");
     }
 }
@@ -286,13 +291,86 @@ fn headers_that_are_missing_doubled_or_no_text_are_wrong() {
 
 #[test]
 fn a_timestamp_has_one_spelling() {
-    let in_a_header = |profile: &Profile| profile.signs_timestamp() && profile.timestamp_field().is_none();
+    let in_a_header = |profile: &Profile| profile.signs_timestamp() && !profile.has_json_timestamp();
     for profile in Profile::ALL.into_iter().filter(in_a_header) {
         for text in ["+1", "01", "1.0", "-1", " 1", "99999999999999999999", "1e3"] {
             let headers = sign(profile, &[&secret(profile)], &Signing { timestamp: text, ..signing(BODY) });
             let judged = verdict(profile, &[secret(profile)], &headers, BODY);
             assert_eq!(judged, Err(Wrong::Timestamp(text.to_owned())), "{profile}");
         }
+    }
+}
+
+#[test]
+fn the_time_of_a_token_is_a_whole_number_and_its_claims_are_there_once() {
+    let plaid: Profile = "plaid".parse().unwrap();
+    for text in ["1.0", "-1", "1e3", "01", "99999999999999999999", "NaN", "\"1\"", "null", "1,\"iat\":1", ""]
+    {
+        let headers = sign(plaid, &[&secret(plaid)], &Signing { timestamp: text, ..signing(BODY) });
+        let judged = verdict(plaid, &[secret(plaid)], &headers, BODY);
+        assert!(matches!(judged, Err(Wrong::Timestamp(_) | Wrong::Token(_))), "{text}: {judged:?}");
+    }
+}
+
+/// And what a careless receiver would take.
+#[test]
+fn a_forged_token_is_wrong() {
+    let plaid: Profile = "plaid".parse().unwrap();
+    let (own, stranger) = (secret(plaid), other(plaid));
+    let wrong = |token: String| verdict(plaid, &[own.clone()], &signing(BODY).headers(plaid, &[token]), BODY);
+    let forged = signing(BODY).forged_tokens(plaid, &own, &stranger);
+    assert!(forged.len() >= 15, "{forged:?}");
+    for (what, token) in forged {
+        assert!(wrong(token).is_err(), "{what}");
+    }
+    assert_eq!(wrong(signing(BODY).forged(plaid, &own, &stranger)), Err(Wrong::NoKey));
+    let short = signing(BODY).other_signatures(plaid, &own);
+    let short: Vec<_> = short.into_iter().map(|(template, token)| (template, wrong(token))).collect();
+    let expected = [
+        ("{timestamp}".to_owned(), Err(Wrong::Claim("request_body_sha256".to_owned()))),
+        ("{body}".to_owned(), Err(Wrong::Timestamp(String::new()))),
+    ];
+    assert_eq!(short, expected);
+    assert!(
+        signing(BODY)
+            .forged_tokens(Profile::GITHUB, &secret(Profile::GITHUB), &other(Profile::GITHUB))
+            .is_empty()
+    );
+}
+
+#[test]
+fn a_profile_of_ones_own_may_have_tokens() {
+    let text =
+        "algorithm = \"jwt-es256\"\nheader = \"T\"\ntimestamp_field = \"at\"\nbody_digest = \"hash\"\n";
+    let profile = Profile::parse("own", text).unwrap();
+    let headers = sign(profile, &[&secret(profile)], &signing(BODY));
+    assert_eq!(verdict(profile, &[secret(profile)], &headers, BODY), Ok(vec![0]));
+    for (line, expected) in [
+        ("signed = [\"{body}\"]", "signed: expected it only without jwt-es256"),
+        ("key = \"pem\"", "key: expected \"jwk\" with jwt-es256"),
+    ] {
+        let error = Profile::parse("own", &format!("{text}{line}")).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    let error = Profile::parse("own", &text.replace("body_digest", "id")).unwrap_err().to_string();
+    assert!(error.contains("body_digest: it is missing"), "{error}");
+}
+
+#[test]
+fn a_public_jwk_has_each_member_once_and_no_private_number() {
+    let plaid: Profile = "plaid".parse().unwrap();
+    let jwk = r#"{"crv":"P-256","kid":"k","kty":"EC","x":"axfR8uEsQkf4vOblY6RA8ncDfYEt6zOg9KE5RdiYwpY","y":"T-NC4v4af5uO5-tKfA-eFivOM1drMV7Oy7ZAaDe_UfU"}"#;
+    assert_eq!(plaid.key(jwk).unwrap().mark(), None);
+    for (from, to) in [
+        ("\"kid\"", "\"name\""),
+        ("P-256", "P-384"),
+        ("EC", "RSA"),
+        ("\"x\"", "\"x\":\"\",\"x\""),
+        ("\"x\":\"", "\"x\":\"A"),
+        ("\"y\"", "\"d\":\"AA\",\"y\""),
+        ("{", "["),
+    ] {
+        assert_eq!(plaid.key(&jwk.replacen(from, to, 1)).unwrap_err(), KeyError::Jwk, "{from} {to}");
     }
 }
 
@@ -366,7 +444,7 @@ proptest! {
         prop_assert_eq!(verdict(profile, &[secret(profile)], &headers, &body), Ok(vec![0]));
         let mut changed = body.clone();
         changed[at.index(body.len())] ^= flip;
-        prop_assert_eq!(verdict(profile, &[secret(profile)], &headers, &changed), Err(Wrong::NoKey));
+        prop_assert_eq!(verdict(profile, &[secret(profile)], &headers, &changed), Err(for_another_body(profile)));
     }
 
     #[test]

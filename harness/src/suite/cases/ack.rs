@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use hookproof_judge::catalogue::Verdict;
 use hookproof_judge::check::Starvation;
-use hookproof_judge::signature::encode;
 use hookproof_judge::trace::Stall;
 use tokio::task::JoinSet;
 
@@ -231,10 +230,10 @@ async fn leak(bench: &Bench<'_>) -> Finding {
     let header = bench.settings.profile.signature_header();
     let old = delivery.clone().at(bench.stamp(unix_seconds() - bench.settings.tolerance_seconds - 3600));
     let requests = [
-        ("a wrong signature", bench.request(&delivery, &[wrong(bench, 0)])),
+        ("a wrong signature", bench.request(&delivery, &[wrong(bench, &delivery, 0)])),
         ("a broken signature", bench.request(&delivery, &["%00".to_owned()])),
         ("no signature", bench.signed(&delivery).without(header)),
-        ("an old delivery, wrongly signed", bench.request(&old, &[wrong(bench, 1)])),
+        ("an old delivery, wrongly signed", bench.request(&old, &[wrong(bench, &old, 1)])),
         ("no JSON", bench.signed(&bench.delivery().with_body("{"))),
     ];
     let mut errors = 0;
@@ -258,10 +257,9 @@ async fn timing(bench: &Bench<'_>) -> Finding {
     let (mut near, mut far) = (Spread::default(), Spread::default());
     for at in 0..REJECTIONS {
         let delivery = bench.delivery();
-        let profile = bench.settings.profile;
         let mut tag = bench.tag(&delivery);
         tag.iter_mut().last().into_iter().for_each(|byte| *byte ^= 1);
-        let signatures = [encode(profile, &tag), wrong(bench, at)];
+        let signatures = [bench.encoded(&delivery, &tag), wrong(bench, &delivery, at)];
         // Each kind is first in turn, so that a drift of the network affects both alike.
         for place in [at % 2, 1 - at % 2] {
             let request = bench.request(&delivery, &[signatures[usize::from(place)].clone()]);

@@ -101,7 +101,7 @@ fn unsigned(bench: &Bench<'_>, handshake: &'static Handshake) -> Shots {
     let refused = if handshake.is_refused_with_401() { Unauthorized } else { Reject };
     Ok(vec![
         new("a handshake signed with another secret", refused, &|forged| {
-            bench.request(forged, &[bench.signature_by(forged, &stranger)])
+            bench.request(forged, &[bench.forged(forged, &stranger)])
         }),
         new("a handshake without a signature", Reject, &|forged| {
             bench.signed(forged).without(profile.signature_header())

@@ -48,7 +48,7 @@ fn twice(bench: &Bench<'_>) -> Shots {
         shots.push(Shot::new(what("the signed one first"), signed().and(header, other), want));
         shots.push(Shot::new(what("the signed one last"), signed().after(header, other), want));
     };
-    both_orders(profile.signature_header(), &wrong(bench, 0), NoBreak);
+    both_orders(profile.signature_header(), &wrong(bench, &delivery, 0), NoBreak);
     if let Some(header) = profile.id_header() {
         both_orders(header, &bench.delivery().id, Reject);
     }
@@ -94,11 +94,11 @@ fn not_ascii(bench: &Bench<'_>) -> Shots {
     let profile = bench.settings.profile;
     let delivery = bench.delivery();
     let header = profile.signature_header();
-    let prefix = profile.signature_prefix().as_bytes();
     let good = |request: &Request| request.header(header).unwrap_or_default().to_vec();
     let shot = |what: &str, value: fn(&[u8], Vec<u8>) -> Vec<u8>| {
-        let request = bench.signed(&bench.delivery());
-        let value = value(prefix, good(&request));
+        let delivery = bench.delivery();
+        let request = bench.signed(&delivery);
+        let value = value(bench.prefix(&delivery).as_bytes(), good(&request));
         Shot::new(what, request.with(header, value), Refuse)
     };
     let mut shots = vec![
@@ -311,7 +311,10 @@ fn long(smuggled: &[u8]) -> Vec<u8> {
 async fn unread(bench: &Bench<'_>) -> Finding {
     let smuggled = || bench.signed(&bench.delivery()).bytes();
     let header = bench.settings.profile.signature_header();
-    let forged = || bench.request(&bench.delivery(), &[wrong(bench, 5)]);
+    let forged = || {
+        let delivery = bench.delivery();
+        bench.request(&delivery, &[wrong(bench, &delivery, 5)])
+    };
     let unsigned = || forged().without(header);
     let put = || Request { method: "PUT", ..forged() };
     let rows = [
@@ -363,7 +366,7 @@ async fn verify_first(bench: &Bench<'_>) -> Finding {
     };
     let (mut statuses, mut forged) = (Vec::new(), Vec::new());
     for (what, delivery) in [("good JSON", good), ("bad JSON", bad)] {
-        let request = bench.request(&delivery, &[wrong(bench, 0)]);
+        let request = bench.request(&delivery, &[wrong(bench, &delivery, 0)]);
         let exchange = bench.send(&format!("a wrong signature with {what}"), &request, Reject).await;
         match &exchange.outcome {
             outcome if limited(outcome) => return Finding::unclear("429: the receiver limits the suite"),

@@ -169,7 +169,7 @@ fn is_genuine(id: &str) -> bool {
 /// A receiver that accepts a stranger's signature accepts every special one; one that accepts none, or any time, likewise.
 async fn accepted(bench: &Bench<'_>, wrong: &BTreeSet<Wrong>, id: &str) -> Option<&'static str> {
     let delivery = bench.delivery();
-    let stranger = bench.signature_by(&delivery, &bench.foreign_secret().ok()?);
+    let stranger = bench.forged(&delivery, &bench.foreign_secret().ok()?);
     let stranger = bench.request(&delivery, &[stranger]);
     let header = bench.settings.profile.signature_header();
     let unsigned = bench.signed(&bench.delivery()).without(header);

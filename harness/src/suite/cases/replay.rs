@@ -178,7 +178,7 @@ async fn new_body(bench: &Bench<'_>) -> Finding {
 
 async fn poison(bench: &Bench<'_>) -> Finding {
     let delivery = bench.delivery();
-    let bad = bench.request(&delivery, &[wrong(bench, 0)]);
+    let bad = bench.request(&delivery, &[wrong(bench, &delivery, 0)]);
     let outcome = bench.send("wrongly signed", &bad, Reject).await.outcome;
     let accident = if Reject.is_accident(&outcome) {
         let came = format!("wrongly signed: {}", words(&outcome));
@@ -432,17 +432,27 @@ fn forgeries(bench: &Bench<'_>, known: &Delivery) -> Vec<Shot> {
     };
     let forged = r#"{"video":"forged"}"#;
     let at_that_time = || bench.delivery().at(&known.timestamp).with_data(forged);
+    let (of_its_id, dated) = (known.clone().with_data(forged), at_that_time());
     let mut shots = vec![
-        shot("its id, wrongly signed", &known.clone().with_data(forged), wrong(bench, 0)),
-        shot("the same again, wrongly signed", known, wrong(bench, 1)),
-        shot("its signature on another delivery", &at_that_time(), bench.signature(known)),
+        shot("its id, wrongly signed", &of_its_id, wrong(bench, &of_its_id, 0)),
+        shot("the same again, wrongly signed", known, wrong(bench, known, 1)),
+        shot("its signature on another delivery", &dated, bench.signature(known)),
     ];
+    if profile.is_token() {
+        let other = at_that_time();
+        shots.push(shot(
+            "its signature under other claims",
+            &other,
+            bench.encoded(&other, &bench.tag(known)),
+        ));
+    }
     if profile.id_header().is_some() {
         let body = bench.delivery().at(&known.timestamp).with_body(known.body.clone());
-        shots.push(shot("its body under another id, wrongly signed", &body, wrong(bench, 2)));
+        shots.push(shot("its body under another id, wrongly signed", &body, wrong(bench, &body, 2)));
     }
     if profile.signs_timestamp() {
-        shots.push(shot("its timestamp, wrongly signed", &at_that_time(), wrong(bench, 3)));
+        let other = at_that_time();
+        shots.push(shot("its timestamp, wrongly signed", &other, wrong(bench, &other, 3)));
     }
     shots
 }
@@ -451,7 +461,7 @@ async fn on_one_connection(bench: &Bench<'_>) -> Finding {
     let forged = bench.delivery();
     let rows = [
         ("a delivery on a connection", bench.signed(&bench.delivery()), Accept),
-        ("a forgery after it", bench.request(&forged, &[wrong(bench, 4)]), Reject),
+        ("a forgery after it", bench.request(&forged, &[wrong(bench, &forged, 4)]), Reject),
     ];
     let bytes: Vec<Vec<u8>> = rows.iter().map(|(_, request, _)| request.bytes()).collect();
     let exchanges = bench.succession(&bytes).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hookproof_judge::catalogue::Verdict;
-use hookproof_judge::signature::{Definition, ForeignHash, Secret, base64, encode, hex};
+use hookproof_judge::signature::{Definition, ForeignHash, Secret, base64, hex, in_der};
 
 use super::{Case, Finding, Running, Shots};
 use crate::suite::bench::{Bench, Delivery, Shot};
@@ -45,7 +45,7 @@ fn wrong_secret(bench: &Bench<'_>) -> Shots {
     let nothing = nothing.map_err(|error| error.to_string())?;
     let shot = |what: &str, secret: &Secret| {
         let delivery = bench.delivery();
-        let signature = bench.signature_by(&delivery, secret);
+        let signature = bench.forged(&delivery, secret);
         Shot::new(what, bench.request(&delivery, &[signature]), Reject)
     };
     let foreign = shot("signed with another secret", &bench.foreign_secret()?);
@@ -69,9 +69,11 @@ fn empty(bench: &Bench<'_>) -> Shots {
     let delivery = bench.delivery();
     let request = bench.signed(&delivery).with(profile.signature_header(), "");
     let mut shots = vec![Shot::new("an empty header", request, Reject)];
-    if !profile.signature_prefix().is_empty() {
-        let bare = profile.signature_prefix().to_owned();
-        shots.push(Shot::new(format!("only {bare:?}"), bench.request(&bench.delivery(), &[bare]), Reject));
+    let delivery = bench.delivery();
+    let bare = bench.prefix(&delivery);
+    if !bare.is_empty() {
+        let what = if profile.is_token() { "only the claims".to_owned() } else { format!("only {bare:?}") };
+        shots.push(Shot::new(what, bench.request(&delivery, &[bare]), Reject));
     }
     Ok(shots)
 }
@@ -146,8 +148,9 @@ fn timestamp_swap(bench: &Bench<'_>) -> Shots {
         return Err(format!("{profile} does not sign a timestamp"));
     }
     let shot = |what: &str, signed: Delivery, sent: String| {
-        let signature = bench.signature(&signed);
-        Shot::new(what, bench.request(&signed.at(sent), &[signature]), Reject)
+        let tag = bench.tag(&signed);
+        let sent = signed.at(sent);
+        Shot::new(what, bench.request(&sent, &[bench.encoded(&sent, &tag)]), Reject)
     };
     let now = bench.stamp(unix_seconds());
     // One number in several notations: the signature covers the text.
@@ -166,7 +169,7 @@ fn tag_bit(bench: &Bench<'_>) -> Shots {
         let delivery = bench.delivery();
         let mut tag = bench.tag(&delivery);
         change(&mut tag);
-        let text = encode(bench.settings.profile, &tag);
+        let text = bench.encoded(&delivery, &tag);
         Shot::new(what, bench.request(&delivery, &[text]), Reject)
     };
     let is_der = bench.settings.profile.is_der();
@@ -196,35 +199,36 @@ fn places(is_der: bool, tag: &[u8]) -> Vec<usize> {
 }
 
 fn truncated(bench: &Bench<'_>) -> Shots {
-    let profile = bench.settings.profile;
-    let start = profile.signature_prefix().len() + 8;
-    let shot = |what: &str, change: &dyn Fn(&str, &[u8]) -> String| {
+    let shot = |what: &str, change: &dyn Fn(&Delivery, &[u8]) -> String| {
         let delivery = bench.delivery();
-        let text = change(&bench.signature(&delivery), &bench.tag(&delivery));
+        let text = change(&delivery, &bench.tag(&delivery));
         Shot::new(what, bench.request(&delivery, &[text]), Reject)
     };
     Ok(vec![
-        shot("the first 8 characters", &|text, _| text[..start].to_owned()),
-        shot("one byte short", &|_, tag| encode(profile, &tag[..tag.len() - 1])),
+        shot("the first 8 characters", &|delivery, _| {
+            bench.signature(delivery)[..bench.prefix(delivery).len() + 8].to_owned()
+        }),
+        shot("one byte short", &|delivery, tag| bench.encoded(delivery, &tag[..tag.len() - 1])),
         // Without the padding alone, the bytes would be whole.
-        shot("one character short", &|text, _| {
+        shot("one character short", &|delivery, _| {
+            let text = bench.signature(delivery);
             let text = text.trim_end_matches('=');
             text[..text.len() - 1].to_owned()
         }),
-        shot("one byte long", &|_, tag| encode(profile, &[tag, &[0]].concat())),
+        shot("one byte long", &|delivery, tag| bench.encoded(delivery, &[tag, &[0]].concat())),
     ])
 }
 
 fn parts(bench: &Bench<'_>) -> Shots {
     let profile = bench.settings.profile;
-    let count = bench.other_tags(&bench.delivery()).len();
+    let count = bench.other_signatures(&bench.delivery()).len();
     if count == 0 {
         return Err(format!("{profile} signs only the body"));
     }
     let shots = (0..count).filter_map(|at| {
         let delivery = bench.delivery();
-        let (template, tag) = bench.other_tags(&delivery).into_iter().nth(at)?;
-        let request = bench.request(&delivery, &[encode(profile, &tag)]);
+        let (template, signature) = bench.other_signatures(&delivery).into_iter().nth(at)?;
+        let request = bench.request(&delivery, &[signature]);
         Some(Shot::new(format!("signed over {template:?}"), request, Reject))
     });
     Ok(shots.collect())
@@ -277,6 +281,15 @@ fn joint(profile: &Definition) -> char {
 /// By each hash, under its own name and under the profile's; and the right hash under a foreign name.
 fn algorithm(bench: &Bench<'_>) -> Shots {
     let profile = bench.settings.profile;
+    if profile.is_token() {
+        let stranger = bench.foreign_secret()?;
+        let forged = |at: usize| {
+            let delivery = bench.delivery();
+            let (what, token) = bench.forged_tokens(&delivery, &stranger).into_iter().nth(at)?;
+            Some(Shot::new(what, bench.request(&delivery, &[token]), Reject))
+        };
+        return Ok((0..).map_while(forged).collect());
+    }
     let own = profile.signature_prefix();
     let join = joint(&profile);
     let text = if profile.is_base64() { base64 as fn(&[u8]) -> String } else { hex };
@@ -311,8 +324,8 @@ fn algorithm(bench: &Bench<'_>) -> Shots {
 
 fn encoding(bench: &Bench<'_>) -> Shots {
     let profile = bench.settings.profile;
-    let prefix = profile.signature_prefix();
     if !profile.is_base64() {
+        let prefix = profile.signature_prefix();
         let delivery = bench.delivery();
         let tag = bench.tag(&delivery);
         let foreign = bench.request(&delivery, &[format!("{prefix}{}", base64(&tag))]);
@@ -323,15 +336,18 @@ fn encoding(bench: &Bench<'_>) -> Shots {
         ]);
     }
     // URL-safe base64 differs in two characters of 64, so nearly every signature has one.
-    let delivery = bench.delivery_signed(|text| text.contains(['+', '/']));
-    let text = bench.signature(&delivery);
-    let tag = bench.tag(&delivery);
+    let (due, other, what) = match profile.is_url_safe() {
+        false => (['+', '/'], ['-', '_'], "URL-safe base64"),
+        true => (['-', '_'], ['+', '/'], "standard base64"),
+    };
+    let delivery = bench.delivery_signed(|text| text.contains(due));
+    let (prefix, tag) = (bench.prefix(&delivery), bench.tag(&delivery));
     let foreign = bench.request(&delivery, &[format!("{prefix}{}", hex(&tag))]);
-    let safe = bench.request(&delivery, &[text.replace('+', "-").replace('/', "_")]);
-    Ok(vec![
-        Shot::new("hexadecimal where base64 is due", foreign, Reject),
-        Shot::new("URL-safe base64", safe, Report),
-    ])
+    let text = bench.signature(&delivery)[prefix.len()..].to_owned();
+    let text =
+        due.into_iter().zip(other).fold(text, |text, (due, other)| text.replace(due, &other.to_string()));
+    let other = bench.request(&delivery, &[prefix + &text]);
+    Ok(vec![Shot::new("hexadecimal where base64 is due", foreign, Reject), Shot::new(what, other, Report)])
 }
 
 fn junk(bench: &Bench<'_>) -> Shots {
@@ -340,22 +356,35 @@ fn junk(bench: &Bench<'_>) -> Shots {
         let middle = good.len() / 2;
         format!("{}{junk}{}", &good[..middle], &good[middle..])
     };
+    // The signature alone is changed, without its prefix.
     let shot = |what: &str, change: &dyn Fn(&str) -> String| {
         let delivery = bench.delivery_signed(|text| text.contains('=') || !profile.is_der());
-        let text = change(&bench.signature(&delivery));
+        let prefix = bench.prefix(&delivery);
+        let text = change(&bench.signature(&delivery)[prefix.len()..]);
+        Shot::new(what, bench.request(&delivery, &[prefix + &text]), Reject)
+    };
+    let coded = |what: &str, change: &dyn Fn(&[u8]) -> Vec<u8>| {
+        let delivery = bench.delivery();
+        let text = bench.encoded(&delivery, &change(&bench.tag(&delivery)));
         Shot::new(what, bench.request(&delivery, &[text]), Reject)
     };
-    let start = profile.signature_prefix().len();
+    if profile.is_token() {
+        return Ok(vec![
+            shot("a junk character inside", &|good| inside(good, "*")),
+            shot("a space inside", &|good| inside(good, " ")),
+            shot("padding added", &|good| format!("{good}==")),
+            shot("characters after the signature", &|good| format!("{good}AAAA")),
+            shot("an empty part after the signature", &|good| format!("{good}.")),
+            shot("other bits in the last character", &other_last_bits),
+            shot("a character as %xx", &|good| format!("%{:02X}{}", good.as_bytes()[0], &good[1..])),
+            coded("the signature in DER", &|tag| in_der(tag).unwrap_or_default()),
+        ]);
+    }
     if profile.is_base64() {
-        let der = |what: &str, change: &dyn Fn(&[u8]) -> Vec<u8>| {
-            let delivery = bench.delivery();
-            let text = encode(profile, &change(&bench.tag(&delivery)));
-            Shot::new(what, bench.request(&delivery, &[text]), Reject)
-        };
         let spelled = profile.is_der().then(|| {
             [
-                der("a length in two bytes", &|tag| [&[0x30, 0x81], &tag[1..]].concat()),
-                der("a zero more in front of a number", &|tag| {
+                coded("a length in two bytes", &|tag| [&[0x30, 0x81], &tag[1..]].concat()),
+                coded("a zero more in front of a number", &|tag| {
                     [&[0x30, tag[1] + 1, 2, tag[3] + 1, 0], &tag[4..]].concat()
                 }),
             ]
@@ -367,9 +396,9 @@ fn junk(bench: &Bench<'_>) -> Shots {
             shot("characters after the padding", &|good| format!("{good}AAAA")),
             shot("other bits under the padding", &other_last_bits),
             // HTTP strips a space in front of a header's value, where a signature without a prefix begins.
-            match start {
-                0 => shot("a space inside", &|good| inside(good, " ")),
-                _ => shot("a space in front", &|good| format!("{} {}", &good[..start], &good[start..])),
+            match profile.signature_prefix() {
+                "" => shot("a space inside", &|good| inside(good, " ")),
+                _ => shot("a space in front", &|good| format!(" {good}")),
             },
             shot("the padding as %3D", &|good| good.replace('=', "%3D")),
         ];
@@ -379,10 +408,8 @@ fn junk(bench: &Bench<'_>) -> Shots {
         shot("a junk character inside", &|good| inside(good, "_")),
         shot("a space inside", &|good| inside(good, " ")),
         shot("junk at the end", &|good| format!("{good}zz")),
-        shot("0x in front", &|good| format!("{}0x{}", &good[..start], &good[start..])),
-        shot("a digit as %xx", &|good| {
-            format!("{}%{:02X}{}", &good[..start], good.as_bytes()[start], &good[start + 1..])
-        }),
+        shot("0x in front", &|good| format!("0x{good}")),
+        shot("a digit as %xx", &|good| format!("%{:02X}{}", good.as_bytes()[0], &good[1..])),
     ])
 }
 
@@ -394,11 +421,10 @@ fn folded(bench: &Bench<'_>) -> Shots {
             "{profile} writes signatures in hexadecimal, where case is tested by sig.encoding"
         ));
     }
-    let start = profile.signature_prefix().len();
     let shot = |what: &str, change: &dyn Fn(&str) -> String| {
         let delivery = bench.delivery();
-        let good = bench.signature(&delivery);
-        let text = format!("{}{}", &good[..start], change(&good[start..]));
+        let (prefix, good) = (bench.prefix(&delivery), bench.signature(&delivery));
+        let text = format!("{prefix}{}", change(&good[prefix.len()..]));
         Shot::new(what, bench.request(&delivery, &[text]), Reject)
     };
     let other_case =
@@ -436,7 +462,7 @@ fn content_type(bench: &Bench<'_>) -> Shots {
         let what = given.unwrap_or("no Content-Type");
         let unsigned = bench.signed(&bench.delivery()).without(header);
         shots.push(Shot::new(format!("{what}, unsigned"), typed(unsigned), Reject));
-        let forged = bench.request(&bench.delivery(), &[wrong(bench, 0)]);
+        let forged = wrongly_signed(bench, 0);
         shots.push(Shot::new(format!("{what}, wrongly signed"), typed(forged), Reject));
     }
     Ok(shots)
@@ -465,7 +491,7 @@ const TRUSTED: [(&str, &str); 16] = [
 fn trust(bench: &Bench<'_>) -> Shots {
     let header = bench.settings.profile.signature_header();
     let shots = TRUSTED.into_iter().flat_map(|(name, value)| {
-        let forged = bench.request(&bench.delivery(), &[wrong(bench, 0)]);
+        let forged = wrongly_signed(bench, 0);
         let unsigned = bench.signed(&bench.delivery()).without(header);
         [("wrongly signed", forged), ("unsigned", unsigned)].map(|(how, request)| {
             Shot::new(format!("{name}: {value}, {how}"), request.with(name, value), Reject)
@@ -474,17 +500,24 @@ fn trust(bench: &Bench<'_>) -> Shots {
     Ok(shots.collect())
 }
 
-/// A lenient decoder reads equal bytes: 32 bytes leave unused bits in the last character.
+/// A lenient decoder reads equal bytes: 32 or 64 bytes leave unused bits in the last character.
 fn other_last_bits(good: &str) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const ALPHABET: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
     let body = good.trim_end_matches('=');
     let place = ALPHABET.iter().position(|byte| body.as_bytes().last() == Some(byte)).unwrap_or_default();
+    // Without unused bits it may be one of the last two, in which the alphabets differ.
     let other = char::from(ALPHABET[place ^ 1]);
     format!("{}{other}{}", &body[..body.len() - 1], &good[body.len()..])
 }
 
-pub(super) fn wrong(bench: &Bench<'_>, place: u8) -> String {
-    encode(bench.settings.profile, &bench.settings.secret.tag(&[b"wrong".as_slice(), &[place]].concat()))
+/// A right signature of another text, in a token under the claims of this delivery.
+pub(super) fn wrong(bench: &Bench<'_>, delivery: &Delivery, place: u8) -> String {
+    bench.encoded(delivery, &bench.settings.secret.tag(&[b"wrong".as_slice(), &[place]].concat()))
+}
+
+pub(super) fn wrongly_signed(bench: &Bench<'_>, place: u8) -> Request {
+    let delivery = bench.delivery();
+    bench.request(&delivery, &[wrong(bench, &delivery, place)])
 }
 
 pub(super) const ROTATION: [Case; 5] = [
@@ -518,7 +551,9 @@ fn first_valid(bench: &Bench<'_>) -> Shots {
     };
     Ok(vec![
         shot("the right signature, then a foreign one", &|good, foreign| vec![good, foreign]),
-        shot("the right one between two others", &|good, foreign| vec![foreign, good, wrong(bench, 0)]),
+        shot("the right one between two others", &|good, foreign| {
+            vec![foreign, good, wrong(bench, &bench.delivery(), 0)]
+        }),
         shot("the right one, then one of another version", &|good, _| vec![good, other.clone()]),
     ])
 }
@@ -526,7 +561,7 @@ fn first_valid(bench: &Bench<'_>) -> Shots {
 fn second_valid(bench: &Bench<'_>) -> Shots {
     several(bench)?;
     let delivery = bench.delivery();
-    let signatures = [wrong(bench, 0), bench.signature(&delivery)];
+    let signatures = [wrong(bench, &delivery, 0), bench.signature(&delivery)];
     Ok(vec![Shot::new(
         "a wrong signature, then the right one",
         bench.request(&delivery, &signatures),
@@ -560,7 +595,7 @@ async fn many(bench: &Bench<'_>) -> Finding {
     }
     let delivery = bench.delivery();
     let mut signatures: Vec<String> =
-        (0..MANY - 1).map(|at| wrong(bench, u8::try_from(at % 256).unwrap_or(0))).collect();
+        (0..MANY - 1).map(|at| wrong(bench, &delivery, u8::try_from(at % 256).unwrap_or(0))).collect();
     signatures.push(bench.signature(&delivery));
     let exchange = bench
         .send("500 signatures, the last one right", &bench.request(&delivery, &signatures), NoFailure)

@@ -34,8 +34,11 @@ fn signs_timestamp(bench: &Bench<'_>) -> Result<(), String> {
 /// JSON has rules of its own for numbers and repeated members.
 fn in_a_header(bench: &Bench<'_>) -> Result<(), String> {
     let profile = bench.settings.profile;
-    let is_in_body = profile.timestamp_field().is_some();
-    if is_in_body { Err(format!("{profile} has its timestamp in the body")) } else { Ok(()) }
+    match (profile.has_json_timestamp(), profile.is_token()) {
+        (false, _) => Ok(()),
+        (true, true) => Err(format!("{profile} has its timestamp in a token, whose signature covers it")),
+        (true, false) => Err(format!("{profile} has its timestamp in the body")),
+    }
 }
 
 fn far(bench: &Bench<'_>, sign: i64) -> Shots {
