@@ -204,11 +204,12 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// One whose signature has this property, if it is not rare.
+    /// One whose signature, without its prefix, has this property, if it is not rare.
     pub(super) fn delivery_signed(&self, is_wanted: impl Fn(&str) -> bool) -> Delivery {
         const TRIES: usize = 64;
         let mut all = std::iter::repeat_with(|| self.delivery()).take(TRIES);
-        all.find(|delivery| is_wanted(&self.signature(delivery))).unwrap_or_else(|| self.delivery())
+        let bare = |delivery: &Delivery| self.signature(delivery).split_off(self.prefix(delivery).len());
+        all.find(|delivery| is_wanted(&bare(delivery))).unwrap_or_else(|| self.delivery())
     }
 
     /// A number of 31 bits, since Meta sends one.

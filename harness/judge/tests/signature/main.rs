@@ -317,7 +317,9 @@ fn the_time_of_a_token_is_a_whole_number_and_its_claims_are_there_once() {
 fn a_forged_token_is_wrong() {
     let plaid: Profile = "plaid".parse().unwrap();
     let (own, stranger) = (secret(plaid), other(plaid));
-    let wrong = |token: String| verdict(plaid, &[own.clone()], &signing(BODY).headers(plaid, &[token]), BODY);
+    let wrong = |token: String| {
+        verdict(plaid, std::slice::from_ref(&own), &signing(BODY).headers(plaid, &[token]), BODY)
+    };
     let forged = signing(BODY).forged_tokens(plaid, &own, &stranger);
     assert!(forged.len() >= 15, "{forged:?}");
     for (what, token) in forged {

@@ -2,7 +2,7 @@
 
 use hookproof_judge::catalogue::Verdict;
 
-use super::signature::wrong;
+use super::signature::{wrong, wrongly_signed};
 use super::{CHUNKED, Case, Finding, Running, Shots, THROTTLED, fire, limited};
 use crate::suite::bench::{Bench, Delivery, Shot};
 use crate::suite::record::Repeat;
@@ -311,10 +311,7 @@ fn long(smuggled: &[u8]) -> Vec<u8> {
 async fn unread(bench: &Bench<'_>) -> Finding {
     let smuggled = || bench.signed(&bench.delivery()).bytes();
     let header = bench.settings.profile.signature_header();
-    let forged = || {
-        let delivery = bench.delivery();
-        bench.request(&delivery, &[wrong(bench, &delivery, 5)])
-    };
+    let forged = || wrongly_signed(bench, 5);
     let unsigned = || forged().without(header);
     let put = || Request { method: "PUT", ..forged() };
     let rows = [
