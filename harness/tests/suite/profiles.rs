@@ -384,7 +384,7 @@ fn a_mistake_in_a_profile_is_told_with_its_place_and_the_expected_value() {
         ),
         (
             "algorithm = \"rsa-sha256\"\nheader = \"S\"\nsigned = [\"{body}\"]",
-            "acme.toml:1: algorithm: expected hmac-sha1, hmac-sha256, hmac-sha512, ed25519 or ecdsa-p256, with which the suite can sign",
+            "acme.toml:1: algorithm: expected hmac-sha1, hmac-sha256, hmac-sha512, ed25519, ecdsa-p256 or jwt-es256, with which the suite can sign",
         ),
     ];
     for command in ["receiver", "load"] {

@@ -310,7 +310,7 @@ pub enum KeyError {
     )]
     Small,
     #[error(
-        "the key begins with {0}, which does not fit the signature's algorithm; expected a public key in the form of `key`, for ed25519 also {PUBLIC} (public) or {PRIVATE} (private) and base64, for ecdsa-p256 {PRIVATE}"
+        "the key begins with {0}, which does not fit the signature's algorithm; expected a public key in the form of `key`, for ed25519 also {PUBLIC} (public) or {PRIVATE} (private) and base64, for ecdsa-p256 and jwt-es256 {PRIVATE}"
     )]
     Prefix(&'static str),
 }

@@ -110,7 +110,7 @@ impl Profile {
             return Err(serde::de::Error::custom(wrong));
         }
         if !definition.algorithm.is_some_and(Algorithm::can_sign) {
-            let wrong = "algorithm: expected hmac-sha1, hmac-sha256, hmac-sha512, ed25519 or ecdsa-p256, with which the suite can sign";
+            let wrong = "algorithm: expected hmac-sha1, hmac-sha256, hmac-sha512, ed25519, ecdsa-p256 or jwt-es256, with which the suite can sign";
             return Err(serde::de::Error::custom(wrong));
         }
         Ok(Self(Source::Own(Box::leak(Box::new(definition)))))

@@ -112,7 +112,10 @@ pub(super) fn jwk(point: &[u8], kid: impl Fn(&str) -> String) -> Option<(String,
 pub(super) fn read_jwk(text: &str) -> Option<(String, Vec<u8>)> {
     let key = Members::read(text.as_bytes())?;
     let is_right = key.text("kty") == Some("EC") && key.text("crv") == Some("P-256");
-    let kid = key.text("kid").filter(|_| is_right && !key.0.contains_key("d"))?;
+    let is_valid =
+        key.0.get("alg").is_none_or(|alg| alg == ES256) && key.0.get("expired_at").is_none_or(Value::is_null);
+    let kid =
+        key.text("kid").filter(|kid| is_right && is_valid && !kid.is_empty() && !key.0.contains_key("d"))?;
     let coordinate = |name: &str| decode(key.text(name)?).filter(|bytes| bytes.len() == COORDINATE_BYTES);
     // SEC 1, section 2.3.4: 4 is an uncompressed point.
     let point = [&[4][..], &coordinate("x")?, &coordinate("y")?].concat();

@@ -154,8 +154,9 @@ async fn resigned(bench: &Bench<'_>) -> Finding {
     if !profile.signs_timestamp() {
         return Finding::new(Verdict::NotApplicable, format!("{profile} does not sign a timestamp"));
     }
-    let delivery = bench.delivery();
-    let again = delivery.clone().at(bench.stamp(unix_seconds() + 1));
+    // Neither is ahead.
+    let again = bench.delivery();
+    let delivery = again.clone().at(bench.stamp(unix_seconds() - 1));
     for (label, delivery) in [("a delivery", &delivery), ("the same, signed a second later", &again)] {
         if let Err(finding) = step(bench, label, delivery, Accept).await {
             return unless_repeats_fail(bench, finding).await;
