@@ -5,15 +5,16 @@ use axum::extract::{Request, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
+use tracing::warn;
 
 use super::App;
 use super::input::{Query, Segment, nothing_left, object, take_text};
 use super::problem::{Problem, answer, ok};
-use super::subscribers::carry_out;
+use super::subscribers::{carry_out, wait_until_known};
 use super::token::{Caller, Scope};
 use crate::operate::tokens::{life, make, to_json};
 use crate::runtime::clock::wall;
-use crate::store::{Command, Refusal};
+use crate::store::{Command, Refusal, Reply};
 use crate::subscriber::checked_name;
 
 /// `GET /v1/tokens`
@@ -51,7 +52,16 @@ pub(super) async fn create(
     let (stored, token) = make(name.into(), scope, life, caller.by());
     let mut value = to_json(&stored, stored.created);
     value["token"] = token.into();
-    carry_out(&app, Command::CreateToken(stored), "make the token").await?;
+    match app.sender().command(Command::CreateToken(stored)).await? {
+        // It is recorded, and cannot be shown later.
+        Reply::Done => {
+            if let Err(problem) = wait_until_known(&app).await {
+                warn!(?problem, "a token is recorded, but may not be in use here yet");
+            }
+        }
+        Reply::Refused(refusal) => return Err(refusal.into()),
+        other => return Err(Problem::unexpected("make the token", &other)),
+    }
     Ok(answer(StatusCode::CREATED, &value))
 }
 

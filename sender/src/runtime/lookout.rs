@@ -71,7 +71,7 @@ impl Lookout {
         mut tell: impl FnMut(Event),
     ) -> Result<Glance, StoreError> {
         let glance = reader.glance()?;
-        // A process that knows a version of the set knows its tokens too.
+        // A process that knows a version of the set knows its tokens too, unless they cannot be read.
         let tokens = self.read_tokens(reader, &glance);
         let caught_up = self.catch_up(reader, now, &glance, &mut tell);
         let is_late = glance.late != self.seen.late;

@@ -23,6 +23,19 @@ pub struct StoredToken {
 }
 
 impl StoredToken {
+    /// A row that cannot be read is a token that has expired: it opens nothing, and one is demanded.
+    #[must_use]
+    pub fn unreadable(name: Option<Arc<str>>) -> Self {
+        Self {
+            name: name.unwrap_or_else(|| "unreadable".into()),
+            digest: [0; 32],
+            scope: Scope::Emit,
+            created: StoreTime(0),
+            by: "unreadable".into(),
+            expires: Some(StoreTime(0)),
+        }
+    }
+
     #[must_use]
     pub fn is_expired(&self, now: StoreTime) -> bool {
         self.expires.is_some_and(|expires| expires <= now)

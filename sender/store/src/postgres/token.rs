@@ -8,9 +8,11 @@ use crate::token::StoredToken;
 
 const ALL: &str = "SELECT name, digest, scope, created, created_by, expires FROM tokens ORDER BY name";
 
-/// By name. Skips unreadable rows.
+/// By name.
 pub(super) fn tokens(sql: &Link) -> std::result::Result<Vec<StoredToken>, Error> {
-    Ok(sql.query(ALL, &[])?.iter().filter_map(read).collect())
+    let name = |row: &Row| row.try_get::<_, &str>(0).ok().map(Into::into);
+    let rows = sql.query(ALL, &[])?;
+    Ok(rows.iter().map(|row| read(row).unwrap_or_else(|| StoredToken::unreadable(name(row)))).collect())
 }
 
 fn read(row: &Row) -> Option<StoredToken> {

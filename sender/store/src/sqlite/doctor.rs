@@ -216,7 +216,7 @@ fn consequence(table: &str) -> &'static str {
         "file_place" => "a copy of the file without its log is not detected",
         "notified" => "operators are not notified of changes",
         "jobs" => "jobs of operators cannot go on",
-        "tokens" => "requests to the API with its tokens are refused",
+        "tokens" => "no process starts",
         "owners" | "nodes" | "membership" => "processes may fail to take over subscribers",
         _ => "events may not be accepted or delivered",
     }

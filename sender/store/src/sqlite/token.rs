@@ -4,7 +4,7 @@ use super::Work;
 use crate::commit::token::TokenRows;
 use crate::token::StoredToken;
 
-/// By name. Skips unreadable rows.
+/// By name.
 pub(super) fn tokens(sql: &Connection) -> Result<Vec<StoredToken>> {
     let read = |row: &Row<'_>| -> Result<StoredToken> {
         Ok(StoredToken {
@@ -19,8 +19,9 @@ pub(super) fn tokens(sql: &Connection) -> Result<Vec<StoredToken>> {
     let mut query = sql.prepare_cached(
         "SELECT name, digest, scope, created, created_by, expires FROM tokens ORDER BY name",
     )?;
-    let tokens = query.query_map([], |row| Ok(read(row).ok()))?;
-    tokens.filter_map(Result::transpose).collect()
+    query
+        .query_map([], |row| Ok(read(row).unwrap_or_else(|_| StoredToken::unreadable(row.get(0).ok()))))?
+        .collect()
 }
 
 impl TokenRows for Work<'_> {

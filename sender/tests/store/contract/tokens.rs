@@ -86,6 +86,10 @@ pub(super) fn a_row_that_is_no_token_hides_no_other<B: Backend>() {
         create(&mut world, token(name));
     }
     world.backend.damage_token("a");
-    assert_eq!(names(&world), ["b"]);
+    let found = world.reader.tokens().unwrap();
+    assert_eq!(found[1], token("b"));
+    // So the API goes on demanding a token.
+    assert_eq!((&*found[0].name, found[0].is_expired(StoreTime(1))), ("a", true));
+    assert_ne!(found[0].digest, token("a").digest);
     assert_eq!(revoke(&mut world, "a"), Reply::Done);
 }
