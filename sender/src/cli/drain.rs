@@ -214,7 +214,7 @@ Examples:
   hookproof sender subscriber shed --db sender.db shop --max 10000 --yes
   hookproof sender subscriber shed --db sender.db shop --yes
 
-Without --yes it only prints how many deliveries that would be. The longest due go first. They become dead letters (overflow);
+Without --yes it only prints how many deliveries that would be. The longest due go first. They become dead letters (shed);
 `dead redrive` makes them wait again. Deliveries that a running process has claimed already are still sent.")]
 pub(super) struct Shed {
     /// Its name or id
