@@ -25,8 +25,9 @@ Examples:
   hookproof sender attempts --db sender.db --failed --max 20
   hookproof sender attempts --db sender.db --subscriber shop --follow
 
-Attempts are kept for 7 days (`serve --keep-attempts`). --follow shows those of all processes, and goes on until Ctrl-C. It leaves
-out an attempt that ends after a thousand later ones.")]
+Attempts are kept for 7 days (`serve --keep-attempts`). --follow shows those of all processes, and goes on until Ctrl-C. It looks
+at the thousand that began last, of at most 10,000 of all subscribers, so at a high rate it can miss a slow one: `delivery show`
+has each.")]
 pub(super) struct Attempts {
     /// Only this subscriber's, by its name or id
     #[arg(long, value_name = "NAME")]

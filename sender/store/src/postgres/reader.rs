@@ -103,7 +103,7 @@ impl PostgresReader {
         read: impl FnOnce(&Link, Option<[u64; 2]>) -> Read<(Vec<T>, Option<[u64; 2]>)>,
     ) -> Result<Page<T>, ReadError> {
         let place = from.map(|cursor| cursor.place(listing)).transpose()?;
-        let (items, next) = self.query(doing, |sql| read(sql, place))?;
+        let (items, next) = self.moment(doing, |sql| read(sql, place))?;
         Ok(Page { items, next: next.map(|at| Cursor::new(listing, at)) })
     }
 }

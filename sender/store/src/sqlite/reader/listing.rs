@@ -267,18 +267,25 @@ pub(super) fn attempts(
 ) -> Result<Rows<Tried>> {
     let [at, delivery] = place.unwrap_or([u64::MAX; 2]);
     let mut query = sql.prepare_cached(attempt!(
-        "a.lane, e.received FROM attempts a LEFT JOIN deliveries d ON d.delivery = a.delivery
-         LEFT JOIN events e ON e.event = d.event
+        "a.lane FROM attempts a
          WHERE (a.at, a.delivery) < (?1, ?2) ORDER BY a.at DESC, a.delivery DESC LIMIT ?3"
     ))?;
     let found = query.query_map(params![int(at), int(delivery), LOOKED_AT_MAX], |row| {
-        Ok(Tried { lane: row.get(11)?, received: row.get(12)?, attempted: read_attempt(row)? })
+        Ok(Tried { lane: row.get(11)?, received: None, attempted: read_attempt(row)? })
     })?;
     let is_wanted = |tried: &Tried| {
         let failed = tried.attempted.attempt.outcome != AttemptOutcome::Delivered;
         of.lane.is_none_or(|lane| lane == tried.lane) && (failed || !of.failed)
     };
-    wanted(found, max, is_wanted, |Tried { attempted, .. }| [attempted.attempt.at.0, attempted.delivery.0])
+    let place = |Tried { attempted, .. }: &Tried| [attempted.attempt.at.0, attempted.delivery.0];
+    let (mut rows, next) = wanted(found, max, is_wanted, place)?;
+    let mut event = sql.prepare_cached(
+        "SELECT e.received FROM deliveries d JOIN events e ON e.event = d.event WHERE d.delivery = ?1",
+    )?;
+    for tried in &mut rows {
+        tried.received = event.query_row([tried.attempted.delivery], |row| row.get(0)).optional()?;
+    }
+    Ok((rows, next))
 }
 
 pub(super) fn resent(sql: &Connection, delivery: DeliveryId) -> Result<Vec<Resent>> {
