@@ -274,12 +274,7 @@ async fn fire_each(
     for place in 0..shots.len() {
         if watch.passed() > fresh && bench.settings.profile.has_timestamp() && broken.is_empty() {
             let made = make.and_then(|make| make(bench).ok()).filter(|made| made.len() == shots.len());
-            let Some(made) = made else {
-                let label = &shots[place].label;
-                return Finding::unclear(format!(
-                    "{label}: its timestamp is older than half of the tolerance"
-                ));
-            };
+            let Some(made) = made else { return too_old(&shots[place]) };
             (shots, watch) = (made, Watch::start());
         }
         let Shot { label, request, want, control, withheld } = &shots[place];
@@ -329,6 +324,10 @@ async fn fire_each(
         }
         (true, true) => Finding::pass(seen.join(", ")),
     }
+}
+
+fn too_old(shot: &Shot) -> Finding {
+    Finding::unclear(format!("{}: its timestamp is older than half of the tolerance", shot.label))
 }
 
 /// Whether the receiver limited the rate, and did not judge the request.

@@ -110,11 +110,11 @@ pub(crate) fn linear_body(at: i64, data: &str) -> Vec<u8> {
 }
 
 pub(crate) fn sign(profile: Profile, secret: &str, id: &str, at: i64, body: &[u8]) -> Headers {
-    let at = at.to_string();
-    let ms = format!("{at}250");
+    let (at, ms) = (at.to_string(), format!("{at}250"));
     let versioned = || format!("v0={}", hex(&tag(profile, secret, &[b"v0:", at.as_bytes(), b":", body])));
     let dated = || tag(profile, secret, &[at.as_bytes(), b".", body]);
-    let plain = || hex(&tag(profile, secret, &[body]));
+    let of_body = || tag(profile, secret, &[body]);
+    let plain = || hex(&of_body());
     let headers = match profile {
         Profile::StandardWebhooks => {
             let tag = tag(profile, secret, &[id.as_bytes(), b".", at.as_bytes(), b".", body]);
@@ -148,7 +148,7 @@ pub(crate) fn sign(profile: Profile, secret: &str, id: &str, at: i64, body: &[u8
             let tag = tag(profile, secret, &[b"POST", URL.as_bytes(), body, ms.as_bytes()]);
             vec![("x-hubspot-signature-v3", base64(&tag)), ("x-hubspot-request-timestamp", ms)]
         }
-        Profile::Line => vec![("x-line-signature", base64(&tag(profile, secret, &[body])))],
+        Profile::Line => vec![("x-line-signature", base64(&of_body()))],
         Profile::Linear => vec![("linear-signature", plain()), ("linear-delivery", id.to_owned())],
         Profile::Meta => vec![("x-hub-signature-256", format!("sha256={}", plain()))],
         Profile::Paddle => {
@@ -160,10 +160,9 @@ pub(crate) fn sign(profile: Profile, secret: &str, id: &str, at: i64, body: &[u8
             ("x-twilio-email-event-webhook-timestamp", at.clone()),
             ("x-twilio-email-event-webhook-signature", base64(&tag(profile, secret, &[at.as_bytes(), body]))),
         ],
-        Profile::Shopify => vec![
-            ("x-shopify-hmac-sha256", base64(&tag(profile, secret, &[body]))),
-            ("x-shopify-webhook-id", id.to_owned()),
-        ],
+        Profile::Shopify => {
+            vec![("x-shopify-hmac-sha256", base64(&of_body())), ("x-shopify-webhook-id", id.to_owned())]
+        }
         Profile::Slack => {
             vec![("x-slack-request-timestamp", at.clone()), ("x-slack-signature", versioned())]
         }
