@@ -22,10 +22,10 @@ bless:
     HOOKPROOF_BLESS=1 cargo test -p hookproof-sender --lib the_
     HOOKPROOF_BLESS=1 cargo test -p hookproof-judge --lib scenario::tests::reference
     HOOKPROOF_BLESS=1 cargo test -p hookproof-judge --test checks alone
-    HOOKPROOF_BLESS=1 cargo test -p hookproof --test suite libraries
-    HOOKPROOF_BLESS=1 cargo test -p hookproof --test receiver_mutants
-    HOOKPROOF_BLESS=1 cargo test -p hookproof --test sender_mutants
-    HOOKPROOF_GOLDEN=write cargo test -p hookproof --test page golden
+    HOOKPROOF_BLESS=1 cargo test -p hookproof --test all suite::libraries
+    HOOKPROOF_BLESS=1 cargo test -p hookproof --test all receiver_mutants
+    HOOKPROOF_BLESS=1 cargo test -p hookproof --test all sender_mutants
+    HOOKPROOF_GOLDEN=write cargo test -p hookproof --test all page::golden
 
 # Print every message of the programs with its place.
 messages:

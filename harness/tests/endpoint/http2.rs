@@ -6,8 +6,8 @@ use hookproof_judge::trace::{CutKind, Record};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use crate::cuts;
-use crate::stage::{BODY, Set, behaviour, during, set};
+use crate::endpoint::cuts;
+use crate::endpoint::stage::{BODY, Set, behaviour, during, set};
 
 #[derive(Debug, PartialEq, Eq)]
 enum Met {

@@ -16,8 +16,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::stage::{BODY, Exchange, answer, behaviour, during, request};
-use crate::{any, cuts};
+use crate::endpoint::stage::{BODY, Exchange, answer, behaviour, during, request};
+use crate::endpoint::{any, cuts};
 
 const PATIENCE: Length = Length::from_millis(600);
 

@@ -3,8 +3,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::api::Api;
-use crate::{archive, combined_output, path, root, succeeds, there_is};
+use crate::gate::api::Api;
+use crate::gate::{archive, combined_output, path, root, succeeds, there_is};
 
 const SCENARIO: &str = r#"
 name = "gate"

@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use crate::{combined_output, root, succeeds};
+use crate::gate::{combined_output, root, succeeds};
 
 pub(crate) fn target() -> String {
     format!("{}-unknown-linux-musl", std::env::consts::ARCH)

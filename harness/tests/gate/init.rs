@@ -1,7 +1,7 @@
 use std::fs;
 use std::process::Command;
 
-use crate::{accuses_nobody, combined_output, succeeds};
+use crate::gate::{accuses_nobody, combined_output, succeeds};
 
 fn init(folder: &std::path::Path) -> std::process::Output {
     Command::new(env!("CARGO_BIN_EXE_hookproof")).arg("init").arg(folder).output().unwrap()

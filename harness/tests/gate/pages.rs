@@ -3,7 +3,9 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 
-use crate::{accuses_nobody, archive, combined_output, path, root, succeeds, there_is, verdicts, was_late};
+use crate::gate::{
+    accuses_nobody, archive, combined_output, path, root, succeeds, there_is, verdicts, was_late,
+};
 
 fn blocks(page: &str, language: &str) -> Vec<String> {
     let text = fs::read_to_string(root().join("docs").join(page)).unwrap();
@@ -214,7 +216,7 @@ fn the_pages_for_operators_make_a_delivery_a_copy_and_a_diagnosis() {
         let code = output.status.code();
         // A delivery is due and no process delivers: `doctor` ends with 1.
         let is_expected = code == Some(0) || code == Some(1) && command.contains(" doctor ");
-        assert!(is_expected, "{command}: {}", crate::combined_output(&output));
+        assert!(is_expected, "{command}: {}", crate::gate::combined_output(&output));
     }
 }
 

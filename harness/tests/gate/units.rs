@@ -1,7 +1,7 @@
 use std::fs;
 use std::process::Command;
 
-use crate::{root, succeeds, there_is};
+use crate::gate::{root, succeeds, there_is};
 
 #[test]
 fn systemd_understands_the_units() {

@@ -1,4 +1,4 @@
-//! `HOOKPROOF_GOLDEN=write cargo test -p hookproof --test page golden` rewrites the outlines; review the difference.
+//! `HOOKPROOF_GOLDEN=write cargo test -p hookproof --test all page::golden` rewrites the outlines; review the difference.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -5,7 +5,7 @@ use hookproof_simulator::plan::scale::scaled;
 use hookproof_simulator::plan::{Plan, PlanRequest, answer, page, plan, table, with_patch};
 use hookproof_simulator::sim::{Keep, Options, simulate};
 
-use crate::{launch, plan_request};
+use crate::plan::{launch, plan_request};
 
 const SLOS: [&str; 1] = ["p95<20s"];
 

@@ -5,7 +5,7 @@ use hookproof::clock::Clock;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::shipped;
+use crate::plan::shipped;
 
 fn hookproof(arguments: &[&str], folder: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof"));

@@ -3,7 +3,7 @@ use hookproof_simulator::plan::scale::scaled;
 use hookproof_simulator::plan::{Plan, PlanRequest, answer, page, plan, table};
 use hookproof_simulator::sim::Model;
 
-use crate::plan_request;
+use crate::plan::plan_request;
 
 fn stretched(text: &str, slos: &[&str], carry: Option<u64>) -> Plan {
     let scenario = Scenario::from_text(text, "further.toml").unwrap();

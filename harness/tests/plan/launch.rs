@@ -6,7 +6,7 @@ use hookproof_simulator::plan::slo::Slo;
 use hookproof_simulator::plan::{Plan, PlanRequest, answer, page, plan, table};
 use hookproof_simulator::sim::{Keep, Model, Options, simulate};
 
-use crate::{launch, plan_request};
+use crate::plan::{launch, plan_request};
 
 const SLOS: [&str; 3] = ["p95<20s", "shed=0", "drain<10m"];
 

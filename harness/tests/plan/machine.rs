@@ -2,7 +2,7 @@ use hookproof_judge::scenario::Scenario;
 use hookproof_simulator::plan::machine::{Machine, NAME};
 use hookproof_simulator::plan::{Plan, PlanRequest, answer, page, plan, table};
 
-use crate::plan_request;
+use crate::plan::plan_request;
 
 fn planned(sender: &str, subscriber: &str, machine: Machine) -> Plan {
     let text = format!(

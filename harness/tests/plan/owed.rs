@@ -1,7 +1,7 @@
 use hookproof_judge::scenario::Scenario;
 use hookproof_simulator::plan::{Plan, PlanRequest, plan};
 
-use crate::plan_request;
+use crate::plan::plan_request;
 
 fn broken(text: &str, slos: &[&str]) -> Vec<String> {
     let breaches = planned(text, slos).breaches;

@@ -1,6 +1,6 @@
 use hookproof_simulator::plan::{plan, sheets};
 
-use crate::{launch, plan_request};
+use crate::plan::{launch, plan_request};
 
 #[test]
 fn a_sheet_says_what_the_partner_will_see_and_nothing_of_others() {

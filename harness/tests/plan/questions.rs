@@ -3,7 +3,7 @@ use hookproof_simulator::plan::headroom::Point;
 use hookproof_simulator::plan::launch::With;
 use hookproof_simulator::plan::{Plan, PlanRequest, page, plan, table};
 
-use crate::{launch, plan_request, shipped};
+use crate::plan::{launch, plan_request, shipped};
 
 fn what_if(question: &str, headroom: bool) -> Plan {
     let mut scenario = launch();

@@ -9,7 +9,7 @@ use hookproof_simulator::plan::slo::{Measure, NEVER, Slo};
 use hookproof_simulator::plan::{PlanRequest, answer, plan};
 use serde_json::Value;
 
-use crate::plan_request;
+use crate::plan::plan_request;
 
 const SEEDS: u64 = 5;
 
@@ -86,7 +86,7 @@ fn figure(trace: &Trace, measure: Measure, traffic_end: u64) -> u64 {
     }
 }
 
-/// Eight real runs: `cargo test -p hookproof --test plan -- --ignored --nocapture reality`.
+/// Eight real runs: `cargo test -p hookproof --test all -- --ignored --nocapture plan::reality`.
 #[test]
 #[ignore = "real runs take minutes and want the machine for themselves"]
 fn real_runs_pass_below_the_answer_and_break_above_it() {
@@ -115,7 +115,7 @@ fn real_runs_pass_below_the_answer_and_break_above_it() {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
-/// `cargo test -p hookproof --test plan -- --ignored --nocapture machine`.
+/// `cargo test -p hookproof --test all -- --ignored --nocapture the_machine_carries`.
 #[test]
 #[ignore = "it measures this machine, which it wants for itself"]
 fn twice_what_the_machine_carries_breaks_in_a_real_run() {

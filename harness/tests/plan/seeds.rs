@@ -6,7 +6,7 @@ use hookproof_simulator::plan::scale::scaled;
 use hookproof_simulator::plan::{PlanRequest, answer, page, plan, with_patch};
 use hookproof_simulator::sim::{Keep, Options, simulate};
 
-use crate::{launch, plan_request};
+use crate::plan::{launch, plan_request};
 
 fn stretched(scenario: &Scenario, slos: &[&str], seeds: u64) -> Headroom {
     plan(scenario, &PlanRequest { headroom: true, seeds, ..plan_request(slos) }).unwrap().headroom.unwrap()
@@ -125,7 +125,7 @@ fn a_spread_without_measure_is_drawn_and_told_within_what_was_tried() {
     assert!(page(&plan).contains("Load against time"));
 }
 
-/// `cargo test -p hookproof --test plan -- --ignored --nocapture intervals`.
+/// `cargo test -p hookproof --test all -- --ignored --nocapture intervals_hold`.
 #[test]
 #[ignore = "three scenarios with a hundred seeds each take minutes"]
 fn intervals_hold_in_about_nineteen_of_twenty_other_seeds() {

@@ -1,7 +1,7 @@
 use hookproof_judge::scenario::Scenario;
 use hookproof_simulator::plan::plan;
 
-use crate::plan_request;
+use crate::plan::plan_request;
 
 /// The simulation never exceeds the bound.
 fn bound(traffic: &str, subscriber: &str) -> Result<u64, &'static str> {

@@ -3,8 +3,8 @@
 use hookproof::suite::{Report, Row, Selection};
 use hookproof_judge::catalogue::{self, Verdict};
 
-use crate::flaw::Flaw;
-use crate::{judged_by, judged_in};
+use crate::receiver_mutants::flaw::Flaw;
+use crate::receiver_mutants::{judged_by, judged_in};
 
 fn only(ids: &[&str]) -> Selection {
     let ids: Vec<_> = ids.iter().map(|id| (*id).to_owned()).collect();

@@ -1,6 +1,6 @@
-use crate::flaw::Flaw;
-use crate::server::{Request, Server};
-use crate::verify::Verdict;
+use crate::receiver_mutants::flaw::Flaw;
+use crate::receiver_mutants::server::{Request, Server};
+use crate::receiver_mutants::verify::Verdict;
 
 #[derive(Default)]
 pub(crate) struct Connection {

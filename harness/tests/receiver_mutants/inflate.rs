@@ -2,8 +2,8 @@
 
 use std::io::{self, Read};
 
-use crate::flaw::Flaw;
-use crate::server::Server;
+use crate::receiver_mutants::flaw::Flaw;
+use crate::receiver_mutants::server::Server;
 
 /// The container's limit.
 const MEMORY_BYTES: u64 = 64 * 1024 * 1024;

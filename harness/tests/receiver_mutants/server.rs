@@ -15,10 +15,10 @@ use std::time::Duration;
 
 use hookproof::wire::clock::Watch;
 
-use crate::cache::{self, Connection};
-use crate::flaw::Flaw;
-use crate::inflate;
-use crate::verify::{self, Verdict};
+use crate::receiver_mutants::cache::{self, Connection};
+use crate::receiver_mutants::flaw::Flaw;
+use crate::receiver_mutants::inflate;
+use crate::receiver_mutants::verify::{self, Verdict};
 
 pub(crate) const HEAD_BYTES_MAX: usize = 16 * 1024;
 const BODY_BYTES_MAX: usize = 1_100_000;

@@ -7,9 +7,9 @@ use hookproof_play::endpoint::http_date;
 use md5::{Digest as _, Md5};
 use ring::{digest, hmac};
 
-use crate::flaw::Flaw;
-use crate::server::{Request, Server};
-use crate::{RETIRED, SECRET};
+use crate::receiver_mutants::flaw::Flaw;
+use crate::receiver_mutants::server::{Request, Server};
+use crate::receiver_mutants::{RETIRED, SECRET};
 
 pub(crate) enum Verdict {
     Good { id: String, timestamp: String },

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio_postgres::NoTls;
 
 use crate::postgres_server::{Fsync, Private, execute, none, query};
-use crate::{Run, lives};
+use crate::run::{Run, lives};
 
 const SHARED: &str = r#"
 name   = "shared"
@@ -321,6 +321,6 @@ fn an_address_without_a_server_and_a_driver_without_a_database_are_usage_errors(
     let driver = place.path().join("driver.toml");
     let ours = include_str!("../../../scenarios/drivers/hookproof.toml");
     std::fs::write(&driver, ours.replace("{{ database }}", "{{ dir }}/sender.db")).unwrap();
-    let (code, said, ..) = crate::start("shared", SHARED, &["--driver", driver.to_str().unwrap()]).end();
+    let (code, said, ..) = crate::run::start("shared", SHARED, &["--driver", driver.to_str().unwrap()]).end();
     assert!(code == Some(64) && said.contains("does not use {{ database }}"), "{code:?}: {said}");
 }

@@ -5,8 +5,8 @@ use hookproof_judge::signature::{Profile, Signing, sign};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::sender::{Bug, Sender};
-use crate::tls::{self, Wire};
+use crate::sender_mutants::sender::{Bug, Sender};
+use crate::sender_mutants::tls::{self, Wire};
 
 const SECOND: u64 = 1_000_000_000;
 pub(crate) const AHEAD_S: u64 = 8;
@@ -222,7 +222,7 @@ async fn exchange(sender: &Sender, host: &str, request: &str, each: Duration) ->
         begin_and_break_off(host, request).await;
     }
     if sender.bug.is("speaks-http-2-only") {
-        return crate::second::exchange(sender, host, request).await;
+        return crate::sender_mutants::second::exchange(sender, host, request).await;
     }
     let Some(mut stream) = tls::connect(host, &sender.bug).await else { return Outcome::Refused };
     // The process may have been stopped past its lease.

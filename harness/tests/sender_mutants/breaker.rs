@@ -1,8 +1,8 @@
 use hookproof_judge::scenario::Duration;
 use serde_json::Value;
 
-use crate::lane::Next;
-use crate::sender::Bug;
+use crate::sender_mutants::lane::Next;
+use crate::sender_mutants::sender::Bug;
 
 /// Senders without a breaker: a wrong one, and correct ones that declare it.
 const NEVER: [&str; 3] = ["never-opens-its-breaker", "has-no-breaker", "gives-up-without-a-word"];

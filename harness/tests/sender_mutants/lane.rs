@@ -4,10 +4,10 @@ use hookproof_judge::scenario::Duration;
 use hookproof_judge::signature::{Profile, Secret};
 use serde_json::Value;
 
-use crate::attempt::Outcome;
-use crate::breaker::Breaker;
-use crate::limiter::Limiter;
-use crate::sender::Bug;
+use crate::sender_mutants::attempt::Outcome;
+use crate::sender_mutants::breaker::Breaker;
+use crate::sender_mutants::limiter::Limiter;
+use crate::sender_mutants::sender::Bug;
 
 /// The delays of a sender with its own schedule, each ±10 %.
 const SCHEDULE: [u64; 3] = [300_000_000, 700_000_000, 1_200_000_000];

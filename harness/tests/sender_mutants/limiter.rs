@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use hookproof_judge::scenario::{Rate, Window};
 use serde_json::Value;
 
-use crate::lane::Next;
-use crate::sender::Bug;
+use crate::sender_mutants::lane::Next;
+use crate::sender_mutants::sender::Bug;
 
 const SECOND: f64 = 1e9;
 

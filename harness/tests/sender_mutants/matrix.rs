@@ -10,8 +10,8 @@ use hookproof_judge::scenario::Scenario;
 use hookproof_judge::trace::Trace;
 use tokio::sync::{Semaphore, watch};
 
-use crate::scenarios::{ALONE, BUGS, Bug, SCENARIOS};
-use crate::strangers::excused;
+use crate::sender_mutants::scenarios::{ALONE, BUGS, Bug, SCENARIOS};
+use crate::sender_mutants::strangers::excused;
 
 const AT_ONCE: usize = 10;
 const PLAYS_MAX: usize = 10;
@@ -167,7 +167,7 @@ pub(crate) fn driver_file(bug: &str) -> String {
         r#"
 name = "mutant"
 [start]
-command = [{program:?}, "--exact", "the_sender_itself", "--nocapture"]
+command = [{program:?}, "--exact", "sender_mutants::the_sender_itself", "--nocapture"]
 env = {{ SENDER_PORT = "{{{{ port }}}}", SENDER_DIR = "{{{{ dir }}}}", SENDER_BUG = "{bug}", SENDER_CA = "{{{{ ca }}}}" }}
 ready = "{{{{ base }}}}/ready"
 database = "{{{{ dir }}}}/sender.db"
@@ -229,7 +229,7 @@ impl Matrix {
             "# Senders that the harness catches\n\n\
              Each is a small, right sender (`harness/tests/sender_mutants/`) with one bug, played for a few seconds over real\n\
              sockets. It must fail the check that names its bug; the right one must fail none, in any of the scenarios.\n\
-             Kept true by `cargo test -p hookproof --test sender_mutants`.\n\n\
+             Kept true by `cargo test -p hookproof --test all sender_mutants`.\n\n\
              | bug | behaviour | scenario | check | caught |\n|---|---|---|---|---|\n",
         );
         for row in &self.0 {

@@ -1,4 +1,4 @@
-use crate::matrix::Stage;
+use crate::sender_mutants::matrix::Stage;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bug {

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use h2::client::SendRequest;
 use tokio::net::TcpStream;
 
-use crate::attempt::Outcome;
-use crate::sender::Sender;
+use crate::sender_mutants::attempt::Outcome;
+use crate::sender_mutants::sender::Sender;
 
 #[derive(Default)]
 pub(crate) struct Connections(RefCell<BTreeMap<String, SendRequest<Bytes>>>);

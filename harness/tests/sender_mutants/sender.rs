@@ -9,11 +9,11 @@ use hookproof_play::traffic::Chance;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use crate::attempt::{Outcome, again, attempt};
-use crate::journal::{Journal, Trouble};
-use crate::lane::{Delivery, Lane, Next};
-use crate::lease::Lease;
-use crate::second::Connections;
+use crate::sender_mutants::attempt::{Outcome, again, attempt};
+use crate::sender_mutants::journal::{Journal, Trouble};
+use crate::sender_mutants::lane::{Delivery, Lane, Next};
+use crate::sender_mutants::lease::Lease;
+use crate::sender_mutants::second::Connections;
 
 /// Empty for the correct one. `+` joins several.
 #[derive(Clone, Debug)]

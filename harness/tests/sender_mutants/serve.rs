@@ -15,9 +15,9 @@ use hookproof::clock::Clock;
 use hookproof::driver::{Call, CallError, Certificates, Client, Reply};
 use hookproof_play::endpoint::http_date;
 
-use crate::attempt::AHEAD_S;
-use crate::lease::{Lease, Renewal, SAID_EVERY_NS};
-use crate::sender::{Bug, IGNORES_ITS_LEASE, Sender};
+use crate::sender_mutants::attempt::AHEAD_S;
+use crate::sender_mutants::lease::{Lease, Renewal, SAID_EVERY_NS};
+use crate::sender_mutants::sender::{Bug, IGNORES_ITS_LEASE, Sender};
 
 const AGAIN_NS: u64 = 10_000_000;
 const ACCEPTS_NS: u64 = 100_000_000;

@@ -10,7 +10,7 @@ use hookproof_judge::scenario::Scenario;
 use hookproof_judge::trace::{CutKind, Trace};
 use tokio::sync::{Semaphore, watch};
 
-use crate::matrix::driver_file;
+use crate::sender_mutants::matrix::driver_file;
 
 const AT_ONCE: usize = 3;
 

@@ -7,8 +7,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::any;
-use crate::sender::Bug;
+use crate::endpoint::any;
+use crate::sender_mutants::sender::Bug;
 
 const HTTPS: &str = "https://";
 

@@ -2,7 +2,7 @@ use std::process::{Command, Output};
 
 use hookproof_judge::check::Status;
 
-use crate::{read, reduced};
+use crate::sim::{read, reduced};
 
 fn hookproof(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_hookproof")).args(arguments).env("NO_COLOR", "1").output().unwrap()

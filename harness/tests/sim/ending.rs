@@ -1,6 +1,6 @@
 use hookproof_simulator::sim::{Keep, Options, simulate};
 
-use crate::{options, scenario};
+use crate::sim::{options, scenario};
 
 /// These events are still on their way when the process is killed.
 const THAWED_AND_KILLED: &str = r#"

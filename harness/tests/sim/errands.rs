@@ -2,7 +2,7 @@ use hookproof_judge::check::{Status, Strictness};
 use hookproof_judge::trace::{ProcessEvent, Trace};
 use hookproof_simulator::sim::{Keep, judged, simulate};
 
-use crate::{options, scenario};
+use crate::sim::{options, scenario};
 
 const SECOND: u64 = 1_000_000_000;
 

@@ -4,7 +4,7 @@ use hookproof_judge::trace::{ProcessEvent, Trace};
 use hookproof_simulator::sim::swarm::trouble;
 use hookproof_simulator::sim::{Keep, Mutant, Options, judged, simulate};
 
-use crate::{options, read, reduced, scenario};
+use crate::sim::{options, read, reduced, scenario};
 
 fn traced(scenario: &Scenario, mutant: Option<Mutant>) -> Trace {
     let simulated = simulate(scenario, &Options { mutant, ..options(Keep::Trace) }).unwrap();

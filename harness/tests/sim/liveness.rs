@@ -6,7 +6,7 @@ use hookproof_judge::scenario::Scenario;
 use hookproof_judge::trace::Trace;
 use hookproof_simulator::sim::{Keep, Loss, Options, judged, simulate, swarm, with_silence};
 
-use crate::{options, scenario};
+use crate::sim::{options, scenario};
 
 /// A lane gets one event, and then another one.
 const SPARSE: &str = r#"

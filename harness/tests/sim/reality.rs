@@ -5,7 +5,7 @@ use std::process::Command;
 use hookproof_judge::trace::Trace;
 use hookproof_simulator::sim::{Keep, simulate};
 
-use crate::{options, read, shipped};
+use crate::sim::{options, read, shipped};
 
 /// The spread of real runs is due to the clock alone.
 const RUNS: usize = 2;
@@ -62,7 +62,7 @@ fn real(path: &Path, folder: &Path) -> Amount {
     Amount::of(&Trace::read(trace.as_slice()).unwrap())
 }
 
-/// Takes two minutes, on an idle machine: `cargo test -p hookproof --test sim -- --ignored --nocapture`.
+/// Takes two minutes, on an idle machine: `cargo test -p hookproof --test all sim::reality -- --ignored --nocapture`.
 #[test]
 #[ignore = "real runs take minutes and want the machine for themselves"]
 fn simulation_and_reality_agree() {

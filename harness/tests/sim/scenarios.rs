@@ -4,7 +4,7 @@ use hookproof_judge::check::{Status, Strictness};
 use hookproof_judge::trace::Trace;
 use hookproof_simulator::sim::{Keep, judged, simulate, skipped};
 
-use crate::{options, read, scenario, shipped};
+use crate::sim::{options, read, scenario, shipped};
 
 /// Too long for the test command; `hookproof sim scenarios/` runs them.
 const LONG: [&str; 7] = [

@@ -2,7 +2,7 @@ use hookproof_judge::check::{Status, Strictness};
 use hookproof_judge::trace::{CutKind, ProcessEvent, Trace};
 use hookproof_simulator::sim::{Keep, SimError, declared, judged, simulate, unmodelled};
 
-use crate::{options, scenario};
+use crate::sim::{options, scenario};
 
 const SECOND: u64 = 1_000_000_000;
 

@@ -4,7 +4,7 @@ use hookproof_judge::trace::Trace;
 use hookproof_simulator::sim::swarm::{Failure, attempt, disturbed, sweep, trouble};
 use hookproof_simulator::sim::{Keep, Mutant, Options, judged, judged_disturbed, simulate};
 
-use crate::{options, read, reduced, scenario, stalled};
+use crate::sim::{options, read, reduced, scenario, stalled};
 
 /// `HOOKPROOF_SEEDS`, or 1,000.
 fn seeds() -> u64 {
@@ -49,7 +49,7 @@ fn every_bug_is_found_within_a_thousand_seeds_by_what_it_breaks() {
 /// The endpoint's failures come in a row, and retries wait with all the rest.
 #[test]
 fn a_lane_that_gives_way_is_not_blamed_for_its_jitter() {
-    let spike = read(&crate::shipped().join("viral-spike.toml"));
+    let spike = read(&crate::sim::shipped().join("viral-spike.toml"));
     let found = attempt(&spike, &with(None), 189, None).unwrap();
     assert!(found.is_none(), "{found:?}");
 }
@@ -103,7 +103,7 @@ fn a_shortened_run_equals_the_beginning_of_the_whole_one() {
 
 #[test]
 fn a_limit_that_is_raised_again_is_raised_in_every_seed() {
-    let scenario = read(&crate::shipped().join("live-change.toml"));
+    let scenario = read(&crate::sim::shipped().join("live-change.toml"));
     let limits = |seed| {
         let faults = trouble(&scenario, seed, Some(6_000_000_000)).faults;
         faults.iter().filter(|fault| matches!(fault.action, FaultAction::Limit { .. })).count()
@@ -116,7 +116,7 @@ fn a_limit_that_is_raised_again_is_raised_in_every_seed() {
 fn seeds_that_blamed_the_right_sender_do_so_no_more() {
     let seeds = [("live-change", 23), ("rotated-credentials", 12), ("gone", 13), ("hostile-answers", 30)];
     for (name, seed) in seeds {
-        let scenario = read(&crate::shipped().join(format!("{name}.toml")));
+        let scenario = read(&crate::sim::shipped().join(format!("{name}.toml")));
         let blamed = attempt(&scenario, &with(None), seed, None).unwrap();
         assert!(blamed.is_none(), "{name}, seed {seed}: {blamed:?}");
     }
@@ -191,7 +191,7 @@ fn the_sender_survives_stalls_kills_and_takeovers_together() {
 /// `hookproof sim scenarios/viral-spike.toml --seeds 1000` runs all.
 #[test]
 fn the_whole_spike_survives_its_first_seeds() {
-    let swept = sweep(&read(&crate::shipped().join("viral-spike.toml")), &with(None), 4).unwrap();
+    let swept = sweep(&read(&crate::sim::shipped().join("viral-spike.toml")), &with(None), 4).unwrap();
     assert!(swept.failure.is_none(), "{:#?}", swept.failure);
     assert_eq!((swept.played, swept.judged), (4, 4));
 }

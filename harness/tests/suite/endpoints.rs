@@ -7,8 +7,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use hookproof_judge::catalogue;
 use hookproof_judge::signature::{Profile, Secret};
 
-use crate::check;
-use crate::reference::{SECRET, free_port};
+use crate::suite::check;
+use crate::suite::reference::{SECRET, free_port};
 use hookproof::suite::{self, Bodies, Hooks, Known, Selection, Settings, Step};
 use hookproof::wire::clock::unix_seconds;
 use hookproof::wire::request::Target;

@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::hookproof;
-use crate::reference::{Daemon, SECRET, free_port};
+use crate::suite::hookproof;
+use crate::suite::reference::{Daemon, SECRET, free_port};
 
 fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../receiver/examples").join(name)

@@ -3,8 +3,8 @@ use std::net::TcpListener;
 
 use ring::hmac;
 
-use crate::reference::{SECRET, reference};
-use crate::{check, hookproof};
+use crate::suite::reference::{SECRET, reference};
+use crate::suite::{check, hookproof};
 
 const HANDSHAKE: &str = "handshake.answered, handshake.forged, handshake.event";
 

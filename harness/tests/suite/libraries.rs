@@ -1,5 +1,5 @@
 //! Each profile by its provider's own library, by our receiver and by our sender, on the same vectors.
-//! `HOOKPROOF_BLESS=1 cargo test -p hookproof --test suite libraries` writes the table anew.
+//! `HOOKPROOF_BLESS=1 cargo test -p hookproof --test all suite::libraries` writes the table anew.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use hookproof_judge::signature::{Profile, Secret};
 
-use crate::reference::SECRET;
-use crate::{check, hookproof};
+use crate::suite::reference::SECRET;
+use crate::suite::{check, hookproof};
 use hookproof::load::{Load, run};
 use hookproof::wire::request::Target;
 

@@ -2,9 +2,9 @@ use std::path::Path;
 
 use hookproof_judge::signature::Profile;
 
-use crate::examples::folder_with;
-use crate::reference::{PRIVATE, PUBLIC, PUBLIC_JWK, PUBLIC_P256};
-use crate::{check, hookproof};
+use crate::suite::examples::folder_with;
+use crate::suite::reference::{PRIVATE, PUBLIC, PUBLIC_JWK, PUBLIC_P256};
+use crate::suite::{check, hookproof};
 
 const PROFILE: &str = r#"
 algorithm      = "hmac-sha1"

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hookproof_judge::signature::Profile;
 
-use crate::{VERIFY_TOKEN, hookproof};
+use crate::suite::{VERIFY_TOKEN, hookproof};
 
 pub(crate) const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 pub(crate) const RETIRED: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";

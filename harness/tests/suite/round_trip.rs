@@ -8,7 +8,7 @@ use hookproof_receiver::verify;
 use hookproof_sender::sign;
 use serde_json::Value;
 
-use crate::reference::{PRIVATE, RETIRED, SECRET, reference};
+use crate::suite::reference::{PRIVATE, RETIRED, SECRET, reference};
 
 /// The lines of `hookproof sender`, each an object.
 fn sender(folder: &tempfile::TempDir, arguments: &[&str]) -> Vec<Value> {

@@ -1,7 +1,7 @@
 //! A small receiver in Python, whose one bug fails many cases: they are told once.
 
-use crate::hookproof;
-use crate::reference::{Daemon, SECRET, free_port};
+use crate::suite::hookproof;
+use crate::suite::reference::{Daemon, SECRET, free_port};
 
 /// Any exception becomes 500; `rewrites` verifies the JSON that it writes again.
 const RECEIVER: &str = r#"

@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use crate::world::{Endpoint, World};
+use crate::api::world::{Endpoint, World};
 
 async fn with_dead(count: usize, status: u16) -> (World, Endpoint) {
     let world = World::new().await;

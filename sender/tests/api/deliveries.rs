@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::world::{Endpoint, World};
+use crate::api::world::{Endpoint, World};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_delivery_is_found_by_its_event_its_subscriber_and_its_state_with_its_attempts() {

@@ -5,7 +5,7 @@ use hookproof_sender::subscriber::RegionSecrets;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::world::{Endpoint, World};
+use crate::api::world::{Endpoint, World};
 
 const MANY: &str = "application/x-ndjson";
 const NOWHERE: &str = "http://127.0.0.1:9/";

@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::api::world::World;
 
 const NOWHERE: &str = "http://127.0.0.1:9/";
 

@@ -5,7 +5,7 @@ use hookproof_sender::store::lane::OwnerId;
 use hookproof_sender::store::{Refusal, Reply};
 use serde_json::{Value, json};
 
-use crate::world::{Endpoint, World};
+use crate::api::world::{Endpoint, World};
 
 const NOWHERE: &str = "http://127.0.0.1:1/";
 

@@ -10,7 +10,7 @@ use hookproof_sender::store::{Command, Reply};
 use serde_json::json;
 use tokio::time::timeout;
 
-use crate::world::{Endpoint, FOREVER, World, listen};
+use crate::api::world::{Endpoint, FOREVER, World, listen};
 
 fn figures(text: &str) -> BTreeSet<&str> {
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
@@ -29,7 +29,8 @@ async fn each_figure_that_an_alert_or_the_dashboard_names_is_among_the_metrics()
     assert_eq!(answer.headers["content-type"], "text/plain; version=0.0.4; charset=utf-8");
     let samples = answer.text.lines().filter(|line| !line.starts_with('#'));
     let samples: BTreeSet<_> = samples.map(|line| line.split(['{', ' ']).next().unwrap()).collect();
-    for (file, text) in [("alerts", crate::alerts::ALERTS), ("dashboard", crate::alerts::DASHBOARD)] {
+    for (file, text) in [("alerts", crate::api::alerts::ALERTS), ("dashboard", crate::api::alerts::DASHBOARD)]
+    {
         let named = figures(text);
         assert!(named.len() > 10, "{file}: {named:?}");
         let unknown: Vec<_> = named.difference(&samples).collect();
@@ -111,7 +112,7 @@ async fn each_family_is_declared_once_and_its_samples_follow_at_once() {
 async fn a_sender_that_has_stopped_lives_but_is_not_ready() {
     let world = World::new().await;
     assert_eq!(world.get("/readyz").await.expect(200)["status"], "ready");
-    assert!(world.sender.stop(crate::world::FOREVER).await);
+    assert!(world.sender.stop(crate::api::world::FOREVER).await);
     assert_eq!(world.get("/healthz").await.expect(200)["status"], "alive");
     let emitted = world.post("/v1/events", json!({ "type": "x", "data": 1 })).await;
     emitted.refuses(503, "store", None);
@@ -170,7 +171,7 @@ async fn the_console_is_for_anybody_and_says_nothing_by_itself() {
     );
     assert!(page.headers["content-security-policy"].to_str().unwrap().starts_with("default-src 'none'"));
     world.get("/v1/status").await.refuses(401, "unauthorized", Some("authorization"));
-    assert!(world.sender.stop(crate::world::FOREVER).await);
+    assert!(world.sender.stop(crate::api::world::FOREVER).await);
 }
 
 fn names<'a>(text: &'a str, family: &str) -> Vec<&'a str> {

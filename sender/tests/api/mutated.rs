@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 use tokio::runtime::Runtime;
 use url::form_urlencoded::byte_serialize;
 
+use crate::api::world::{Answer, World};
 use crate::fuzzing::{Random, Target};
-use crate::world::{Answer, World};
 
 const MESSAGE_BYTES_MAX: usize = 1_000;
 /// Refusals of a request as a whole. Those of a text that is no JSON name the byte in their message.

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
+use crate::api::world::{Endpoint, World, postgres_address, server};
 use crate::postgres_server::execute;
-use crate::world::{Endpoint, World, postgres_address, server};
 
 async fn world() -> World {
     World::with(None, |options| {

@@ -4,7 +4,7 @@ use hookproof_sender::api::{Scope, Token};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::api::world::World;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_error_of_a_request_has_one_form() {

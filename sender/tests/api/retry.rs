@@ -1,6 +1,6 @@
 use serde_json::json;
 
-use crate::world::{Endpoint, World};
+use crate::api::world::{Endpoint, World};
 
 const SETTINGS: &str =
     r#"{"limit":{"in_flight":1},"breaker":{"failures":1,"failures_when_slow":1,"cooldown":"1h"}}"#;

@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use crate::world::{Endpoint, World};
+use crate::api::world::{Endpoint, World};
 
 const PATH: &str = "/v1/subscribers/acme/shed";
 

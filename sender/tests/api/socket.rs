@@ -6,7 +6,7 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::world::{FOREVER, World, listen};
+use crate::api::world::{FOREVER, World, listen};
 
 const TOKEN: &str = "a-token-that-nobody-guesses";
 

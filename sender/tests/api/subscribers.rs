@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use crate::world::{Answer, Endpoint, World, listen};
+use crate::api::world::{Answer, Endpoint, World, listen};
 
 const URL: &str = "http://127.0.0.1:9/hook";
 

@@ -5,7 +5,7 @@ use hookproof_sender::store::token::{Scope, StoredToken, TOKENS_MAX};
 use hookproof_sender::store::{Command, Reply};
 use serde_json::{Value, json};
 
-use crate::world::{Answer, World};
+use crate::api::world::{Answer, World};
 
 async fn ask(world: &World, method: &str, path: &str, token: &str, body: &Value) -> Answer {
     let request = Request::builder().method(method).uri(path).header("content-type", "application/json");

@@ -79,10 +79,6 @@ impl Endpoint {
         Self { url, shared }
     }
 
-    pub(crate) fn now(&self) -> u64 {
-        self.shared.now()
-    }
-
     pub(crate) fn arrivals(&self) -> Vec<Arrival> {
         self.shared.arrivals.lock().unwrap().clone()
     }

@@ -1,5 +1,4 @@
 //! A test waits for a log line, a request or an answer, and never sleeps.
-#![allow(dead_code, reason = "each test that takes this module along uses a part of it")]
 
 pub(crate) mod endpoint;
 pub(crate) mod http;

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::world::{Endpoint, World};
+use crate::cli::world::{Endpoint, World};
 
 fn check_attempts_followed(world: &World) {
     let (ill, well) = (Endpoint::answering(500), Endpoint::answering(204));

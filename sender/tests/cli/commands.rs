@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::io::Read;
 use std::process::Stdio;
 
-use crate::world::World;
+use crate::cli::world::World;
 
 const NOWHERE: &str = "http://127.0.0.1:9/hook?token=visible";
 
@@ -249,7 +249,7 @@ fn an_event_that_a_broken_subscriber_wants_is_refused_rather_than_lost() {
     let world = World::new();
     let eu = ["--region", "eu=EU_SECRET"];
     let run = |arguments: &[&str]| {
-        let ran: crate::world::Ran =
+        let ran: crate::cli::world::Ran =
             world.command(arguments).env("EU_SECRET", "a-secret-of-the-region").output().unwrap().into();
         assert_eq!(ran.code, 0, "{arguments:?}: {}", ran.stderr);
         ran.stdout

@@ -4,7 +4,7 @@ use std::net::TcpStream;
 use hookproof_sender::store::command::KeptAnswer;
 use serde_json::json;
 
-use crate::world::{Endpoint, World};
+use crate::cli::world::{Endpoint, World};
 
 #[test]
 fn drain_delivers_what_is_due_and_ends_when_nothing_is_left() {

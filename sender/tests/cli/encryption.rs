@@ -3,8 +3,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use crate::cli::world::{Endpoint, World};
 use crate::postgres_server::query;
-use crate::world::{Endpoint, World};
 
 const OLD: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 const NEW: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHiA=";

@@ -4,7 +4,7 @@ use std::net::{TcpListener, TcpStream};
 
 use serde_json::Value;
 
-use crate::world::{Endpoint, World};
+use crate::cli::world::{Endpoint, World};
 
 const ADD: [&str; 2] = ["subscriber", "add"];
 const PRIVATE: &str = "--allow-private-targets";

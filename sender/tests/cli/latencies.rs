@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use crate::world::{Endpoint, World};
+use crate::cli::world::{Endpoint, World};
 
 const ASK: [&str; 6] = ["audit", "--latencies", "--subscriber", "shop", "--since", "1d"];
 const ADDED: u64 = 1_000_000;

@@ -3,7 +3,7 @@ use std::net::TcpListener;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use crate::world::World;
+use crate::cli::world::World;
 
 fn endpoint() -> (String, Receiver<Instant>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

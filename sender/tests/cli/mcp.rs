@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::cli::world::World;
 
 const NOWHERE: &str = "http://127.0.0.1:9/";
 

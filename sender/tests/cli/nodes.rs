@@ -3,7 +3,7 @@ use std::net::{TcpListener, TcpStream};
 
 use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::cli::world::World;
 
 fn requests_once(world: &World, more: &[&str], is_there: impl Fn(&Value) -> bool) -> Value {
     loop {

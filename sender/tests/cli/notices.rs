@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::world::{Endpoint, World};
+use crate::cli::world::{Endpoint, World};
 
 const PRIVATE: &str = "--allow-private-targets";
 const OPEN_AT_ONCE: [&str; 2] = ["breaker.failures=1", "breaker.failures_when_slow=1"];

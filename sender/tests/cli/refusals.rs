@@ -1,4 +1,4 @@
-use crate::world::World;
+use crate::cli::world::World;
 
 #[track_caller]
 fn check(world: &World, arguments: &[&str], code: i32, says: &str) {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::world::{Endpoint, World};
+use crate::cli::world::{Endpoint, World};
 
 /// It is tried at once or not within this test.
 const NEVER_BY_ITSELF: [&str; 8] = [

@@ -3,7 +3,7 @@ use std::net::TcpStream;
 
 use serde_json::Value;
 
-use crate::world::{Serving, World};
+use crate::cli::world::{Serving, World};
 
 const NOWHERE: &str = "http://127.0.0.1:9/";
 const EVENT: &str = r#"{"type":"order.paid","data":1}"#;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use serde_json::json;
 
 use crate::binary::http::{Answer, request};
-use crate::process::Database;
-use crate::sink::Sink;
-use crate::{IN_FLIGHT, RATE_PER_SECOND, judge, settings};
+use crate::crash::process::Database;
+use crate::crash::sink::Sink;
+use crate::crash::{IN_FLIGHT, RATE_PER_SECOND, judge, settings};
 
 const BURST: usize = 10;
 const BEFORE: usize = 40;

@@ -10,13 +10,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-use crate::emitter::Emitter;
-use crate::judge;
+use crate::crash::emitter::Emitter;
+use crate::crash::judge;
+use crate::crash::process::{Database, Node, Serving, free_address, wrong_clock};
+use crate::crash::sink::{Arrival, Sink};
+use crate::crash::way::{Passage, Way};
+use crate::crash::{IN_FLIGHT, Moments, QUARANTINE_NS, settings};
 use crate::postgres_server::{address_in, query};
-use crate::process::{Database, Node, Serving, free_address, wrong_clock};
-use crate::sink::{Arrival, Sink};
-use crate::way::{Passage, Way};
-use crate::{IN_FLIGHT, Moments, QUARANTINE_NS, settings};
 
 const LANES: usize = 4;
 const RATE_PER_SECOND: u64 = 100;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
-use crate::sink::Sink;
+use crate::crash::sink::Sink;
 
 /// How many acknowledged events may be outstanding.
 const AHEAD: usize = 100;

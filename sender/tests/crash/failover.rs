@@ -1,11 +1,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::emitter::Emitter;
-use crate::process::{Database, Serving};
-use crate::settings;
-use crate::sharing::Cluster;
-use crate::sink::{Arrival, Sink};
+use crate::crash::emitter::Emitter;
+use crate::crash::process::{Database, Serving};
+use crate::crash::settings;
+use crate::crash::sharing::Cluster;
+use crate::crash::sink::{Arrival, Sink};
 
 const LANES: usize = 12;
 const RATE_PER_SECOND: u64 = 40;

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::binary::http::request;
-use crate::process::{Database, Serving};
-use crate::sink::Sink;
-use crate::{judge_all, settings};
+use crate::crash::process::{Database, Serving};
+use crate::crash::sink::Sink;
+use crate::crash::{judge_all, settings};
 
 const BURST: usize = 10;
 const KILLS: u64 = 2;

@@ -1,6 +1,6 @@
 //! The contract's definition: every window of length w has at most burst + rate·w arrivals.
 
-use crate::sink::Arrival;
+use crate::crash::sink::Arrival;
 
 /// Of all windows that end with an arrival, the worst begins at the arrival that is furthest ahead of the rate: one
 /// pass judges every window.

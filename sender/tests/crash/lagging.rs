@@ -12,11 +12,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
-use crate::emitter::Emitter;
+use crate::crash::emitter::Emitter;
+use crate::crash::process::{Database, Node, Serving, free_address};
+use crate::crash::sink::{Arrival, Sink};
+use crate::crash::{QUARANTINE_NS, judge, settings};
 use crate::postgres_server::{Private, address_in_any, query};
-use crate::process::{Database, Node, Serving, free_address};
-use crate::sink::{Arrival, Sink};
-use crate::{QUARANTINE_NS, judge, settings};
 
 const LANES: usize = 4;
 const LEASE_NS: u64 = 1_000_000_000;

@@ -3,10 +3,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::emitter::Emitter;
-use crate::process::Database;
-use crate::sink::Sink;
-use crate::{Moments, Plan, RATE_PER_SECOND, judge_all, kill_on, settings};
+use crate::crash::emitter::Emitter;
+use crate::crash::process::Database;
+use crate::crash::sink::Sink;
+use crate::crash::{Moments, Plan, RATE_PER_SECOND, judge_all, kill_on, settings};
 
 /// Each kill costs a whole lease: only the lease shows that a process died.
 const PLAN: Plan = Plan { kills: 8, arrivals_between: 60, burst: 10 };

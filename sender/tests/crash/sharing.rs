@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::emitter::Emitter;
-use crate::judge;
-use crate::process::{Database, Serving, Share};
-use crate::sink::{Arrival, Sink};
-use crate::{IN_FLIGHT, QUARANTINE_NS, settings};
+use crate::crash::emitter::Emitter;
+use crate::crash::judge;
+use crate::crash::process::{Database, Serving, Share};
+use crate::crash::sink::{Arrival, Sink};
+use crate::crash::{IN_FLIGHT, QUARANTINE_NS, settings};
 
 const LANES: usize = 40;
 const RATE_PER_SECOND: u64 = 50;

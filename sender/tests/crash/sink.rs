@@ -263,8 +263,8 @@ fn lanes_in_lockstep_are_refused_a_seventh_each_and_none_ten_times_in_a_row() {
 #[test]
 fn a_test_that_waits_in_vain_says_how_each_lane_stands() {
     let sink = Sink::willing();
-    let settings: Vec<String> = crate::settings(10, 5);
-    let database = crate::process::Database::with_subscribers(&sink.url(), 2, &settings);
+    let settings: Vec<String> = crate::crash::settings(10, 5);
+    let database = crate::crash::process::Database::with_subscribers(&sink.url(), 2, &settings);
     sink.explain_by(database.lanes());
     database.run(&["subscriber", "pause", "sink-1"]);
     database.run(&["emit", "--type", "a", "--data", "1"]);

@@ -18,7 +18,7 @@ use hookproof_sender::store::reply::{
 use hookproof_sender::store::{Command, Reply};
 use proptest::prelude::*;
 
-use crate::world::{BEGIN, World, announcement};
+use crate::dispatch::world::{BEGIN, World, announcement};
 
 const MIB: u64 = 1 << 20;
 /// Lanes may hold the engine's maximum.

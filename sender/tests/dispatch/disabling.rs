@@ -6,7 +6,7 @@ use hookproof_sender::store::command::{Change, Retry, Shed, ToRetry};
 use hookproof_sender::store::lane::LaneState;
 use hookproof_sender::store::{Command, Reader};
 
-use crate::world::World;
+use crate::dispatch::world::World;
 
 const LANE: LaneId = LaneId(1);
 const SETTINGS: &str = r#"{"limit":{"in_flight":1},"retry":{"base":"1ms","cap":"1ms"},

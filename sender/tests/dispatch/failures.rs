@@ -6,7 +6,7 @@ use hookproof_sender::store::command::{Drain, Settlement};
 use hookproof_sender::store::lane::OwnerId;
 use hookproof_sender::store::{Command, Reader};
 
-use crate::world::World;
+use crate::dispatch::world::World;
 
 fn is_of_first(settlements: &[Settlement]) -> bool {
     settlements.iter().any(|settlement| settlement.lane == LaneId(1))

@@ -7,7 +7,7 @@ use hookproof_sender::store::lane::OwnerId;
 use hookproof_sender::store::node::Homes;
 use hookproof_sender::store::{Command, Reader};
 
-use crate::world::World;
+use crate::dispatch::world::World;
 
 const TICK: Nanos = Nanos::from_millis(10);
 

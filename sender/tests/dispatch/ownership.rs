@@ -4,7 +4,7 @@ use hookproof_sender::store::Command;
 use hookproof_sender::store::command::Change;
 use hookproof_sender::store::lane::{LaneState, OwnerId};
 
-use crate::world::World;
+use crate::dispatch::world::World;
 
 /// No attempt is in flight when the lease ends.
 const SERVED: Nanos = Nanos(LEASE_DEFAULT.0 - LEASE_DEFAULT.0 / 50);

@@ -5,7 +5,7 @@ use hookproof_sender::engine::{LaneId, Nanos, StoreTime};
 use hookproof_sender::store::Command;
 use hookproof_sender::store::command::{Retry, ToRetry};
 
-use crate::world::World;
+use crate::dispatch::world::World;
 
 const SETTINGS: &str =
     r#"{"limit":{"in_flight":1},"breaker":{"failures":1,"failures_when_slow":1,"cooldown":"1h"}}"#;

@@ -5,9 +5,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use hookproof_sender::engine::StoreTime;
 use hookproof_sender::event::timestamp::Timestamp;
 
-use crate::WIDE;
 use crate::binary::endpoint::Endpoint;
 use crate::binary::{Database, Serving};
+use crate::faults::WIDE;
 
 const AN_HOUR_AHEAD: &str = "
     UPDATE totals SET clock = clock + 3600000000000;

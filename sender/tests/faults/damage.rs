@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::binary::endpoint::Endpoint;
 use crate::binary::{Database, SERVE, Serving};
-use crate::{WIDE, holds_still, offer};
+use crate::faults::{WIDE, holds_still, offer};
 
 const PAGE: u64 = 4096;
 const RUBBISH: [u8; 4096] = [0xa5; 4096];
@@ -118,7 +118,7 @@ fn whichever_tree_of_pages_is_damaged_doctor_names_its_table_and_checks_the_rest
         };
         let named = findings.iter().filter(named).count();
         assert_eq!(named, 1, "{about}");
-        for check in crate::doctor::CHECKS {
+        for check in crate::faults::doctor::CHECKS {
             assert!(findings.iter().any(|finding| finding["check"] == check), "no {check}: {about}");
         }
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::binary::endpoint::Endpoint;
 use crate::binary::{Database, SERVE, Serving, event};
-use crate::{WIDE, holds_still, offer};
+use crate::faults::{WIDE, holds_still, offer};
 
 /// In MiB: the reserve, the margin over it, and as much again.
 const DISK_MIB: u32 = 96;

@@ -13,7 +13,7 @@ use hookproof_sender::store;
 use crate::binary::endpoint::Endpoint;
 use crate::binary::http::try_ask;
 use crate::binary::{Database, SERVE, event};
-use crate::{WIDE, acknowledged_after_all, assert_logged_once, holds_still, offer};
+use crate::faults::{WIDE, acknowledged_after_all, assert_logged_once, holds_still, offer};
 
 /// Root may write everything, so the sender runs as nobody.
 const NOBODY: u32 = 65_534;

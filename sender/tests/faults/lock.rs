@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use crate::binary::endpoint::Endpoint;
 use crate::binary::{Database, SERVE, Serving};
-use crate::{WIDE, acknowledged_after_all, assert_logged_once, holds_still, offer};
+use crate::faults::{WIDE, acknowledged_after_all, assert_logged_once, holds_still, offer};
 
 const LOCKED: Duration = Duration::from_secs(10);
 

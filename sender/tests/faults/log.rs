@@ -1,6 +1,6 @@
-use crate::WIDE;
 use crate::binary::Database;
 use crate::binary::endpoint::Endpoint;
+use crate::faults::WIDE;
 
 fn large(key: usize) -> String {
     format!(r#"{{"type":"video.trending","key":"{key}","data":"{}"}}"#, "x".repeat(200 << 10))

@@ -4,11 +4,11 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::WIDE;
 use crate::binary::endpoint::Endpoint;
 use crate::binary::{Database, read_json};
-use crate::damage::damage;
-use crate::file::{files, refuses};
+use crate::faults::WIDE;
+use crate::faults::damage::damage;
+use crate::faults::file::{files, refuses};
 
 fn copy_of(database: &Database) -> PathBuf {
     let copy = database.folder.path().join("copy.db");

@@ -1,6 +1,6 @@
-use crate::WIDE;
 use crate::binary::Database;
 use crate::binary::endpoint::Endpoint;
+use crate::faults::WIDE;
 
 #[test]
 fn a_delivery_whose_body_or_event_is_gone_is_set_aside_and_its_lane_goes_on() {

@@ -2,7 +2,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use crate::binary::endpoint::Endpoint;
-use crate::bystander::Bystander;
+use crate::input::bystander::Bystander;
 
 type Answer = Box<dyn Fn(&mut TcpStream) -> std::io::Result<()> + Send + Sync>;
 

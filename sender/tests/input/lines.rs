@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use crate::binary::http::request;
-use crate::bystander::Bystander;
+use crate::input::bystander::Bystander;
 
 const GOOD: &str = r#"{"type":"a","data":{"n":1}}"#;
 

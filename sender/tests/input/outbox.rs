@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use crate::binary::endpoint::Endpoint;
 use crate::binary::{Database, SERVE, Serving, read_json};
-use crate::bystander::Bystander;
+use crate::input::bystander::Bystander;
 
 /// SQL for type, key, data and event.
 const HOSTILE: [&str; 12] = [

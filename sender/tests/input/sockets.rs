@@ -6,7 +6,7 @@ use proptest::test_runner::{Config, TestRunner};
 
 use crate::binary::FOREVER;
 use crate::binary::http::{Answer, read, request};
-use crate::bystander::Bystander;
+use crate::input::bystander::Bystander;
 
 fn runner(cases: u32) -> TestRunner {
     TestRunner::new(Config { cases, max_shrink_iters: 100, failure_persistence: None, ..Config::default() })

@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use crate::bystander::Bystander;
+use crate::input::bystander::Bystander;
 
 /// Each is accepted or refused as a whole.
 fn extremes() -> Vec<Value> {

@@ -1,7 +1,7 @@
 //! A private server, or the one that `HOOKPROOF_POSTGRES` names. Without either, tests print a line and pass, unless
 //! `HOOKPROOF_DEMANDS` names `postgres`.
 
-#![allow(dead_code, reason = "each test binary uses a part")]
+#![allow(dead_code, reason = "the sender and the harness use a part each")]
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};

@@ -63,7 +63,7 @@ fn the_program() {
 fn spoilt(defect: Defect) -> (usize, usize) {
     let disk = Disk::new().unwrap();
     let mut program = Command::new(std::env::current_exe().unwrap());
-    program.args(["--exact", "program::the_program", "--nocapture", "--ignored"]);
+    program.args(["--exact", "power_loss::program::the_program", "--nocapture", "--ignored"]);
     program.stdin(Stdio::piped()).stdout(Stdio::piped());
     program.env(DATABASE, disk.folder().join("rows.db")).env(DEFECT, format!("{defect:?}"));
     disk.attach(&mut program);

@@ -4,8 +4,8 @@ use std::time::Duration;
 use hookproof_sender::store::command::Command;
 use hookproof_sender::store::read::Filter;
 
-use crate::sink::{Sink, status};
-use crate::start::{emit, sender, subscribe};
+use crate::runtime::sink::{Sink, status};
+use crate::runtime::start::{emit, sender, subscribe};
 
 const QUICK: &str = r#"{"limit": {"rate": "1000/s", "burst": 100}, "retry": {"base": "1ms", "cap": "2ms"}}"#;
 const LONG: Duration = Duration::from_secs(30);
@@ -35,8 +35,9 @@ async fn a_failed_attempt_is_made_again_with_the_same_id_and_body_and_a_fresh_si
     subscribe(&sender, "one", &sink.url(), QUICK).await;
     emit(&sender, "{}").await.unwrap();
     let arrivals = sink.arrived(3).await;
-    let distinct =
-        |of: fn(&crate::sink::Arrival) -> &str| arrivals.iter().map(of).collect::<BTreeSet<_>>().len();
+    let distinct = |of: fn(&crate::runtime::sink::Arrival) -> &str| {
+        arrivals.iter().map(of).collect::<BTreeSet<_>>().len()
+    };
     assert_eq!(distinct(|arrival| &arrival.body), 1);
     assert_eq!(distinct(|arrival| &arrival.headers["webhook-id"]), 1);
     assert!(sender.stop(LONG).await);

@@ -7,9 +7,9 @@ use hookproof_sender::store::command::{LaneSelection, Renew};
 use hookproof_sender::store::postgres::{Address, Options, PostgresStore};
 use hookproof_sender::store::{Command, Reply, Store, StoreError};
 
-use crate::postgres::Schema;
 use crate::postgres_server::{Fsync, Private, execute, none, query};
-use crate::world::{LEASE, ME, WIDE, World, YOU, acquire};
+use crate::store::postgres::Schema;
+use crate::store::world::{LEASE, ME, WIDE, World, YOU, acquire};
 
 struct Past {
     server: Private,

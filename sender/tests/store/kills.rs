@@ -5,8 +5,8 @@ use hookproof_sender::store::command::Fate;
 use hookproof_sender::store::read::Place;
 use hookproof_sender::store::{Command, Reply};
 
-use crate::sqlite::File;
-use crate::world::{Backend, LEASE, ME, WIDE, World, claim, later};
+use crate::store::sqlite::File;
+use crate::store::world::{Backend, LEASE, ME, WIDE, World, claim, later};
 
 const PLACE: &str = "HOOKPROOF_TEST_STORE";
 
@@ -45,7 +45,7 @@ fn an_event_acknowledged_before_a_kill_survives_it() {
     World::over(backend.again()).new_lane(WIDE);
     for kill in 0..12_usize {
         let mut child = Process::new(std::env::current_exe().unwrap())
-            .args(["--exact", "kills::works_until_it_is_killed", "--ignored", "--nocapture"])
+            .args(["--exact", "store::kills::works_until_it_is_killed", "--ignored", "--nocapture"])
             .env(PLACE, backend.path())
             .stdout(Stdio::piped())
             .spawn()

@@ -8,8 +8,8 @@ use hookproof_sender::store::sqlite::{Options, SqliteStore};
 use hookproof_sender::store::{Command, Refusal, Reply};
 use rusqlite::Connection;
 
-use crate::sqlite::File;
-use crate::world::{World, body};
+use crate::store::sqlite::File;
+use crate::store::world::{World, body};
 
 /// The store truncates the log a little earlier.
 const LOG_BYTES_MAX: u64 = 66 << 20;

@@ -1,8 +1,8 @@
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::postgres::Stranger;
 use crate::postgres_server::{execute, new_schema, query};
+use crate::store::postgres::Stranger;
 
 /// A node reads all rows again far later.
 const SOON: Duration = Duration::from_secs(60);

@@ -1,5 +1,5 @@
 //! Each accepting subscriber has an event exactly once, each refusing one not at all, and the same id, emitted again,
-//! completes it. `HOOKPROOF_CASES=10000 cargo test -p hookproof-sender --test store parts` runs more cases;
+//! completes it. `HOOKPROOF_CASES=10000 cargo test -p hookproof-sender --test all store::parts` runs more cases;
 //! `HOOKPROOF_SEED` starts elsewhere.
 
 use std::cell::RefCell;
@@ -15,8 +15,8 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseResult, TestError, TestRng, TestRunner};
 use rusqlite::Connection;
 
-use crate::sqlite::File;
-use crate::world::{Backend, body, later, subscribe};
+use crate::store::sqlite::File;
+use crate::store::world::{Backend, body, later, subscribe};
 
 const LANES: usize = 3;
 const EVENTS: usize = 5;

@@ -8,9 +8,9 @@ use hookproof_sender::store::postgres::{Address, Options, PostgresReader, Postgr
 use hookproof_sender::store::{Command as StoreCommand, StoreError};
 use tempfile::TempDir;
 
-use crate::postgres::Schema;
 use crate::postgres_server::{Fsync, Private, none, pooler, query, unprivileged};
-use crate::world::{WIDE, World};
+use crate::store::postgres::Schema;
+use crate::store::world::{WIDE, World};
 
 struct Pooler {
     folder: TempDir,

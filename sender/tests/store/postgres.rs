@@ -20,7 +20,7 @@ use hookproof_sender::store::{Claimer, Command, Reader, Refusal, Reply, Store, S
 use hookproof_sender::subscriber::RegionSecrets;
 
 use crate::postgres_server::{by_way_of, execute, new_schema, query};
-use crate::world::{Backend, LEASE, ME, WIDE, World, YOU, acquire, later};
+use crate::store::world::{Backend, LEASE, ME, WIDE, World, YOU, acquire, later};
 
 pub(crate) struct Schema {
     address: String,

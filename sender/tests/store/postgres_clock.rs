@@ -9,9 +9,9 @@ use hookproof_sender::store::lane::OwnerId;
 use hookproof_sender::store::reply::{Handover, Placed, Purged, Swept};
 use hookproof_sender::store::{Command, Reply, Store};
 
-use crate::postgres::Schema;
 use crate::postgres_server::{execute, new_schema, query};
-use crate::world::{Backend, ME, WIDE, World, YOU, acquire, claim, later};
+use crate::store::postgres::Schema;
+use crate::store::world::{Backend, ME, WIDE, World, YOU, acquire, claim, later};
 
 const AHEAD: Nanos = Nanos(25 * Nanos::HOUR.0);
 const NEAR: Nanos = Nanos::HOUR;

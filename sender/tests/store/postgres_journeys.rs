@@ -12,9 +12,9 @@ use hookproof_sender::store::lane::{Bounds, Limits, WhenFull};
 use hookproof_sender::store::reply::{Handover, Swept};
 use hookproof_sender::store::{Command, Reply};
 
-use crate::postgres::Schema;
 use crate::postgres_server::{by_way_of, execute, hold, new_schema, query};
-use crate::world::{LEASE, ME, TTL, WIDE, World, YOU};
+use crate::store::postgres::Schema;
+use crate::store::world::{LEASE, ME, TTL, WIDE, World, YOU};
 
 const MANY: u32 = 200;
 /// A round trip for each item exceeds this by far.

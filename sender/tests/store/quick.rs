@@ -13,8 +13,8 @@ use hookproof_sender::store::reply::{ClaimedRow, SettleResult};
 use hookproof_sender::store::thread::{Capacity, Request, StoreThread};
 use hookproof_sender::store::{Claimer, Command, QuickClaims, Reply};
 
-use crate::sqlite::File;
-use crate::world::{Backend as _, WIDE, World};
+use crate::store::sqlite::File;
+use crate::store::world::{Backend as _, WIDE, World};
 
 struct Calm {
     world: World<File>,

@@ -15,7 +15,7 @@ use hookproof_sender::store::{Command, Database, Durability, Reader, Reply, Stor
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-use crate::world::{self, Backend, ME, WIDE, World, body, claim, later};
+use crate::store::world::{self, Backend, ME, WIDE, World, body, claim, later};
 
 pub(crate) struct File {
     /// Deleted with its last user; `None` if another process owns it.

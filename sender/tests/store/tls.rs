@@ -7,9 +7,9 @@ use hookproof_sender::store::lane::{Bounds, Limits};
 use hookproof_sender::store::postgres::{Address, Options, PostgresStore};
 use hookproof_sender::store::{Command, Store, StoreError};
 
-use crate::postgres::Schema;
 use crate::postgres_server::{Private, none};
-use crate::world::{WIDE, World, body};
+use crate::store::postgres::Schema;
+use crate::store::world::{WIDE, World, body};
 
 /// Each of the process's tests gets another: a server binds its port later.
 fn free_port() -> u16 {

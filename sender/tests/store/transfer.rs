@@ -19,10 +19,10 @@ use hookproof_sender::store::{Command, Database, Reader, Reply};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-use crate::postgres::Schema;
 use crate::postgres_server::{execute, hold, new_schema, query};
-use crate::sqlite::File;
-use crate::world::{Backend, ME, WIDE, World, YOU, at_once, body, later, waiting};
+use crate::store::postgres::Schema;
+use crate::store::sqlite::File;
+use crate::store::world::{Backend, ME, WIDE, World, YOU, at_once, body, later, waiting};
 
 const CONTENTS: [&str; 18] = [
     "SELECT * FROM subscribers ORDER BY lane",

@@ -15,8 +15,8 @@ use rusqlite::Connection;
 use rusqlite::types::ValueRef;
 use serde_json::Value;
 
-use crate::sqlite::File;
-use crate::world::{World, body};
+use crate::store::sqlite::File;
+use crate::store::world::{World, body};
 
 const ROOM: Bounds = Bounds { rows_max: 100_000, bytes_max: 1 << 30, when_full: WhenFull::Refuse };
 const BODY_BYTES: usize = 32 << 10;
@@ -290,7 +290,7 @@ fn on_a_small_disk(bytes: usize, file: &Path) -> Option<Output> {
         cp "$3" "$2/a.db" || exit 98
         SQLITE_TMPDIR="$2/elsewhere" "$4" vacuum --json --db "$2/a.db"
         code=$?; cp "$2/a.db" "$5" || exit 98; exit $code"#;
-    let folder = crate::sqlite::folder();
+    let folder = crate::store::sqlite::folder();
     let [copy, after] = ["copy", "after"].map(|name| file.with_extension(name));
     copy_whole(file, &copy);
     let run = Program::new("unshare")

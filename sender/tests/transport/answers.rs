@@ -5,8 +5,8 @@ use tokio::sync::oneshot;
 use wiremock::matchers::{body_bytes, header, header_exists, method, path, query_param};
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
-use crate::endpoint::Endpoint;
-use crate::rig::{LONG, TOKEN, brief, check, lenient, permit, post, transport};
+use crate::transport::endpoint::Endpoint;
+use crate::transport::rig::{LONG, TOKEN, brief, check, lenient, permit, post, transport};
 
 const OK: &str = "HTTP/1.1 204 No Content\r\n\r\n";
 

@@ -11,9 +11,11 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::endpoint::{Connection, Endpoint};
-use crate::rig::{LONG, SHORT, brief, check, lenient, permit, poll_once, post, transport, withdrawn};
-use crate::unsent::black_hole_at;
+use crate::transport::endpoint::{Connection, Endpoint};
+use crate::transport::rig::{
+    LONG, SHORT, brief, check, lenient, permit, poll_once, post, transport, withdrawn,
+};
+use crate::transport::unsent::black_hole_at;
 
 const OK: &str = "HTTP/1.1 204 No Content\r\n\r\n";
 

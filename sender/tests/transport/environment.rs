@@ -1,10 +1,10 @@
 use std::env;
 use std::process::Command;
 
-use crate::endpoint::Endpoint;
-use crate::rig::{check, post, transport};
+use crate::transport::endpoint::Endpoint;
+use crate::transport::rig::{check, post, transport};
 
-const NAME: &str = "environment::proxies_of_the_environment_are_ignored";
+const NAME: &str = "transport::environment::proxies_of_the_environment_are_ignored";
 const PROXIES: [&str; 6] =
     ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
 

@@ -10,8 +10,8 @@ use rustix::time::{ClockId, clock_gettime};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use tokio::sync::mpsc;
 
-use crate::rig::{brief, check, post, transport};
-use crate::secure::{config, trusting};
+use crate::transport::rig::{brief, check, post, transport};
+use crate::transport::secure::{config, trusting};
 
 const DELIVERIES: usize = 300;
 /// Sent if the sender never ends the connection.

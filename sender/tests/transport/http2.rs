@@ -14,9 +14,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 
-use crate::endpoint::Endpoint;
-use crate::rig::{LONG, SHORT, TOKEN, all_events_are_seen, brief, check, permit, poll_once, post, transport};
-use crate::secure::Secure;
+use crate::transport::endpoint::Endpoint;
+use crate::transport::rig::{
+    LONG, SHORT, TOKEN, all_events_are_seen, brief, check, permit, poll_once, post, transport,
+};
+use crate::transport::secure::Secure;
 
 type Http2Request = (http::Request<RecvStream>, SendResponse<Bytes>);
 

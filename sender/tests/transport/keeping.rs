@@ -8,8 +8,8 @@ use hookproof_sender::transport::{AttemptResult, Settings, Transport};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 
-use crate::endpoint::Endpoint;
-use crate::rig::{all_events_are_seen, brief, check, lenient, post, transport};
+use crate::transport::endpoint::Endpoint;
+use crate::transport::rig::{all_events_are_seen, brief, check, lenient, post, transport};
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 

@@ -7,8 +7,8 @@ use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
-use crate::endpoint::{Connection, Endpoint};
-use crate::rig::{brief, post, transport};
+use crate::transport::endpoint::{Connection, Endpoint};
+use crate::transport::rig::{brief, post, transport};
 
 fn runtime() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()

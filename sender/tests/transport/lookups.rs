@@ -9,9 +9,9 @@ use hookproof_sender::transport::{Addresses, DnsResolver, Resolve, Resolving, Se
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-use crate::endpoint::Endpoint;
-use crate::name_server::{NameServer, Says};
-use crate::rig::{LONG, SHORT, brief, check, lenient, post, transport};
+use crate::transport::endpoint::Endpoint;
+use crate::transport::name_server::{NameServer, Says};
+use crate::transport::rig::{LONG, SHORT, brief, check, lenient, post, transport};
 
 const OK: &str = "HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n";
 

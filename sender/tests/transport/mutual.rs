@@ -15,9 +15,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_rustls::server::TlsStream;
 
 use crate::binary::Database;
-use crate::endpoint::read_request;
-use crate::rig::{brief, check, post, transport};
-use crate::secure::Secure;
+use crate::transport::endpoint::read_request;
+use crate::transport::rig::{brief, check, post, transport};
+use crate::transport::secure::Secure;
 
 const PROTOCOLS: [&str; 2] = ["h2", "http/1.1"];
 

@@ -11,9 +11,9 @@ use hookproof_sender::transport::{AttemptResult, Lease, Roots, SendPermit, Setti
 use tokio::io::AsyncReadExt as _;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::endpoint::Endpoint;
-use crate::rig::{LONG, check, lenient, permit, poll_once, post};
-use crate::secure::Secure;
+use crate::transport::endpoint::Endpoint;
+use crate::transport::rig::{LONG, check, lenient, permit, poll_once, post};
+use crate::transport::secure::Secure;
 
 const OK: &str = "HTTP/1.1 204 No Content\r\n\r\n";
 const LEASE: Nanos = Nanos::from_secs(30);

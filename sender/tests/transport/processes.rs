@@ -10,8 +10,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::binary::endpoint::Endpoint;
 use crate::binary::{Database, Serving};
-use crate::name_server::{NameServer, Says};
-use crate::secure::Secure;
+use crate::transport::name_server::{NameServer, Says};
+use crate::transport::secure::Secure;
 
 fn signal(serving: &Serving, signal: &str) {
     let sent = Command::new("kill").args([signal, &serving.child.id().to_string()]).status().unwrap();

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::rig::lenient;
+use crate::transport::rig::lenient;
 
 pub(crate) struct Secure {
     pub(crate) address: SocketAddr,

@@ -3,8 +3,8 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::sync::mpsc;
 
-use crate::endpoint::{Connection, Endpoint};
-use crate::rig::{LONG, SHORT, brief, check, post, transport};
+use crate::transport::endpoint::{Connection, Endpoint};
+use crate::transport::rig::{LONG, SHORT, brief, check, post, transport};
 
 #[tokio::test]
 async fn an_endpoint_that_says_nothing_is_silent_at_the_deadline() {

@@ -13,8 +13,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::rig::{LONG, SHORT, all_events_are_seen, brief, check, permit, poll_once, post};
-use crate::secure::Secure;
+use crate::transport::rig::{LONG, SHORT, all_events_are_seen, brief, check, permit, poll_once, post};
+use crate::transport::secure::Secure;
 
 /// Exceeds the buffers of two sockets.
 const LARGE: usize = 64 << 20;

@@ -4,8 +4,8 @@ use hookproof_sender::guard::{Guard, Target, TargetError};
 use hookproof_sender::transport::{Settings, Transport};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-use crate::endpoint::Endpoint;
-use crate::rig::{SHORT, check, lenient, post, transport};
+use crate::transport::endpoint::Endpoint;
+use crate::transport::rig::{SHORT, check, lenient, post, transport};
 
 #[tokio::test]
 async fn a_port_where_nobody_listens() {

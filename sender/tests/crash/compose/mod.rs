@@ -12,11 +12,11 @@ use std::sync::Arc;
 use container::{Container, Machine, executable};
 use file::ComposeFile;
 
-use crate::emitter::{Emitter, TOKEN};
+use crate::crash::emitter::{Emitter, TOKEN};
+use crate::crash::process::Serving;
+use crate::crash::sink::Sink;
+use crate::crash::{judge, settings};
 use crate::postgres_server::{none, pooler, query};
-use crate::process::Serving;
-use crate::sink::Sink;
-use crate::{judge, settings};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging/compose/nodes.yaml");
 const IMAGE: &str = include_str!("image.sh");

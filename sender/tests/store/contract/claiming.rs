@@ -2,7 +2,7 @@ use hookproof_sender::engine::{DeliveryId, Nanos, Term};
 use hookproof_sender::store::command::{Claim, Dead, Fate, Reason, Redrive};
 use hookproof_sender::store::{Command, Refusal, Reply};
 
-use crate::world::{Backend, LEASE, WIDE, World, body, claim, later, waiting};
+use crate::store::world::{Backend, LEASE, WIDE, World, body, claim, later, waiting};
 
 pub(super) fn the_longest_due_come_first<B: Backend>() {
     let mut world = World::<B>::new();
@@ -123,8 +123,10 @@ pub(super) fn a_claim_under_an_old_term_is_refused<B: Backend>() {
     world.emit_one(lane);
     world.pass(LEASE);
     let mut other = world.backend.store();
-    let acquire =
-        crate::world::acquire(crate::world::YOU, hookproof_sender::store::command::LaneSelection::All);
+    let acquire = crate::store::world::acquire(
+        crate::store::world::YOU,
+        hookproof_sender::store::command::LaneSelection::All,
+    );
     other.commit(world.now, &[acquire]).unwrap();
     let current = Term(term.0 + 1);
     assert_eq!(world.try_claim(lane, term, 1), Err(Refusal::StaleTerm { lane, term, current }));
@@ -139,7 +141,7 @@ pub(super) fn a_successor_finds_everything_waiting<B: Backend>() {
     world.settle(lane, term, first, Fate::Delivered);
     world.crash();
     world.pass(LEASE);
-    let term = world.own(crate::world::YOU, lane);
+    let term = world.own(crate::store::world::YOU, lane);
     assert_eq!(world.claim(lane, term), [second]);
 }
 

@@ -4,7 +4,7 @@ use hookproof_sender::store::lane::{Bounds, Limits, WhenFull};
 use hookproof_sender::store::read::Place;
 use hookproof_sender::store::reply::Placed;
 
-use crate::world::{Backend, WIDE, World, body, later};
+use crate::store::world::{Backend, WIDE, World, body, later};
 
 const WINDOW: Nanos = Nanos::from_secs(10);
 

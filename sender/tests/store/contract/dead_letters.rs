@@ -8,7 +8,7 @@ use hookproof_sender::store::read::Place;
 use hookproof_sender::store::reply::{Placed, Redriven, Swept};
 use hookproof_sender::store::{Command, Reply};
 
-use crate::world::{Backend, TTL, WIDE, World, later, waiting};
+use crate::store::world::{Backend, TTL, WIDE, World, later, waiting};
 
 fn letters<B: Backend>(world: &mut World<B>, lane: LaneId, count: u32) -> Vec<DeliveryId> {
     let letters: Vec<DeliveryId> = (0..count).map(|_| world.emit_one(lane)).collect();

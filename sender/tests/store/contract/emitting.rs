@@ -6,7 +6,7 @@ use hookproof_sender::store::lane::{Bounds, LaneState, WhenFull};
 use hookproof_sender::store::reply::{Placed, SettleResult};
 use hookproof_sender::store::{Command, Refusal, Reply};
 
-use crate::world::{Backend, LEASE, ME, WIDE, World, YOU, acquire, body, later, waiting};
+use crate::store::world::{Backend, LEASE, ME, WIDE, World, YOU, acquire, body, later, waiting};
 
 pub(super) fn an_acknowledged_event_survives_a_crash<B: Backend>() {
     let mut world = World::<B>::new();

@@ -8,7 +8,7 @@ use hookproof_sender::store::read::Place;
 use hookproof_sender::store::reply::{Erased, Placed, Redriven, SettleResult, Swept};
 use hookproof_sender::store::{Command, Refusal, Reply};
 
-use crate::world::{Backend, TTL, WIDE, World, at_once, body, later, waiting};
+use crate::store::world::{Backend, TTL, WIDE, World, at_once, body, later, waiting};
 
 fn step<B: Backend>(world: &mut World<B>, erase: Erase) -> (Erased, Option<DeliveryId>) {
     match world.one(Command::Erase(erase)) {

@@ -7,7 +7,7 @@ use hookproof_sender::store::lane::{Bounds, LaneState, Limits};
 use hookproof_sender::store::read::Place;
 use hookproof_sender::store::{Command, Refusal, Reply};
 
-use crate::world::{Backend, ME, WIDE, World, YOU, at_once, later};
+use crate::store::world::{Backend, ME, WIDE, World, YOU, at_once, later};
 
 fn letters<B: Backend>(world: &mut World<B>, lane: LaneId, count: u32) -> Vec<DeliveryId> {
     let letters: Vec<DeliveryId> = (0..count).map(|_| world.emit_one(lane)).collect();
@@ -206,7 +206,7 @@ pub(super) fn a_replay_counts_what_it_cannot_send<B: Backend>() {
     let mut world = World::<B>::new();
     let (lane, term) = world.own_lane(WIDE);
     let mut large = world.event(&[lane]);
-    large.bodies = vec![crate::world::body(&[b'x'; 100])];
+    large.bodies = vec![crate::store::world::body(&[b'x'; 100])];
     world.try_emit(large).unwrap();
     let all = delivered(&mut world, lane, term, 2);
     world.one(Command::Erase(at_once(all[0], false)));

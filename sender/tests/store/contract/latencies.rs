@@ -4,7 +4,7 @@ use hookproof_sender::store::command::{AttemptOutcome, Fate, Purge, Sweep};
 use hookproof_sender::store::latency::Histogram;
 use hookproof_sender::store::read::Over;
 
-use crate::world::{Backend, ME, WIDE, World, YOU};
+use crate::store::world::{Backend, ME, WIDE, World, YOU};
 
 fn deliver<B: Backend>(world: &mut World<B>, lane: LaneId, term: Term, count: usize, latency: Nanos) {
     let deliveries: Vec<_> = (0..count).map(|_| world.emit_one(lane)).collect();

@@ -7,7 +7,7 @@ use hookproof_sender::store::lane::{LaneState, OwnerId};
 use hookproof_sender::store::reply::{Ended, Handover, Record};
 use hookproof_sender::store::{Command, Refusal, Reply, Store};
 
-use crate::world::{Backend, LEASE, ME, WIDE, World, YOU, acquire, later};
+use crate::store::world::{Backend, LEASE, ME, WIDE, World, YOU, acquire, later};
 
 const WITH_WORK: LaneSelection = LaneSelection::WithWork { after: LaneId(0) };
 

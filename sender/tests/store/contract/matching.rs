@@ -8,7 +8,7 @@ use hookproof_sender::store::reply::Placed;
 use hookproof_sender::store::{Command, Refusal, Reply};
 use hookproof_sender::subscriber::RegionSecrets;
 
-use crate::world::{Backend, WIDE, World, later, subscribe, waiting};
+use crate::store::world::{Backend, WIDE, World, later, subscribe, waiting};
 
 const OTHER: &str = r#"["order.*", "video", "videos.*", "video.trending.now"]"#;
 const WANTED: [&str; 4] =

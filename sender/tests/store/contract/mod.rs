@@ -24,7 +24,7 @@ macro_rules! contract_of {
             $(
                 #[test]
                 fn $sentence() {
-                    if <$backend as crate::world::Backend>::is_there(stringify!($sentence)) {
+                    if <$backend as crate::store::world::Backend>::is_there(stringify!($sentence)) {
                         super::super::$area::$sentence::<$backend>();
                     }
                 }
@@ -36,10 +36,10 @@ macro_rules! contract_of {
 macro_rules! contract {
     ($($areas:tt)*) => {
         mod sqlite {
-            contract_of! { crate::sqlite::File: $($areas)* }
+            contract_of! { crate::store::sqlite::File: $($areas)* }
         }
         mod postgres {
-            contract_of! { crate::postgres::Schema: $($areas)* }
+            contract_of! { crate::store::postgres::Schema: $($areas)* }
         }
     };
 }

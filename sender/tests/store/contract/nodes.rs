@@ -8,7 +8,7 @@ use hookproof_sender::store::node::Homes;
 use hookproof_sender::store::node::{Announcement, Node};
 use hookproof_sender::store::{Command, Refusal, Reply};
 
-use crate::world::{Backend, LEASE, ME, WIDE, World, YOU};
+use crate::store::world::{Backend, LEASE, ME, WIDE, World, YOU};
 
 const ALMOST: Nanos = Nanos(LEASE.0 - 1);
 
@@ -44,7 +44,7 @@ pub(super) fn a_node_is_told_as_it_announced_itself<B: Backend>() {
     let mut world = World::<B>::new();
     let mut seen = world.reader.glance().unwrap().nodes;
     let (came, announced) = (world.now, announcement("first"));
-    let until = |world: &World<B>| crate::world::later(world.now, LEASE);
+    let until = |world: &World<B>| crate::store::world::later(world.now, LEASE);
     let me = Node { owner: ME, announced: announced.clone(), since: came, until: until(&world) };
     assert_eq!(announce(&mut world, ME, announced.clone()), std::slice::from_ref(&me));
     assert!(has_changed(&world, &mut seen));
@@ -78,7 +78,7 @@ pub(super) fn an_owner_without_an_announcement_is_no_node<B: Backend>() {
     announce(&mut world, ME, announcement("first"));
     world.pass(ALMOST);
     world.renew(ME);
-    assert!(world.reader.nodes().unwrap().all[0].lives(crate::world::later(world.now, ALMOST)));
+    assert!(world.reader.nodes().unwrap().all[0].lives(crate::store::world::later(world.now, ALMOST)));
 }
 
 pub(super) fn a_node_lives_until_its_lease_ends_and_has_come_anew_after_that<B: Backend>() {

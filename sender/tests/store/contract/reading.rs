@@ -8,7 +8,7 @@ use hookproof_sender::store::paging::{Cursor, Page};
 use hookproof_sender::store::read::{Filter, Place, ReadError, SubscriberRef, Tried, Tries, Work};
 use hookproof_sender::store::reply::Reply;
 
-use crate::world::{Backend, LEASE, ME, WIDE, World, YOU, later};
+use crate::store::world::{Backend, LEASE, ME, WIDE, World, YOU, later};
 
 fn all<T>(mut page: impl FnMut(Option<Cursor>) -> Result<Page<T>, ReadError>) -> Vec<T> {
     let mut items = Vec::new();

@@ -4,7 +4,7 @@ use hookproof_sender::store::read::Place;
 use hookproof_sender::store::reply::{Purged, Swept};
 use hookproof_sender::store::{Command, Reply};
 
-use crate::world::{Backend, TTL, WIDE, World, later, waiting};
+use crate::store::world::{Backend, TTL, WIDE, World, later, waiting};
 
 const NEVER: StoreTime = StoreTime(0);
 

@@ -5,7 +5,7 @@ use hookproof_sender::store::read::{Place, Resent, SubscriberRef};
 use hookproof_sender::store::reply::Bound;
 use hookproof_sender::store::{Command, Refusal, Reply};
 
-use crate::world::{Backend, ME, TTL, WIDE, World, later, waiting};
+use crate::store::world::{Backend, ME, TTL, WIDE, World, later, waiting};
 
 fn retry<B: Backend>(world: &mut World<B>, which: ToRetry, max: u32) -> (u64, bool) {
     match world.one(Command::Retry(Retry { which, insist: false, probe: true, max })) {

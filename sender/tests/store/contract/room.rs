@@ -5,7 +5,7 @@ use hookproof_sender::store::read::Place;
 use hookproof_sender::store::reply::{Bound, Emitted, FullLane, Placed};
 use hookproof_sender::store::{Command, Refusal, Reply};
 
-use crate::world::{Backend, WIDE, World, body, later, waiting};
+use crate::store::world::{Backend, WIDE, World, body, later, waiting};
 
 fn rows(rows_max: u64, when_full: WhenFull) -> Bounds {
     Bounds { rows_max, when_full, ..WIDE }

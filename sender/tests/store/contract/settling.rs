@@ -11,7 +11,7 @@ use hookproof_sender::store::lane::LaneState;
 use hookproof_sender::store::read::Place;
 use hookproof_sender::store::reply::SettleResult;
 
-use crate::world::{Backend, LEASE, WIDE, World, YOU, acquire, later};
+use crate::store::world::{Backend, LEASE, WIDE, World, YOU, acquire, later};
 
 const DEAD: Fate = Fate::Dead(Reason::Exhausted);
 

@@ -6,7 +6,7 @@ use hookproof_sender::store::read::SubscriberRef;
 use hookproof_sender::store::reply::Swept;
 use hookproof_sender::store::{Command, Refusal, Reply};
 
-use crate::world::{Backend, WIDE, World, later, subscribe};
+use crate::store::world::{Backend, WIDE, World, later, subscribe};
 
 fn add<B: Backend>(world: &mut World<B>, name: &str) -> Reply {
     world.one(Command::Subscribe(subscribe(name, WIDE)))

@@ -2,7 +2,7 @@ use hookproof_sender::engine::StoreTime;
 use hookproof_sender::store::token::{Scope, StoredToken, TOKENS_MAX};
 use hookproof_sender::store::{Command, Refusal, Reply};
 
-use crate::world::{Backend, WIDE, World};
+use crate::store::world::{Backend, WIDE, World};
 
 fn token(name: &str) -> StoredToken {
     StoredToken {

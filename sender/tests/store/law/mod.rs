@@ -1,7 +1,7 @@
 //! For random commands in any order from two processes, the store answers as the model does, and holds the same
 //! state. Processes die, and the power fails.
 //!
-//! `PROPTEST_CASES=10000 cargo test -p hookproof-sender --test store law` runs more cases.
+//! `PROPTEST_CASES=10000 cargo test -p hookproof-sender --test all store::law` runs more cases.
 
 mod model;
 mod random;
@@ -17,7 +17,7 @@ use hookproof_sender::store::reply::{Bound, Claimed, Placed};
 use hookproof_sender::store::{Claimer, Command, QuickClaims, Reader, Refusal, Reply, Store};
 use proptest::prelude::*;
 
-use crate::world::Backend;
+use crate::store::world::Backend;
 use model::{Hands, Model};
 use random::{Step, steps};
 
@@ -246,7 +246,7 @@ proptest! {
 
     #[test]
     fn the_store_does_what_the_model_does((limits, steps) in (random::limits(), steps())) {
-        obeys::<crate::sqlite::File>(limits, &steps)?;
+        obeys::<crate::store::sqlite::File>(limits, &steps)?;
     }
 }
 
@@ -255,8 +255,8 @@ proptest! {
 
     #[test]
     fn the_store_on_a_server_does_what_the_model_does((limits, steps) in (random::limits(), steps())) {
-        if crate::postgres::Schema::is_there("the_store_on_a_server_does_what_the_model_does") {
-            obeys::<crate::postgres::Schema>(limits, &steps)?;
+        if crate::store::postgres::Schema::is_there("the_store_on_a_server_does_what_the_model_does") {
+            obeys::<crate::store::postgres::Schema>(limits, &steps)?;
         }
     }
 }

@@ -15,7 +15,7 @@ use hookproof_sender::store::reply::{
 };
 use hookproof_sender::store::{Command, Refusal, Reply};
 
-use crate::world::later;
+use crate::store::world::later;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DeliveryPlace {

@@ -10,7 +10,7 @@ use proptest::option::weighted;
 use proptest::prelude::*;
 
 use super::model::{Hands, Model};
-use crate::world::{at_once, body, later, subscribe};
+use crate::store::world::{at_once, body, later, subscribe};
 
 const LANES: u64 = 4;
 const LEASE: Nanos = Nanos::from_secs(10);

@@ -1,12 +1,7 @@
-#![expect(clippy::unwrap_used, reason = "a test that cannot read what it needs has failed")]
-
 mod advice;
 mod bounds;
 mod command;
 mod further;
-#[cfg(target_os = "linux")]
-#[path = "../interrupted/mod.rs"]
-mod interrupted;
 mod launch;
 mod machine;
 mod owed;

@@ -1,7 +1,5 @@
 //! `hookproof run`: the real program, our sender as its child, real sockets.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 mod agreement;
 mod clock;
 mod gate;
@@ -9,8 +7,6 @@ mod joins;
 mod live;
 mod open;
 mod postgres;
-#[path = "../../../sender/tests/postgres_server/mod.rs"]
-mod postgres_server;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

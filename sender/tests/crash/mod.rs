@@ -4,11 +4,7 @@
 //!   body.
 //! - All arrivals together keep the contract over all windows, exactly.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 mod away;
-#[path = "../binary/mod.rs"]
-mod binary;
 mod cluster;
 mod compose;
 mod emitter;
@@ -17,8 +13,6 @@ mod jobs;
 mod judge;
 mod lagging;
 mod postgres;
-#[path = "../postgres_server/mod.rs"]
-mod postgres_server;
 mod process;
 mod sharing;
 mod sink;

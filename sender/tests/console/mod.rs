@@ -1,18 +1,14 @@
 //! The console in a real browser. Without Chromium each test prints a line and passes.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-#[path = "../binary/mod.rs"]
-mod binary;
 mod browser;
 
 use std::io::Write as _;
 
+use crate::binary::endpoint::Endpoint;
+use crate::binary::http::request;
+use crate::binary::{Database, Serving, event};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use binary::endpoint::Endpoint;
-use binary::http::request;
-use binary::{Database, Serving, event};
 use browser::Browser;
 use serde_json::{Value, json};
 

@@ -1,5 +1,3 @@
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 mod attempts;
 mod commands;
 mod delivery;
@@ -10,8 +8,6 @@ mod live_change;
 mod mcp;
 mod nodes;
 mod notices;
-#[path = "../postgres_server/mod.rs"]
-mod postgres_server;
 mod refusals;
 mod retry;
 mod tokens;

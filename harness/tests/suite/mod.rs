@@ -1,5 +1,4 @@
 //! `hookproof receiver` for its user: against the reference receiver, and without a receiver.
-#![expect(clippy::unwrap_used, reason = "a test ends where what it stands on is missing")]
 
 mod endpoints;
 mod examples;

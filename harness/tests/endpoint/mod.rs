@@ -1,6 +1,4 @@
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-mod any;
+pub(crate) mod any;
 mod http2;
 mod secure;
 mod stage;

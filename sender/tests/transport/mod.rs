@@ -1,8 +1,4 @@
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 mod answers;
-#[path = "../binary/mod.rs"]
-mod binary;
 mod bounds;
 mod endpoint;
 mod environment;

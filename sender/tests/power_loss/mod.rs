@@ -1,10 +1,6 @@
 //! Each image after a cut has every event acknowledged before the cut. `cargo test -p hookproof-sender --test
 //! power_loss` makes 200 images. With `-- --ignored` it makes 20,000, or `HOOKPROOF_IMAGES` images.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-#[path = "../binary/mod.rs"]
-mod binary;
 mod image;
 mod load;
 mod program;
@@ -12,7 +8,7 @@ mod program;
 use hookproof_power_loss::{Change, Disk, Images, Of, Random, Recording};
 use rusqlite::Connection;
 
-use binary::{SERVE, Serving};
+use crate::binary::{SERVE, Serving};
 use image::{Found, judge, judge_order, subscribers};
 use load::{Load, acknowledged};
 

@@ -1,7 +1,6 @@
 //! Each receiver with one realistic bug must fail the bug's case, and the correct one must pass every case.
-//! `HOOKPROOF_BLESS=1 cargo test -p hookproof --test receiver_mutants` rewrites the matrix,
+//! `HOOKPROOF_BLESS=1 cargo test -p hookproof --test all receiver_mutants` rewrites the matrix,
 //! `reports/kill-matrix-receivers.md`.
-#![expect(clippy::unwrap_used, reason = "a test ends where what it stands on is missing")]
 
 mod accused;
 mod cache;
@@ -175,7 +174,7 @@ fn matrix(rows: &str) -> String {
         text,
         "Each row is the same small receiver (`harness/tests/receiver_mutants/`) with one bug; all {count} are caught by the\n\
          case that names the bug, strictly judged, and the receiver without a bug passes every case. `cargo test -p hookproof\n\
-         --test receiver_mutants` holds this file to the truth.\n\n\
+         --test all receiver_mutants` holds this file to the truth.\n\n\
          One bug is invisible to a black box and not here: a comparison that stops at the first difference. `timing.remote` reports a\n\
          statistic and cannot fail.\n\n| a receiver that … | is caught by | and by |\n|---|---|---|"
     );

@@ -1,7 +1,5 @@
 //! Valid vectors of `scenarios/vectors/`, from specifications and public libraries.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use hookproof_sender::engine::time::StoreTime;
 use hookproof_sender::sign::{Attempt, Headers, Keys, Profile, Secret, Signer};
 use serde_json::Value;

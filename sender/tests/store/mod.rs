@@ -1,8 +1,6 @@
 //! `contract` runs for every store; `law` draws random commands; `parts` are events taken in part; the rest concerns
 //! SQLite or PostgreSQL alone.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
 mod contract;
 mod gone_back;
 mod kills;
@@ -14,8 +12,6 @@ mod pooled;
 mod postgres;
 mod postgres_clock;
 mod postgres_journeys;
-#[path = "../postgres_server/mod.rs"]
-mod postgres_server;
 mod quick;
 mod sqlite;
 mod tls;

@@ -1,7 +1,5 @@
 //! The gate in a user's CI, with the real program.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 mod action;
 mod api;
 mod archive;

@@ -1,12 +1,8 @@
 //! A seed decides everything, and the sweep finds every bug. `HOOKPROOF_SEEDS=100000` takes a night.
-#![expect(clippy::unwrap_used, reason = "a test that cannot read what it needs has failed")]
 
 mod command;
 mod ending;
 mod errands;
-#[cfg(target_os = "linux")]
-#[path = "../interrupted/mod.rs"]
-mod interrupted;
 mod leases;
 mod liveness;
 mod mutator;

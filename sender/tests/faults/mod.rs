@@ -1,10 +1,6 @@
 //! The sender keeps every acknowledged event, and neither ends nor spins. One log line reports the fault and one its
 //! end.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-#[path = "../binary/mod.rs"]
-mod binary;
 mod clock;
 mod damage;
 mod disk;
@@ -13,16 +9,14 @@ mod doctor_of_server;
 mod file;
 mod lock;
 mod log;
-#[path = "../postgres_server/mod.rs"]
-mod postgres_server;
 mod restore;
 mod rows;
 
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use binary::http::{Answer, try_ask};
-use binary::{Serving, event};
+use crate::binary::http::{Answer, try_ask};
+use crate::binary::{Serving, event};
 
 /// Settings under which a sink takes everything at once.
 const WIDE: [&str; 3] = ["limit.rate=10000/s", "limit.burst=100", "retry.base=10ms"];
@@ -69,7 +63,7 @@ fn assert_logged_once(serving: &Serving, what: &str) {
 /// It was acknowledged later, or was refused and can be offered again.
 #[track_caller]
 fn acknowledged_after_all(serving: &Serving, offered: &Receiver<Option<Answer>>) -> String {
-    let answer = offered.recv_timeout(binary::FOREVER).unwrap().unwrap();
+    let answer = offered.recv_timeout(crate::binary::FOREVER).unwrap().unwrap();
     assert_eq!(answer.status, 202, "{answer:?}: {:#?}", serving.lines());
     answer.json()["id"].as_str().unwrap().to_owned()
 }

@@ -1,7 +1,5 @@
 //! The schedule from scenario and seed, and the generator's report on keeping it.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 mod payload;
 
 use std::cell::Cell;

@@ -1,0 +1,3 @@
+mod delivers;
+mod sink;
+mod start;
