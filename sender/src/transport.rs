@@ -9,14 +9,14 @@
 //! - **A request that was given up does not arrive later**, as far as this machine decides it. Its connection is reset,
 //!   which drops unsent bytes. A shared HTTP/2 connection is reset with its last request, or after `late_max`: requests
 //!   that this cuts off are in doubt, and do not count against the endpoint.
-//! - **The guard judges the address that is connected to**, after DNS, for each connection.
+//! - **The guard judges the address that is connected to**, after DNS, for each connection. A proxy is told this address.
 //! - **Lanes share nothing** except the bounds on all sockets (see `sockets`), name lookups and readers of `tls` files. At its
 //!   own bound of `connections_max`, a lane's attempt waits until its deadline, and is then unsent.
 //! - **Nothing leaves after its time.** The first write checks the deadline, the lane's consent and its lease, on a
 //!   clock that counts suspended time ([`SendPermit`]). Later writes check the deadline and the lease.
 //! - **Everything ends.** Limits apply to the attempt, to connecting, to the bytes of an answer, and to the traffic
 //!   beside answers (`traffic`). Timers run for a second at most.
-//! - The environment is ignored: no proxies, no system root list, no compression.
+//! - The environment is ignored: no proxies but [`Settings::proxy`], no system root list, no compression.
 
 mod answer_reader;
 mod attempt;
@@ -31,6 +31,7 @@ mod lane;
 mod limit;
 mod lookups;
 mod permit;
+mod proxy;
 mod request;
 mod route;
 mod sockets;
@@ -52,6 +53,7 @@ use lane::Lanes;
 use lookups::Asker;
 pub use lookups::{Addresses, DnsResolver, Resolve, Resolving};
 pub use permit::{Lease, SendPermit};
+pub use proxy::{EgressProxy, ProxyError};
 pub use request::{Destination, Request};
 use sockets::{Sockets, max_by_limit};
 use timer::now;
@@ -83,6 +85,7 @@ pub struct Settings {
     /// Whether the details of an attempt include its answer.
     pub keep_answers: bool,
     pub clock: BootClock,
+    pub proxy: Option<Arc<EgressProxy>>,
 }
 
 impl Default for Settings {
@@ -94,6 +97,7 @@ impl Default for Settings {
             connections_max: None,
             keep_answers: true,
             clock: BootClock::default(),
+            proxy: None,
         }
     }
 }
@@ -103,10 +107,11 @@ impl Transport {
     /// Outside of a tokio runtime.
     #[must_use]
     pub fn new(settings: Settings, guard: Guard) -> Self {
-        let Settings { idle_max, roots, resolver, connections_max, keep_answers, clock } = settings;
+        let Settings { idle_max, roots, resolver, connections_max, keep_answers, clock, proxy } = settings;
         let sockets = Sockets::new(connections_max.map_or_else(max_by_limit, NonZeroU32::get));
         let asker = Asker::new(resolver, max_by_limit());
-        let connector = Connector { guard, asker, tls: Tls::new(roots), sockets: Arc::clone(&sockets) };
+        let tls = Tls::new(roots);
+        let connector = Connector { guard, asker, tls, sockets: Arc::clone(&sockets), proxy };
         let lanes = Lanes::new(Arc::clone(&sockets));
         let shared = Arc::new(Shared { lanes, connector, idle_max, sockets, keep_answers, clock });
         let tending = tokio::spawn(tend(Arc::downgrade(&shared), idle_max));

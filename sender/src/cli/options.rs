@@ -20,7 +20,7 @@ use crate::store::node::NAME_BYTES_MAX;
 use crate::store::seal::Keyring;
 use crate::store::{Database, Durability};
 use crate::subscriber::RegionSecrets;
-use crate::transport::{DnsResolver, Settings};
+use crate::transport::{DnsResolver, EgressProxy, Settings};
 
 const KEYS: &str = "HOOKPROOF_ENCRYPTION_KEYS";
 
@@ -110,21 +110,22 @@ impl Common {
     }
 }
 
-/// Every user of this machine can read a password in the arguments.
 pub(super) fn database_of(text: &OsStr, option: &str) -> Result<Database, Failure> {
     let database = Database::parse(text)
         .map_err(|error| Failure::usage(format_args!("{option} cannot be used: {error}")))?;
-    let shown = |argument: OsString| {
-        let (argument, text) = (argument.into_encoded_bytes(), text.as_encoded_bytes());
-        argument.ends_with(text)
-    };
-    if database.says_password() && std::env::args_os().any(shown) {
+    if database.says_password() && is_shown(text) {
         tracing::warn!(
             "every user of this machine can read the password in {option} (`ps`); put the address into \
              HOOKPROOF_DB, or the password into a file named by ?passfile=FILE or PGPASSFILE"
         );
     }
     Ok(database)
+}
+
+/// Every user of this machine can read the arguments.
+fn is_shown(text: &OsStr) -> bool {
+    let ends = |argument: OsString| argument.into_encoded_bytes().ends_with(text.as_encoded_bytes());
+    std::env::args_os().any(ends)
 }
 
 #[derive(Args, Clone, Debug, Default)]
@@ -177,6 +178,30 @@ pub(super) struct Requests {
     /// attempts, of the newest 64 failed ones of a subscriber
     #[arg(long)]
     forget_answers: bool,
+    /// Reach endpoints through this HTTP proxy, by CONNECT: http://USER:PASSWORD@HOST:PORT, or without user and password.
+    /// The proxy gets addresses that this process has resolved and checked. An argument shows in `ps`: put a password into
+    /// HOOKPROOF_EGRESS_PROXY. HTTP_PROXY and the like are ignored
+    #[arg(long, value_name = "URL", env = "HOOKPROOF_EGRESS_PROXY", hide_env_values = true)]
+    egress_proxy: Option<ProxyUrl>,
+    /// Reach addresses in this network without the proxy; may be given again
+    #[arg(long, value_name = "CIDR")]
+    egress_direct: Vec<Network>,
+}
+
+/// May hold a password.
+#[derive(Clone)]
+struct ProxyUrl(OsString);
+
+impl From<OsString> for ProxyUrl {
+    fn from(text: OsString) -> Self {
+        Self(text)
+    }
+}
+
+impl std::fmt::Debug for ProxyUrl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("…")
+    }
 }
 
 impl Requests {
@@ -185,6 +210,7 @@ impl Requests {
         let mut settings = Settings {
             resolver: Arc::new(resolver),
             keep_answers: !self.forget_answers,
+            proxy: self.proxy()?.map(Arc::new),
             ..Settings::default()
         };
         if let Some(path) = &self.extra_roots {
@@ -195,6 +221,25 @@ impl Requests {
             settings.roots = settings.roots.with_pem(&text).map_err(|error| unusable(&error))?;
         }
         Ok(settings)
+    }
+
+    fn proxy(&self) -> Result<Option<EgressProxy>, Failure> {
+        let Some(ProxyUrl(text)) = &self.egress_proxy else { return Ok(None) };
+        let unusable = |problem: &dyn std::fmt::Display| {
+            Failure::usage(format_args!(
+                "--egress-proxy or HOOKPROOF_EGRESS_PROXY cannot be used: {problem}; expected http://HOST:PORT or \
+                 http://USER:PASSWORD@HOST:PORT, with special characters percent-encoded"
+            ))
+        };
+        let url = text.to_str().ok_or_else(|| unusable(&"it is not UTF-8"))?;
+        let proxy = EgressProxy::parse(url).map_err(|error| unusable(&error))?;
+        if proxy.has_credentials() && is_shown(text) {
+            tracing::warn!(
+                "every user of this machine can read the password in --egress-proxy (`ps`); put the address into \
+                 HOOKPROOF_EGRESS_PROXY"
+            );
+        }
+        Ok(Some(proxy.except(self.egress_direct.clone())))
     }
 }
 

@@ -52,6 +52,7 @@ pub(crate) async fn unready(sender: &Sender) -> Vec<Unready> {
         Ok(stuck) => reasons.extend(of_the_lanes(&stuck)),
         Err(_) => reasons.push(Unready::new("dispatcher", "the dispatcher does not answer")),
     }
+    reasons.extend(sender.proxy_failure().map(|failure| Unready::new("proxy", failure)));
     reasons.extend(of_the_clock(clock.ahead()));
     reasons
 }

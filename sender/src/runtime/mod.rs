@@ -107,6 +107,7 @@ struct Inner {
     readers: Arc<Readers>,
     looked: watcher::Looked,
     tokens: TokenCache,
+    proxy: Option<Arc<transport::EgressProxy>>,
     work_done: Arc<Mutex<WorkDone>>,
     running: Mutex<Option<Running>>,
 }
@@ -140,14 +141,13 @@ impl Sender {
         let reader = database.parts().reader().map_err(store)?;
         let glance = reader.glance().map_err(store)?;
         let (registration, clock) = join(&mut *writer, (&database, &*liveness), requests.clock)?;
-        let id = registration.id();
         options.delivers.then(|| writer.maintain_reserve());
         let thread = StoreThread::start(writer, Arc::new(move || clock.now()), CAPACITY);
         let thread = thread.map_err(beside("start the database thread"))?;
-        let handle = thread.handle();
+        let (id, handle) = (registration.id(), thread.handle());
         owner::clear_up_the_dead(&liveness, &*reader, &handle, id).map_err(store)?;
         let mut keeper = RosterKeeper::caught_up(options.regions.clone(), &*reader, wall()).map_err(store)?;
-        let roster = Arc::clone(keeper.reach(glance.roster));
+        let (roster, proxy) = (Arc::clone(keeper.reach(glance.roster)), requests.proxy.clone());
         let (events, messages) = shell::channel();
         let emitter =
             Emitter::new(handle.clone(), clock, options.limits, Arc::clone(&roster), events.clone());
@@ -193,6 +193,7 @@ impl Sender {
             readers,
             looked,
             tokens,
+            proxy,
             work_done,
             running: Mutex::new(Some(running)),
         })))
@@ -293,6 +294,12 @@ impl Sender {
     #[must_use]
     pub fn last_look(&self) -> LastLook {
         self.0.looked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// As [`transport::EgressProxy::failure`].
+    #[must_use]
+    pub fn proxy_failure(&self) -> Option<String> {
+        self.0.proxy.as_ref()?.failure()
     }
 
     #[must_use]

@@ -51,7 +51,7 @@ pub(super) struct HttpPost {
     said: Mutex<Option<StoreTime>>,
 }
 
-/// The attempt got no socket, or no turn for a name lookup.
+/// The attempt got no socket, no turn for a name lookup, or no way through the proxy.
 const TRY_AGAIN: Duration = Duration::from_millis(100);
 const SAY_EVERY: Nanos = Nanos::from_secs(10);
 
@@ -64,7 +64,7 @@ impl HttpPost {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if said.is_none_or(|said| now.since(said) >= SAY_EVERY) {
             *said = Some(now);
-            warn!(%failure, "attempts wait for a resource of the sender; their endpoints are not at fault");
+            warn!(%failure, "attempts wait for a resource or the proxy of the sender; their endpoints are not at fault");
         }
     }
 }
@@ -81,12 +81,19 @@ impl Post for HttpPost {
         loop {
             let began = clock.now();
             match self.attempt(subscriber, row, number, &permit).await {
-                Ok(made) => match made.0.failure() {
-                    Some(failure @ (Failure::NoSocket { .. } | Failure::NoLookup)) => {
+                Ok(made) => {
+                    let failure = made.0.failure();
+                    let waits = matches!(
+                        failure,
+                        Some(Failure::NoSocket { .. } | Failure::NoLookup | Failure::ProxyAway(_))
+                    );
+                    if let Some(failure) = failure.filter(|failure| waits || failure.is_the_proxys()) {
                         self.warn_of_failure(failure, began);
                     }
-                    _ => return result(made, row, began, clock.now()),
-                },
+                    if !waits {
+                        return result(made, row, began, clock.now());
+                    }
+                }
                 Err(impossible) => return AttemptEnd::impossible(began, &impossible),
             }
             // Keeps its place while the permit allows; then its lane decides again.

@@ -27,6 +27,7 @@ impl AttemptResult {
                 Outcome::Answered(Answer { status, retry_after, date, at })
             }
             Self::Unsent(failure) if failure.is_ours() => Outcome::Withheld,
+            Self::Unsent(failure) if failure.is_the_proxys() => Outcome::ProxyFailed,
             Self::Unsent(_) => Outcome::Unsent,
             Self::Silent(failure) if failure.is_ours() => Outcome::CutOff,
             Self::Silent(_) => Outcome::Silent,

@@ -15,12 +15,14 @@ use super::http1::Http1;
 use super::http2::Http2;
 use super::limit::SocketPermit;
 use super::lookups::{Asker, Lookups, NotFound};
+use super::proxy::EgressProxy;
 use super::route::Origin;
 use super::sockets::{self, Sockets};
 use super::timer::{after, now};
 use super::tls::{HTTP2, Tls};
 use super::traffic::Charged;
 use super::wire::{Speaks, Stream, Wire};
+use crate::excerpt::Excerpt;
 use crate::guard::Guard;
 
 /// RFC 8305: the next address is tried in parallel.
@@ -29,11 +31,18 @@ const STAGGER: Duration = Duration::from_millis(250);
 /// Then running tries are replaced, where no place for another is free.
 const ALONE_MAX: Duration = Duration::from_secs(1);
 
+/// A proxy that takes no connection for so long is at fault.
+const PATIENCE_MIN: Duration = Duration::from_secs(1);
+
+/// Timers fire within a millisecond on an idle machine.
+const SOONER: Duration = Duration::from_millis(5);
+
 pub(super) struct Connector {
     pub(super) guard: Guard,
     pub(super) asker: Arc<Asker>,
     pub(super) tls: Tls,
     pub(super) sockets: Arc<Sockets>,
+    pub(super) proxy: Option<Arc<EgressProxy>>,
 }
 
 pub(super) enum Opened {
@@ -57,9 +66,16 @@ impl Connector {
             None => None,
         };
         let addresses = self.addresses(origin, lookups).await?;
-        let tcp = match *addresses {
-            [only] => connect(only).await?,
-            _ => first_connected(addresses, deadline, || permit.beside(&self.sockets), connect).await?,
+        let tcp = match (&self.proxy, &*addresses) {
+            (None, &[only]) => connect(only).await?,
+            (None, _) => {
+                first_connected(addresses, deadline, || permit.beside(&self.sockets), connect).await?
+            }
+            (Some(proxy), _) => {
+                let way = Way { proxy: Arc::clone(proxy), asker: Arc::clone(&self.asker), deadline };
+                let reach = |address| way.clone().reach(address);
+                first_connected(addresses, deadline, || permit.beside(&self.sockets), reach).await?
+            }
         };
         let tcp = Charged::new(tcp, Arc::clone(&permit.limit().account));
         let Some((name, connector)) = tls else {
@@ -80,24 +96,7 @@ impl Connector {
 
     /// Never empty, and none that the guard refuses.
     async fn addresses(&self, origin: &Origin, lookups: &Lookups) -> Result<Vec<SocketAddr>, Failure> {
-        let found: Vec<IpAddr> = match &origin.host {
-            Host::Ipv4(v4) => vec![IpAddr::V4(*v4)],
-            Host::Ipv6(v6) => vec![IpAddr::V6(*v6)],
-            Host::Domain(name) if is_localhost(name) => {
-                vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]
-            }
-            Host::Domain(name) => {
-                let unresolved = |cause| Failure::Unresolved { host: origin.excerpt(), cause };
-                let found = lookups.find(&self.asker, name).await.map_err(|failed| match failed {
-                    NotFound::NoRoom => Failure::NoLookup,
-                    NotFound::Because(cause) => unresolved(cause),
-                })?;
-                if found.is_empty() {
-                    return Err(unresolved("the name has no address".into()));
-                }
-                found.to_vec()
-            }
-        };
+        let found = resolved(&origin.host, lookups, &self.asker).await?;
         let mut allowed = Vec::with_capacity(found.len());
         let mut refused = None;
         for address in found {
@@ -110,6 +109,73 @@ impl Connector {
             Some(refusal) if allowed.is_empty() => Err(Failure::Refused(refusal)),
             _ => Ok(alternating(allowed)),
         }
+    }
+}
+
+/// Never empty.
+async fn resolved(
+    host: &Host<String>,
+    lookups: &Lookups,
+    asker: &Arc<Asker>,
+) -> Result<Vec<IpAddr>, Failure> {
+    let name = match host {
+        Host::Ipv4(v4) => return Ok(vec![IpAddr::V4(*v4)]),
+        Host::Ipv6(v6) => return Ok(vec![IpAddr::V6(*v6)]),
+        Host::Domain(name) if is_localhost(name) => {
+            return Ok(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]);
+        }
+        Host::Domain(name) => name,
+    };
+    let unresolved = |cause| Failure::Unresolved { host: Excerpt::of(name), cause };
+    let found = lookups.find(asker, name).await.map_err(|failed| match failed {
+        NotFound::NoRoom => Failure::NoLookup,
+        NotFound::Because(cause) => unresolved(cause),
+    })?;
+    if found.is_empty() { Err(unresolved("the name has no address".into())) } else { Ok(found.to_vec()) }
+}
+
+#[derive(Clone)]
+struct Way {
+    proxy: Arc<EgressProxy>,
+    asker: Arc<Asker>,
+    deadline: Instant,
+}
+
+impl Way {
+    /// `target` is an address that the guard has checked. A proxy is the operator's own choice: none is refused.
+    async fn reach(self, target: SocketAddr) -> Result<TcpStream, Failure> {
+        let proxy = &self.proxy;
+        if !proxy.leads_to(target.ip()) {
+            return connect(target).await;
+        }
+        let began = proxy.enter()?;
+        proxy.end(began, self.tunnel(target).await)
+    }
+
+    async fn tunnel(&self, target: SocketAddr) -> Result<TcpStream, Failure> {
+        // Sooner than the attempt's own, so that the reason names the proxy.
+        let until = self.deadline.checked_sub(SOONER).unwrap_or(self.deadline);
+        let began = now();
+        let opened = timeout_at(until, self.to_proxy(until)).await;
+        // A subscriber's short `connect_timeout` must not hold up the others.
+        let opened = opened.unwrap_or_else(|_| match now() - began {
+            waited if waited < PATIENCE_MIN => Err(Failure::ProxyDeadline { target }),
+            waited => Err(Failure::Proxy(format!("no connection to it within {waited:.0?}").as_str().into())),
+        });
+        let mut tcp = opened.map_err(|failure| match failure {
+            Failure::NoSocket { .. } | Failure::NoLookup => failure,
+            failure => Failure::Proxy(Cause::of(&failure)),
+        })?;
+        let asked = timeout_at(until, self.proxy.connect_through(&mut tcp, target)).await;
+        asked.unwrap_or(Err(Failure::ProxyDeadline { target }))?;
+        Ok(tcp)
+    }
+
+    async fn to_proxy(&self, until: Instant) -> Result<TcpStream, Failure> {
+        let EgressProxy { host, port, lookups, .. } = &*self.proxy;
+        let found = resolved(host, lookups, &self.asker).await?;
+        let addresses = found.into_iter().map(|address| SocketAddr::new(address, *port)).collect();
+        first_connected(alternating(addresses), until, || None::<()>, connect).await
     }
 }
 
@@ -180,6 +246,13 @@ where
                 trying.shutdown().await;
                 drop(beside);
                 return Ok(connected);
+            }
+            // It would end the other tries too.
+            Some(Ok((Err(failed), _)))
+                if failed.is_the_proxys() || matches!(failed, Failure::ProxyAway(_)) =>
+            {
+                trying.shutdown().await;
+                return Err(failed);
             }
             Some(Ok((Err(failed), _))) => failure = failed,
             Some(Err(_)) => {}

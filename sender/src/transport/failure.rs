@@ -41,6 +41,19 @@ pub enum Failure {
     /// This end closed a shared connection to hold back another request.
     #[error("the attempt was cut off: another request on its connection had to be stopped")]
     CutOff,
+    /// It cannot be reached, or does not answer CONNECT as a proxy does. Not the endpoint's fault.
+    #[error("cannot use the egress proxy: {0}")]
+    Proxy(Cause),
+    /// Other attempts have just failed at it. Not the endpoint's fault.
+    #[error("{0} (another attempt found out a moment ago)")]
+    ProxyAway(Cause),
+    /// 407 is the sender's fault. Any other status counts as the endpoint's: the proxy may not reach it, or not connect
+    /// to it.
+    #[error("proxy refused: {status} to CONNECT {target}{}", hint(*.status))]
+    ProxyRefused { status: u16, target: SocketAddr },
+    /// It mostly waits for the endpoint itself.
+    #[error("the egress proxy did not answer CONNECT {target} in time; it may wait for the endpoint")]
+    ProxyDeadline { target: SocketAddr },
     #[error("cannot resolve {host}: {cause}")]
     Unresolved { host: Excerpt, cause: Cause },
     /// The guard refuses all addresses of the endpoint. Names the first one.
@@ -84,8 +97,19 @@ impl Failure {
     pub const fn is_ours(&self) -> bool {
         matches!(
             self,
-            Self::NoSocket { .. } | Self::NoLookup | Self::Withdrawn | Self::LeaseOver | Self::CutOff
+            Self::NoSocket { .. }
+                | Self::NoLookup
+                | Self::Withdrawn
+                | Self::LeaseOver
+                | Self::CutOff
+                | Self::ProxyAway(_)
         )
+    }
+
+    /// Whether an attempt at another endpoint would have failed too.
+    #[must_use]
+    pub const fn is_the_proxys(&self) -> bool {
+        matches!(self, Self::Proxy(_) | Self::ProxyRefused { status: 407, .. })
     }
 
     #[must_use]
@@ -98,6 +122,10 @@ impl Failure {
             Self::Withdrawn => "withdrawn",
             Self::LeaseOver => "lease_over",
             Self::CutOff => "cut_off",
+            Self::Proxy(_) => "proxy",
+            Self::ProxyAway(_) => "proxy_away",
+            Self::ProxyRefused { .. } => "proxy_refused",
+            Self::ProxyDeadline { .. } => "proxy_deadline",
             Self::Unresolved { .. } => "unresolved",
             Self::Refused(_) => "address_refused",
             Self::Unencrypted => "unencrypted",
@@ -113,6 +141,10 @@ impl Failure {
             Self::Broken(_) => "broken",
         }
     }
+}
+
+const fn hint(status: u16) -> &'static str {
+    if status == 407 { "; expected a user and a password in --egress-proxy that it takes" } else { "" }
 }
 
 /// Endpoints influence it (names in certificates), so it is cut and escaped.

@@ -11,6 +11,7 @@ mod mutual;
 mod name_server;
 mod permits;
 mod processes;
+mod proxy;
 mod rig;
 mod secure;
 mod silence;

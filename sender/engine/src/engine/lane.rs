@@ -184,6 +184,10 @@ impl Lane {
             return (self.ended_by_us(attempt, now), None);
         }
         let reading = Reading::of(outcome, self.settings.retry().retry_after_cap());
+        if *outcome == Outcome::ProxyFailed {
+            self.learn_nothing(attempt, now);
+            return (self.fate(&reading, attempt, rng, now), None);
+        }
         let latency = now.since(attempt.started);
         let breaker = self.settings.breaker();
         self.marks.unsaved |= self.breaker.end(breaker, attempt.probe, reading.health, latency, now);
@@ -224,10 +228,15 @@ impl Lane {
         }
     }
 
-    /// Such an attempt shows nothing about the endpoint. It keeps its place in the bucket: the safe side.
-    fn ended_by_us(&mut self, attempt: &Ending, now: StoreTime) -> Fate {
+    /// Such an attempt shows nothing about the endpoint.
+    fn learn_nothing(&mut self, attempt: &Ending, now: StoreTime) {
         let policy = self.settings.breaker();
         self.marks.unsaved |= self.breaker.end(policy, attempt.probe, Health::Busy, Nanos::ZERO, now);
+    }
+
+    /// It keeps its place in the bucket: the safe side.
+    fn ended_by_us(&mut self, attempt: &Ending, now: StoreTime) -> Fate {
+        self.learn_nothing(attempt, now);
         let due = (now + OWN_WAIT).min(attempt.expires);
         self.record_due(due);
         Fate::Retry { due }

@@ -140,6 +140,8 @@ pub enum Outcome {
     Answered(Answer),
     /// No byte of the request left, with proof: refused, unresolved, no route, TLS failed.
     Unsent,
+    /// As [`Self::Unsent`], by the fault of the sender's proxy. It counts as an attempt, and not against the endpoint.
+    ProxyFailed,
     /// The driver withheld it: no socket was free, or the lane was paused, changed or lost before anything was
     /// sent. It does not count as an attempt or against the endpoint.
     Withheld,
@@ -159,7 +161,7 @@ impl Outcome {
                 (AttemptOutcome::Delivered, Some(*status))
             }
             Self::Answered(Answer { status, .. }) => (AttemptOutcome::Rejected, Some(*status)),
-            Self::Unsent => (AttemptOutcome::Unsent, None),
+            Self::Unsent | Self::ProxyFailed => (AttemptOutcome::Unsent, None),
             Self::Silent => (AttemptOutcome::Silent, None),
             Self::Withheld | Self::CutOff => return None,
         })

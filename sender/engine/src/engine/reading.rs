@@ -19,7 +19,9 @@ impl Reading {
     pub(super) fn of(outcome: &Outcome, retry_after_cap: Nanos) -> Self {
         let answer = match outcome {
             Outcome::Answered(answer) => answer,
-            Outcome::Unsent | Outcome::Withheld => return Self::unanswered(Cause::Unsent),
+            Outcome::Unsent | Outcome::ProxyFailed | Outcome::Withheld => {
+                return Self::unanswered(Cause::Unsent);
+            }
             Outcome::Silent | Outcome::CutOff => return Self::unanswered(Cause::Silent),
         };
         let meaning = Meaning::of(answer.status);
@@ -53,7 +55,7 @@ impl From<&Outcome> for End {
     fn from(outcome: &Outcome) -> Self {
         match outcome {
             Outcome::Answered(_) => Self::Answered,
-            Outcome::Unsent | Outcome::Withheld => Self::Unsent,
+            Outcome::Unsent | Outcome::ProxyFailed | Outcome::Withheld => Self::Unsent,
             Outcome::Silent => Self::Silent,
             Outcome::CutOff => Self::CutOff,
         }

@@ -33,13 +33,14 @@ fn a_success_is_delivered_with_one_attempt() {
 
 #[test]
 fn anything_else_is_tried_exactly_as_often_as_declared() {
-    let outcomes: [fn() -> Reply; 6] = [
+    let outcomes: [fn() -> Reply; 7] = [
         || status(QUICK, 500),
         || status(QUICK, 301),
         || status(QUICK, 404),
         || busy(QUICK, 429, "1"),
         || silent(QUICK),
         || Reply { after: QUICK, outcome: Outcome::Unsent },
+        || Reply { after: QUICK, outcome: Outcome::ProxyFailed },
     ];
     for outcome in outcomes {
         let mut world = World::new(move |_: &Sent| outcome());
@@ -90,6 +91,18 @@ fn a_withheld_send_is_no_attempt_and_does_not_count_against_the_endpoint() {
     world.run(Nanos::HOUR);
     let attempts: Vec<_> = world.shell.store.fates.iter().map(|settled| settled.attempts).collect();
     assert_eq!((fates(&world), attempts), (vec![Fate::Delivered; 2], vec![2, 2]));
+}
+
+#[test]
+fn a_failure_of_the_proxy_is_an_attempt_and_does_not_count_against_the_endpoint() {
+    let mut world = World::new(|_: &Sent| Reply { after: QUICK, outcome: Outcome::ProxyFailed });
+    world.lane(1, &settings(per_second(10, 20, 20)), 30);
+    world.run(Nanos::MINUTE);
+    assert!(world.sent.len() > 60, "{}", world.sent.len());
+    let view = world.shell.engine.views().remove(0);
+    assert_eq!((view.holds.breaker.is_open(), view.share_percent), (false, 100));
+    world.run(Nanos::DAY);
+    assert_eq!(fates(&world), [Fate::Dead(Reason::Exhausted); 30]);
 }
 
 #[test]

@@ -153,6 +153,7 @@ fn treatment() -> impl Strategy<Value = Treatment> {
         1 => Just(Outcome::Answered(answer(503, None))),
         1 => Just(Outcome::Answered(answer(429, Some("0")))),
         1 => Just(Outcome::Unsent),
+        1 => Just(Outcome::ProxyFailed),
         1 => Just(Outcome::Withheld),
         2 => Just(Outcome::Silent),
     ];
