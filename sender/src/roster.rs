@@ -389,7 +389,8 @@ impl Ready {
         let signer = signer.with_url(url.as_str());
         let lateness = agreement.lane.lateness();
         let late_max = lateness.doubt().min(lateness.quarantine());
-        let target = Destination { url, tls: agreement.tls.clone(), late_max };
+        let (tls, oauth) = (agreement.tls.clone(), agreement.oauth.clone());
+        let target = Destination { url, tls, oauth, late_max };
         Ok(Self { id, target, patterns, agreement, signer })
     }
 

@@ -37,6 +37,7 @@ mod route;
 mod sockets;
 mod timer;
 mod tls;
+mod token;
 mod traffic;
 mod wire;
 mod write_tracker;

@@ -13,6 +13,7 @@ use super::problem::Problem;
 use crate::engine::{Nanos, StoreTime};
 use crate::event::{EventPatterns, PublicId};
 use crate::guard::{Guard, Target};
+use crate::oauth::token_url;
 use crate::operate::json_forms;
 use crate::roster::Roster;
 use crate::sign::{Keys, Retiring, Secret, Signer};
@@ -45,12 +46,11 @@ impl Written {
                 Problem::unprocessable("bad_events", message).field("events")
             })?),
         };
-        Ok(Self {
-            name: name.map(Into::into),
-            url: url.map(|url| url.as_str().into()),
-            events,
-            settings: Value::Object(object),
-        })
+        let settings = Value::Object(object);
+        if let Some(url) = token_url(&settings) {
+            Target::parse(url, guard).map_err(|error| Problem::from(error).field("oauth.token_url"))?;
+        }
+        Ok(Self { name: name.map(Into::into), url: url.map(|url| url.as_str().into()), events, settings })
     }
 }
 

@@ -9,11 +9,14 @@ use crate::event::Pattern;
 use crate::event::{EventPatterns, PublicId};
 use crate::excerpt::Excerpt;
 use crate::guard::{Guard, Target, TargetError};
+use crate::oauth::token_url;
 use crate::store::read::Subscriber;
 use crate::subscriber;
 
 /// Settings with lists: values without brackets are split at commas.
 const LISTS: [&str; 5] = ["limit.windows", "retry.schedule", "shape.allow", "shape.pseudonymise", "events"];
+
+const CLIENT_SECRET: &str = "oauth.client_secret";
 
 #[derive(Clone, Debug)]
 pub(super) struct Setting {
@@ -29,6 +32,9 @@ impl FromStr for Setting {
             .split_once('=')
             .filter(|(key, _)| !key.is_empty())
             .ok_or("expected KEY=VALUE, such as limit.rate=10/s")?;
+        if key == CLIENT_SECRET && value != "null" {
+            return Err(format!("{CLIENT_SECRET} would show in `ps`; expected --client-secret-env NAME"));
+        }
         Ok(Self { key: key.to_owned(), value: read(key, value)? })
     }
 }
@@ -65,11 +71,21 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    pub(super) fn new(settings: &[Setting]) -> Result<Self, Failure> {
+    /// `secret`: the environment variable with the client secret.
+    pub(super) fn new(settings: &[Setting], secret: Option<&str>) -> Result<Self, Failure> {
+        let secret = secret.map(|variable| {
+            let value = std::env::var(variable).map_err(|error| {
+                Failure::usage(format_args!(
+                    "the environment variable {variable} cannot be used: {error}; expected a client secret in it"
+                ))
+            })?;
+            Ok::<_, Failure>(Setting { key: CLIENT_SECRET.to_owned(), value: Value::String(value) })
+        });
+        let secret = secret.transpose()?;
         let mut changes = Self::default();
         let mut patch = Map::new();
         let mut seen = Vec::new();
-        for Setting { key, value } in settings {
+        for Setting { key, value } in settings.iter().chain(&secret) {
             if seen.contains(&key) {
                 return Err(Failure::usage(format_args!(
                     "{} is set twice; expected it once",
@@ -136,6 +152,10 @@ pub(super) fn checked_url(url: &str, guard: &Guard) -> Result<String, Failure> {
     target.map(|target| target.as_str().to_owned())
 }
 
+pub(super) fn check_token_url(patch: &Value, guard: &Guard) -> Result<(), Failure> {
+    token_url(patch).map_or(Ok(()), |url| checked_url(url, guard).map(drop))
+}
+
 /// Pseudonyms depend on it.
 pub(super) fn read_id(subscriber: &Subscriber) -> Result<PublicId, Failure> {
     subscriber.id.parse().map_err(Failure::refused)
@@ -163,7 +183,7 @@ mod tests {
             ("a.b.c=1", json!({"a": {"b.c": 1}})),
         ];
         for (text, expected) in rows {
-            let changes = Changes::new(&[text.parse().unwrap()]).unwrap();
+            let changes = Changes::new(&[text.parse().unwrap()], None).unwrap();
             assert_eq!(changes.patch, expected, "{text}");
         }
     }
@@ -178,9 +198,9 @@ mod tests {
         ];
         for row in rows {
             let settings: Vec<Setting> = row.iter().map(|text| text.parse().unwrap()).collect();
-            assert!(Changes::new(&settings).is_err(), "{row:?}");
+            assert!(Changes::new(&settings, None).is_err(), "{row:?}");
         }
-        for text in ["limit.rate", "=x", "limit.rate=", "limit.windows=[1"] {
+        for text in ["limit.rate", "=x", "limit.rate=", "limit.windows=[1", "oauth.client_secret=shown"] {
             assert!(text.parse::<Setting>().is_err(), "{text}");
         }
     }

@@ -7,7 +7,7 @@ use super::failure::Failure;
 use super::options::{Common, Reach, moment, operating, secret_from};
 use super::print::Printer;
 use super::session::{Look, PAGE_ROWS, WriteSession, each, with_session};
-use super::settings::{Changes, Setting, checked_name, checked_url, patterns, read_id};
+use super::settings::{Changes, Setting, check_token_url, checked_name, checked_url, patterns, read_id};
 use super::{drain, probe, retry, show};
 use crate::engine::{Nanos, Settings, StoreTime};
 use crate::event::{EventPatterns, Kind, Pattern, PublicId};
@@ -93,13 +93,17 @@ pub(super) struct Add {
     /// The environment variable with its secret, if it brings one along; else one is made
     #[arg(long, value_name = "NAME")]
     secret_env: Option<String>,
+    /// The environment variable with `oauth.client_secret`
+    #[arg(long, value_name = "NAME")]
+    client_secret_env: Option<String>,
     #[command(flatten)]
     reach: Reach,
 }
 
 impl Add {
     fn run(&self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
-        let changes = Changes::new(&self.settings)?;
+        let changes = Changes::new(&self.settings, self.client_secret_env.as_deref())?;
+        check_token_url(&changes.patch, &self.reach.guard())?;
         if changes.name.is_some() || changes.url.is_some() || changes.events.is_some() {
             let problem = "name, url and events are not settings here; expected NAME URL --events PATTERN,…";
             return Err(Failure::usage(problem));
@@ -167,15 +171,19 @@ pub(super) struct Set {
     /// Its name or id
     name: String,
     /// The changes
-    #[arg(value_name = "KEY=VALUE", required = true)]
+    #[arg(value_name = "KEY=VALUE", required_unless_present = "client_secret_env")]
     settings: Vec<Setting>,
+    /// The environment variable with `oauth.client_secret`
+    #[arg(long, value_name = "NAME")]
+    client_secret_env: Option<String>,
     #[command(flatten)]
     reach: Reach,
 }
 
 impl Set {
     fn run(&self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
-        let changes = Changes::new(&self.settings)?;
+        let changes = Changes::new(&self.settings, self.client_secret_env.as_deref())?;
+        check_token_url(&changes.patch, &self.reach.guard())?;
         let database = common.existing_database()?;
         let options = operating(database.clone(), &self.reach, None)?;
         let look = Look::open(&database)?;

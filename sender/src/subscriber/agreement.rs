@@ -3,9 +3,12 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use http::header::AUTHORIZATION;
+
 use super::error::SettingsError;
 use super::text::{
-    BackoffText, Filled, Limit, QueueText, RetryText, SettingsText, ShapeText, TlsText, WhenFullText,
+    BackoffText, Filled, Limit, OauthText, QueueText, RetryText, SettingsText, ShapeText, TlsText,
+    WhenFullText,
 };
 use crate::engine::breaker::BreakerPolicy;
 use crate::engine::contract::{Bucket, Contract};
@@ -15,6 +18,8 @@ use crate::engine::{Lateness, Nanos, OutOfRange, Settings};
 use crate::event::shape::{Pseudonyms, Region};
 use crate::event::{Coalescing, PublicId, Shaping, ShapingRules};
 use crate::excerpt::{Excerpt, is_hidden};
+use crate::guard::{Target, TargetError};
+use crate::oauth::OauthClient;
 use crate::sign::{ExtraHeader, Profile, Secret};
 use crate::store::lane::{Bounds, WhenFull};
 use crate::tls_files::{PemFile, TlsFiles};
@@ -33,6 +38,7 @@ pub struct Agreement {
     pub shaping: Shaping,
     pub bounds: Bounds,
     pub tls: Option<Arc<TlsFiles>>,
+    pub oauth: Option<Arc<OauthClient>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +96,7 @@ impl SettingsText {
                 .map_or_else(|| Ok(Shaping::verbatim()), |shape| shape.shaping(subscriber, regions))?,
             bounds: queue.bounds()?,
             tls: self.tls.as_ref().map_or(Ok(None), TlsText::files)?.map(Arc::new),
+            oauth: self.oauth()?.map(Arc::new),
         })
     }
 
@@ -139,6 +146,16 @@ impl SettingsText {
             return Err(SettingsError::Contradiction { field: "headers", problem: problem.into() });
         }
         Ok(headers.into())
+    }
+
+    fn oauth(&self) -> Result<Option<OauthClient>, SettingsError> {
+        let Some(client) = self.oauth.as_ref().map_or(Ok(None), OauthText::client)? else { return Ok(None) };
+        let is_given = |header: &ExtraHeader| header.name() == AUTHORIZATION;
+        if self.headers.iter().flatten().any(is_given) {
+            let problem = "and headers both set Authorization; expected one of them".into();
+            return Err(SettingsError::Contradiction { field: "oauth", problem });
+        }
+        Ok(Some(client))
     }
 
     fn coalescing(&self, ttl: Nanos) -> Result<Coalescing, SettingsError> {
@@ -239,6 +256,42 @@ impl TlsText {
             (None, None) => None,
         };
         Ok((ca.is_some() || identity.is_some()).then_some(TlsFiles { ca, identity }))
+    }
+}
+
+impl OauthText {
+    fn client(&self) -> Result<Option<OauthClient>, SettingsError> {
+        let Self { token_url, client_id, client_secret, scope, audience } = self;
+        if *self == Self::default() {
+            return Ok(None);
+        }
+        let (Some(url), Some(id), Some(secret)) = (token_url, client_id, client_secret) else {
+            let problem =
+                "needs all of token_url, client_id and client_secret; set them, or set oauth to null".into();
+            return Err(SettingsError::Contradiction { field: "oauth", problem });
+        };
+        let unfit = |problem: TargetError| SettingsError::Contradiction {
+            field: "oauth.token_url",
+            problem: format!("cannot be used: {problem}").into(),
+        };
+        within("oauth.token_url (bytes)", url.len(), OauthClient::URL_BYTES)?;
+        let token_url = Target::stored(url).map_err(unfit)?;
+        token_url.parts().map_err(unfit)?;
+        if !secret.is_usable() {
+            let problem = "is not 1 to 512 visible ASCII characters".into();
+            return Err(SettingsError::Contradiction { field: "oauth.client_secret", problem });
+        }
+        let text = |field, text: &str| {
+            within(field, text.len(), OauthClient::TEXT_BYTES)?;
+            Ok::<Box<str>, SettingsError>(text.into())
+        };
+        Ok(Some(OauthClient {
+            token_url,
+            id: text("oauth.client_id (bytes)", id)?,
+            secret: secret.clone(),
+            scope: scope.as_deref().map(|it| text("oauth.scope (bytes)", it)).transpose()?,
+            audience: audience.as_deref().map(|it| text("oauth.audience (bytes)", it)).transpose()?,
+        }))
     }
 }
 

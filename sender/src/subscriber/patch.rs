@@ -7,7 +7,7 @@ use serde_path_to_error::Track;
 
 use super::error::SettingsError;
 use super::form::object;
-use super::text::{SettingsText, ShapeText, TlsText};
+use super::text::{OauthText, SettingsText, ShapeText, TlsText};
 
 impl SettingsText {
     /// Errors name the field.
@@ -32,16 +32,23 @@ impl SettingsText {
         self.value().to_string()
     }
 
-    /// Null where no value expresses the default. Reads back as equivalent settings.
+    /// Null where no value expresses the default. As a patch it changes nothing. A client secret is left out.
     #[must_use]
     pub fn in_effect(&self) -> Value {
         let mut whole = self.shown().value();
-        for (section, fields) in [("shape", ShapeText::FIELDS), ("tls", TlsText::FIELDS)] {
+        for (section, fields) in
+            [("shape", ShapeText::FIELDS), ("tls", TlsText::FIELDS), ("oauth", OauthText::FIELDS)]
+        {
             let unset = json!(fields.iter().map(|name| (*name, Value::Null)).collect::<BTreeMap<_, _>>());
             let given = std::mem::replace(&mut whole[section], unset);
             if let (Value::Object(shown), Value::Object(given)) = (&mut whole[section], given) {
                 shown.extend(given);
             }
+        }
+        if let Value::Object(oauth) = &mut whole["oauth"]
+            && oauth.get("client_secret").is_some_and(Value::is_string)
+        {
+            oauth.remove("client_secret");
         }
         whole
     }

@@ -61,6 +61,9 @@ fn without_settings_the_defaults_hold_and_all_are_shown() {
     let mut in_effect = expected;
     in_effect["shape"] = json!({ "allow": null, "pseudonymise": null, "region": null });
     in_effect["tls"] = json!({ "ca": null, "certificate": null, "key": null });
+    in_effect["oauth"] = json!({
+        "token_url": null, "client_id": null, "client_secret": null, "scope": null, "audience": null
+    });
     assert_eq!(SettingsText::default().in_effect(), in_effect);
     assert_eq!(SettingsText::default().to_json(), "{}");
 }
@@ -212,7 +215,7 @@ fn every_field_refuses_what_it_cannot_be() {
         fields.extend(names.iter().map(|name| format!("{section}.{name}")));
         assert!(shown[section].is_object(), "{section} is shown");
     }
-    assert_eq!(fields.len(), 13 + 7 + 3 + 8 + 6 + 7 + 3 + 3);
+    assert_eq!(fields.len(), 14 + 7 + 3 + 8 + 6 + 7 + 3 + 3 + 5);
     for field in fields {
         let error = agree(&only(&field, json!(0.5))).unwrap_err();
         assert_eq!((error.code(), error.field()), ("unreadable_field", Some(&*field)), "{error}");
@@ -294,6 +297,24 @@ fn settings_that_contradict_each_other_say_what_to_do() {
         Some("tls.ca"),
         "tls.ca is \"ca.pem\"; expected an absolute path of 2 to 255 bytes",
     );
+    let oauth =
+        json!({ "token_url": "https://login.example/token", "client_id": "a", "client_secret": "s3cret" });
+    check_refused(
+        &json!({ "oauth": { "token_url": "https://login.example/token", "client_id": "a" } }),
+        "contradiction",
+        Some("oauth"),
+        "oauth needs all of token_url, client_id and client_secret; set them, or set oauth to null",
+    );
+    check_refused(
+        &json!({ "oauth": oauth, "headers": ["Authorization: Basic abc"] }),
+        "contradiction",
+        Some("oauth"),
+        "oauth and headers both set Authorization; expected one of them",
+    );
+    let settings = SettingsText::read(json!({ "oauth": oauth })).unwrap();
+    let shown = settings.in_effect();
+    assert!(!shown.to_string().contains("s3cret") && !format!("{settings:?}").contains("s3cret"), "{shown}");
+    assert_eq!(settings.patched(&shown).unwrap().oauth, settings.oauth, "what is read may be written back");
     check_refused(
         &json!({ "retry": { "ttl": "5s" }, "coalesce": [{ "events": "video.*", "window": "5s" }] }),
         "contradiction",

@@ -24,6 +24,7 @@ use crate::engine::retry::{ATTEMPTS_MAX, BASE_MIN, DELAY_MAX, RETRY_AFTER_CAP, S
 use crate::engine::{DEADLINE_MAX, DOUBT_MAX, Nanos};
 use crate::event::coalesce::{Coalescing, CoalescingRule};
 use crate::event::shape::{PseudonymRule, Region, ShapingRules};
+use crate::oauth::{ClientSecret, OauthClient};
 use crate::sign::{ExtraHeader, Profile};
 use crate::tls_files::TlsFiles;
 use crate::units::{Bytes, Rate, WindowCap};
@@ -68,6 +69,9 @@ section! {
         /// Its own authorities and client certificate.
         #[serde(deserialize_with = "object")]
         tls: TlsText = TlsText::default();
+        /// The bearer token of each attempt.
+        #[serde(deserialize_with = "object")]
+        oauth: OauthText = OauthText::default();
     }
 }
 
@@ -232,6 +236,30 @@ documented! {
     }
 }
 
+documented! {
+    /// An OAuth 2.0 client that gets a token from a token endpoint, for an endpoint that demands `Authorization: Bearer`. The
+    /// first three belong together.
+    #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct OauthText {
+        /// The token endpoint. Its addresses are judged as those of the endpoint.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub token_url: Option<String>,
+        /// The client's id there. It is sent with the secret by Basic authentication.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub client_id: Option<String>,
+        /// The client's secret, in visible ASCII characters. It is never shown. On the command line: `--client-secret-env`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub client_secret: Option<ClientSecret>,
+        /// The scope to ask for.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub scope: Option<String>,
+        /// The audience to ask for, which some token endpoints demand.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub audience: Option<String>,
+    }
+}
+
 word_form! {
     /// The policy of a full queue.
     #[derive(Serialize, Deserialize)]
@@ -280,9 +308,23 @@ written! {
             (Form::File, FILE, Unset::Unset("none")),
         ]),
     });
+    OauthText => Form::Group(Group {
+        about: OauthText::ABOUT,
+        settings: fields(OauthText::FIELDS, OauthText::MEANINGS, [
+            (Form::Url, bytes(OauthClient::URL_BYTES), Unset::Unset("none")),
+            (Form::Name, bytes(OauthClient::TEXT_BYTES), Unset::Unset("none")),
+            (Form::Name, bytes(OauthClient::TEXT_BYTES), Unset::Unset("none")),
+            (Form::Name, bytes(OauthClient::TEXT_BYTES), Unset::Unset("none")),
+            (Form::Name, bytes(OauthClient::TEXT_BYTES), Unset::Unset("none")),
+        ]),
+    });
 }
 
-const FILE: Range = Range::Bytes(*TlsFiles::PATH_BYTES.start(), *TlsFiles::PATH_BYTES.end());
+const fn bytes(range: RangeInclusive<usize>) -> Range {
+    Range::Bytes(*range.start(), *range.end())
+}
+
+const FILE: Range = bytes(TlsFiles::PATH_BYTES);
 
 fn paths() -> Range {
     Range::many(0..=ShapingRules::FIELDS_MAX, PATH)
@@ -334,7 +376,7 @@ impl SettingsText {
     pub const QUEUE_BYTES_MAX: Bytes = Bytes(1 << 40);
 
     /// Groups and their fields.
-    pub(super) const SECTIONS: [(&'static str, &'static [&'static str]); 7] = [
+    pub(super) const SECTIONS: [(&'static str, &'static [&'static str]); 8] = [
         ("limit", LimitText::FIELDS),
         ("queue", QueueText::FIELDS),
         ("retry", RetryText::FIELDS),
@@ -342,6 +384,7 @@ impl SettingsText {
         ("pressure", PressureText::FIELDS),
         ("shape", ShapeText::FIELDS),
         ("tls", TlsText::FIELDS),
+        ("oauth", OauthText::FIELDS),
     ];
 
     /// All settings in effect, defaults included. Reads back as equivalent settings.
@@ -356,6 +399,7 @@ impl SettingsText {
             pressure: Some(full.pressure.filled().into()),
             shape: self.shape.clone(),
             tls: self.tls.clone(),
+            oauth: self.oauth.clone(),
             ..full.into()
         }
     }

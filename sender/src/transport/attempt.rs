@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName, USER_AGENT};
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Version};
 use tokio::time::{Instant, timeout_at};
 
@@ -19,10 +19,12 @@ use super::request::Request;
 use super::route::Route;
 use super::sockets::Sockets;
 use super::timer::{TIMER_MAX, after, later, now, reached};
+use super::token::Bearer;
 use super::traffic::ANSWER_BYTES;
 use super::write_tracker::WriteTracker;
 use crate::boot_clock::BootClock;
 use crate::engine::Nanos;
+use crate::oauth::OauthClient;
 use crate::store::command::Details;
 
 const AGENT: &str = concat!("Hookproof/", env!("CARGO_PKG_VERSION"));
@@ -50,7 +52,16 @@ pub(super) async fn make(
     let (remaining, leased) = (request.permit.remaining(moment), request.permit.lease.remaining(moment));
     let deadline = later(now, remaining);
     let first_look = later(now, remaining.min(leased).min(TIMER_MAX));
-    let attempt = Attempt { shared, lane, route, request, began: now, deadline, first_look };
+    let bearer = None;
+    let mut attempt = Attempt { shared, lane, route, request, began: now, deadline, first_look, bearer };
+    if let Some(client) = &request.target.oauth {
+        // A future is as large as its largest part.
+        match Box::pin(attempt.token(client)).await {
+            Ok(bearer) => attempt.bearer = Some(bearer),
+            Err(_) if attempt.is_revoked() => return AttemptResult::Unsent(Failure::Withdrawn),
+            Err(failure) => return AttemptResult::Unsent(failure),
+        }
+    }
     let mut stale = match attempt.over(Want::Any, details).await {
         Ended::Over(result) => return result,
         Ended::Stale(failure) => failure,
@@ -73,6 +84,7 @@ struct Attempt<'a> {
     began: Instant,
     deadline: Instant,
     first_look: Instant,
+    bearer: Option<Bearer>,
 }
 
 enum Ended {
@@ -114,6 +126,11 @@ impl Attempt<'_> {
             Ok(mut answered) => {
                 let kept = answered.kept.take().filter(|kept| self.shared.keep_answers && !kept.is_empty());
                 details.answer = kept.map(|kept| Arc::new(*kept));
+                if answered.status == 401
+                    && let Some(bearer) = &self.bearer
+                {
+                    bearer.refuse();
+                }
                 self.lane.limit.account.earn(ANSWER_BYTES);
                 Ended::Over(AttemptResult::Answered(answered))
             }
@@ -202,6 +219,18 @@ impl Attempt<'_> {
             // A ready connection saves polling the cancellation.
             biased;
             found = self.connection(want) => found,
+            () = self.request.permit.cancelled.cancelled() => Err(Failure::Withdrawn),
+            () = self.out_of_time() => Err(Failure::Withdrawn),
+        }
+    }
+
+    async fn token(&self, client: &Arc<OauthClient>) -> Result<Bearer, Failure> {
+        let Shared { lanes, sockets, connector, .. } = self.shared;
+        let until = after(self.request.connect_deadline).min(self.deadline);
+        let room = sockets.room(|count| lanes.close_some_idle(count), until);
+        tokio::select! {
+            biased;
+            bearer = self.lane.tokens().get(client, connector, room, until) => bearer,
             () = self.request.permit.cancelled.cancelled() => Err(Failure::Withdrawn),
             () = self.out_of_time() => Err(Failure::Withdrawn),
         }
@@ -353,6 +382,9 @@ impl Attempt<'_> {
             head.extend_from_slice(header.line().as_bytes());
             head.extend_from_slice(b"\r\n");
         }
+        if let Some(bearer) = &self.bearer {
+            write_header(head, "authorization", bearer.value())?;
+        }
         let length = self.request.body.len();
         write!(head, "content-length: {length}\r\n\r\n").map_err(|error| Failure::Request(Cause::of(&error)))
     }
@@ -367,6 +399,9 @@ impl Attempt<'_> {
         }
         for header in self.request.extra {
             headers.insert(header.name().clone(), header.value().clone());
+        }
+        if let Some(bearer) = &self.bearer {
+            headers.insert(AUTHORIZATION, bearer.header()?);
         }
         headers.insert(CONTENT_LENGTH, HeaderValue::from(self.request.body.len()));
         let mut request = http::Request::new(());

@@ -19,7 +19,7 @@ use super::proxy::EgressProxy;
 use super::route::Origin;
 use super::sockets::{self, Sockets};
 use super::timer::{after, now};
-use super::tls::{HTTP2, Tls};
+use super::tls::{HTTP1, HTTP2, Tls};
 use super::traffic::Charged;
 use super::wire::{Speaks, Stream, Wire};
 use crate::excerpt::Excerpt;
@@ -58,6 +58,37 @@ impl Connector {
         permit: SocketPermit,
         deadline: Instant,
     ) -> Result<Opened, Failure> {
+        let (stream, permit) = self.stream(origin, lookups, permit, deadline, false).await?;
+        let speaks_http2 =
+            matches!(&stream, Stream::Tls(tls) if tls.get_ref().1.alpn_protocol() == Some(HTTP2));
+        Ok(if speaks_http2 {
+            let wire = Wire::new(stream, Speaks::http2(), permit);
+            Opened::Http2(Http2::over(wire, Arc::clone(&self.sockets)).await?)
+        } else {
+            Opened::Http1(Box::new(Http1::over(Wire::new(stream, Speaks::Http1, permit))))
+        })
+    }
+
+    /// For a request that is no attempt.
+    pub(super) async fn open_http1(
+        &self,
+        origin: &Origin,
+        lookups: &Lookups,
+        permit: SocketPermit,
+        deadline: Instant,
+    ) -> Result<Wire, Failure> {
+        let (stream, permit) = self.stream(origin, lookups, permit, deadline, true).await?;
+        Ok(Wire::new(stream, Speaks::Http1, permit))
+    }
+
+    async fn stream(
+        &self,
+        origin: &Origin,
+        lookups: &Lookups,
+        permit: SocketPermit,
+        deadline: Instant,
+        only_http1: bool,
+    ) -> Result<(Stream, SocketPermit), Failure> {
         if !self.guard.allows(origin.tls.is_some()) {
             return Err(Failure::Unencrypted);
         }
@@ -79,19 +110,15 @@ impl Connector {
         };
         let tcp = Charged::new(tcp, Arc::clone(&permit.limit().account));
         let Some((name, connector)) = tls else {
-            let wire = Wire::new(Stream::Plain(tcp), Speaks::Http1, permit);
-            return Ok(Opened::Http1(Box::new(Http1::over(wire))));
+            return Ok((Stream::Plain(tcp), permit));
         };
         let failed = |error| Failure::Tls { host: origin.excerpt(), cause: Cause::of(&error) };
-        let tls = connector.connect(name.clone(), tcp).await.map_err(failed)?;
-        let speaks_http2 = tls.get_ref().1.alpn_protocol() == Some(HTTP2);
-        let stream = Stream::Tls(Box::new(tls));
-        Ok(if speaks_http2 {
-            let wire = Wire::new(stream, Speaks::http2(), permit);
-            Opened::Http2(Http2::over(wire, Arc::clone(&self.sockets)).await?)
+        let connecting = if only_http1 {
+            connector.with_alpn(vec![HTTP1.to_vec()]).connect(name.clone(), tcp)
         } else {
-            Opened::Http1(Box::new(Http1::over(Wire::new(stream, Speaks::Http1, permit))))
-        })
+            connector.connect(name.clone(), tcp)
+        };
+        Ok((Stream::Tls(Box::new(connecting.await.map_err(failed)?)), permit))
     }
 
     /// Never empty, and none that the guard refuses.

@@ -54,6 +54,9 @@ pub enum Failure {
     /// It mostly waits for the endpoint itself.
     #[error("the egress proxy did not answer CONNECT {target} in time; it may wait for the endpoint")]
     ProxyDeadline { target: SocketAddr },
+    /// Of the subscriber's OAuth 2.0 token endpoint.
+    #[error("no token from {host}: {cause}")]
+    Token { host: Excerpt, cause: Cause },
     #[error("cannot resolve {host}: {cause}")]
     Unresolved { host: Excerpt, cause: Cause },
     /// The guard refuses all addresses of the endpoint. Names the first one.
@@ -126,6 +129,7 @@ impl Failure {
             Self::ProxyAway(_) => "proxy_away",
             Self::ProxyRefused { .. } => "proxy_refused",
             Self::ProxyDeadline { .. } => "proxy_deadline",
+            Self::Token { .. } => "token",
             Self::Unresolved { .. } => "unresolved",
             Self::Refused(_) => "address_refused",
             Self::Unencrypted => "unencrypted",

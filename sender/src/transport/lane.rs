@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
@@ -16,6 +16,7 @@ use super::request::Destination;
 use super::route::{Origin, Route};
 use super::sockets::Sockets;
 use super::timer::{lock, now};
+use super::token::Tokens;
 use crate::engine::LaneId;
 
 pub(super) struct Lanes {
@@ -33,6 +34,7 @@ pub(super) struct Lane {
     /// Requests left with a closer check.
     wary: AtomicU32,
     kept: Mutex<LaneConnections>,
+    tokens: OnceLock<Box<Tokens>>,
 }
 
 #[derive(Default)]
@@ -117,7 +119,10 @@ impl Lanes {
             lane.close_idle(oldest);
         }
         let is_used = |lane: &Arc<Lane>| {
-            Arc::strong_count(lane) > 1 || lane.limit.open() > 0 || !lane.limit.account.is_full()
+            Arc::strong_count(lane) > 1
+                || lane.limit.open() > 0
+                || !lane.limit.account.is_full()
+                || lane.tokens.get().is_some_and(|tokens| tokens.is_of_use())
         };
         lock(&self.by_id).retain(|_, lane| is_used(lane));
     }
@@ -136,8 +141,12 @@ impl Lanes {
 
 impl Lane {
     fn new(sockets: Arc<Sockets>) -> Self {
-        let (limit, lookups, wary, kept) = Default::default();
-        Self { sockets, limit, lookups, wary, kept }
+        let (limit, lookups, wary, kept, tokens) = Default::default();
+        Self { sockets, limit, lookups, wary, kept, tokens }
+    }
+
+    pub(super) fn tokens(&self) -> &Tokens {
+        self.tokens.get_or_init(Box::default)
     }
 
     /// After a kept connection ended without an answer, or unrequested bytes came, which could pass for the next

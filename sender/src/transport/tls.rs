@@ -11,7 +11,7 @@ pub use crate::store::roots::{Roots, RootsError};
 use crate::tls_files::{TlsFileError, TlsFiles};
 
 pub(super) const HTTP2: &[u8] = b"h2";
-const HTTP1: &[u8] = b"http/1.1";
+pub(super) const HTTP1: &[u8] = b"http/1.1";
 
 /// Beyond it, all are made anew.
 const OWN_MAX: usize = 1_024;

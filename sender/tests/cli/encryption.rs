@@ -9,9 +9,14 @@ use crate::postgres_server::query;
 const OLD: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 const NEW: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHiA=";
 
-/// In a body, in one that only some subscribers get, in a custom header, and in an answer.
-const MARKS: [&str; 4] =
-    ["in-the-body-7f3a", "in-the-shape-7f3a", "in-the-header-7f3a", "in-the-answer-7f3a"];
+/// In a body, in one that only some subscribers get, in a custom header, in an answer, and as a client secret.
+const MARKS: [&str; 5] = [
+    "in-the-body-7f3a",
+    "in-the-shape-7f3a",
+    "in-the-header-7f3a",
+    "in-the-answer-7f3a",
+    "client-secret-7f3a",
+];
 const DATA: &str = r#"{"note":"in-the-body-7f3a","extra":"in-the-shape-7f3a"}"#;
 
 fn add<'a>(name: &'a str, url: &'a str) -> [&'a str; 9] {
@@ -35,6 +40,9 @@ fn fill(world: &World, endpoint: &Endpoint) -> (Vec<String>, Vec<String>) {
     let whole = secret(world.json(&add("whole", &endpoint.url)));
     let part = [&add("part", &endpoint.url)[..], &["shape.allow=note"]].concat();
     let secrets = vec![whole, secret(world.json(&part))];
+    let client = ["--events", "never", "--client-secret-env", "CLIENT_SECRET", "oauth.client_id=me"];
+    let idle = [&add("idle", &endpoint.url)[..], &client, &["oauth.token_url=http://127.0.0.1:9/"]].concat();
+    assert!(world.command(&idle).env("CLIENT_SECRET", MARKS[4]).output().unwrap().status.success());
     world.ok(&["emit", "--type", "order.paid", "--key", "k", "--data", DATA]);
     let serving = world.serve();
     let sent = [(); 2].map(|()| endpoint.bodies.recv().unwrap());
@@ -149,7 +157,7 @@ fn check_keys(world: World) {
     world = world.with_key(OLD);
     refused(&world, "it is not encrypted, and a key is given; encrypt it with");
     let sealed = world.json(&["encrypt"]);
-    assert_eq!((&sealed["sealed"], &sealed["damaged"]), (&json!(8), &json!(0)), "{sealed}");
+    assert_eq!((&sealed["sealed"], &sealed["damaged"]), (&json!(10), &json!(0)), "{sealed}");
     if world.server().is_none() {
         world.ok(&["vacuum"]);
     }
@@ -168,7 +176,7 @@ fn check_keys(world: World) {
     world = world.with_key(&format!("{NEW}\n{OLD}\n"));
     world.ok(&["emit", "--type", "order.paid", "--data", r#"{"note":"by the new key"}"#]);
     let sealed = world.json(&["encrypt"]);
-    assert!(sealed["sealed"] == 8 && sealed["key"] != old.as_str(), "{sealed}");
+    assert!(sealed["sealed"] == 10 && sealed["key"] != old.as_str(), "{sealed}");
     world = world.with_key(OLD);
     refused(&world, "expected that key among those given");
     world = world.with_key(NEW);

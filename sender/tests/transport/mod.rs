@@ -16,4 +16,5 @@ mod rig;
 mod secure;
 mod silence;
 mod stuck;
+mod token;
 mod unsent;

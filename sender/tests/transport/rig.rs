@@ -5,6 +5,7 @@ use std::time::Duration;
 use hookproof_sender::boot_clock::BootClock;
 use hookproof_sender::engine::{LaneId, Nanos};
 use hookproof_sender::guard::{Guard, Target};
+use hookproof_sender::oauth::OauthClient;
 use hookproof_sender::sign::{Attempt, ExtraHeader, Headers, Keys, Profile, Secret, Signer};
 use hookproof_sender::store::command::Details;
 use hookproof_sender::tls_files::TlsFiles;
@@ -45,7 +46,7 @@ pub(crate) struct Post {
 pub(crate) fn post(base: impl std::fmt::Display) -> Post {
     let url = Target::parse(&format!("{base}/hooks?token={TOKEN}"), &lenient()).unwrap();
     Post {
-        target: Destination { url, tls: None, late_max: nanos(LONG) },
+        target: Destination { url, tls: None, oauth: None, late_max: nanos(LONG) },
         headers: signed(Profile::Github, ""),
         extra: Vec::new(),
         lane: LaneId(1),
@@ -73,6 +74,11 @@ impl Post {
 
     pub(crate) fn tls(mut self, files: TlsFiles) -> Self {
         self.target.tls = Some(Arc::new(files));
+        self
+    }
+
+    pub(crate) fn oauth(mut self, client: OauthClient) -> Self {
+        self.target.oauth = Some(Arc::new(client));
         self
     }
 

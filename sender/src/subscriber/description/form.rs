@@ -19,6 +19,7 @@ pub(crate) enum Form {
     Pattern,
     Path,
     File,
+    Url,
     Name,
     Region,
     Header,
@@ -29,7 +30,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    pub(in crate::subscriber) const EXPLAINED: [(Self, &'static str); 10] = [
+    pub(in crate::subscriber) const EXPLAINED: [(Self, &'static str); 11] = [
         (Self::Duration, Quantity::Duration.expected()),
         (Self::Rate, Quantity::Rate.expected()),
         (Self::WindowCap, Quantity::Window.expected()),
@@ -40,6 +41,7 @@ impl Form {
         ),
         (Self::Path, "names with dots between them, 16 at most, such as stats.views"),
         (Self::File, "an absolute path, such as /etc/hookproof/shop.pem"),
+        (Self::Url, "an http or https address, such as https://login.example/token"),
         (Self::Region, "letters, digits, _ and -, such as DE"),
         (Self::Name, "any text, such as creator"),
         (Self::Header, "a name, a colon and a value, such as X-Team: orders"),
@@ -56,6 +58,7 @@ impl Form {
             Self::Pattern => "event pattern".to_owned(),
             Self::Path => "path".to_owned(),
             Self::File => "file".to_owned(),
+            Self::Url => "URL".to_owned(),
             Self::Name => "name".to_owned(),
             Self::Region => "region".to_owned(),
             Self::Header => "header".to_owned(),
@@ -81,6 +84,7 @@ impl Form {
             Self::Pattern => json!("video.*"),
             Self::Path => json!("stats.views"),
             Self::File => json!("/etc/hookproof/shop.pem"),
+            Self::Url => json!("https://login.example/token"),
             Self::Name => json!("creator"),
             Self::Region => json!("DE"),
             Self::Header => json!("X-Team: orders"),

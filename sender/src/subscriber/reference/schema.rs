@@ -103,7 +103,7 @@ fn of_form(form: &Form, range: &Range) -> Value {
         Form::Region => text("[A-Za-z0-9_-]+"),
         Form::File => text("/.+"),
         Form::Pattern => text("(\\*|[A-Za-z0-9_.-]{1,128}(\\.\\*)?)"),
-        Form::Path | Form::Name | Form::Header => json!({ "type": "string" }),
+        Form::Path | Form::Url | Form::Name | Form::Header => json!({ "type": "string" }),
         Form::Count => json!({ "type": "integer" }),
         Form::Flag => json!({ "type": "boolean" }),
         Form::Word(words) => json!({ "enum": words.iter().map(|(word, _)| *word).collect::<Vec<_>>() }),
@@ -126,7 +126,10 @@ fn of_form(form: &Form, range: &Range) -> Value {
             schema["minItems"] = json!(least);
             schema["maxItems"] = json!(most);
         }
-        (Form::Region | Form::Path | Form::File | Form::Name | Form::Header, Range::Bytes(least, most)) => {
+        (
+            Form::Region | Form::Path | Form::File | Form::Url | Form::Name | Form::Header,
+            Range::Bytes(least, most),
+        ) => {
             schema["minLength"] = json!(least);
             schema["maxLength"] = json!(most);
         }

@@ -41,6 +41,12 @@ fn beside(name: &str) -> Value {
         "retry.schedule" => json!({ "retry": { "backoff": "fixed" } }),
         "shape.pseudonymise" => json!({ "shape": { "region": "DE" } }),
         "shape.region" => json!({ "shape": { "pseudonymise": ["a"] } }),
+        "oauth.token_url" => json!({ "oauth": { "client_id": "a", "client_secret": "b" } }),
+        "oauth.client_id" => json!({ "oauth": { "token_url": "https://a/", "client_secret": "b" } }),
+        "oauth.client_secret" => json!({ "oauth": { "token_url": "https://a/", "client_id": "a" } }),
+        "oauth.scope" | "oauth.audience" => {
+            json!({ "oauth": { "token_url": "https://a/", "client_id": "a", "client_secret": "b" } })
+        }
         "tls.certificate" => json!({ "tls": { "key": "/k" } }),
         "tls.key" => json!({ "tls": { "certificate": "/c" } }),
         _ => json!({}),
@@ -118,6 +124,7 @@ fn ends(form: &Form, range: &Range) -> (Vec<Value>, Vec<Value>) {
             let begin = match form {
                 Form::Header => "a:",
                 Form::File => "/",
+                Form::Url => "https://a/",
                 _ => "",
             };
             let text = |bytes: usize| json!(format!("{begin:a<bytes$.bytes$}"));
