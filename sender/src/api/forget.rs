@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -11,7 +13,7 @@ use crate::engine::Nanos;
 use crate::operate::forget::{Audited, Forgetting, Subject};
 use crate::runtime::clock::rest;
 use crate::runtime::jobs::rest_after;
-use crate::store::{Command, Reply};
+use crate::store::Reply;
 
 const WITHIN: Nanos = Nanos::from_secs(10);
 
@@ -22,7 +24,7 @@ pub(super) async fn forget(
     request: Request,
 ) -> Result<Response, Problem> {
     Query::read(request.uri().query(), &[])?;
-    let (forgetting, plan) = parse(object(request).await?)?;
+    let (forgetting, plan) = parse(object(request).await?, caller.by())?;
     if !plan {
         caller.check(Scope::Admin)?;
     }
@@ -45,7 +47,7 @@ async fn in_steps(app: &App, forgetting: &mut Forgetting, within: Nanos) -> Resu
         *forgetting = looked;
         read?;
         while let Some(erase) = forgetting.command() {
-            match app.sender().command(Command::Erase(erase)).await? {
+            match app.sender().command(forgetting.attributed(erase)).await? {
                 Reply::Refused(refusal) => return Err(refusal.into()),
                 reply => forgetting
                     .add(reply)
@@ -63,7 +65,7 @@ async fn in_steps(app: &App, forgetting: &mut Forgetting, within: Nanos) -> Resu
     }
 }
 
-fn parse(mut object: Map<String, Value>) -> Result<(Forgetting, bool), Problem> {
+fn parse(mut object: Map<String, Value>, by: Arc<str>) -> Result<(Forgetting, bool), Problem> {
     const FIELDS: [&str; 4] = ["key", "field", "plan", "cursor"];
     let Some(Value::Bool(plan)) = object.remove("plan") else {
         let message = "`plan` must be given: true counts, false erases";
@@ -89,7 +91,7 @@ fn parse(mut object: Map<String, Value>) -> Result<(Forgetting, bool), Problem> 
         let message = "the data subject is not named; expected \"key\", \"field\", or both";
         return Err(Problem::unprocessable("unclear", message).field("key"));
     }
-    Ok((Forgetting::new(Subject { key, field }, plan, cursor), plan))
+    Ok((Forgetting::new(Subject { key, field }, by, plan, cursor), plan))
 }
 
 #[cfg(test)]
@@ -152,7 +154,7 @@ mod tests {
             let (mut next, mut events) = (None, Vec::new());
             while events.len() < 9 {
                 let subject = Subject { key: Some("ann".to_owned()), field: None };
-                let mut forgetting = Forgetting::new(subject, plan, next);
+                let mut forgetting = Forgetting::new(subject, "ann".into(), plan, next);
                 assert!(in_steps(&app, &mut forgetting, Nanos(0)).await.is_ok());
                 events.push(forgetting.to_json()["events"].as_u64().unwrap());
                 next = forgetting.next;

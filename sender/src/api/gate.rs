@@ -13,6 +13,7 @@ use super::App;
 use super::problem::Problem;
 use super::token::{Caller, Scope};
 use crate::runtime::clock::wall;
+use crate::store::Command;
 
 /// Health checks, and the console's page, which holds no data.
 const OPEN: [&str; 3] = ["/", "/healthz", "/readyz"];
@@ -148,6 +149,11 @@ fn bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
 impl Caller {
     pub(super) fn by(&self) -> Arc<str> {
         self.name.clone().unwrap_or_else(|| "a client without a token".into())
+    }
+
+    /// The command as this caller's change.
+    pub(super) fn makes(&self, command: Command) -> Command {
+        command.by(&self.by(), None)
     }
 
     pub(super) fn check(&self, needed: Scope) -> Result<(), Problem> {

@@ -1,3 +1,4 @@
+use axum::Extension;
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
@@ -6,6 +7,7 @@ use serde_json::{Value, json};
 use super::App;
 use super::input::{Query, Segment, nothing_left, object_or_nothing};
 use super::problem::{Problem, answer, ok};
+use super::token::Caller;
 use crate::excerpt::Excerpt;
 use crate::operate::jobs::to_json;
 use crate::store::job::{Job, JobId, JobState, SetJob, Task};
@@ -54,13 +56,14 @@ pub(super) async fn show(
 pub(super) async fn set(
     State(app): State<App>,
     Segment(id): Segment,
+    Extension(caller): Extension<Caller>,
     request: Request,
     state: JobState,
 ) -> Result<Response, Problem> {
     Query::read(request.uri().query(), &[])?;
     nothing_left(&object_or_nothing(request).await?, &["no fields"])?;
     let set = SetJob { job: number(&id)?, state, error: None };
-    let reply = app.sender().command(Command::SetJob(set)).await?;
+    let reply = app.sender().command(caller.makes(Command::SetJob(set))).await?;
     Ok(ok(&shown(&app, &job_of("change a job", reply)?)))
 }
 

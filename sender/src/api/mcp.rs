@@ -51,9 +51,14 @@ struct Tool {
 struct Wrong(i32, String);
 
 impl Mcp {
-    /// Offers what a token of this scope may do. `token` is a secret that nobody else knows.
-    pub fn new(sender: Sender, config: Config, scope: Scope, token: &str) -> Result<Self, TokenError> {
-        let caller = Caller { name: Some("mcp".into()), scope };
+    /// Offers what a token of this scope may do, in the name of `by`. `token` is a secret that nobody else knows.
+    pub fn new(
+        sender: Sender,
+        config: Config,
+        (scope, by): (Scope, &str),
+        token: &str,
+    ) -> Result<Self, TokenError> {
+        let caller = Caller { name: Some(by.into()), scope };
         let tokens = Tokens::new(vec![(Token::new(token)?, caller)])?;
         let router = router(App::new(sender, Config { tokens, ..config }));
         Ok(Self { router, shows: format!("Bearer {token}"), tools: tools(scope) })

@@ -14,6 +14,7 @@
 //! Refusals are `{"error": {"code", "message", "field"}}`, except for malformed HTTP. Only the answers to a creation
 //! or a rotation hold a secret.
 
+mod changes;
 mod connection;
 mod dead;
 mod deliveries;

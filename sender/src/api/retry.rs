@@ -1,3 +1,4 @@
+use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use serde_json::Value;
@@ -7,6 +8,7 @@ use super::deliveries::{self, Names, unknown};
 use super::input::{Query, Segment, nothing_left, object_or_nothing, subscriber};
 use super::problem::{Problem, ok};
 use super::subscribers::wait_until_known;
+use super::token::Caller;
 use crate::engine::Nanos;
 use crate::operate::retry::Steps;
 use crate::runtime::clock::rest;
@@ -20,35 +22,39 @@ const WITHIN: Nanos = Nanos::from_secs(10);
 pub(super) async fn of_subscriber(
     State(app): State<App>,
     Segment(whom): Segment,
+    Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Response, Problem> {
     let insist = insist(request).await?;
     let lane = subscriber(&app, &whom).await?.lane;
-    retry(&app, ToRetry::Of(lane), insist).await
+    retry(&app, (ToRetry::Of(lane), None), insist, &caller).await
 }
 
 /// `POST /v1/deliveries/{id}/retry`
 pub(super) async fn of_delivery(
     State(app): State<App>,
     Segment(id): Segment,
+    Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Response, Problem> {
     let insist = insist(request).await?;
     let delivery = Names::now(&app).await?.find(&id).ok_or_else(|| unknown(&id))?;
-    retry(&app, ToRetry::This(delivery), insist).await
+    retry(&app, (ToRetry::This(delivery), Some(&id)), insist, &caller).await
 }
 
 /// `POST /v1/deliveries/{id}/resend`
 pub(super) async fn resend(
     State(app): State<App>,
     Segment(id): Segment,
+    Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Response, Problem> {
     Query::read(request.uri().query(), &[])?;
     nothing_left(&object_or_nothing(request).await?, &["no fields"])?;
     let names = Names::now(&app).await?;
     let delivery = names.find(&id).ok_or_else(|| unknown(&id))?;
-    match app.sender().command(Command::Resend(delivery)).await? {
+    let resend = Command::Resend(delivery).by(&caller.by(), Some(&id));
+    match app.sender().command(resend).await? {
         Reply::Resent => {}
         Reply::Refused(Refusal::UnknownDelivery(_)) => return Err(unknown(&id)),
         Reply::Refused(refusal) => return Err(refusal.into()),
@@ -73,14 +79,19 @@ async fn insist(request: Request) -> Result<bool, Problem> {
     Ok(insist)
 }
 
-async fn retry(app: &App, which: ToRetry, insist: bool) -> Result<Response, Problem> {
+async fn retry(
+    app: &App,
+    (which, delivery): (ToRetry, Option<&str>),
+    insist: bool,
+    caller: &Caller,
+) -> Result<Response, Problem> {
     let clock = app.sender().clock();
     let began = clock.now();
     let steps = app.sender().read(move |reader| Steps::read(reader, which, insist, began)).await?;
-    let mut steps = steps?;
+    let (mut steps, by) = (steps?, caller.by());
     loop {
         let begins = clock.now();
-        let more = match app.sender().command(steps.command()).await? {
+        let more = match app.sender().command(steps.command(&by, delivery)).await? {
             Reply::Retried { rows, more, .. } => steps.done(rows, more),
             Reply::Refused(refusal) => return Err(refusal.into()),
             other => return Err(Problem::unexpected("retry deliveries", &other)),

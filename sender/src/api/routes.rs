@@ -15,7 +15,8 @@ use super::gate::{check_scope, gate};
 use super::problem::Problem;
 use super::token::needed;
 use super::{
-    App, dead, deliveries, events, forget, health, jobs, metrics, plan, retry, status, subscribers, tokens,
+    App, changes, dead, deliveries, events, forget, health, jobs, metrics, plan, retry, status, subscribers,
+    tokens,
 };
 use crate::excerpt::Excerpt;
 use crate::store::job::{JobKind, JobState};
@@ -29,7 +30,7 @@ fn of_letters(kind: JobKind) -> MethodRouter<App> {
 }
 
 fn set_job(state: JobState) -> MethodRouter<App> {
-    post(move |app, job, request| jobs::set(app, job, request, state))
+    post(move |app, job, caller, request| jobs::set(app, job, caller, request, state))
 }
 
 fn routes() -> Vec<Route> {
@@ -67,6 +68,7 @@ fn routes() -> Vec<Route> {
         (Method::GET, "/v1/tokens", get(tokens::list)),
         (Method::POST, "/v1/tokens", post(tokens::create)),
         (Method::DELETE, "/v1/tokens/{name}", delete(tokens::revoke)),
+        (Method::GET, "/v1/changes", get(changes::list)),
         (Method::GET, "/v1/status", get(status::status)),
         (Method::GET, "/v1/nodes", get(status::list)),
         (Method::POST, "/v1/nodes/{name}/drain", post(status::drain)),

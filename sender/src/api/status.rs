@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::{Request, State};
 use axum::http::Uri;
 use axum::response::Response;
@@ -8,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::input::{Query, Segment, nothing_left, object_or_nothing};
 use super::problem::{Problem, ok};
+use super::token::Caller;
 use super::{App, input};
 use crate::engine::{LaneId, LaneView, Shift, StoreTime, UnderWay, Why};
 use crate::operate::flow::{Flow, Flows, HELD_UP_MAX, HeldUp, Present};
@@ -137,7 +139,7 @@ fn lane_shown(
     let mut shown = json!({
         "subscriber": &*lane.id,
         "name": &*lane.name,
-        "state": json_forms::state(lane.state),
+        "state": lane.state.name(),
         "flow": flow.to_json(),
         "deliveries": json_forms::counts(&lane.counts),
         "rows_max": lane.bounds.rows_max,
@@ -176,27 +178,35 @@ pub(super) async fn list(State(app): State<App>, uri: Uri) -> Result<Response, P
 pub(super) async fn drain(
     State(app): State<App>,
     Segment(whom): Segment,
+    Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Response, Problem> {
-    set(&app, whom, request, true).await
+    set(&app, (&whom, true), &caller, request).await
 }
 
 /// `POST /v1/nodes/{name}/resume`
 pub(super) async fn resume(
     State(app): State<App>,
     Segment(whom): Segment,
+    Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Response, Problem> {
-    set(&app, whom, request, false).await
+    set(&app, (&whom, false), &caller, request).await
 }
 
-async fn set(app: &App, whom: String, request: Request, draining: bool) -> Result<Response, Problem> {
+async fn set(
+    app: &App,
+    (whom, draining): (&str, bool),
+    caller: &Caller,
+    request: Request,
+) -> Result<Response, Problem> {
     Query::read(request.uri().query(), &[])?;
     nothing_left(&object_or_nothing(request).await?, &[])?;
     let now = app.sender().clock().now();
     let nodes = app.sender().read(|reader: &dyn Reader| reader.nodes()).await??;
-    let owner = find(&nodes, &whom, now)?;
-    match app.sender().command(Command::Drain(Drain { owner, draining })).await? {
+    let owner = find(&nodes, whom, now)?;
+    let drain = Command::Drain(Drain { owner, draining }).by(&caller.by(), Some(whom));
+    match app.sender().command(drain).await? {
         Reply::Done => {}
         Reply::Refused(refusal) => return Err(refusal.into()),
         other => return Err(Problem::unexpected("drain a node", &other)),

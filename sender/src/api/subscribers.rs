@@ -61,7 +61,11 @@ pub(super) async fn list(State(app): State<App>, uri: Uri) -> Result<Response, P
 }
 
 /// `POST /v1/subscribers`
-pub(super) async fn create(State(app): State<App>, request: Request) -> Result<Response, Problem> {
+pub(super) async fn create(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    request: Request,
+) -> Result<Response, Problem> {
     Query::read(request.uri().query(), &[])?;
     let mut object = object(request).await?;
     let secret = take_text(&mut object, "secret")?;
@@ -81,7 +85,7 @@ pub(super) async fn create(State(app): State<App>, request: Request) -> Result<R
         bounds: agreement.bounds,
         secret: Secret::new(secret.reveal()),
     };
-    let lane = match app.sender().command(Command::Subscribe(subscribe)).await? {
+    let lane = match app.sender().command(caller.makes(Command::Subscribe(subscribe))).await? {
         Reply::Subscribed { lane } => lane,
         Reply::Refused(refusal) => return Err(refusal.into()),
         other => return Err(Problem::unexpected("add the subscriber", &other)),
@@ -130,6 +134,7 @@ pub(super) async fn show(
 pub(super) async fn change(
     State(app): State<App>,
     Segment(whom): Segment,
+    Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (version, written) = read_change(&app, request).await?;
@@ -137,7 +142,7 @@ pub(super) async fn change(
         let before = subscriber(&app, &whom).await?;
         let change =
             Change { version: version.or(Some(before.version)), ..prepare(&app, &before, &written).await? };
-        match app.sender().command(Command::Change(change)).await? {
+        match app.sender().command(caller.makes(Command::Change(change))).await? {
             Reply::Done => {
                 wait_until_known(&app).await?;
                 return Ok(ok(&shown_now(&app, before.lane).await?));
@@ -188,11 +193,12 @@ pub(super) async fn agreed(
 pub(super) async fn remove(
     State(app): State<App>,
     Segment(whom): Segment,
+    Extension(caller): Extension<Caller>,
     uri: Uri,
 ) -> Result<Response, Problem> {
     Query::read(uri.query(), &[])?;
     let lane = subscriber(&app, &whom).await?.lane;
-    carry_out(&app, Command::Remove(lane), "remove the subscriber").await?;
+    carry_out(&app, caller.makes(Command::Remove(lane)), "remove the subscriber").await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -200,6 +206,7 @@ pub(super) async fn remove(
 pub(super) async fn pause(
     State(app): State<App>,
     Segment(whom): Segment,
+    Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Response, Problem> {
     Query::read(request.uri().query(), &[])?;
@@ -207,7 +214,7 @@ pub(super) async fn pause(
     let before = subscriber(&app, &whom).await?;
     if (before.state, &before.pause) != (LaneState::Paused, &wanted) {
         let change = Change { state: Some(LaneState::Paused), pause: wanted, ..Change::of(before.lane) };
-        carry_out(&app, Command::Change(change), "pause the subscriber").await?;
+        carry_out(&app, caller.makes(Command::Change(change)), "pause the subscriber").await?;
     }
     Ok(ok(&shown_now(&app, before.lane).await?))
 }
@@ -216,6 +223,7 @@ pub(super) async fn pause(
 pub(super) async fn resume(
     State(app): State<App>,
     Segment(whom): Segment,
+    Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Response, Problem> {
     Query::read(request.uri().query(), &[])?;
@@ -223,7 +231,7 @@ pub(super) async fn resume(
     let before = subscriber(&app, &whom).await?;
     if before.state != LaneState::Active {
         let change = Change { state: Some(LaneState::Active), ..Change::of(before.lane) };
-        carry_out(&app, Command::Change(change), "resume the subscriber").await?;
+        carry_out(&app, caller.makes(Command::Change(change)), "resume the subscriber").await?;
     }
     Ok(ok(&shown_now(&app, before.lane).await?))
 }
@@ -256,6 +264,7 @@ fn read_pause(mut object: Map<String, Value>) -> Result<Pause, Problem> {
 pub(super) async fn rotate(
     State(app): State<App>,
     Segment(whom): Segment,
+    Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Response, Problem> {
     Query::read(request.uri().query(), &[])?;
@@ -269,7 +278,7 @@ pub(super) async fn rotate(
     let now = wall();
     let retire = StoreTime(now.0.saturating_add(overlap.0));
     let rotate = Rotate { lane: subscriber.lane, secret: Secret::new(secret.reveal()), retire, now };
-    carry_out(&app, Command::Rotate(rotate), "rotate the secret").await?;
+    carry_out(&app, caller.makes(Command::Rotate(rotate)), "rotate the secret").await?;
     let mut value = json!({ "id": &*subscriber.id, "old_secrets_retire": time_text(retire) });
     json_forms::add_secret(&mut value, &secret, agreement.profile);
     Ok(ok(&value))
@@ -296,7 +305,7 @@ pub(super) async fn test(
     nothing_left(&object, &["type", "data", "wait"])?;
     let lane = subscriber(&app, &whom).await?.lane;
     let trial = Trial { lane, event_type: event_type.as_ref(), data: &data };
-    let delivery = trial.record(app.sender()).await?;
+    let delivery = trial.record(app.sender(), &caller.by()).await?;
     let tried = Tried::within(Duration::from_nanos(wait.0), app.sender(), delivery).await?;
     let id = app.delivery_ids().await?.name(tried.delivery.received, tried.delivery.delivery);
     let mut value = tried.to_json(&id);

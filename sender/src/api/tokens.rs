@@ -52,7 +52,7 @@ pub(super) async fn create(
     let (stored, token) = make(name.into(), scope, life, caller.by());
     let mut value = to_json(&stored, stored.created);
     value["token"] = token.into();
-    match app.sender().command(Command::CreateToken(stored)).await? {
+    match app.sender().command(caller.makes(Command::CreateToken(stored))).await? {
         // It is recorded, and cannot be shown later.
         Reply::Done => {
             if let Err(problem) = wait_until_known(&app).await {
@@ -69,6 +69,7 @@ pub(super) async fn create(
 pub(super) async fn revoke(
     State(app): State<App>,
     Segment(name): Segment,
+    Extension(caller): Extension<Caller>,
     uri: Uri,
 ) -> Result<Response, Problem> {
     Query::read(uri.query(), &[])?;
@@ -76,6 +77,6 @@ pub(super) async fn revoke(
     if checked_name(&name).is_err() {
         return Err(Refusal::UnknownToken(name).into());
     }
-    carry_out(&app, Command::RevokeToken(name), "revoke the token").await?;
+    carry_out(&app, caller.makes(Command::RevokeToken(name)), "revoke the token").await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

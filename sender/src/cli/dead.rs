@@ -4,10 +4,10 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::failure::Failure;
-use super::jobs::{self, BY};
+use super::jobs;
 use super::options::{Common, Reach, operating};
 use super::print::{Printer, Table, moment};
-use super::session::{Look, PAGE_ROWS, each, name_of, names, with_session};
+use super::session::{Look, PAGE_ROWS, each, name_of, names, user, with_session};
 use crate::engine::{Nanos, StoreTime};
 use crate::event::PublicId;
 use crate::operate::dead::{GROUPS_MAX, LOOK_BACK_DAYS, analyse};
@@ -171,7 +171,7 @@ impl DeadSelection {
             let roster = look.roster(&Reach::default())?;
             printer.line(letters.plan(&*look.reader, &roster, look.now)?)?;
         }
-        let task = letters.task(&*look.reader, look.now, BY.into())?;
+        let task = letters.task(&*look.reader, look.now, user())?;
         let options = operating(common.existing_database()?, &Reach::default(), None)?;
         let done = with_session(options, |session| {
             jobs::carry_out(session, task, self.subscriber.as_deref(), printer)

@@ -8,10 +8,10 @@ use serde_json::json;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::failure::Failure;
-use super::jobs::{self, BY};
+use super::jobs;
 use super::options::{Common, Delivering, Reach, operating};
 use super::print::{Printer, rough};
-use super::session::{Look, PAGE_ROWS, WriteSession, each, with_session};
+use super::session::{Look, PAGE_ROWS, WriteSession, each, user, with_session};
 use super::signals::Signals;
 use crate::dispatch::WorkDone;
 use crate::engine::{LaneId, Nanos, StoreTime};
@@ -239,7 +239,7 @@ impl Shed {
         }
         let (options, task) = (
             operating(common.existing_database()?, &Reach::default(), None)?,
-            shed_task(lane, &plan, BY.into()),
+            shed_task(lane, &plan, user()),
         );
         with_session(options, |session| jobs::carry_out(session, task, Some(&self.name), printer)).map(drop)
     }

@@ -5,9 +5,8 @@ use super::delivery::Listing;
 use super::failure::Failure;
 use super::options::{Common, Reach, operating};
 use super::print::Printer;
-use super::session::{Look, PAGE_ROWS, each, with_session};
+use super::session::{Look, PAGE_ROWS, each, user, with_session};
 use crate::operate::forget::{Audited, Field, Forgetting, Subject};
-use crate::store::Command;
 use crate::store::read::Filter;
 
 #[derive(Args, Debug)]
@@ -92,7 +91,7 @@ pub(super) struct Forget {
 impl Forget {
     pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
         let (plan, look) = (!self.yes, Look::open(&common.existing_database()?)?);
-        let mut audited = Audited(Forgetting::new(self.which.subject(), plan, None));
+        let mut audited = Audited(Forgetting::new(self.which.subject(), user(), plan, None));
         let forgetting = &mut audited.0;
         let options = operating(common.existing_database()?, &Reach::default(), None)?;
         let log_emptied = with_session(options, |session| {
@@ -100,7 +99,7 @@ impl Forget {
                 forgetting.read(&*look.reader)?;
                 while let Some(erase) = forgetting.command() {
                     forgetting
-                        .add(session.command(Command::Erase(erase))?)
+                        .add(session.command(forgetting.attributed(erase))?)
                         .map_err(|other| Failure::ours(format_args!("the database answered {other:?}")))?;
                 }
                 Ok(!forgetting.is_over)

@@ -11,8 +11,6 @@ use crate::runtime::clock::rest;
 use crate::store::job::{JobId, JobState, SetJob, Task};
 use crate::store::{Command, Refusal, Reply, job};
 
-/// Who begins jobs here.
-pub(super) const BY: &str = "the command line";
 const LOOK_EVERY: Nanos = Nanos::from_millis(50);
 
 #[derive(Subcommand, Debug)]
@@ -54,7 +52,7 @@ impl Job {
             Some(state) => {
                 let options = operating(common.existing_database()?, &Reach::default(), None)?;
                 let set = Command::SetJob(SetJob { job, state, error: None });
-                job_of(with_session(options, |session| session.command(set))?)?
+                job_of(with_session(options, |session| session.change(set))?)?
             }
         };
         let name = found.lane().map(|lane| Ok::<_, Failure>(name_of(&names(&look)?, lane))).transpose()?;

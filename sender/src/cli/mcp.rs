@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::failure::Failure;
 use super::options::{Common, Reach, operating};
 use super::print::Printer;
-use super::session::with_session;
+use super::session::{user, with_session};
 use crate::api::{Config, Mcp, Scope, Tokens};
 use crate::runtime::clock::random;
 
@@ -40,10 +40,12 @@ impl Serve {
             is_reachable: false,
             request_time_max: Config::REQUEST_TIME_MAX,
         };
+        let by = format!("mcp of {}", user());
         let scope = if self.act { Scope::Operate } else { Scope::Read };
         let token = format!("{:032x}", u128::from_le_bytes(random()));
         with_session(options, |session| {
-            let mcp = Mcp::new(session.sender().clone(), config, scope, &token).map_err(Failure::ours)?;
+            let mcp =
+                Mcp::new(session.sender().clone(), config, (scope, &by), &token).map_err(Failure::ours)?;
             let mut input = io::stdin().lock();
             while let Some(line) = next_line(&mut input)? {
                 let answer = match line {

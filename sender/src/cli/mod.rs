@@ -3,6 +3,7 @@
 
 mod attempts;
 mod audit;
+mod changes;
 mod dead;
 mod delivery;
 mod doctor;
@@ -93,6 +94,8 @@ enum Command {
     /// Make, show and revoke tokens for the HTTP API
     #[command(subcommand)]
     Token(token::Token),
+    /// Show who changed what
+    Changes(changes::Changes),
     /// Compare the attempts of each second with the contract
     Audit(audit::Audit),
     /// Show the state of deliveries and subscribers
@@ -196,6 +199,10 @@ fn carry_out(command: Command, common: &Common, printer: &mut Printer) -> Result
         }
         Command::Token(command) => {
             command.run(common, printer)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Changes(changes) => {
+            changes.run(common, printer)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Audit(audit) => audit.run(common, printer),

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::failure::Failure;
 use super::options::{Common, Reach, operating};
 use super::print::{Printer, Table, ago, rough};
-use super::session::{Look, with_session};
+use super::session::{Look, user, with_session};
 use crate::operate::nodes::{NodeStatus, find};
 use crate::store::{Command, command};
 
@@ -88,7 +88,7 @@ impl Node {
         let look = Look::open(&database)?;
         let nodes = look.reader.nodes()?;
         let owner = find(&nodes, &name, look.now).map_err(Failure::refused)?;
-        let drain = Command::Drain(command::Drain { owner, draining });
+        let drain = Command::Drain(command::Drain { owner, draining }).by(&user(), Some(&name));
         with_session(operating(database, &Reach::default(), None)?, |session| session.command(drain))?;
         if printer.json {
             printer.object(&json!({ "name": name, "draining": draining }))?;

@@ -314,6 +314,9 @@ pub(super) struct Keep {
     /// How long to keep dead letters
     #[arg(long, value_name = "TIME", default_value = "30d")]
     keep_dead: Nanos,
+    /// How long to keep the log of changes, at most the newest 100,000
+    #[arg(long, value_name = "TIME", default_value = "365d")]
+    keep_changes: Nanos,
 }
 
 impl Keep {
@@ -329,7 +332,12 @@ impl Keep {
                 SettingsText::DEDUPE_MAX
             )));
         }
-        Ok(Retention { settled: self.keep_delivered, attempts: self.keep_attempts, dead: self.keep_dead })
+        Ok(Retention {
+            settled: self.keep_delivered,
+            attempts: self.keep_attempts,
+            dead: self.keep_dead,
+            changes: self.keep_changes,
+        })
     }
 }
 
@@ -337,8 +345,12 @@ impl Keep {
 const LEASE_THAT_TELLS: Nanos = Nanos::from_secs(5);
 
 /// Retention belongs to the delivering processes.
-const FOR_EVER: Retention =
-    Retention { settled: Nanos(u64::MAX), attempts: Nanos(u64::MAX), dead: Nanos(u64::MAX) };
+const FOR_EVER: Retention = Retention {
+    settled: Nanos(u64::MAX),
+    attempts: Nanos(u64::MAX),
+    dead: Nanos(u64::MAX),
+    changes: Nanos(u64::MAX),
+};
 
 pub(super) fn operating(
     database: Database,

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::failure::Failure;
 use crate::engine::StoreTime;
 use crate::excerpt::is_hidden;
-pub(super) use crate::operate::json_forms::{moment, place, state};
+pub(super) use crate::operate::json_forms::{moment, place};
 use crate::store::latency::{Histogram, Percentiles, TOO_HIGH_PERMILLE};
 pub(super) use crate::units::rough;
 

@@ -7,7 +7,7 @@ use clap::Args;
 use super::failure::Failure;
 use super::options::{Common, Reach, operating};
 use super::print::{Printer, place, rough};
-use super::session::{Look, with_session};
+use super::session::{Look, user, with_session};
 use crate::engine::{LaneId, Nanos};
 use crate::event::{EventType, PublicId};
 use crate::operate::deliveries::ending;
@@ -46,7 +46,7 @@ impl Test {
         let options = operating(database.clone(), &self.reach, None)?;
         let trial = Trial { lane, event_type: self.event_type.as_ref(), data: &self.data };
         let tried = with_session(options, |session| {
-            let delivery = session.wait(trial.record(session.sender()))?;
+            let delivery = session.wait(trial.record(session.sender(), &user()))?;
             if stderr().is_terminal() {
                 eprintln!("the event is recorded; waiting up to {} for its first attempt", self.wait);
             }

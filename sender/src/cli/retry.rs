@@ -6,10 +6,10 @@ use clap::Args;
 use serde_json::json;
 
 use super::failure::Failure;
-use super::jobs::{self, BY};
+use super::jobs;
 use super::options::{self, Common, Reach, operating};
 use super::print::Printer;
-use super::session::{Look, with_session};
+use super::session::{Look, user, with_session};
 use crate::engine::{DeliveryId, Nanos, StoreTime};
 use crate::event::PublicId;
 use crate::operate;
@@ -65,7 +65,9 @@ impl Resend {
         let look = Look::open(&common.existing_database()?)?;
         let (id, delivery) = (&self.delivery, find(&look, &self.delivery)?);
         let options = operating(common.existing_database()?, &Reach::default(), None)?;
-        with_session(options, |session| session.command(Command::Resend(delivery)))?;
+        with_session(options, |session| {
+            session.command(Command::Resend(delivery).by(&user(), Some(id.as_str())))
+        })?;
         if printer.json {
             return printer.object(&json!({ "id": id.as_str(), "state": "waiting" }));
         }
@@ -132,7 +134,7 @@ impl Replay {
             }
             return printer.line(format_args!("{plan}; repeat with --yes to do it"));
         }
-        let task = replay.task(&*look.reader, BY.into())?;
+        let task = replay.task(&*look.reader, user())?;
         let options = operating(common.existing_database()?, &Reach::default(), None)?;
         with_session(options, |session| jobs::carry_out(session, task, Some(&self.name), printer)).map(drop)
     }
@@ -162,7 +164,7 @@ impl RetrySubscriber {
     pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
         let look = Look::open(&common.existing_database()?)?;
         let lane = look.subscriber(&self.name)?.lane;
-        retry(ToRetry::Of(lane), &self.name, &self.insist, &look, common, printer)
+        retry((ToRetry::Of(lane), None), &self.name, &self.insist, &look, common, printer)
     }
 }
 
@@ -170,12 +172,12 @@ impl RetryDelivery {
     pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
         let look = Look::open(&common.existing_database()?)?;
         let (id, delivery) = (&self.delivery, find(&look, &self.delivery)?);
-        retry(ToRetry::This(delivery), id, &self.insist, &look, common, printer)
+        retry((ToRetry::This(delivery), Some(id.as_str())), id, &self.insist, &look, common, printer)
     }
 }
 
 fn retry(
-    which: ToRetry,
+    (which, delivery): (ToRetry, Option<&str>),
     name: &impl Display,
     insist: &Insist,
     look: &Look,
@@ -183,9 +185,9 @@ fn retry(
     printer: &mut Printer,
 ) -> Result<(), Failure> {
     let mut steps = Steps::read(&*look.reader, which, insist.ignore_retry_after, look.now)?;
-    let options = operating(common.existing_database()?, &Reach::default(), None)?;
+    let (options, by) = (operating(common.existing_database()?, &Reach::default(), None)?, user());
     with_session(options, |session| {
-        session.in_steps(|| match session.command(steps.command())? {
+        session.in_steps(|| match session.command(steps.command(&by, delivery))? {
             Reply::Retried { rows, more, .. } => Ok(steps.done(rows, more)),
             other => Err(Failure::ours(format_args!("the database answered {other:?}"))),
         })

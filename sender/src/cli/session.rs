@@ -1,4 +1,6 @@
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +24,8 @@ use crate::store::{Command, Database, Reply};
 use crate::transport::Settings;
 
 pub(super) const PAGE_ROWS: u32 = 500;
+/// The part of the machine's list of users that is read.
+const USERS_BYTES_MAX: u64 = 1 << 20;
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 
 pub(super) fn runtime() -> Result<Runtime, Failure> {
@@ -53,6 +57,11 @@ impl WriteSession {
 
     pub(super) fn wait<T>(&self, future: impl Future<Output = T>) -> T {
         self.runtime.block_on(future)
+    }
+
+    /// As a change of the person who runs this, which is recorded.
+    pub(super) fn change(&self, command: Command) -> Result<Reply, Failure> {
+        self.command(command.by(&user(), None))
     }
 
     pub(super) fn command(&self, command: Command) -> Result<Reply, Failure> {
@@ -94,6 +103,19 @@ pub(super) fn with_session<T>(
     let result = work(&session);
     session.close();
     result
+}
+
+/// The operating system's user, by its name where the machine's list has it.
+pub(super) fn user() -> Arc<str> {
+    let number = rustix::process::getuid().as_raw().to_string();
+    let users = File::open("/etc/passwd").map(|file| file.take(USERS_BYTES_MAX));
+    let lines = users.into_iter().flat_map(|file| BufReader::new(file).lines()).map_while(Result::ok);
+    let mut names = lines.filter_map(|line| {
+        let mut fields = line.split(':');
+        let (name, found) = (fields.next()?, fields.nth(1)?);
+        (found == number).then(|| name.to_owned())
+    });
+    format!("user {}", names.next().unwrap_or(number.clone())).into()
 }
 
 pub(super) struct Look {

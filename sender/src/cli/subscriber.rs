@@ -6,7 +6,7 @@ use serde_json::json;
 use super::failure::Failure;
 use super::options::{Common, Reach, moment, operating, secret_from};
 use super::print::Printer;
-use super::session::{Look, PAGE_ROWS, WriteSession, each, with_session};
+use super::session::{Look, PAGE_ROWS, WriteSession, each, user, with_session};
 use super::settings::{Changes, Setting, check_token_url, checked_name, checked_url, patterns, read_id};
 use super::{drain, probe, retry, show};
 use crate::engine::{Nanos, Settings, StoreTime};
@@ -126,7 +126,7 @@ impl Add {
             secret: stored(&secret),
         };
         let options = operating(common.database()?, &self.reach, None)?;
-        with_session(options, |session| session.command(Command::Subscribe(subscribe)))?;
+        with_session(options, |session| session.change(Command::Subscribe(subscribe)))?;
         if let Some(warning) = of_doubt(&agreement.lane) {
             eprintln!("{warning}");
         }
@@ -191,7 +191,7 @@ impl Set {
         self.change(&look, &changes)?;
         with_session(options, |session| {
             for _ in 0..CHANGES_MAX {
-                let command = Command::Change(self.change(&look, &changes)?);
+                let command = Command::Change(self.change(&look, &changes)?).by(&user(), None);
                 match session.wait(session.sender().command(command))? {
                     Reply::Refused(Refusal::VersionConflict { .. }) => {}
                     Reply::Refused(refusal) => return Err(refusal.into()),
@@ -312,7 +312,7 @@ impl Resume {
         with_session(operating(database, &Reach::default(), None)?, |session| {
             for (lane, version, name) in paused {
                 let (state, version) = (Some(LaneState::Active), Some(version));
-                session.command(Command::Change(Change { version, state, ..Change::of(lane) }))?;
+                session.change(Command::Change(Change { version, state, ..Change::of(lane) }))?;
                 report(&name, LaneState::Active, None, printer)?;
             }
             Ok(())
@@ -331,7 +331,7 @@ fn to_state(
     let pause = pause.unwrap_or_default();
     on(name, common, |session, subscriber| {
         let change = Change { state: Some(state), pause, ..Change::of(subscriber.lane) };
-        session.command(Command::Change(change))
+        session.change(Command::Change(change))
     })?;
     report(name, state, shown.as_ref(), printer)
 }
@@ -342,7 +342,7 @@ fn report(
     pause: Option<&lane::Pause>,
     printer: &mut Printer,
 ) -> Result<(), Failure> {
-    let state = super::print::state(state);
+    let state = state.name();
     if printer.json {
         return printer.object(&json!({ "name": name, "state": state, "pause": pause.map(form::pause) }));
     }
@@ -387,7 +387,7 @@ impl RotateSecret {
         let retire = StoreTime(now.0.saturating_add(self.overlap.0));
         let rotate = Rotate { lane: subscriber.lane, secret: stored(&secret), retire, now };
         let options = operating(database.clone(), &Reach::default(), None)?;
-        with_session(options, |session| session.command(Command::Rotate(rotate)))?;
+        with_session(options, |session| session.change(Command::Rotate(rotate)))?;
         if printer.json {
             let mut value = json!({ "name": self.name });
             form::add_secret(&mut value, &secret, profile);
@@ -414,7 +414,7 @@ impl Remove {
         let look = Look::open(&common.existing_database()?)?;
         let lane = look.subscriber(&self.name)?.lane;
         let waiting = look.reader.lane(lane)?.map_or(0, |lane| lane.counts.waiting);
-        on(&self.name, common, |session, subscriber| session.command(Command::Remove(subscriber.lane)))?;
+        on(&self.name, common, |session, subscriber| session.change(Command::Remove(subscriber.lane)))?;
         if printer.json {
             return printer.object(&json!({ "name": self.name, "state": "removed", "given_up": waiting }));
         }

@@ -4,10 +4,9 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::failure::Failure;
-use super::jobs::BY;
 use super::options::{Common, Reach, operating};
 use super::print::{Printer, Table, moment};
-use super::session::{Look, with_session};
+use super::session::{Look, user, with_session};
 use crate::engine::Nanos;
 use crate::operate::tokens::{life, make, to_json};
 use crate::runtime::clock::wall;
@@ -62,7 +61,7 @@ impl Token {
             Self::Revoke { name } => {
                 let options = operating(common.existing_database()?, &Reach::default(), None)?;
                 let revoke = Command::RevokeToken(name.as_str().into());
-                with_session(options, |session| session.command(revoke))?;
+                with_session(options, |session| session.change(revoke))?;
                 if printer.json {
                     return printer.object(&json!({ "name": name, "revoked": true }));
                 }
@@ -75,9 +74,9 @@ impl Token {
 impl Create {
     fn run(self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
         let options = operating(common.existing_database()?, &Reach::default(), None)?;
-        let (stored, token) = make(self.name, self.scope, self.expires, BY.into());
+        let (stored, token) = make(self.name, self.scope, self.expires, user());
         let mut value = to_json(&stored, stored.created);
-        with_session(options, |session| session.command(Command::CreateToken(stored)))?;
+        with_session(options, |session| session.change(Command::CreateToken(stored)))?;
         if printer.json {
             value["token"] = token.into();
             return printer.object(&value);

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use crate::engine::DeliveryId;
 use crate::runtime::jobs::STEP_ROWS;
-use crate::store::command::Erase;
+use crate::store::command::{Command, Erase};
 use crate::store::paging::{Cursor, Page};
 use crate::store::read::{Delivery, Filter, ReadError, Reader};
 use crate::store::reply::Erased;
@@ -73,6 +74,7 @@ impl Subject {
 #[derive(Clone, Debug)]
 pub(crate) struct Forgetting {
     subject: Subject,
+    by: Arc<str>,
     plan: bool,
     pub(crate) next: Option<Cursor>,
     pub(crate) is_over: bool,
@@ -92,9 +94,9 @@ impl Drop for Audited {
 }
 
 impl Forgetting {
-    pub(crate) fn new(subject: Subject, plan: bool, from: Option<Cursor>) -> Self {
+    pub(crate) fn new(subject: Subject, by: Arc<str>, plan: bool, from: Option<Cursor>) -> Self {
         let (commands, erased) = (VecDeque::new(), Erased::default());
-        Self { subject, plan, next: from, is_over: false, commands, erased, in_doubt: false }
+        Self { subject, by, plan, next: from, is_over: false, commands, erased, in_doubt: false }
     }
 
     /// Reads one page. Its commands must follow before the next.
@@ -139,6 +141,15 @@ impl Forgetting {
     pub(crate) fn command(&mut self) -> Option<Erase> {
         self.in_doubt = !self.commands.is_empty();
         self.commands.front().copied()
+    }
+
+    /// All that this call erases is one change, recorded with the first commit.
+    pub(crate) fn attributed(&self, erase: Erase) -> Command {
+        let command = Command::Erase(erase);
+        if self.plan || self.erased != Erased::default() {
+            return command;
+        }
+        command.by(&self.by, Some(self.subject.kind()))
     }
 
     /// Returns any reply that is not to an [`Erase`].
@@ -207,8 +218,6 @@ impl Forgetting {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
     fn logged(of: impl FnOnce()) -> String {
@@ -224,7 +233,7 @@ mod tests {
         let erased = |events| Reply::Erased(Erased { events, ..Erased::default() }, None);
         let begun = |plan| {
             let subject = Subject { key: Some("ann".to_owned()), field: None };
-            let mut audited = Audited(Forgetting::new(subject, plan, None));
+            let mut audited = Audited(Forgetting::new(subject, "ann".into(), plan, None));
             let erase = Erase { delivery: DeliveryId(1), of_event: 1, plan, after: None, max: 1 };
             audited.0.commands.push_back(erase);
             assert!(audited.0.command().is_some());

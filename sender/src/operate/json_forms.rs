@@ -12,15 +12,6 @@ use crate::store::latency::{Histogram, Measured, Percentiles, TOO_HIGH_PERMILLE}
 use crate::store::read::{self, Nodes, Place, Status};
 use crate::subscriber::SettingsText;
 
-pub(crate) const fn state(state: LaneState) -> &'static str {
-    match state {
-        LaneState::Active => "active",
-        LaneState::Paused => "paused",
-        LaneState::Disabled => "disabled",
-        LaneState::Removed => "removed",
-    }
-}
-
 pub(crate) const fn place(place: Place) -> &'static str {
     match place {
         Place::Waiting => "waiting",
@@ -158,7 +149,7 @@ pub(crate) fn subscriber(subscriber: &read::Subscriber, fault: Option<String>) -
         "name": &*subscriber.name,
         "url": &*subscriber.url,
         "events": events,
-        "state": state(subscriber.state),
+        "state": subscriber.state.name(),
         "pause": (subscriber.state == LaneState::Paused).then(|| pause(&subscriber.pause)),
         "fault": fault,
         "version": subscriber.version,

@@ -1,6 +1,7 @@
 //! Functions for operators, shared by the HTTP API and the command line.
 
 pub(crate) mod backlog;
+pub(crate) mod changes;
 pub(crate) mod dead;
 pub(crate) mod deliveries;
 pub(crate) mod flow;

@@ -1,6 +1,7 @@
 //! Tries a subscriber or one delivery at once, in steps of one commit each.
 
 use std::fmt::{self, Display};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -38,8 +39,10 @@ impl Steps {
         Ok(Self { next, brought: 0, more: true, found })
     }
 
-    pub(crate) const fn command(&self) -> Command {
-        Command::Retry(self.next)
+    /// The first step is the change that is recorded. `delivery` is its id.
+    pub(crate) fn command(&self, by: &Arc<str>, delivery: Option<&str>) -> Command {
+        let retry = Command::Retry(self.next);
+        if self.next.probe { retry.by(by, delivery) } else { retry }
     }
 
     /// Only the first step asks for the probe. Returns whether another step must follow.

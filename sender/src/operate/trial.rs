@@ -1,5 +1,6 @@
 //! One test event to one subscriber, through its limits.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -57,7 +58,7 @@ impl From<StoreError> for TrialError {
 
 impl Trial<'_> {
     /// It is sent in its turn.
-    pub(crate) async fn record(&self, sender: &Sender) -> Result<DeliveryId, TrialError> {
+    pub(crate) async fn record(&self, sender: &Sender, by: &Arc<str>) -> Result<DeliveryId, TrialError> {
         let limits = *sender.limits();
         let id = PublicId::new(Kind::Event, wall(), random());
         for _ in 0..MATCHES_MAX {
@@ -95,7 +96,7 @@ impl Trial<'_> {
                      try `resume`"
                 ))
             })?;
-            match sender.command(Command::Emit(emit)).await? {
+            match sender.command(Command::Emit(emit).by(by, None)).await? {
                 Reply::Emitted(Emitted { targets, .. }) => return placed(&targets),
                 Reply::Refused(Refusal::StaleRoster { known, .. }) => {
                     sender.wait_for_roster_after(known).await;

@@ -216,7 +216,9 @@ impl Sender {
 
     /// As a command. This process works at it first.
     pub async fn start_job(&self, task: Task) -> Result<Reply, Failed> {
-        let reply = self.command(Command::StartJob(StartJob { task, worker: self.owner() })).await;
+        let by = Arc::clone(&task.by);
+        let start = Command::StartJob(StartJob { task, worker: self.owner() });
+        let reply = self.command(start.by(&by, None)).await;
         if let Some(running) = &*self.0.running.lock().unwrap_or_else(PoisonError::into_inner) {
             running.jobs.started.notify_one();
         }

@@ -32,12 +32,19 @@ pub struct Retention {
     pub attempts: Nanos,
     /// Dead letters.
     pub dead: Nanos,
+    /// The log of changes.
+    pub changes: Nanos,
 }
 
 impl Default for Retention {
-    /// A day, a week, a month.
+    /// A day, a week, a month, a year.
     fn default() -> Self {
-        Self { settled: Nanos::DAY, attempts: Nanos::DAY.times(7), dead: Nanos::DAY.times(30) }
+        Self {
+            settled: Nanos::DAY,
+            attempts: Nanos::DAY.times(7),
+            dead: Nanos::DAY.times(30),
+            changes: Nanos::DAY.times(365),
+        }
     }
 }
 
@@ -96,6 +103,7 @@ pub fn upkeep_due(retention: &Retention, now: StoreTime, rows: u32) -> [Command;
         settled_before: before(retention.settled),
         attempts_before: before(retention.attempts),
         dead_before: before(retention.dead),
+        changes_before: before(retention.changes),
         max: rows,
     };
     [Command::Sweep(Sweep { max: rows }), Command::Purge(purge)]

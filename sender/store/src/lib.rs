@@ -43,7 +43,9 @@ pub use database::Database;
 pub use error::StoreError;
 pub use finding::{Finding, State};
 use hookproof_engine::engine;
-pub use hookproof_engine::messages::{Command, Refusal, Reply, command, job, lane, node, reply, token};
+pub use hookproof_engine::messages::{
+    Command, Refusal, Reply, change, command, job, lane, node, reply, token,
+};
 use hookproof_words::{excerpt, units};
 pub use log_size::{DiskRoom, LogSize};
 pub use read::Reader;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 pub use hookproof_words::states::Place;
 
+use super::change::RecordedChange;
 use super::clock::{Beginning, Start};
 use super::command::{Attempt, Body, Condition, KeptAnswer, OutboxId, Reason};
 use super::error::StoreError;
@@ -144,6 +145,14 @@ pub trait Reader: Notices + Send {
     /// Also expired ones, by name.
     fn tokens(&self) -> Result<Vec<StoredToken>, StoreError>;
 
+    /// The log of changes, the newest first.
+    fn changes(
+        &self,
+        of: &ChangesOf,
+        from: Option<Cursor>,
+        max: u32,
+    ) -> Result<Page<RecordedChange>, ReadError>;
+
     fn owners(&self) -> Result<Vec<Owner>, StoreError>;
 
     fn nodes(&self) -> Result<Nodes, StoreError>;
@@ -277,6 +286,15 @@ impl Filter {
     pub(super) fn queue(self) -> Option<LaneId> {
         self.lane.filter(|_| self.place == Some(Place::Waiting))
     }
+}
+
+/// Which changes a listing has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChangesOf {
+    /// Its id, or its name at the time of the change.
+    pub subscriber: Option<Arc<str>>,
+    /// As it is recorded, or without `token ` or `user ` before it.
+    pub by: Option<Arc<str>>,
 }
 
 /// Which attempts a listing has.

@@ -234,6 +234,7 @@ pub(crate) enum Field {
     Secret(LaneId, StoreTime),
     AnswerHead(DeliveryId, StoreTime),
     AnswerBody(DeliveryId, StoreTime),
+    Changed(u64),
 }
 
 impl Field {
@@ -246,6 +247,7 @@ impl Field {
             Self::Secret(lane, created) => (4, lane.0, created.0),
             Self::AnswerHead(delivery, at) => (5, delivery.0, at.0),
             Self::AnswerBody(delivery, at) => (6, delivery.0, at.0),
+            Self::Changed(number) => (7, number, 0),
         };
         let mut bytes = [0; 17];
         bytes[0] = column;
@@ -266,6 +268,7 @@ impl fmt::Display for Field {
             Self::AnswerHead(delivery, _) | Self::AnswerBody(delivery, _) => {
                 write!(f, "an answer to delivery {}", delivery.0)
             }
+            Self::Changed(number) => write!(f, "change {number}"),
         }
     }
 }
@@ -389,6 +392,14 @@ impl Seal {
         let is_sealed = bytes.as_ref().is_some_and(|bytes| bytes.starts_with(&MARK));
         let opened = self.opened(field, &bytes.unwrap_or_default(), is_sealed)?;
         opened.map(|text| String::from_utf8(text).map_err(|_| SealError::Altered(field))).transpose()
+    }
+
+    /// The text, or the reason why it does not open.
+    pub(crate) fn read_text(&self, field: Field, stored: String) -> String {
+        match self.open_text(field, &stored) {
+            Ok(opened) => opened.unwrap_or(stored),
+            Err(error) => error.to_string(),
+        }
     }
 
     pub(crate) fn open_body(&self, field: Field, stored: Body) -> Sealed<Body> {

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::cli::world::World;
+use crate::cli::world::{World, user};
 
 const NOWHERE: &str = "http://127.0.0.1:9/";
 
@@ -96,10 +96,11 @@ fn check_an_act(world: &World) {
     let shown = world.json(&["subscriber", "show", "a shop é"]);
     assert_eq!(shown["state"], "paused");
     assert!(shown.to_string().contains("asked by a model"), "{shown}");
-    assert!(
-        log.contains("by=\"mcp\" method=POST path=\"/v1/subscribers/a%20shop%20%C3%A9/pause\" status=200"),
-        "{log}"
-    );
+    let by = format!("mcp of {}", user());
+    let line = format!("by=\"{by}\" method=POST path=\"/v1/subscribers/a%20shop%20%C3%A9/pause\" status=200");
+    assert!(log.contains(&line), "{log}");
+    let change = world.json(&["changes", "--max", "1"]);
+    assert_eq!((&change["by"], &change["operation"]), (&by.into(), &"pauseSubscriber".into()), "{change}");
 }
 
 #[test]

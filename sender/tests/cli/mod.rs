@@ -1,4 +1,5 @@
 mod attempts;
+mod changes;
 mod commands;
 mod delivery;
 mod encryption;

@@ -1,9 +1,6 @@
-use std::io::{Read, Write};
-use std::net::TcpStream;
-
 use serde_json::Value;
 
-use crate::cli::world::{Serving, World};
+use crate::cli::world::{Serving, World, user};
 
 const NOWHERE: &str = "http://127.0.0.1:9/";
 const EVENT: &str = r#"{"type":"order.paid","data":1}"#;
@@ -22,17 +19,7 @@ fn create(world: &World, name: &str, scope: &str) -> String {
 
 /// The status of the answer.
 fn ask(serving: &Serving, line: &str, token: Option<&str>, body: &str) -> u16 {
-    let mut stream = TcpStream::connect(&serving.address).unwrap();
-    let token = token.map_or_else(String::new, |token| format!("authorization: Bearer {token}\r\n"));
-    let length = body.len();
-    let request = format!(
-        "{line} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
-         content-length: {length}\r\n{token}\r\n{body}"
-    );
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer.split(' ').nth(1).unwrap().parse().unwrap()
+    serving.ask(line, token, body).0
 }
 
 fn read(serving: &Serving, token: Option<&str>) -> u16 {
@@ -121,7 +108,7 @@ fn beyond_loopback_a_valid_token_of_either_kind_is_needed_at_the_start() {
 fn an_expired_token_is_refused_and_shown_as_expired() {
     for world in worlds("an_expired_token_is_refused") {
         let made = world.json(&["token", "create", "brief", "--scope", "admin", "--expires", "1s"]);
-        assert_eq!((&made["by"], &made["expired"]), (&"the command line".into(), &false.into()));
+        assert_eq!((&made["by"], &made["expired"]), (&user().into(), &false.into()));
         let serving = world.serve();
         wait_until(|| world.json(&["token", "list"])["expired"] == true);
         let brief = made["token"].as_str().unwrap();
@@ -174,7 +161,7 @@ fn a_token_is_printed_once_and_kept_by_its_digest() {
     assert_eq!(secret.len(), 43, "32 random bytes");
     let shown = world.json(&["token", "list"]);
     let [name, scope, by] = ["name", "scope", "by"].map(|field| shown[field].as_str().unwrap());
-    assert_eq!([name, scope, by], ["shop", "emit", "the command line"]);
+    assert_eq!([name, scope, by], ["shop", "emit", &user()]);
     assert!(shown["expires"].is_string() && shown["token"].is_null(), "{shown}");
     assert!(!world.ok(&["token", "list"]).contains(secret));
     let file = std::fs::read(world.folder().join("sender.db")).unwrap();

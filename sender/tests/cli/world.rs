@@ -176,12 +176,34 @@ impl World {
     }
 }
 
+/// As the log of changes names this user.
+pub(crate) fn user() -> String {
+    let name = Command::new("id").arg("-un").output().unwrap().stdout;
+    format!("user {}", String::from_utf8(name).unwrap().trim_end())
+}
+
 pub(crate) struct Serving {
     pub(crate) child: Child,
     pub(crate) address: String,
 }
 
 impl Serving {
+    /// The status and the body of the answer.
+    pub(crate) fn ask(&self, line: &str, token: Option<&str>, body: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let token = token.map_or_else(String::new, |token| format!("authorization: Bearer {token}\r\n"));
+        let length = body.len();
+        let request = format!(
+            "{line} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
+             content-length: {length}\r\n{token}\r\n{body}"
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+    }
+
     /// Returns the exit code and the rest of the log.
     pub(crate) fn terminate(mut self) -> (i32, String) {
         let killed = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();

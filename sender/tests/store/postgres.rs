@@ -468,7 +468,13 @@ fn a_number_that_a_commit_took_before_it_began_anew_is_nobodys() {
     // The store writes the event before it knows which lane has the old letter.
     let emit = Command::Emit(world.event(&[lane]));
     let never = StoreTime(0);
-    let purge = Purge { settled_before: never, attempts_before: never, dead_before: world.now, max: 100 };
+    let purge = Purge {
+        settled_before: never,
+        attempts_before: never,
+        dead_before: world.now,
+        changes_before: StoreTime(0),
+        max: 100,
+    };
     let replies = world.all(&[emit, Command::Purge(purge)]);
     assert!(matches!(replies[1], Reply::Purged(Purged { dead: 1, .. })), "{replies:?}");
     assert!(number_of(&replies[0]) > last.0 + 1, "{replies:?}");
@@ -840,7 +846,13 @@ fn a_delivery_that_is_sent_again_meanwhile_is_not_purged() {
     world.pass(Nanos::DAY);
     resending.run_sql("BEGIN; SELECT 1 FROM done FOR UPDATE");
     let now = world.now;
-    let purge = Purge { settled_before: now, attempts_before: now, dead_before: now, max: 100 };
+    let purge = Purge {
+        settled_before: now,
+        attempts_before: now,
+        dead_before: now,
+        changes_before: StoreTime(0),
+        max: 100,
+    };
     let resent = "WITH gone AS (DELETE FROM done RETURNING *)
         INSERT INTO deliveries SELECT delivery, lane, event, body, bytes, 0, 0, at, expires, ttl, last_attempt, NULL,
             status, error, NULL, signature FROM gone; COMMIT";

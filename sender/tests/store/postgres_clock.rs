@@ -94,7 +94,13 @@ fn a_time_that_may_be_right_is_kept_and_nothing_is_given_up_or_deleted_for_it() 
     let swept = one(&mut *store, start.now, Command::Sweep(Sweep { max: 10 }));
     assert!(matches!(swept, Reply::Swept(Swept { expired: 0, .. })), "{swept:?}");
     let before = StoreTime(start.now.0 - Nanos::DAY.0);
-    let purge = Purge { settled_before: before, attempts_before: before, dead_before: before, max: 100 };
+    let purge = Purge {
+        settled_before: before,
+        attempts_before: before,
+        dead_before: before,
+        changes_before: StoreTime(0),
+        max: 100,
+    };
     let purged = one(&mut *store, start.now, Command::Purge(purge));
     assert_eq!(purged, Reply::Purged(Purged::default()));
     one(&mut *store, start.now, Command::Evict(ME));

@@ -24,7 +24,7 @@ use crate::store::postgres::Schema;
 use crate::store::sqlite::File;
 use crate::store::world::{Backend, ME, WIDE, World, YOU, at_once, body, later, waiting};
 
-const CONTENTS: [&str; 18] = [
+const CONTENTS: [&str; 19] = [
     "SELECT * FROM subscribers ORDER BY lane",
     "SELECT * FROM notified ORDER BY lane, condition",
     "SELECT * FROM secrets ORDER BY id",
@@ -43,6 +43,7 @@ const CONTENTS: [&str; 18] = [
     "SELECT * FROM resent ORDER BY delivery, at",
     "SELECT * FROM jobs ORDER BY job",
     "SELECT * FROM tokens ORDER BY name",
+    "SELECT * FROM changes ORDER BY number",
     "SELECT * FROM latencies ORDER BY lane, measure, hour",
     "SELECT * FROM marks ORDER BY minute",
     "SELECT * FROM outbox ORDER BY id",
@@ -122,7 +123,7 @@ fn filled() -> World<File> {
         expires: None,
     };
     let lasting = StoredToken { name: "bob".into(), expires: Some(StoreTime(9)), ..token.clone() };
-    world.all(&[token, lasting].map(Command::CreateToken));
+    world.all(&[token, lasting].map(|token| Command::CreateToken(token).by(&"ann".into(), None)));
     let claimed = world.claim(first, term);
     for (place, delivery) in claimed.iter().enumerate() {
         let fate = match place % 4 {
@@ -385,7 +386,13 @@ fn events_with_mixed_numbers_are_told_apart_in_a_file() {
     }
     world.pass(Nanos::HOUR);
     let (settled_before, attempts_before) = (world.now, world.now);
-    let purge = Purge { settled_before, attempts_before, dead_before: world.now, max: 100 };
+    let purge = Purge {
+        settled_before,
+        attempts_before,
+        dead_before: world.now,
+        changes_before: StoreTime(0),
+        max: 100,
+    };
     assert!(matches!(world.one(Command::Purge(purge)), Reply::Purged(_)));
     assert_eq!((of(&world, "e3"), of(&world, "e4")), (vec![1, 3], vec![]));
     assert!(world.reader.body(hookproof_sender::engine::DeliveryId(3)).unwrap().is_some());

@@ -43,7 +43,13 @@ fn deliver_and_purge(world: &mut World<File>, (lane, term): (LaneId, Term), coun
     world.settle_all(settlements);
     world.pass(Nanos::HOUR);
     let before = world.now;
-    let purge = Purge { settled_before: before, attempts_before: before, dead_before: before, max: 10_000 };
+    let purge = Purge {
+        settled_before: before,
+        attempts_before: before,
+        dead_before: before,
+        changes_before: before,
+        max: 10_000,
+    };
     let Reply::Purged(purged) = world.one(Command::Purge(purge)) else { panic!("no answer to a purge") };
     assert_eq!((purged.deliveries, purged.more), (u64::from(count), false));
 }

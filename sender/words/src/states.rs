@@ -18,6 +18,16 @@ impl LaneState {
     pub const fn accepts(self) -> bool {
         matches!(self, Self::Active | Self::Paused)
     }
+
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Paused => "paused",
+            Self::Disabled => "disabled",
+            Self::Removed => "removed",
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

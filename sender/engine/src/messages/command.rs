@@ -11,7 +11,7 @@ pub use hookproof_words::states::{AttemptOutcome, Condition, Fate, Reason};
 use sha2::{Digest as _, Sha256};
 
 pub use super::job::Dead;
-use super::job::{SetJob, StartJob, StepJob};
+use super::job::{JobKind, JobState, SetJob, StartJob, StepJob};
 use super::lane::{Bounds, LaneState, OwnerId, Pause, Secret};
 use super::node::{Announcement, Homes};
 use super::token::StoredToken;
@@ -58,6 +58,16 @@ pub enum Command {
     CreateToken(StoredToken),
     /// By its name.
     RevokeToken(Arc<str>),
+    Attributed(Box<Attributed>),
+}
+
+/// A command, and who gives it. Its commit records the change, unless it is refused or does nothing.
+#[derive(Clone, Debug)]
+pub struct Attributed {
+    pub by: Arc<str>,
+    /// A delivery, a node or the way to a data subject. Other commands name theirs themselves.
+    pub subject: Option<Arc<str>>,
+    pub command: Command,
 }
 
 /// If the lane of one target is full and refuses, nothing is recorded, and the emitter may try again.
@@ -301,7 +311,54 @@ pub struct Renew {
 
 impl Command {
     #[must_use]
-    pub const fn name(&self) -> &'static str {
+    pub fn by(self, by: &Arc<str>, subject: Option<&str>) -> Self {
+        let (by, subject) = (Arc::clone(by), subject.map(Into::into));
+        Self::Attributed(Box::new(Attributed { by, subject, command: self }))
+    }
+
+    /// The operation in the API's document, if it is a change that operators or programs make.
+    #[must_use]
+    pub fn operation(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Subscribe(_) => "addSubscriber",
+            Self::Change(Change { state: Some(LaneState::Paused), .. }) => "pauseSubscriber",
+            Self::Change(Change { state: Some(LaneState::Active), .. }) => "resumeSubscriber",
+            Self::Change(_) => "changeSubscriber",
+            Self::Rotate(_) => "rotateSecret",
+            Self::Remove(_) => "removeSubscriber",
+            Self::Emit(_) => "testSubscriber",
+            Self::Retry(Retry { which: ToRetry::Of(_), .. }) => "retrySubscriber",
+            Self::Retry(Retry { which: ToRetry::This(_), .. }) => "retryDelivery",
+            Self::Resend(_) => "resendDelivery",
+            Self::Erase(_) => "forgetSubject",
+            Self::StartJob(StartJob { task, .. }) => match task.kind {
+                JobKind::Redrive => "redriveDead",
+                JobKind::Purge => "purgeDead",
+                JobKind::Shed => "shedSubscriber",
+                JobKind::Replay => "replaySubscriber",
+            },
+            Self::SetJob(SetJob { state: JobState::Paused, .. }) => "pauseJob",
+            Self::SetJob(SetJob { state: JobState::Running, .. }) => "resumeJob",
+            Self::SetJob(SetJob { state: JobState::Cancelled, .. }) => "cancelJob",
+            Self::Drain(Drain { draining: true, .. }) => "drainNode",
+            Self::Drain(Drain { draining: false, .. }) => "resumeNode",
+            Self::CreateToken(_) => "createToken",
+            Self::RevokeToken(_) => "revokeToken",
+            _ => return None,
+        })
+    }
+
+    /// Without its attribution.
+    #[must_use]
+    pub fn itself(&self) -> &Self {
+        match self {
+            Self::Attributed(attributed) => attributed.command.itself(),
+            command => command,
+        }
+    }
+
+    #[must_use]
+    pub fn name(&self) -> &'static str {
         match self {
             Self::Emit(_) => "emit an event",
             Self::RejectOutbox(_) => "reject an outbox row",
@@ -331,13 +388,14 @@ impl Command {
             Self::SetJob(_) => "change a job",
             Self::CreateToken(_) => "make a token",
             Self::RevokeToken(_) => "revoke a token",
+            Self::Attributed(attributed) => attributed.command.name(),
         }
     }
 
     /// An estimate, for the bound on a commit.
     #[must_use]
     pub fn rows(&self) -> usize {
-        match self {
+        match self.itself() {
             Self::Emit(emit) => 1 + emit.bodies.len() + emit.targets.len(),
             Self::Settle(settlements) => settlements.len(),
             Self::Erase(Erase { of_event, max, .. }) => {
@@ -360,7 +418,7 @@ impl Command {
     pub fn bytes(&self) -> usize {
         // An estimate of a row's fixed part in memory.
         const ROW: usize = 100;
-        let payload = match self {
+        let payload = match self.itself() {
             Self::Emit(emit) => emit.bodies.iter().map(|body| body.bytes.len()).sum(),
             Self::Persist(persist) => persist.record.len(),
             Self::Settle(settlements) => {
@@ -370,7 +428,7 @@ impl Command {
             }
             _ => 0,
         };
-        let rows = match self {
+        let rows = match self.itself() {
             Self::Emit(_) | Self::Settle(_) => self.rows(),
             _ => 1,
         };
@@ -379,8 +437,8 @@ impl Command {
 
     /// A full queue refuses such commands first.
     #[must_use]
-    pub const fn adds_work(&self) -> bool {
-        matches!(self, Self::Emit(_))
+    pub fn adds_work(&self) -> bool {
+        matches!(self.itself(), Self::Emit(_))
     }
 
     #[must_use]
@@ -531,6 +589,7 @@ pub enum SealedTable {
     Subscribers,
     Secrets,
     Answers,
+    Changes,
     Proof,
 }
 
@@ -542,7 +601,8 @@ impl SealedTable {
             Self::FurtherBodies => Some(Self::Subscribers),
             Self::Subscribers => Some(Self::Secrets),
             Self::Secrets => Some(Self::Answers),
-            Self::Answers => Some(Self::Proof),
+            Self::Answers => Some(Self::Changes),
+            Self::Changes => Some(Self::Proof),
             Self::Proof => None,
         }
     }
@@ -587,5 +647,6 @@ pub struct Purge {
     pub settled_before: StoreTime,
     pub attempts_before: StoreTime,
     pub dead_before: StoreTime,
+    pub changes_before: StoreTime,
     pub max: u32,
 }

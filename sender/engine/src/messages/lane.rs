@@ -24,6 +24,8 @@ pub struct Limits {
     /// The most kept dead letters; beyond it the oldest are deleted.
     pub dead_max: u64,
     pub dead_per_lane_max: u64,
+    /// The most changes in the log; beyond it the oldest are deleted.
+    pub changes_max: u64,
 }
 
 impl Default for Limits {
@@ -33,6 +35,7 @@ impl Default for Limits {
             waiting_bytes_max: 32 << 30,
             dead_max: 1_000_000,
             dead_per_lane_max: 100_000,
+            changes_max: 100_000,
         }
     }
 }

@@ -1,5 +1,7 @@
-//! Commands to a store, and its replies. Reading order: [`lane`], [`node`], [`command`], [`job`], [`token`], [`reply`].
+//! Commands to a store, and its replies. Reading order: [`lane`], [`node`], [`command`], [`job`], [`token`], [`change`],
+//! [`reply`].
 
+pub mod change;
 pub mod command;
 pub mod job;
 pub mod lane;

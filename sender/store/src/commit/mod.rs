@@ -5,12 +5,13 @@
 //! the end.
 
 use super::Written;
-use super::command::{Claim, Command, Reseal};
+use super::command::{Attributed, Claim, Command, Reseal};
 use super::lane::{Counts, LaneState, Limits};
 use super::queue_cache::{Lane, QueueCache};
 use super::reply::{Claimed, Refusal, Reply};
 use crate::engine::{LaneId, Nanos, StoreTime};
 
+pub(super) mod change;
 pub(super) mod dead;
 pub(super) mod emit;
 pub(super) mod erase;
@@ -23,14 +24,12 @@ pub(super) mod subscribe;
 pub(super) mod sweep;
 pub(super) mod token;
 
+use change::ChangeRows;
 use emit::EventRows;
 use erase::EraseRows;
-use job::JobRows;
 use lease::LeaseRows;
-use retry::RetryRows;
 use settle::AttemptRows;
 use sweep::SweepRows;
-use token::TokenRows;
 
 pub(super) trait Rows {
     type Error;
@@ -72,7 +71,7 @@ pub(super) trait Rows {
 }
 
 pub(super) trait Commands:
-    EventRows + EraseRows + AttemptRows + LeaseRows + RetryRows + SweepRows + JobRows + TokenRows
+    EventRows + EraseRows + AttemptRows + LeaseRows + SweepRows + ChangeRows
 {
     /// Reads the longest due deliveries that are not claimed, and claims them.
     fn read_claim(&mut self, claim: &Claim) -> Result<Claimed, Self::Error>;
@@ -93,6 +92,17 @@ pub(super) trait Commands:
         };
         self.cache().own(lane, owner, term);
         Ok(Reply::Claimed(self.read_claim(claim)?))
+    }
+
+    fn attributed(&mut self, attributed: &Attributed) -> Result<Reply, Self::Error> {
+        let command = &attributed.command;
+        let Some(operation) = command.operation() else {
+            return Ok(Reply::Refused(Refusal::Nonsense("this is no change that somebody makes")));
+        };
+        let before = self.state_before(command)?;
+        let reply = self.carry_out(command)?;
+        self.record_change(attributed, (operation, before), &reply)?;
+        Ok(reply)
     }
 
     fn carry_out(&mut self, command: &Command) -> Result<Reply, Self::Error> {
@@ -130,6 +140,7 @@ pub(super) trait Commands:
             Command::SetJob(set) => self.set_job(set),
             Command::CreateToken(token) => self.create_token(token),
             Command::RevokeToken(name) => self.revoke_token(name),
+            Command::Attributed(attributed) => self.attributed(attributed),
         }
     }
 }

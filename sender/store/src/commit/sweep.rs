@@ -44,6 +44,9 @@ pub(crate) trait SweepRows: RetryRows {
 
     fn delete_removed(&mut self, before: StoreTime) -> Result<(), Self::Error>;
 
+    /// Looks at the oldest of the log, at most `max`. The newest stays, for its number.
+    fn delete_changes(&mut self, before: StoreTime, max: u32) -> Result<(), Self::Error>;
+
     fn forget_latencies(&mut self, max: u32) -> Result<(), Self::Error>;
 
     fn sweep(&mut self, sweep: Sweep) -> Result<Reply, Self::Error> {
@@ -111,6 +114,7 @@ pub(crate) trait SweepRows: RetryRows {
             attempts = !more;
         }
         self.delete_removed(settled_before)?;
+        self.delete_changes(self.surely_before(purge.changes_before), share)?;
         self.forget_latencies(share)?;
         let ended = [letters, events, attempts];
         purged.more = ended.contains(&false);

@@ -53,6 +53,7 @@ use crate::{Durability, Reader};
 
 mod address;
 mod beside;
+mod change;
 mod claim;
 mod clock;
 mod columns;

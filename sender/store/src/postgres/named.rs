@@ -15,7 +15,7 @@ use crate::queue_cache::QueueCache;
 const EVENT_NUMBERS: &str = next_numbers!("event_numbers");
 const BODY_NUMBERS: &str = next_numbers!("body_numbers");
 
-pub(super) const fn together(one: &Command, next: &Command) -> bool {
+pub(super) fn together(one: &Command, next: &Command) -> bool {
     is_named(one) == is_named(next)
 }
 
@@ -40,7 +40,7 @@ impl Counted {
     fn of(commands: &[Command]) -> Self {
         let mut counted = Self::default();
         for command in commands {
-            if let Command::Emit(emit) = command {
+            if let Command::Emit(emit) = command.itself() {
                 counted.events += 1;
                 // One body is in the event's row.
                 counted.bodies += int(size(emit.bodies.len().saturating_sub(1)));
@@ -73,15 +73,15 @@ impl Counted {
 }
 
 /// Whether a command's rows are read before it runs, together with those of others.
-pub(super) const fn is_named(command: &Command) -> bool {
-    matches!(command, Command::Emit(_) | Command::Settle(_))
+pub(super) fn is_named(command: &Command) -> bool {
+    matches!(command.itself(), Command::Emit(_) | Command::Settle(_))
 }
 
 impl<'a> Named<'a> {
     pub(super) fn by(commands: &'a [Command], now: StoreTime, cache: &QueueCache) -> Self {
         let mut named = Self { now, ..Self::default() };
         for command in commands {
-            match command {
+            match command.itself() {
                 Command::Emit(emit) => {
                     if !emit.id_is_new {
                         named.ids.push(&emit.id);

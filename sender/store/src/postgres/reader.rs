@@ -9,17 +9,18 @@ use tokio_postgres::error::SqlState;
 use super::address::Address;
 use super::failure::failure;
 use super::link::{Link, Purpose};
-use super::{clock, job, latencies, lease, open, seal, token};
+use super::{change, clock, job, latencies, lease, open, seal, token};
 use crate::StoreError;
+use crate::change::RecordedChange;
 use crate::clock::{Beginning, Start};
 use crate::command::{Body, Condition, OutboxId};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::job::{Job, JobId};
 use crate::paging::{Cursor, Page};
 use crate::read::{
-    Attempted, AuditSecond, DeadGroup, DeadLetter, Delivery, Filter, Glance, LaneStatus, LastHour, Limited,
-    LiveSecret, Measured, Nodes, Notices, OutboxRow, Over, Owner, ReadError, Reader, RejectedRow, Resent,
-    Status, Subscriber, SubscriberRef, TimesPage, Tried, Tries, Work,
+    Attempted, AuditSecond, ChangesOf, DeadGroup, DeadLetter, Delivery, Filter, Glance, LaneStatus, LastHour,
+    Limited, LiveSecret, Measured, Nodes, Notices, OutboxRow, Over, Owner, ReadError, Reader, RejectedRow,
+    Resent, Status, Subscriber, SubscriberRef, TimesPage, Tried, Tries, Work,
 };
 use crate::reply::Record;
 use crate::seal::Seal;
@@ -290,6 +291,15 @@ impl Reader for PostgresReader {
 
     fn tokens(&self) -> Result<Vec<StoredToken>, StoreError> {
         self.query("list tokens", token::tokens)
+    }
+
+    fn changes(
+        &self,
+        of: &ChangesOf,
+        from: Option<Cursor>,
+        max: u32,
+    ) -> Result<Page<RecordedChange>, ReadError> {
+        self.page("list changes", 'c', from, |sql, place| change::changes(sql, &self.seal, of, place, max))
     }
 
     fn owners(&self) -> Result<Vec<Owner>, StoreError> {

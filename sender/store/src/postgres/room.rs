@@ -130,7 +130,7 @@ impl Coming {
     pub(super) fn of(run: &[Command]) -> BTreeMap<LaneId, Self> {
         let mut lanes: BTreeMap<LaneId, Self> = BTreeMap::new();
         for command in run {
-            match command {
+            match command.itself() {
                 Command::Emit(emit) => {
                     for target in &emit.targets {
                         let coming = lanes.entry(target.lane).or_default();

@@ -311,6 +311,19 @@ CREATE TABLE tokens (
     expires int8
 );
 
+-- The log of changes (commit/change.rs), the newest last. `subscriber`: its id; `name`: its name at that time. Written under the
+-- lock of `state`.
+CREATE TABLE changes (
+    number int8 PRIMARY KEY,
+    at int8 NOT NULL,
+    made_by text NOT NULL,
+    operation text NOT NULL,
+    subscriber text,
+    name text,
+    subject text,
+    changed text NOT NULL
+);
+
 -- One row for each of three measures (latency.rs). Hour 0 holds the sum of all hours.
 CREATE TABLE latencies (
     lane int8 NOT NULL,

@@ -87,6 +87,10 @@ const fn rows(table: SealedTable) -> [&'static str; 2] {
              WHERE (lane, slot) > ($1::int8 >> 6, $1::int8 & 63) ORDER BY lane, slot LIMIT $2 FOR UPDATE",
             "UPDATE answers SET head = $2, body = $3 WHERE lane = $1::int8 >> 6 AND slot = $1::int8 & 63",
         ],
+        SealedTable::Changes => [
+            "SELECT number, changed FROM changes WHERE number > $1 ORDER BY number LIMIT $2 FOR UPDATE",
+            "UPDATE changes SET changed = $2 WHERE number = $1",
+        ],
         SealedTable::Proof => ["", "UPDATE sealing SET proof = $1, plain = 0"],
     }
 }
@@ -99,6 +103,7 @@ fn read(table: SealedTable, row: &Row) -> Result<(u64, Field, Stored)> {
         }
         SealedTable::FurtherBodies => (number, Field::FurtherBody(number), Stored::Bytes(row.try_get(1)?)),
         SealedTable::Subscribers => (number, Field::Settings(LaneId(number)), Stored::Text(row.try_get(1)?)),
+        SealedTable::Changes => (number, Field::Changed(number), Stored::Text(row.try_get(1)?)),
         SealedTable::Secrets => {
             (number, Field::Secret(row.try_get(2)?, row.try_get(3)?), Stored::Text(row.try_get(1)?))
         }

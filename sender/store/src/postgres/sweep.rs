@@ -212,6 +212,14 @@ impl SweepRows for Work<'_> {
         Ok(())
     }
 
+    fn delete_changes(&mut self, before: StoreTime, max: u32) -> Result<()> {
+        let delete =
+            "DELETE FROM changes WHERE number IN (SELECT number FROM changes ORDER BY number LIMIT $2)
+            AND at < $1 AND number < (SELECT max(number) FROM changes)";
+        self.sql.execute(delete, &[&before, &i64::from(max)])?;
+        Ok(())
+    }
+
     fn forget_latencies(&mut self, max: u32) -> Result<()> {
         Ok(latencies::forget_old(self.sql, self.surely_before(self.now), max)?)
     }

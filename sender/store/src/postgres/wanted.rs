@@ -80,7 +80,9 @@ impl Wanted {
         let mut wanted = Self::default();
         for command in commands {
             wanted.owners |= asks_who_lives(command);
-            match command {
+            // The log of changes is written under this lock.
+            wanted.state |= matches!(command, Command::Attributed(_));
+            match command.itself() {
                 Command::Emit(emit) => {
                     wanted.lanes.extend(emit.targets.iter().map(|target| target.lane));
                     wanted.lanes.extend(emit.notifies.map(|transition| transition.lane));
@@ -111,7 +113,8 @@ impl Wanted {
                 Command::Retry(_) | Command::Resend(_) => wanted.state = true,
                 Command::Shed(shed) => drop(wanted.lanes.insert(shed.lane)),
                 // A renewal rarely changes its node. If it does, the commit locks the state then.
-                Command::Acquire(_)
+                Command::Attributed(_)
+                | Command::Acquire(_)
                 | Command::Renew(_)
                 | Command::Sweep(_)
                 | Command::RejectOutbox(_)
@@ -134,7 +137,7 @@ impl Wanted {
 /// Whether a command reads or changes leases. It locks the leases of all owners.
 fn asks_who_lives(command: &Command) -> bool {
     use Command::{Acquire, Drain, Evict, Renew, Retire};
-    matches!(command, Acquire(_) | Drain(_) | Evict(_) | Renew(_) | Retire(_))
+    matches!(command.itself(), Acquire(_) | Drain(_) | Evict(_) | Renew(_) | Retire(_))
 }
 
 /// Whether a command must be a commit of its own. One that locks leases blocks other renewals. A sweep forgets owners

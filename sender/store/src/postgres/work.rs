@@ -32,7 +32,7 @@ impl<'a> Work<'a> {
     /// Runs a command. Emits and settlements find this commit's changes in memory. Other commands query the database,
     /// so pending changes are written before and cached rows dropped after them.
     fn apply(&mut self, command: &Command) -> Result<Reply> {
-        let asks = !matches!(command, Command::Emit(_) | Command::Settle(_));
+        let asks = !is_named(command);
         if asks {
             self.flush_and_forget()?;
         }

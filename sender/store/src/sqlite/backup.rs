@@ -194,6 +194,7 @@ fn paused(
     let mut store = SqliteStore::open(path, &database.options())?;
     let reader = SqliteReader::open_with(path, database.keys())?;
     let at = reader.clock()?.latest;
+    let by = "restore".into();
     let (pause, mut since, mut paused) = (pause(at), 0, 0);
     loop {
         // A paused one comes again, by its new version.
@@ -211,7 +212,8 @@ fn paused(
             .filter(flows)
             .map(|subscriber| {
                 let state = Some(LaneState::Paused);
-                Command::Change(Change { state, pause: pause.clone(), ..Change::of(subscriber.lane) })
+                let change = Change { state, pause: pause.clone(), ..Change::of(subscriber.lane) };
+                Command::Change(change).by(&by, None)
             })
             .collect();
         if !changes.is_empty() {
@@ -219,8 +221,9 @@ fn paused(
         }
     }
     let running = reader.jobs(None)?.into_iter().filter(|job| job.state == JobState::Running);
-    let pauses =
-        running.map(|job| Command::SetJob(SetJob { job: job.id, state: JobState::Paused, error: None }));
+    let pauses = running.map(|job| {
+        Command::SetJob(SetJob { job: job.id, state: JobState::Paused, error: None }).by(&by, None)
+    });
     store.commit(at, &pauses.collect::<Vec<_>>())?;
     let status = reader.status(at)?;
     let [active, ..] = status.subscribers;

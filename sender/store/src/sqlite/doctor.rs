@@ -217,6 +217,7 @@ fn consequence(table: &str) -> &'static str {
         "notified" => "operators are not notified of changes",
         "jobs" => "jobs of operators cannot go on",
         "tokens" => "no process starts",
+        "changes" => "changes of operators fail",
         "owners" | "nodes" | "membership" => "processes may fail to take over subscribers",
         _ => "events may not be accepted or delivered",
     }

@@ -26,6 +26,7 @@ use crate::seal::Seal;
 
 mod backup;
 mod beside;
+mod change;
 mod claim;
 mod clock;
 mod content;

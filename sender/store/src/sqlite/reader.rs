@@ -10,17 +10,18 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use rusqlite::{Connection, Transaction};
 
 use super::failure::Doing;
-use super::{clock, job, latencies, lease, ledger, open, token};
+use super::{change, clock, job, latencies, lease, ledger, open, token};
 use crate::StoreError;
+use crate::change::RecordedChange;
 use crate::clock::{Beginning, FileClock, Start};
 use crate::command::{Body, Condition, OutboxId};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::job::{Job, JobId};
 use crate::paging::{Cursor, Page};
 use crate::read::{
-    Attempted, AuditSecond, DeadGroup, DeadLetter, Delivery, Filter, Glance, LaneStatus, LastHour, Limited,
-    LiveSecret, Measured, Nodes, Notices, OutboxRow, Over, Owner, ReadError, Reader, RejectedRow, Resent,
-    Status, Subscriber, SubscriberRef, TimesPage, Tried, Tries, Work,
+    Attempted, AuditSecond, ChangesOf, DeadGroup, DeadLetter, Delivery, Filter, Glance, LaneStatus, LastHour,
+    Limited, LiveSecret, Measured, Nodes, Notices, OutboxRow, Over, Owner, ReadError, Reader, RejectedRow,
+    Resent, Status, Subscriber, SubscriberRef, TimesPage, Tried, Tries, Work,
 };
 use crate::reply::Record;
 use crate::seal::{Keyring, Seal};
@@ -320,6 +321,15 @@ impl Reader for SqliteReader {
 
     fn tokens(&self) -> Result<Vec<StoredToken>, StoreError> {
         self.moment("list tokens", |sql| token::tokens(sql))
+    }
+
+    fn changes(
+        &self,
+        of: &ChangesOf,
+        from: Option<Cursor>,
+        max: u32,
+    ) -> Result<Page<RecordedChange>, ReadError> {
+        self.page("list changes", 'c', from, |sql, place| change::changes(sql, &self.seal, of, place, max))
     }
 
     fn owners(&self) -> Result<Vec<Owner>, StoreError> {

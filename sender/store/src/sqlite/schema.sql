@@ -291,6 +291,18 @@ CREATE TABLE tokens (
     expires INTEGER
 ) STRICT, WITHOUT ROWID;
 
+-- The log of changes (commit/change.rs), the newest last. `subscriber`: its id; `name`: its name at that time.
+CREATE TABLE changes (
+    number INTEGER PRIMARY KEY,
+    at INTEGER NOT NULL,
+    made_by TEXT NOT NULL,
+    operation TEXT NOT NULL,
+    subscriber TEXT,
+    name TEXT,
+    subject TEXT,
+    changed TEXT NOT NULL
+) STRICT;
+
 -- Latencies of endpoints: one row for each of three measures (latency.rs) and each hour with attempts. Hour 0
 -- holds the sum of all hours.
 CREATE TABLE latencies (

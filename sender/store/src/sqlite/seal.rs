@@ -77,6 +77,10 @@ const fn rows(table: SealedTable) -> [&'static str; 2] {
              WHERE (lane, slot) > (?1 >> 6, ?1 & 63) ORDER BY lane, slot LIMIT ?2",
             "UPDATE answers SET head = ?2, body = ?3 WHERE lane = ?1 >> 6 AND slot = ?1 & 63",
         ],
+        SealedTable::Changes => [
+            "SELECT number, changed FROM changes WHERE number > ?1 ORDER BY number LIMIT ?2",
+            "UPDATE changes SET changed = ?2 WHERE number = ?1",
+        ],
         SealedTable::Proof => ["", "UPDATE sealing SET proof = ?1, plain = 0"],
     }
 }
@@ -89,6 +93,7 @@ fn read(table: SealedTable, row: &Row<'_>) -> Result<(u64, Field, Stored)> {
         }
         SealedTable::FurtherBodies => (number, Field::FurtherBody(number), Stored::Bytes(row.get(1)?)),
         SealedTable::Subscribers => (number, Field::Settings(LaneId(number)), Stored::Text(row.get(1)?)),
+        SealedTable::Changes => (number, Field::Changed(number), Stored::Text(row.get(1)?)),
         SealedTable::Secrets => (number, Field::Secret(row.get(2)?, row.get(3)?), Stored::Text(row.get(1)?)),
         SealedTable::Answers => {
             let (delivery, at): (DeliveryId, StoreTime) = (row.get(2)?, row.get(3)?);

@@ -199,6 +199,16 @@ impl SweepRows for Work<'_> {
         Ok(())
     }
 
+    fn delete_changes(&mut self, before: StoreTime, max: u32) -> Result<()> {
+        self.sql
+            .prepare_cached(
+                "DELETE FROM changes WHERE number IN (SELECT number FROM changes ORDER BY number LIMIT ?2)
+                 AND at < ?1 AND number < (SELECT max(number) FROM changes)",
+            )?
+            .execute(params![before, max])
+            .map(drop)
+    }
+
     fn forget_latencies(&mut self, max: u32) -> Result<()> {
         latencies::forget_old(self.sql, self.now, max)
     }

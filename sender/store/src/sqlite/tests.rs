@@ -123,8 +123,13 @@ fn nothing_is_deleted_for_its_age_before_the_wall_clock_says_so_where_the_time_i
     assert_eq!(store.begin_clock(beginning).unwrap().fault, Some(Fault::Kept(Nanos::DAY)));
     let mut purge = |now: StoreTime| {
         let hour_ago = StoreTime(now.0 - Nanos::HOUR.0);
-        let all =
-            Purge { settled_before: hour_ago, attempts_before: hour_ago, dead_before: hour_ago, max: 99 };
+        let all = Purge {
+            settled_before: hour_ago,
+            attempts_before: hour_ago,
+            dead_before: hour_ago,
+            changes_before: StoreTime(0),
+            max: 99,
+        };
         store.commit(now, &[Command::Purge(all)]).unwrap()
     };
     assert_eq!(purge(ahead), [Reply::Purged(Purged::default())], "the letter is a moment old");
@@ -264,7 +269,13 @@ fn an_event_of_which_the_disk_does_not_give_a_delivery_keeps_few_others_from_bei
     store.sql.execute_batch("UPDATE deliveries SET state = 1").unwrap();
     lose_row(folder.path(), &store, COUNT / 2);
     let later = after(Nanos::HOUR);
-    let purge = Purge { settled_before: later, attempts_before: NOW, dead_before: NOW, max: 9_000 };
+    let purge = Purge {
+        settled_before: later,
+        attempts_before: NOW,
+        dead_before: NOW,
+        changes_before: StoreTime(0),
+        max: 9_000,
+    };
     // Each failure gets one event further, among the events on that page and next to it.
     let replies = (0..COUNT).find_map(|_| store.commit(later, &[Command::Purge(purge)]).ok());
     let Some([Reply::Purged(purged)]) = replies.as_deref() else { panic!("{replies:?}") };

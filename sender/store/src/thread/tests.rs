@@ -293,7 +293,13 @@ fn claims_that_the_disk_fails_hold_up_nobody() {
 fn upkeep_that_the_disk_fails_holds_up_nobody() {
     let failing = || StoreError::Io { doing: "purge", detail: "a page".to_owned() };
     let zero = StoreTime(0);
-    let purge = Purge { settled_before: zero, attempts_before: zero, dead_before: zero, max: 1 };
+    let purge = Purge {
+        settled_before: zero,
+        attempts_before: zero,
+        dead_before: zero,
+        changes_before: zero,
+        max: 1,
+    };
     let step = StepJob { job: JobId(1), lane: None, worker: OwnerId(1), max: 1 };
     let mut stage = Stage::new(Capacity::default());
     stage.submit(1, vec![Command::Sweep(Sweep { max: 1 })]).unwrap();

@@ -97,7 +97,7 @@ macro_rules! of_lane {
 }
 
 /// Owners before lanes, lanes before their rows.
-const TABLES: [Table; 18] = [
+const TABLES: [Table; 19] = [
     same!("sealing", "id, proof, plain"),
     same!(
         "subscribers",
@@ -167,6 +167,7 @@ const TABLES: [Table; 18] = [
          until"
     ),
     same!("tokens", "name, digest, scope, created, created_by, expires"),
+    same!("changes", "number, at, made_by, operation, subscriber, name, subject, changed"),
     same!("latencies", "lane, measure, hour, counted"),
     same!("marks", "minute, delivered, failed_attempts, dead, latency_us"),
     same!("outbox", "id, type, key, data, event"),

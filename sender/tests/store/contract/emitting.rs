@@ -284,8 +284,13 @@ pub(super) fn the_recipients_of_an_event_are_known_while_its_outbox_row_waits<B:
     world.claim(wide, term);
     world.settle(wide, term, delivery, Fate::Delivered);
     world.pass(Nanos::DAY.times(3));
-    let purge =
-        Purge { settled_before: world.now, attempts_before: world.now, dead_before: world.now, max: 100 };
+    let purge = Purge {
+        settled_before: world.now,
+        attempts_before: world.now,
+        dead_before: world.now,
+        changes_before: world.now,
+        max: 100,
+    };
     world.one(Command::Purge(purge));
     assert_eq!(world.reader.lanes_in_part(&event.id).unwrap(), [wide]);
     world.try_emit(event.clone()).unwrap();

@@ -182,7 +182,13 @@ pub(super) fn a_forgotten_delivery_is_not_sent_and_cannot_be<B: Backend>() {
     world.pass(TTL);
     assert_eq!(world.one(Command::Sweep(Sweep { max: 9 })), Reply::Swept(Swept::default()));
     let now = later(world.now, Nanos::SECOND);
-    let purge = Purge { settled_before: now, attempts_before: now, dead_before: StoreTime(0), max: 100 };
+    let purge = Purge {
+        settled_before: now,
+        attempts_before: now,
+        dead_before: StoreTime(0),
+        changes_before: StoreTime(0),
+        max: 100,
+    };
     world.one(Command::Purge(purge));
     assert_eq!([waits, dead, delivered].map(|id| world.place(id)), [None; 3]);
 }
@@ -229,7 +235,13 @@ pub(super) fn a_late_report_of_a_forgotten_event_leaves_nothing<B: Backend>() {
             world.pass(TTL);
             let now = later(world.now, Nanos::SECOND);
             let old = StoreTime(0);
-            let purge = Purge { settled_before: now, attempts_before: old, dead_before: old, max: 100 };
+            let purge = Purge {
+                settled_before: now,
+                attempts_before: old,
+                dead_before: old,
+                changes_before: StoreTime(0),
+                max: 100,
+            };
             world.one(Command::Purge(purge));
             assert_eq!(world.place(id), None);
         }

@@ -178,6 +178,12 @@ pub(super) fn nothing_is_left_of_a_removed_lane<B: Backend>() {
 
 fn purge<B: Backend>(world: &mut World<B>) {
     let (settled_before, never) = (world.now, StoreTime(0));
-    let purge = Purge { settled_before, attempts_before: never, dead_before: never, max: 300 };
+    let purge = Purge {
+        settled_before,
+        attempts_before: never,
+        dead_before: never,
+        changes_before: StoreTime(0),
+        max: 300,
+    };
     world.one(Command::Purge(purge));
 }

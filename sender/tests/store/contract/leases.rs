@@ -230,7 +230,13 @@ pub(super) fn attempts_that_a_cap_counts_outlive_the_attempt_log<B: Backend>() {
     world.pass(Nanos::DAY.times(20));
     let purge = |world: &mut World<B>| {
         let (never, now) = (StoreTime(0), world.now);
-        let purge = Purge { settled_before: never, attempts_before: now, dead_before: never, max: 100 };
+        let purge = Purge {
+            settled_before: never,
+            attempts_before: now,
+            dead_before: never,
+            changes_before: StoreTime(0),
+            max: 100,
+        };
         match world.one(Command::Purge(purge)) {
             Reply::Purged(purged) => purged.attempts,
             other => panic!("{other:?}"),

@@ -156,7 +156,13 @@ pub(super) fn a_process_can_emit_after_the_last_writer_of_subscribers_vanished<B
     world.one(Command::Remove(gone));
     world.pass(Nanos::HOUR);
     let (settled_before, attempts_before, dead_before) = (world.now, world.now, world.now);
-    world.one(Command::Purge(Purge { settled_before, attempts_before, dead_before, max: 100 }));
+    world.one(Command::Purge(Purge {
+        settled_before,
+        attempts_before,
+        dead_before,
+        changes_before: world.now,
+        max: 100,
+    }));
     assert_eq!(world.lanes().len(), 1, "it has vanished");
     let mut keeper = RosterKeeper::new(RegionSecrets::default());
     let known = keeper.catch_up(&*world.reader, world.now).unwrap().version();

@@ -1,5 +1,6 @@
 //! Every sentence is tested on every backend.
 
+mod changes;
 mod claiming;
 mod coalescing;
 mod dead_letters;
@@ -207,6 +208,11 @@ contract! {
         tokens_are_bounded_and_expired_ones_count
         a_change_of_a_token_is_noticed_and_holds_up_no_event
         a_row_that_is_no_token_hides_no_other
+    }
+    changes {
+        a_change_and_its_record_are_one_commit_that_survives_a_power_cut
+        a_refused_change_leaves_no_record
+        changes_are_bounded_by_number_and_age_and_no_number_is_used_again
     }
     retrying {
         a_retry_is_brought_forward_and_nothing_else

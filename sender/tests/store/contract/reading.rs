@@ -407,6 +407,7 @@ pub(super) fn attempts_are_listed_by_their_beginning<B: Backend>() {
         settled_before: later(world.now, Nanos::SECOND),
         attempts_before: never,
         dead_before: never,
+        changes_before: StoreTime(0),
         max: 100,
     };
     world.one(Command::Purge(purge));

@@ -22,7 +22,13 @@ fn purge<B: Backend>(
     dead: StoreTime,
     max: u32,
 ) -> Purged {
-    let purge = Purge { settled_before: settled, attempts_before: attempts, dead_before: dead, max };
+    let purge = Purge {
+        settled_before: settled,
+        attempts_before: attempts,
+        dead_before: dead,
+        changes_before: StoreTime(0),
+        max,
+    };
     match world.one(Command::Purge(purge)) {
         Reply::Purged(purged) => purged,
         other => panic!("{other:?}"),

@@ -275,6 +275,7 @@ pub(super) fn a_delivery_sent_again_outlives_its_first_settlement<B: Backend>() 
         settled_before: before,
         attempts_before: before,
         dead_before: before,
+        changes_before: StoreTime(0),
         max: 100,
     }));
     assert_eq!(world.place(delivery), Some(Place::Waiting));

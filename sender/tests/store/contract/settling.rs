@@ -225,6 +225,7 @@ pub(super) fn the_newest_answers_of_each_lane_are_kept_as_long_as_their_attempts
         attempts_before: before,
         settled_before: StoreTime(0),
         dead_before: StoreTime(0),
+        changes_before: StoreTime(0),
         max: 3_000,
     };
     world.one(Command::Purge(purge(moments[3])));

@@ -193,8 +193,13 @@ pub(super) fn a_removed_subscriber_vanishes_with_its_last_trace<B: Backend>() {
     world.emit_one(lane);
     world.one(Command::Remove(lane));
     let purge = |world: &mut World<B>| {
-        let purge =
-            Purge { settled_before: world.now, attempts_before: world.now, dead_before: world.now, max: 100 };
+        let purge = Purge {
+            settled_before: world.now,
+            attempts_before: world.now,
+            dead_before: world.now,
+            changes_before: StoreTime(0),
+            max: 100,
+        };
         world.one(Command::Purge(purge));
         world.lanes().len()
     };

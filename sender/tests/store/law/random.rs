@@ -116,6 +116,7 @@ pub(crate) fn limits() -> impl Strategy<Value = Limits> {
             waiting_bytes_max,
             dead_max,
             dead_per_lane_max,
+            ..Limits::default()
         },
     )
 }
