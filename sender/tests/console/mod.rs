@@ -275,6 +275,56 @@ fn what_was_delivered_since_a_time_is_sent_again_after_a_look_at_how_many() {
 }
 
 #[test]
+fn a_token_is_made_shown_once_and_revoked_and_the_latest_changes_say_so() {
+    let Some((_database, serving, mut browser)) = console("a_token_is_made_shown_once", 0) else { return };
+    browser.until("document.querySelector('#tokens').innerText === 'no tokens'");
+    browser.click("#new-token");
+    browser.type_in("make-token", "name", "a/b");
+    browser.click("#make-token [type=submit]");
+    let refused = browser.until("document.querySelector('#make-token .bad')?.textContent");
+    assert!(refused.as_str().unwrap().contains("'/'"), "{refused}");
+    let check = |browser: &mut Browser| {
+        for width in [360, 1_280] {
+            browser.width(width);
+            assert_eq!(
+                (browser.value(WIDER), browser.value(OUT_OF_SIGHT)),
+                (json!(0), json!([])),
+                "at {width}"
+            );
+            assert_eq!(browser.barriers(), Vec::<Value>::new(), "at {width}");
+        }
+    };
+    check(&mut browser);
+    browser.type_in("make-token", "name", "ann");
+    browser.type_in("make-token", "scope", "admin");
+    browser.click("#make-token [type=submit]");
+    let token = browser.until("document.querySelector('#made').textContent");
+    assert!(token.as_str().unwrap().starts_with("hookproof_"), "{token}");
+    check(&mut browser);
+    browser.click("#make-token [value=cancel]");
+    browser.until(&format!("!document.documentElement.outerHTML.includes({token})"));
+    // The page needs a token now, and goes on with this one.
+    let entry = |list: &str| format!("document.querySelector('#{list} li').innerText");
+    let made = "ann: admin, by a client without a token, until it is revoked";
+    browser.until(&format!("{}.startsWith('{made}')", entry("tokens")));
+    let made = ", a client without a token: createToken ann: scope none → admin";
+    browser.until(&format!("{}.endsWith('{made}')", entry("changes")));
+    browser.click("#new-token");
+    browser.type_in("make-token", "name", "bob");
+    browser.type_in("make-token", "expires_in", "90d");
+    browser.click("#make-token [type=submit]");
+    browser.until("document.querySelector('#made').textContent");
+    browser.click("#make-token [value=cancel]");
+    browser.value("window.confirm = () => true");
+    browser.click("[aria-label='Revoke the token bob']");
+    browser.until(&format!("{}.endsWith(', token ann: revokeToken bob')", entry("changes")));
+    browser.until("document.querySelectorAll('#tokens li').length === 1");
+    check(&mut browser);
+    assert_eq!(serving.get("/v1/status").status, 401, "without a token");
+    assert_eq!(browser.complaints, Vec::<String>::new());
+}
+
+#[test]
 fn a_subscriber_is_paused_with_a_reason_and_an_end_and_the_page_says_so() {
     let Some((database, serving, mut browser)) = console("a_subscriber_is_paused", 0) else { return };
     database.subscribe("well", "http://127.0.0.1:9/", &[]);
