@@ -15,7 +15,7 @@ pub use headers::Headers;
 pub(crate) use keys::Mac;
 use keys::{Key, Signature};
 pub use keys::{Keys, KeysError, Retiring, Secret, SecretError, Tag};
-use profile::{Content, Form, PARTS_MAX, Part};
+use profile::{Content, Form, MESSAGE_COVERED, PARTS_MAX, Part};
 pub use profile::{KeyForm, Profile, UnknownProfile};
 
 use crate::engine::time::StoreTime;
@@ -24,7 +24,7 @@ use crate::event::{EventType, PublicId};
 #[derive(Clone, Debug)]
 pub struct Signer {
     profile: Profile,
-    /// Empty unless the profile signs it.
+    /// Empty unless the profile signs it. With the method and the authority of an HTTP message, each in its line.
     url: Box<str>,
     current: Key,
     /// The most recent first.
@@ -56,9 +56,15 @@ impl Signer {
         })
     }
 
-    /// With the URL that its requests go to.
+    /// With the URL that its requests go to, in its normal form.
     #[must_use]
     pub fn with_url(self, url: &str) -> Self {
+        if self.profile == Profile::Rfc9421 {
+            let (_, rest) = url.split_once("://").unwrap_or(("", url));
+            let authority = rest.split(['/', '?']).next().unwrap_or_default();
+            let lines = format!("\"@method\": POST\n\"@target-uri\": {url}\n\"@authority\": {authority}");
+            return Self { url: lines.into(), ..self };
+        }
         let is_signed = self.profile.form().signed.contains(&Part::Url);
         Self { url: if is_signed { url.into() } else { self.url }, ..self }
     }
@@ -74,7 +80,7 @@ impl Signer {
         let oldest = self.all(at).last().filter(|_| self.profile.form().is_frozen);
         match oldest.map(|key| key.sign(&[body])) {
             Some(Signature::Hmac(tag)) => Some(tag),
-            Some(Signature::Ed25519(_) | Signature::P256(_) | Signature::Es256(_) | Signature::Sha1(_))
+            Some(Signature::Ed25519(_) | Signature::P256(_) | Signature::Pair(_) | Signature::Sha1(_))
             | None => None,
         }
     }
@@ -95,9 +101,14 @@ impl Signer {
                 Content::Subscriber => headers.text(attempt.subscriber.as_str()),
                 Content::Attempt => headers.number(attempt.number.into()),
                 Content::Timestamp => headers.timestamp(timestamp),
+                Content::Digest => headers.digest(attempt.body),
+                Content::Input => {
+                    let name = self.all(at).last().map_or("", Key::name);
+                    headers.text("sig1=").text(MESSAGE_COVERED).text(";created=").number(timestamp).text(name)
+                }
                 Content::Signature => {
-                    if let Some((key, head)) = self.all(at).last().and_then(|key| Some((key, key.head()?))) {
-                        headers.token(head, timestamp, attempt.body, |signed| key.sign(&[signed]));
+                    if let Some(key) = self.all(at).last().filter(|_| form.key == KeyForm::PrivateEs256) {
+                        headers.token(key.name(), timestamp, attempt.body, |signed| key.sign(&[signed]));
                         continue;
                     }
                     if let Some(prefix) = form.beside {
@@ -107,7 +118,7 @@ impl Signer {
                     for (place, signature) in signatures.iter().flatten().enumerate() {
                         let separator = form.separator.filter(|_| place > 0 || form.beside.is_some());
                         headers.text(separator.unwrap_or_default()).text(form.prefix);
-                        headers.signature(signature, form.is_base64);
+                        headers.signature(signature, form.is_base64).text(form.suffix);
                     }
                     &mut *headers
                 }
@@ -131,6 +142,10 @@ impl Signer {
                 Part::Body => attempt.body,
                 Part::Url => self.url.as_bytes(),
                 Part::Query => headers.query().as_bytes(),
+                Part::Header(name) => {
+                    let value = headers.get(name).unwrap_or_default();
+                    value.strip_prefix("sig1=").unwrap_or(value).as_bytes()
+                }
             };
         }
         // A single signature is of the oldest key that has not retired: the endpoint knows it, and has until its

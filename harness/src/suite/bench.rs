@@ -300,7 +300,11 @@ impl<'a> Bench<'a> {
 
     pub(super) fn foreign_secret(&self) -> Result<Secret, String> {
         let (profile, seed) = (self.settings.profile, sha256_hex(format!("foreign {}", self.run).as_bytes()));
-        Secret::parse(profile, &profile.secret_of(&seed.as_bytes()[..32])).map_err(|error| error.to_string())
+        let mut text = profile.secret_of(&seed.as_bytes()[..32]);
+        if profile.is_message() && self.settings.secret.is_private() {
+            text = text.replacen("whsec_", "whsk_", 1);
+        }
+        Secret::parse(profile, &text).map_err(|error| error.to_string())
     }
 
     pub(super) fn request(&self, delivery: &Delivery, signatures: &[String]) -> Request {

@@ -86,6 +86,10 @@ impl Vector {
         if ours == theirs {
             return Ok(());
         }
+        let input = header("signature-input").map(|(_, value)| value.as_str());
+        if judged.is_message() && written.get("signature-input") != input {
+            return Err(format!("{name}: over other components"));
+        }
         let signed = |text: Option<&str>| {
             text.and_then(|text| text.rsplit_once('.')).map(|(signed, _)| signed.to_owned())
         };

@@ -20,6 +20,9 @@ pub(crate) const PUBLIC_P256: &str = "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEmDgwnu
 /// The same key by its thumbprint, as that of `plaid.json`.
 pub(crate) const PUBLIC_JWK: &str = r#"{"crv":"P-256","kid":"ATF_g40JMSIkCSUOhyjcAxxS7OIfyt9h_wG0o3q8YBU","kty":"EC","x":"mDgwnuopbGEA0r1ObTZDCX2xkhcOMTfw_GIJvzahy5I","y":"CJzQlNrfqFOl_b3iTAFb5XrY_jH2SlSInS1gaFUdAdY"}"#;
 
+/// That of Ed25519, as in `rfc9421.json`.
+pub(crate) const PUBLIC_ED25519_JWK: &str = r#"{"crv":"Ed25519","kid":"ZdR6-jhISyEQqNvymeAp25siGGEYwSBh8-gP_WzRx5w","kty":"OKP","x":"JhWTbDQ_Hb2pT78kyamccjFSwQXGmuT8n72AXLX1_8I"}"#;
+
 /// A receiver in its own folder, started by a script, until the test ends.
 pub(crate) struct Daemon {
     folder: tempfile::TempDir,

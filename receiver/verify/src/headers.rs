@@ -8,17 +8,17 @@ const ID_BYTES_MAX: usize = 256;
 /// Headers with lookup by name, which ignores case.
 pub trait Headers {
     /// The raw values of a name. A repeated header has several.
-    fn values(&self, name: &'static str) -> impl Iterator<Item = &[u8]>;
+    fn values(&self, name: &str) -> impl Iterator<Item = &[u8]>;
 }
 
 impl Headers for http::HeaderMap {
-    fn values(&self, name: &'static str) -> impl Iterator<Item = &[u8]> {
+    fn values(&self, name: &str) -> impl Iterator<Item = &[u8]> {
         self.get_all(name).iter().map(http::HeaderValue::as_bytes)
     }
 }
 
 impl<N: AsRef<str>, V: AsRef<[u8]>> Headers for [(N, V)] {
-    fn values(&self, name: &'static str) -> impl Iterator<Item = &[u8]> {
+    fn values(&self, name: &str) -> impl Iterator<Item = &[u8]> {
         let named = self.iter().filter(move |(known, _)| known.as_ref().eq_ignore_ascii_case(name));
         named.map(|(_, value)| value.as_ref())
     }
@@ -29,7 +29,16 @@ pub(super) fn only<'a, H: Headers + ?Sized>(
     headers: &'a H,
     name: &'static str,
 ) -> Result<&'a str, Rejection> {
-    let mut values = headers.values(name);
+    value(headers, name, name)
+}
+
+/// The same of a name from the request, which a rejection does not show.
+pub(super) fn value<'a, H: Headers + ?Sized>(
+    headers: &'a H,
+    given: &str,
+    name: &'static str,
+) -> Result<&'a str, Rejection> {
+    let mut values = headers.values(given);
     let value = values.next().ok_or(Rejection::Missing { name })?;
     if values.next().is_some() {
         // A proxy may have used the other value.

@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
 use super::headers::{Headers, only};
-use super::keys::Keys;
+use super::keys::{Keys, Named};
 use super::signature::{decode_base64url, decode_hex};
 use super::timestamp::{self, UnixSeconds};
 use super::{Rejection, Verified, body_id};
@@ -77,13 +77,14 @@ fn key(head: &str, signed: &str, signature: &Signature, keys: &Keys) -> Result<u
     let mut buffer = [0; TOKEN_BYTES_MAX];
     let written = decoded(head, &mut buffer).ok_or(MALFORMED)?;
     let Head { alg, kid } = object(written).ok_or(MALFORMED)?;
-    let mut named = keys.named_points().filter(|(_, name, _)| **name == *kid).peekable();
+    let mut named = keys.named(&kid).peekable();
     // Whoever knows none of the extensions must refuse them (RFC 7515, section 4.1.11).
     if alg != ALGORITHM || body_id::has(written, "crit") || named.peek().is_none() {
         return Err(Rejection::NoSignature { name: TOKEN });
     }
-    let fitting = named.find(|(_, _, point)| point.verify(signed.as_bytes(), signature).is_ok());
-    fitting.map(|(place, ..)| place).ok_or(Rejection::Signature)
+    let fits =
+        |key: &Named| matches!(key, Named::P256(point) if point.verify(signed.as_bytes(), signature).is_ok());
+    named.find(|(_, key)| fits(key)).map(|(place, _)| place).ok_or(Rejection::Signature)
 }
 
 fn decoded<'b>(text: &str, buffer: &'b mut [u8; TOKEN_BYTES_MAX]) -> Option<&'b [u8]> {

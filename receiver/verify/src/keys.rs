@@ -4,12 +4,13 @@ use std::borrow::Cow;
 use std::fmt;
 
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use ed25519_dalek::VerifyingKey;
 use p256::ecdsa;
 use p256::pkcs8::DecodePublicKey as _;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
 use super::profile::Profile;
@@ -26,7 +27,7 @@ const COORDINATE_BYTES: usize = 32;
 const COORDINATE_WRITTEN: usize = 43;
 
 /// `whsec_` and base64, `whpk_` and base64 (a public key; for `discord` also in hex), base64 of DER (the public key of
-/// `sendgrid`), a JWK (that of `plaid`), or plain text for profiles that use the text itself.
+/// `sendgrid`), a JWK (that of `plaid`, and of `rfc9421`), or plain text for profiles that use the text itself.
 /// Cannot be printed. Wiped when dropped.
 #[derive(Clone)]
 pub struct Secret(Zeroizing<String>);
@@ -65,9 +66,27 @@ pub struct Keys {
     macs: Vec<Mac>,
     publics: Vec<VerifyingKey>,
     points: Vec<ecdsa::VerifyingKey>,
-    /// Of each point, for profiles that name keys.
-    kids: Vec<Box<str>>,
+    /// Of profiles that name keys.
+    named: Vec<(Box<str>, Named)>,
     places: Vec<usize>,
+}
+
+#[derive(Clone)]
+pub(super) enum Named {
+    Mac(Mac),
+    Ed25519(VerifyingKey),
+    P256(ecdsa::VerifyingKey),
+}
+
+impl Named {
+    /// As RFC 9421, section 6.2.2, calls it.
+    pub(super) const fn algorithm(&self) -> &'static str {
+        match self {
+            Self::Mac(_) => "hmac-sha256",
+            Self::Ed25519(_) => "ed25519",
+            Self::P256(_) => "ecdsa-p256-sha256",
+        }
+    }
 }
 
 impl Keys {
@@ -92,7 +111,7 @@ impl Keys {
             macs: Vec::new(),
             publics: Vec::new(),
             points: Vec::new(),
-            kids: Vec::new(),
+            named: Vec::new(),
             places: Vec::new(),
         };
         let mut places_of_publics = Vec::new();
@@ -108,9 +127,16 @@ impl Keys {
                 keys.publics.push(public(after_prefix(text).or_else(|| decode_hex(text)))?);
                 places_of_publics.push(place);
             } else if profile == Profile::Plaid {
-                let (kid, point) = named_point(text).ok_or(KeyError::Jwk)?;
-                keys.points.push(point);
-                keys.kids.push(kid);
+                keys.named.push(jwk(text, profile).ok_or(KeyError::Jwk)?);
+                keys.places.push(place);
+            } else if profile == Profile::Rfc9421 {
+                keys.named.push(if text.starts_with(SECRET_PREFIX) {
+                    let bytes = shared(text)?;
+                    let k = Zeroizing::new(URL_SAFE_NO_PAD.encode(&bytes));
+                    (thumbprint(&[("k", k.as_str()), ("kty", "oct")]), Named::Mac(Mac::new(&bytes)))
+                } else {
+                    jwk(text, profile).ok_or(KeyError::Message)?
+                });
                 keys.places.push(place);
             } else if profile == Profile::Twilio {
                 keys.macs.push(Mac::sha1(text.as_bytes()));
@@ -180,10 +206,10 @@ impl Keys {
         &self.points
     }
 
-    /// Each with its place and its name.
-    pub(super) fn named_points(&self) -> impl Iterator<Item = (usize, &str, &ecdsa::VerifyingKey)> {
-        let named = self.kids.iter().zip(&self.points);
-        self.places.iter().zip(named).map(|(place, (kid, point))| (*place, &**kid, point))
+    /// Those of this name, each with its place.
+    pub(super) fn named(&self, name: &str) -> impl Iterator<Item = (usize, &Named)> {
+        let all = self.named.iter().enumerate();
+        all.filter(move |(_, (kid, _))| **kid == *name).map(|(place, (_, key))| (place, key))
     }
 
     pub(super) fn place_of_mac(&self, mac: usize) -> usize {
@@ -230,13 +256,16 @@ struct Jwk<'a> {
     #[serde(borrow)]
     kty: Cow<'a, str>,
     #[serde(borrow)]
-    crv: Cow<'a, str>,
+    crv: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    kid: Cow<'a, str>,
+    kid: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    x: Cow<'a, str>,
+    x: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    y: Cow<'a, str>,
+    y: Option<Cow<'a, str>>,
+    /// A shared secret.
+    #[serde(borrow)]
+    k: Option<Cow<'a, str>>,
     #[serde(borrow)]
     alg: Option<Cow<'a, str>>,
     /// The private number.
@@ -244,17 +273,52 @@ struct Jwk<'a> {
     expired_at: Option<IgnoredAny>,
 }
 
-/// The name and the key of a public JWK.
-fn named_point(text: &str) -> Option<(Box<str>, ecdsa::VerifyingKey)> {
-    let Jwk { kty, crv, kid, x, y, alg, d, expired_at } = serde_json::from_str(text).ok()?;
-    let is_right = kty == "EC" && crv == "P-256" && alg.is_none_or(|alg| alg == "ES256") && !kid.is_empty();
-    if !is_right || d.is_some() || expired_at.is_some() {
-        return None;
+/// The name and the key of a JWK, which is public or a shared secret. Plaid's are named, and of P-256.
+fn jwk(text: &str, profile: Profile) -> Option<(Box<str>, Named)> {
+    let Jwk { kty, crv, kid, x, y, k, alg, d, expired_at } = serde_json::from_str(text).ok()?;
+    let crv = crv.as_deref().unwrap_or_default();
+    let [x, y, k] = [x, y, k].map(|member| Zeroizing::new(member.unwrap_or_default().into_owned()));
+    let coordinate = |text: &str| decode_base64url::<COORDINATE_BYTES, COORDINATE_WRITTEN>(text);
+    let (expected, key, members) = match (&*kty, crv) {
+        ("EC", "P-256") => {
+            // SEC 1, section 2.3.4: 4 is an uncompressed point.
+            let written = [&[4][..], &coordinate(&x)?, &coordinate(&y)?].concat();
+            let point = ecdsa::VerifyingKey::from_sec1_bytes(&written).ok()?;
+            (
+                "ES256",
+                Named::P256(point),
+                vec![("crv", crv), ("kty", &*kty), ("x", x.as_str()), ("y", y.as_str())],
+            )
+        }
+        ("OKP", "Ed25519") => {
+            let key = public(coordinate(&x)).ok()?;
+            ("EdDSA", Named::Ed25519(key), vec![("crv", crv), ("kty", &*kty), ("x", x.as_str())])
+        }
+        ("oct", "") => {
+            let bytes = Zeroizing::new(URL_SAFE_NO_PAD.decode(&*k).ok()?);
+            let (min, max) = Keys::BYTES;
+            let mac = Mac::new(Some(bytes).filter(|bytes| (min..=max).contains(&bytes.len()))?.as_slice());
+            ("HS256", Named::Mac(mac), vec![("k", k.as_str()), ("kty", &*kty)])
+        }
+        _ => return None,
+    };
+    let is_right = alg.is_none_or(|alg| alg == expected) && d.is_none() && expired_at.is_none();
+    let is_fit = profile != Profile::Plaid || (kid.is_some() && expected == "ES256");
+    let name = kid.map_or_else(|| thumbprint(&members), Into::into);
+    (is_right && is_fit && !name.is_empty()).then_some((name, key))
+}
+
+/// RFC 7638: the hash of the members that are the key, in the order of their names.
+fn thumbprint(members: &[(&str, &str)]) -> Box<str> {
+    let mut hash = Sha256::new();
+    for (place, (name, value)) in members.iter().enumerate() {
+        let start = if place == 0 { "{" } else { "," };
+        for part in [start, "\"", name, "\":\"", value, "\""] {
+            hash.update(part);
+        }
     }
-    let coordinate = |text| decode_base64url::<COORDINATE_BYTES, COORDINATE_WRITTEN>(text);
-    // SEC 1, section 2.3.4: 4 is an uncompressed point.
-    let written = [&[4][..], &coordinate(&x)?, &coordinate(&y)?].concat();
-    Some((kid.into(), ecdsa::VerifyingKey::from_sec1_bytes(&written).ok()?))
+    hash.update("}");
+    URL_SAFE_NO_PAD.encode(hash.finalize()).into()
 }
 
 /// An invalid secret. Reveals nothing of the text.
@@ -300,6 +364,12 @@ pub enum KeyError {
          kty, crv, kid, x and y, and not expired"
     )]
     Jwk,
+    /// Neither a shared secret nor a JWK.
+    #[error(
+        "the key is neither {SECRET_PREFIX} and base64 nor a JWK; expected of a JWK kty OKP with crv Ed25519, EC with P-256, or oct, \
+         not expired, without a private number, and kid unless its name is its thumbprint (RFC 7638)"
+    )]
+    Message,
     /// No key.
     #[error("there is no key; expected at least one secret")]
     None,

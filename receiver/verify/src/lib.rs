@@ -1,6 +1,6 @@
 //! [`verify`] says whether a sender signed a request. It is pure and total: the time is an argument, and no input
 //! makes it panic. It compares secrets in constant time, and allocates only for an id without a header, for
-//! Twilio's forms and to check Ed25519 signatures.
+//! Twilio's forms, to check Ed25519 signatures, and for the text of an HTTP Message Signature.
 //!
 //! Stricter than public libraries, because attackers use input that two parsers read differently: canonical base64
 //! with padding, lower-case hex, canonical timestamps, no repeated header, only visible ASCII. No body is parsed
@@ -13,6 +13,7 @@ pub mod handshake;
 mod headers;
 mod jwt;
 pub mod keys;
+mod message;
 pub mod profile;
 pub mod rejection;
 mod scheme;
@@ -57,6 +58,7 @@ pub fn verify<'a, H: Headers + ?Sized>(
         None if keys.profile() == Profile::VvvFrozen => vvv::verify(headers, body, keys),
         None if keys.profile() == Profile::Twilio => twilio::verify(headers, body, keys),
         None if keys.profile() == Profile::Plaid => jwt::verify(now, headers, body, keys),
+        None if keys.profile() == Profile::Rfc9421 => message::verify(now, headers, body, keys),
         None => standard::verify(now, headers, body, keys),
     }
 }

@@ -33,6 +33,9 @@ pub enum Profile {
     Paddle,
     /// `Plaid-Verification`, a JWT by ES256 that has the time and the body's SHA-256, by the key of its `kid`.
     Plaid,
+    /// `Signature-Input` and `Signature` over method, [URL](crate::Keys::with_url), `Content-Digest` and more (RFC 9421), by HMAC,
+    /// Ed25519 or ECDSA (P-256).
+    Rfc9421,
     /// `X-Twilio-Email-Event-Webhook-Signature` over timestamp and body, by the account's public key.
     Sendgrid,
     /// `X-Shopify-Hmac-Sha256`.
@@ -49,7 +52,7 @@ pub enum Profile {
 
 impl Profile {
     /// All profiles, the default first.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::StandardWebhooks,
         Self::VvvTimestamped,
         Self::VvvFrozen,
@@ -62,6 +65,7 @@ impl Profile {
         Self::Meta,
         Self::Paddle,
         Self::Plaid,
+        Self::Rfc9421,
         Self::Sendgrid,
         Self::Shopify,
         Self::Slack,
@@ -86,6 +90,7 @@ impl Profile {
             Self::Meta => "meta",
             Self::Paddle => "paddle",
             Self::Plaid => "plaid",
+            Self::Rfc9421 => "rfc9421",
             Self::Sendgrid => "sendgrid",
             Self::Shopify => "shopify",
             Self::Slack => "slack",
@@ -98,7 +103,9 @@ impl Profile {
     /// None for profiles with code of their own.
     pub(super) const fn scheme(self) -> Option<&'static Scheme> {
         Some(match self {
-            Self::StandardWebhooks | Self::VvvFrozen | Self::Plaid | Self::Twilio => return None,
+            Self::StandardWebhooks | Self::VvvFrozen | Self::Plaid | Self::Rfc9421 | Self::Twilio => {
+                return None;
+            }
             Self::VvvTimestamped => &scheme::VVV_TIMESTAMPED,
             Self::Stripe => &scheme::STRIPE,
             Self::Github => &scheme::GITHUB,
@@ -126,14 +133,14 @@ impl Profile {
     /// Whether the signature covers a time, so that old ones are refused.
     #[must_use]
     pub fn has_timestamp(self) -> bool {
-        matches!(self, Self::StandardWebhooks | Self::Plaid)
+        matches!(self, Self::StandardWebhooks | Self::Plaid | Self::Rfc9421)
             || self.scheme().is_some_and(Scheme::has_timestamp)
     }
 
     /// Whether the signature covers the URL, which [`crate::Keys::with_url`] tells.
     #[must_use]
     pub fn signs_url(self) -> bool {
-        self == Self::Twilio || self.scheme().is_some_and(Scheme::signs_url)
+        matches!(self, Self::Rfc9421 | Self::Twilio) || self.scheme().is_some_and(Scheme::signs_url)
     }
 
     /// Whether a [handshake](crate::handshake) is proved by a token, which [`crate::Keys::with_verify_token`] tells.

@@ -73,6 +73,14 @@ pub enum Rejection {
         /// The expected encoding.
         expected: &'static str,
     },
+    /// The signature holds, and covers too little of the request.
+    #[error(
+        "the signature in {name} covers too little; expected @method, content-digest, and @target-uri or its parts"
+    )]
+    Uncovered {
+        /// The header.
+        name: &'static str,
+    },
     /// No signature matches: the secret or the signed content differs.
     #[error("no signature matches; check the secret, and that the body is the raw one")]
     Signature,
@@ -93,6 +101,7 @@ impl Rejection {
             Self::Ahead { .. } => "timestamp-ahead",
             Self::NoSignature { .. } => "signature-none",
             Self::Encoding { .. } => "signature-malformed",
+            Self::Uncovered { .. } => "signature-uncovered",
             Self::Signature => "signature-wrong",
         }
     }

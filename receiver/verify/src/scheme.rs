@@ -1,5 +1,7 @@
 //! Profiles as data: the headers, the signed parts, and the place of the timestamp.
 
+/// Receivers take no other method.
+pub(super) const METHOD: &str = "POST";
 pub(super) const PARTS_MAX: usize = 4;
 
 #[derive(Clone, Copy, PartialEq)]

@@ -1,15 +1,12 @@
 use super::headers::{Headers, id, only};
 use super::keys::Keys;
-use super::scheme::{Algorithm, PARTS_MAX, Part, Scheme, Stamp};
+use super::scheme::{Algorithm, METHOD, PARTS_MAX, Part, Scheme, Stamp};
 use super::signature::{
     BASE64, DER_BASE64, Ed25519, HEX, LONG_HEX, Tag, decode_der, decode_hex, fitting_key, fitting_point,
     fitting_public,
 };
 use super::timestamp::{self, UnixSeconds};
 use super::{Rejection, Verified, body_id};
-
-/// Receivers take no other method.
-const METHOD: &[u8] = b"POST";
 
 impl Scheme {
     pub(super) fn verify<'a, H: Headers + ?Sized>(
@@ -83,7 +80,7 @@ impl Scheme {
                 Part::Timestamp => timestamp.as_bytes(),
                 Part::Body => body,
                 Part::Url => keys.url().as_bytes(),
-                Part::Method => METHOD,
+                Part::Method => METHOD.as_bytes(),
             };
         }
         let found = match self.algorithm {

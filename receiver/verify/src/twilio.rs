@@ -62,7 +62,7 @@ fn is_form<H: Headers + ?Sized>(headers: &H) -> Result<bool, Rejection> {
 }
 
 /// A URL up to its port, the port with its colon, and the rest.
-fn parts(url: &str) -> (&str, &str, &str) {
+pub(super) fn parts(url: &str) -> (&str, &str, &str) {
     let start = url.find("://").map_or(0, |at| at + 3);
     let end = url[start..].find(['/', '?']).map_or(url.len(), |at| start + at);
     let is_port = |at: &usize| url[at + 1..end].bytes().all(|byte| byte.is_ascii_digit());

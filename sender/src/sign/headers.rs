@@ -94,6 +94,12 @@ impl Headers {
         )
     }
 
+    /// RFC 9530.
+    pub(super) fn digest(&mut self, body: &[u8]) -> &mut Self {
+        let write = |text: &mut String| STANDARD.encode_string(Sha256::digest(body), text);
+        self.text("sha-256=:").write(write).text(":")
+    }
+
     /// A JWT (RFC 7519), whose first part is `head`.
     pub(super) fn token(
         &mut self,

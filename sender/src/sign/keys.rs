@@ -6,7 +6,7 @@ use ed25519_dalek::SigningKey;
 use ed25519_dalek::ed25519::signature::MultipartSigner as _;
 use hmac::{Hmac, KeyInit, Mac as _};
 use p256::ecdsa;
-use p256::pkcs8::EncodePublicKey as _;
+use p256::pkcs8::{DecodePrivateKey as _, EncodePublicKey as _};
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
@@ -123,13 +123,19 @@ impl fmt::Debug for Mac {
 
 /// A key that signs. As secret as its text; wiped when dropped.
 #[derive(Clone)]
-pub(super) enum Key {
+pub(super) struct Key {
+    kind: Kind,
+    name: Box<str>,
+}
+
+#[derive(Clone)]
+enum Kind {
     Hmac(Mac),
     Sha1(Hmac<Sha1>),
     Ed25519(Box<SigningKey>),
     P256(Box<ecdsa::SigningKey>),
-    /// With the first part of its tokens, which names it.
-    Es256(Box<ecdsa::SigningKey>, Box<str>),
+    /// Its signatures are two numbers side by side.
+    P256Pair(Box<ecdsa::SigningKey>),
 }
 
 impl fmt::Debug for Key {
@@ -140,29 +146,29 @@ impl fmt::Debug for Key {
 
 impl Key {
     pub(super) fn sign(&self, parts: &[&[u8]]) -> Signature {
-        match self {
-            Self::Hmac(mac) => Signature::Hmac(mac.tag(parts)),
-            Self::Sha1(hash) => {
+        match &self.kind {
+            Kind::Hmac(mac) => Signature::Hmac(mac.tag(parts)),
+            Kind::Sha1(hash) => {
                 let mut hash = hash.clone();
                 parts.iter().for_each(|part| hash.update(part));
                 Signature::Sha1(hash.finalize().into_bytes().into())
             }
-            Self::Ed25519(key) => Signature::Ed25519(key.multipart_sign(parts).to_bytes()),
+            Kind::Ed25519(key) => Signature::Ed25519(key.multipart_sign(parts).to_bytes()),
             // Its nonce comes from the message (RFC 6979), so that nothing here draws a random number.
-            Self::P256(key) => {
+            Kind::P256(key) => {
                 let signature: ecdsa::Signature = key.multipart_sign(parts);
                 Signature::P256(signature.to_der())
             }
-            Self::Es256(key, _) => {
+            Kind::P256Pair(key) => {
                 let signature: ecdsa::Signature = key.multipart_sign(parts);
-                Signature::Es256(signature.to_bytes().into())
+                Signature::Pair(signature.to_bytes().into())
             }
         }
     }
 
-    /// The first part of a token; none of a key that signs otherwise.
-    pub(super) fn head(&self) -> Option<&str> {
-        if let Self::Es256(_, head) = self { Some(head) } else { None }
+    /// The first part of its tokens, or the parameters of its HTTP Message Signatures; else empty.
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 }
 
@@ -171,7 +177,7 @@ pub(super) enum Signature {
     Sha1([u8; 20]),
     Ed25519([u8; 64]),
     P256(ecdsa::DerSignature),
-    Es256([u8; 64]),
+    Pair([u8; 64]),
 }
 
 impl Signature {
@@ -181,7 +187,7 @@ impl Signature {
             Self::Sha1(bytes) => bytes,
             Self::Ed25519(bytes) => bytes,
             Self::P256(der) => der.as_bytes(),
-            Self::Es256(bytes) => bytes,
+            Self::Pair(bytes) => bytes,
         }
     }
 }
@@ -279,23 +285,48 @@ impl Secret {
     }
 
     pub(super) fn key(&self, form: KeyForm) -> Result<Key, SecretError> {
-        let encoded = self.text.strip_prefix(PREFIX);
-        Ok(match form {
-            KeyForm::Text => Key::Hmac(self.mac()),
+        let mut name = Box::default();
+        let kind = match form {
+            KeyForm::Text => Kind::Hmac(self.mac()),
             KeyForm::TextSha1 => {
                 let hash =
                     Hmac::new_from_slice(self.text.as_bytes()).expect("HMAC takes a key of any length");
-                Key::Sha1(hash)
+                Kind::Sha1(hash)
             }
-            KeyForm::Decoded => Key::Hmac(Mac::new(&decode(encoded.ok_or(SecretError::PlainText)?)?)),
-            KeyForm::Private => Key::Ed25519(Box::new(self.private()?)),
-            KeyForm::PrivateP256 => Key::P256(Box::new(self.private_p256()?)),
+            KeyForm::Decoded => Kind::Hmac(Mac::new(&self.shared()?)),
+            KeyForm::Private => Kind::Ed25519(Box::new(self.private()?)),
+            KeyForm::PrivateP256 => Kind::P256(Box::new(self.private_p256()?)),
             KeyForm::PrivateEs256 => {
                 let key = self.private_p256()?;
                 let head = format!(r#"{{"alg":"ES256","kid":"{}","typ":"JWT"}}"#, Jwk::of(&key).kid());
-                Key::Es256(Box::new(key), URL_SAFE_NO_PAD.encode(head).into())
+                name = URL_SAFE_NO_PAD.encode(head).into();
+                Kind::P256Pair(Box::new(key))
             }
-        })
+            KeyForm::Message => {
+                let (alg, jwk, kind) = if self.text.starts_with(PREFIX) {
+                    let bytes = self.shared()?;
+                    ("hmac-sha256", Jwk::of_secret(&bytes), Kind::Hmac(Mac::new(&bytes)))
+                } else if let Some(key) = self.pkcs8() {
+                    ("ecdsa-p256-sha256", Jwk::of(&key), Kind::P256Pair(Box::new(key)))
+                } else {
+                    let key = self.private().map_err(|_| SecretError::Message)?;
+                    ("ed25519", Jwk::of_ed25519(&key), Kind::Ed25519(Box::new(key)))
+                };
+                name = format!(";keyid=\"{}\";alg=\"{alg}\"", jwk.kid()).into();
+                kind
+            }
+        };
+        Ok(Key { kind, name })
+    }
+
+    fn shared(&self) -> Result<Zeroizing<Vec<u8>>, SecretError> {
+        decode(self.text.strip_prefix(PREFIX).ok_or(SecretError::PlainText)?)
+    }
+
+    /// Of P-256, which has as many bytes as an Ed25519 key without it.
+    fn pkcs8(&self) -> Option<ecdsa::SigningKey> {
+        let der = STANDARD.decode(self.text.strip_prefix(PRIVATE_PREFIX)?).map(Zeroizing::new).ok()?;
+        ecdsa::SigningKey::from_pkcs8_der(&der).ok()
     }
 
     fn private_bytes(&self) -> Option<Zeroizing<Vec<u8>>> {
@@ -326,15 +357,21 @@ impl Secret {
                 Some(STANDARD.encode(der.as_bytes()))
             }
             KeyForm::PrivateEs256 => Some(Jwk::of(&self.private_p256().ok()?).to_string()),
+            KeyForm::Message => {
+                let of_p256 = self.pkcs8().map(|key| Jwk::of(&key));
+                let jwk = of_p256.or_else(|| Some(Jwk::of_ed25519(&self.private().ok()?)));
+                jwk.map(|jwk| jwk.to_string())
+            }
             KeyForm::Decoded | KeyForm::Text | KeyForm::TextSha1 => None,
         }
     }
 }
 
-/// A public key of P-256, by its coordinates in base64url.
+/// A key in JSON.
 struct Jwk {
-    x: String,
-    y: String,
+    alg: &'static str,
+    /// Those that are the key, in the order of their names.
+    members: Zeroizing<String>,
 }
 
 impl Jwk {
@@ -342,24 +379,39 @@ impl Jwk {
         let point = key.verifying_key().to_sec1_point(false);
         // SEC 1, section 2.3.3: a byte, then both coordinates.
         let (x, y) = point.as_bytes()[1..].split_at(point.len() / 2);
-        Self { x: URL_SAFE_NO_PAD.encode(x), y: URL_SAFE_NO_PAD.encode(y) }
+        let (x, y) = (URL_SAFE_NO_PAD.encode(x), URL_SAFE_NO_PAD.encode(y));
+        let members = format!(r#""crv":"P-256","kty":"EC","x":"{x}","y":"{y}""#).into();
+        Self { alg: "ES256", members }
+    }
+
+    fn of_ed25519(key: &SigningKey) -> Self {
+        let x = URL_SAFE_NO_PAD.encode(key.verifying_key().as_bytes());
+        Self { alg: "EdDSA", members: format!(r#""crv":"Ed25519","kty":"OKP","x":"{x}""#).into() }
+    }
+
+    fn of_secret(bytes: &[u8]) -> Self {
+        // A growing buffer would leave copies of the secret in memory.
+        let mut members = Zeroizing::new(String::with_capacity(32 + 2 * bytes.len()));
+        members.push_str(r#""k":""#);
+        URL_SAFE_NO_PAD.encode_string(bytes, &mut members);
+        members.push_str(r#"","kty":"oct""#);
+        Self { alg: "HS256", members }
     }
 
     /// Its thumbprint (RFC 7638), so that a key has one name wherever it is known.
     fn kid(&self) -> String {
-        let Self { x, y } = self;
-        let text = format!(r#"{{"crv":"P-256","kty":"EC","x":"{x}","y":"{y}"}}"#);
-        URL_SAFE_NO_PAD.encode(Sha256::digest(text))
+        let mut hash = Sha256::new();
+        for part in ["{", &self.members, "}"] {
+            hash.update(part);
+        }
+        URL_SAFE_NO_PAD.encode(hash.finalize())
     }
 }
 
 impl fmt::Display for Jwk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self { x, y }, kid) = (self, self.kid());
-        write!(
-            f,
-            r#"{{"alg":"ES256","crv":"P-256","kid":"{kid}","kty":"EC","use":"sig","x":"{x}","y":"{y}"}}"#
-        )
+        let (Self { alg, members }, kid) = (self, self.kid());
+        write!(f, r#"{{{},"alg":"{alg}","kid":"{kid}","use":"sig"}}"#, &**members)
     }
 }
 
@@ -402,4 +454,9 @@ pub enum SecretError {
     Private,
     #[error("the secret is no private key of P-256; expected {PRIVATE_PREFIX} and base64 of 32 bytes")]
     PrivateP256,
+    #[error(
+        "the secret is neither {PREFIX} and base64 nor a private key; expected {PRIVATE_PREFIX} and base64 of 32 bytes (Ed25519), or of \
+         PKCS #8 (P-256)"
+    )]
+    Message,
 }

@@ -36,6 +36,10 @@ word_form! {
         /// As Plaid signs: by a JWT (ES256) that has the time and the body's SHA-256, anew for each attempt. The secret is the
         /// private key, `whsk_` and base64; `subscriber show` prints the public one, a JWK, for the receiver.
         Plaid = "plaid",
+        /// HTTP Message Signatures (RFC 9421): over method, URL, content type, the body's digest (RFC 9530) and id, anew for each
+        /// attempt. The secret is `whsec_` and base64 (HMAC-SHA256), as a new one is, or a private key after `whsk_`: base64 of 32 bytes (Ed25519) or
+        /// of PKCS #8 (ECDSA, P-256), of which `subscriber show` prints the public one, a JWK. RSA is left out.
+        Rfc9421 = "rfc9421",
         /// As SendGrid signs: over timestamp and body, in base64, by ECDSA (P-256), anew for each attempt. The secret is the
         /// private key, `whsk_` and base64; `subscriber show` prints the public one, for the receiver.
         Sendgrid = "sendgrid",
@@ -66,9 +70,12 @@ pub enum KeyForm {
     PrivateP256,
     /// The same, for JWTs.
     PrivateEs256,
+    /// Decoded, or a private key of either kind, as the secret's form says.
+    Message,
 }
 
 impl KeyForm {
+    /// A new secret is a private key.
     pub(super) const fn is_private(self) -> bool {
         self.is_p256() || matches!(self, Self::Private)
     }
@@ -85,6 +92,10 @@ pub(super) enum Content {
     Subscriber,
     Attempt,
     Timestamp,
+    /// Of the body.
+    Digest,
+    /// The names of the signed components, and the signature's parameters.
+    Input,
     Signature,
 }
 
@@ -97,9 +108,11 @@ pub(super) enum Part {
     Url,
     /// The end of the URL's query, which is the request's own.
     Query,
+    /// The value of this header, without its label.
+    Header(&'static str),
 }
 
-pub(super) const PARTS_MAX: usize = 5;
+pub(super) const PARTS_MAX: usize = 7;
 
 pub(super) struct Form {
     pub(super) key: KeyForm,
@@ -113,6 +126,8 @@ pub(super) struct Form {
     /// Without it the old key signs until it retires.
     pub(super) separator: Option<&'static str>,
     pub(super) prefix: &'static str,
+    /// After each signature.
+    pub(super) suffix: &'static str,
     pub(super) is_base64: bool,
     /// The parameter of the URL's query that has the body's SHA-256.
     pub(super) digest: Option<&'static str>,
@@ -121,12 +136,27 @@ pub(super) struct Form {
 const DOT: Part = Part::Text(".");
 const BODY: &[Part] = &[Part::Body];
 const STAMPED: &[Part] = &[Part::Timestamp, DOT, Part::Body];
+const MESSAGE_DIGEST: &str = "\n\"content-type\": application/json\n\"content-digest\": ";
+/// The components in the order of a profile's parts.
+pub(super) const MESSAGE_COVERED: &str =
+    r#"("@method" "@target-uri" "@authority" "content-type" "content-digest" "webhook-id")"#;
 const VERSIONED: &[Part] = &[Part::Text("v0:"), Part::Timestamp, Part::Text(":"), Part::Body];
 
 const fn hex(prefix: &'static str, signed: &'static [Part]) -> Form {
     let (key, unit) = (KeyForm::Text, Nanos::SECOND);
     let (beside, separator, digest) = (None, None, None);
-    Form { key, signed, unit, is_frozen: false, beside, separator, prefix, is_base64: false, digest }
+    Form {
+        key,
+        signed,
+        unit,
+        is_frozen: false,
+        beside,
+        separator,
+        prefix,
+        suffix: "",
+        is_base64: false,
+        digest,
+    }
 }
 
 const fn base64(prefix: &'static str, signed: &'static [Part]) -> Form {
@@ -135,7 +165,7 @@ const fn base64(prefix: &'static str, signed: &'static [Part]) -> Form {
 
 impl Profile {
     pub(super) const fn form(self) -> Form {
-        use Part::{Body, Id, Query, Text, Timestamp, Url};
+        use Part::{Body, Header, Id, Query, Text, Timestamp, Url};
         match self {
             Self::StandardWebhooks => {
                 let form = base64("v1,", &[Id, DOT, Timestamp, DOT, Body]);
@@ -153,6 +183,18 @@ impl Profile {
             Self::Paddle => Form { beside: Some("ts="), ..hex(";h1=", &[Timestamp, Text(":"), Body]) },
             // Both are claims.
             Self::Plaid => Form { key: KeyForm::PrivateEs256, ..base64("", &[Timestamp, Body]) },
+            Self::Rfc9421 => {
+                let signed = &[
+                    Url,
+                    Text(MESSAGE_DIGEST),
+                    Header("content-digest"),
+                    Text("\n\"webhook-id\": "),
+                    Id,
+                    Text("\n\"@signature-params\": "),
+                    Header("signature-input"),
+                ];
+                Form { key: KeyForm::Message, suffix: ":", ..base64("sig1=:", signed) }
+            }
             Self::Sendgrid => Form { key: KeyForm::PrivateP256, ..base64("", &[Timestamp, Body]) },
             Self::Slack | Self::Zoom => hex("v0=", VERSIONED),
             Self::Square => base64("", &[Url, Body]),
@@ -164,7 +206,7 @@ impl Profile {
 
     /// In order: the timestamp before a signature of it.
     pub(super) const fn headers(self) -> &'static [(&'static str, Content)] {
-        use Content::{Attempt, EventType, Id, Signature, Subscriber, Timestamp};
+        use Content::{Attempt, Digest, EventType, Id, Input, Signature, Subscriber, Timestamp};
         match self {
             Self::StandardWebhooks => {
                 &[("webhook-id", Id), ("webhook-timestamp", Timestamp), ("webhook-signature", Signature)]
@@ -191,6 +233,12 @@ impl Profile {
             Self::Meta => &[("x-hub-signature-256", Signature)],
             Self::Paddle => &[("paddle-signature", Signature)],
             Self::Plaid => &[("plaid-verification", Signature)],
+            Self::Rfc9421 => &[
+                ("webhook-id", Id),
+                ("content-digest", Digest),
+                ("signature-input", Input),
+                ("signature", Signature),
+            ],
             Self::Sendgrid => &[
                 ("x-twilio-email-event-webhook-timestamp", Timestamp),
                 ("x-twilio-email-event-webhook-signature", Signature),

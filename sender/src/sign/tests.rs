@@ -223,7 +223,7 @@ fn a_token_names_its_key_by_the_thumbprint_of_the_jwk_that_is_shown() {
     let one = secret(&format!("whsk_{}", encode(&one)));
     let kid = "xx0BcA-wMohw8atYDJOe6peGModklG2wRHBlXHMvl0M";
     let jwk = format!(
-        r#"{{"alg":"ES256","crv":"P-256","kid":"{kid}","kty":"EC","use":"sig","x":"axfR8uEsQkf4vOblY6RA8ncDfYEt6zOg9KE5RdiYwpY","y":"T-NC4v4af5uO5-tKfA-eFivOM1drMV7Oy7ZAaDe_UfU"}}"#
+        r#"{{"crv":"P-256","kty":"EC","x":"axfR8uEsQkf4vOblY6RA8ncDfYEt6zOg9KE5RdiYwpY","y":"T-NC4v4af5uO5-tKfA-eFivOM1drMV7Oy7ZAaDe_UfU","alg":"ES256","kid":"{kid}","use":"sig"}}"#
     );
     assert_eq!(one.public_key(Profile::Plaid), Some(jwk));
     let token = signed(Profile::Plaid, &Keys::new(one), NOW)[0].1.clone();
@@ -233,6 +233,45 @@ fn a_token_names_its_key_by_the_thumbprint_of_the_jwk_that_is_shown() {
     let digest = "aefed6d9be15b1ac34bd5cd74ad4e2461011a3e6e9d937a4d730aa34e34a506c";
     assert_eq!(text(1), format!(r#"{{"iat":1700000000,"request_body_sha256":"{digest}"}}"#));
     assert_eq!((parts.len(), parts[2].len()), (3, 64));
+}
+
+/// `jose` computed the thumbprints, of the generator of the group, and of the key of RFC 8037, appendix A.3.
+#[test]
+fn a_message_names_its_key_and_its_algorithm_by_the_form_of_the_secret() {
+    let mut one = [0; 32];
+    one[31] = 1;
+    let pkcs8 = "MEECAQAwEwYHKoZIzj0CAQYIKoZIzj0DAQcEJzAlAgEBBCA";
+    let pkcs8 = [
+        base64::Engine::decode(&base64::engine::general_purpose::STANDARD_NO_PAD, pkcs8).unwrap(),
+        one.into(),
+    ]
+    .concat();
+    let ed25519 = "whsk_nWGxne/9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A=";
+    let keys = [
+        (SECRET_A.to_owned(), "hmac-sha256", "WqjPPRvAP8oYbAqCwMErhzTg-Quaz-vLx_cef07yhOs"),
+        (ed25519.to_owned(), "ed25519", "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k"),
+        (
+            format!("whsk_{}", encode(&pkcs8)),
+            "ecdsa-p256-sha256",
+            "xx0BcA-wMohw8atYDJOe6peGModklG2wRHBlXHMvl0M",
+        ),
+    ];
+    for (text, alg, kid) in keys {
+        let input = signed(Profile::Rfc9421, &Keys::new(secret(&text)), NOW)[2].1.clone();
+        assert!(input.ends_with(&format!(";created=1700000000;keyid=\"{kid}\";alg=\"{alg}\"")), "{input}");
+        let shown = secret(&text).public_key(Profile::Rfc9421);
+        assert_eq!(
+            shown.as_ref().map(|jwk| jwk.contains(kid)),
+            (alg != "hmac-sha256").then_some(true),
+            "{shown:?}"
+        );
+    }
+    for text in [PLAIN, "whsk_AAECAwQFBgcICQoLDA0ODw=="] {
+        assert_eq!(
+            Signer::new(Profile::Rfc9421, &Keys::new(secret(text))).unwrap_err(),
+            SecretError::Message
+        );
+    }
 }
 
 #[test]
@@ -296,14 +335,21 @@ fn a_profile_signs_the_body_once_and_no_timestamp_that_it_has_not_written() {
     for profile in Profile::ALL {
         let Form { key, signed, beside, .. } = profile.form();
         assert!(signed.len() <= PARTS_MAX, "{profile}");
-        let of_body = signed.iter().filter(|part| matches!(part, Part::Body | Part::Query));
+        let of_body = signed
+            .iter()
+            .filter(|part| matches!(part, Part::Body | Part::Query | Part::Header("content-digest")));
         assert_eq!(of_body.count(), 1, "{profile}");
         let place = |wanted| profile.headers().iter().position(|(_, content)| *content == wanted);
         let is_written = beside.is_some()
-            || key == KeyForm::PrivateEs256
+            || matches!(key, KeyForm::PrivateEs256 | KeyForm::Message)
             || place(Content::Timestamp).is_some_and(|stamp| Some(stamp) < place(Content::Signature));
-        assert_eq!(signed.contains(&Part::Timestamp), is_written, "{profile}");
+        assert_eq!(signs_timestamp(profile), is_written, "{profile}");
     }
+}
+
+fn signs_timestamp(profile: Profile) -> bool {
+    let signed = profile.form().signed;
+    signed.contains(&Part::Timestamp) || signed.contains(&Part::Header("signature-input"))
 }
 
 #[test]
@@ -324,12 +370,9 @@ fn each_profile_writes_the_headers_that_it_declares_and_repeats_them_as_far_as_t
         assert_eq!(names, declared, "{profile}");
         for (name, content) in profile.headers() {
             let (is_fresh, is_of_key) = match content {
-                Content::Id | Content::EventType | Content::Subscriber => (false, false),
+                Content::Id | Content::EventType | Content::Subscriber | Content::Digest => (false, false),
                 Content::Attempt | Content::Timestamp => (true, false),
-                Content::Signature => {
-                    let form = profile.form();
-                    (form.signed.contains(&Part::Timestamp), !form.is_frozen)
-                }
+                Content::Input | Content::Signature => (signs_timestamp(profile), !profile.form().is_frozen),
             };
             assert_eq!(first.get(name) == retry.get(name), !is_fresh, "{profile}: {name}");
             assert_eq!(retry.get(name) == by_another_key.get(name), !is_of_key, "{profile}: {name}");
@@ -388,7 +431,7 @@ fn profiles_go_by_their_names() {
         "svix".parse::<Profile>().unwrap_err().to_string(),
         "\"svix\" is not a signing profile; expected one of \
          standard-webhooks, vvv-timestamped, vvv-frozen, stripe, github, discord, hubspot, line, meta, paddle, \
-         plaid, sendgrid, shopify, slack, square, twilio, zoom"
+         plaid, rfc9421, sendgrid, shopify, slack, square, twilio, zoom"
     );
 }
 

@@ -7,8 +7,8 @@ use serde_json::Value;
 /// Published with a secret too short for our subscribers.
 const SHORT_SECRETS: [&str; 1] = ["rfc-4231-case-2-as-frozen"];
 
-/// ECDSA has many signatures of one text, of which ours is that of RFC 6979.
-const OTHER_SIGNATURES: [&str; 2] = ["by-jose", "the-other-s"];
+/// ECDSA has many signatures of one text, of which ours is that of RFC 6979. A message may be signed over other components.
+const OTHER_SIGNATURES: [&str; 3] = ["by-jose", "the-other-s", "other-components-and-parameters"];
 
 struct Vector(Value);
 

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::handshake::{Handshake, WrittenHandshake};
 use crate::spelling::nearest;
 
-const ALGORITHMS: [(&str, Option<Algorithm>); 9] = [
+const ALGORITHMS: [(&str, Option<Algorithm>); 10] = [
     ("hmac-sha1", Some(Algorithm::HmacSha1)),
     ("hmac-sha256", Some(Algorithm::HmacSha256)),
     ("hmac-sha512", Some(Algorithm::HmacSha512)),
@@ -15,6 +15,7 @@ const ALGORITHMS: [(&str, Option<Algorithm>); 9] = [
     ("ecdsa-p256", Some(Algorithm::EcdsaP256)),
     ("ecdsa-p256-der", Some(Algorithm::EcdsaP256Der)),
     ("jwt-es256", Some(Algorithm::JwtEs256)),
+    ("rfc9421", Some(Algorithm::Message)),
     ("rsa-sha256", Some(Algorithm::RsaSha256)),
     ("none", None),
 ];
@@ -32,6 +33,10 @@ const KEYS: [(&str, KeyForm); 6] = [
     ("pem", KeyForm::Pem),
     ("jwk", KeyForm::Jwk),
 ];
+/// Of HTTP Message Signatures: the header of components and parameters, the label of ours, and the parameter of the time.
+pub(super) const INPUT: &str = "signature-input";
+pub(super) const LABEL: &str = "sig1=";
+pub(super) const CREATED: &str = "created";
 const UNITS: [(&str, Unit); 2] = [("s", Unit::Seconds), ("ms", Unit::Milliseconds)];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,6 +50,8 @@ pub(super) enum Algorithm {
     EcdsaP256Der,
     /// A JWT, whose signature is two numbers of 32 bytes.
     JwtEs256,
+    /// An HTTP Message Signature, whose algorithm is that of the key.
+    Message,
     /// PKCS#1 v1.5 with SHA-256, 2,048 bits or more.
     RsaSha256,
 }
@@ -103,6 +110,8 @@ pub(super) enum Stamp {
     Field(String),
     /// A claim of a token.
     Claim(String),
+    /// A parameter of a message's signature.
+    Parameter(String),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -196,8 +205,23 @@ impl Algorithm {
         self.is_p256() || matches!(self, Self::Ed25519 | Self::RsaSha256)
     }
 
+    const fn may_be_public(self) -> bool {
+        self.is_public() || matches!(self, Self::Message)
+    }
+
     pub(super) const fn is_p256(self) -> bool {
         matches!(self, Self::EcdsaP256 | Self::EcdsaP256Der | Self::JwtEs256)
+    }
+
+    /// Of a key's text, where that decides.
+    pub(super) fn of(self, text: &str) -> Self {
+        match (self, text.strip_prefix("whsk_").map(|bare| bare.trim_end_matches('=').len())) {
+            // 32 bytes in base64, or 64 with the public key.
+            (Self::Message, Some(43 | 86)) => Self::Ed25519,
+            (Self::Message, Some(_)) => Self::JwtEs256,
+            (Self::Message, None) => Self::HmacSha256,
+            _ => self,
+        }
     }
 
     pub(super) const fn can_sign(self) -> bool {
@@ -295,8 +319,9 @@ impl Definition {
             let constant = self.habits.headers.iter().map(|(one, _)| &**one);
             own.into_iter().flatten().chain(constant).any(|one| one.eq_ignore_ascii_case(name))
         };
+        let is_derived = |name: &str| self.is_message() && (name.starts_with('@') || name == "content-type");
         self.signed.iter().find_map(|part| match part {
-            Part::Header(name) if !is_written(name) => Some(name.as_str()),
+            Part::Header(name) if !is_written(name) && !is_derived(name) => Some(name.as_str()),
             _ => None,
         })
     }
@@ -353,6 +378,12 @@ impl Definition {
     #[must_use]
     pub fn is_token(&self) -> bool {
         self.habits.digest_claim.is_some()
+    }
+
+    /// The signature has a header of its own for its components and parameters.
+    #[must_use]
+    pub fn is_message(&self) -> bool {
+        self.algorithm == Some(Algorithm::Message)
     }
 
     /// The time is a member of JSON, in the body or in a token.
@@ -452,15 +483,18 @@ pub(super) fn own<P>(written: &Written<P>, algorithm: &str) -> Result<Definition
     if written.header_prefix.is_some() {
         return Err(only_standard());
     }
-    if written.public_key.is_some() && !algorithm.is_some_and(Algorithm::is_public) {
+    if written.public_key.is_some() && !algorithm.is_some_and(Algorithm::may_be_public) {
         return Err(
-            "public_key: expected it only with ed25519, ecdsa-p256, ecdsa-p256-der, jwt-es256 or rsa-sha256"
+            "public_key: expected it only with ed25519, ecdsa-p256, ecdsa-p256-der, jwt-es256, rfc9421 or rsa-sha256"
                 .to_owned(),
         );
     }
     let header = name("header", &written.header)?;
     if algorithm == Some(Algorithm::JwtEs256) {
         return token(written, header);
+    }
+    if algorithm == Some(Algorithm::Message) {
+        return message(written);
     }
     let signed = written.signed.iter().flatten().map(|text| parts(text)).collect::<Result<Vec<_>, _>>()?;
     let signed = signed.concat();
@@ -553,6 +587,60 @@ fn token<P>(written: &Written<P>, header: Option<String>) -> Result<Definition, 
         event_type: optional("type", &written.r#type)?,
         habits: Habits { body_digest: None, digest_claim, ..habits(written)? },
     })
+}
+
+/// Its headers are the standard's. Its key is a shared secret, a private key, or a JWK.
+fn message<P>(written: &Written<P>) -> Result<Definition, String> {
+    const COVERED: [&str; 5] = ["@method", "@target-uri", "@authority", "content-type", "content-digest"];
+    let others = [
+        ("header", written.header.is_some()),
+        ("encoding", written.encoding.is_some()),
+        ("key", written.key.is_some()),
+        ("prefix", written.prefix.is_some()),
+        ("separator", written.separator.is_some()),
+        ("several", written.several.is_some()),
+        ("body_digest", written.body_digest.is_some()),
+        ("timestamp", written.timestamp.is_some()),
+        ("timestamp_prefix", written.timestamp_prefix.is_some()),
+        ("timestamp_field", written.timestamp_field.is_some()),
+        ("timestamp_unit", written.timestamp_unit.is_some()),
+        ("frozen", written.frozen.is_some()),
+    ];
+    if let Some((key, _)) = others.into_iter().find(|(_, is_given)| *is_given) {
+        return Err(format!("{key}: expected it only without rfc9421, which sets it"));
+    }
+    let optional = |key: &str, name: &Option<String>| {
+        name.as_deref().map(|name| is_name(key, name).map(|()| name.to_ascii_lowercase())).transpose()
+    };
+    let mut definition = Definition {
+        name: String::new(),
+        algorithm: Some(Algorithm::Message),
+        encoding: Encoding::Base64,
+        key: KeyForm::Whsec,
+        header: "signature".to_owned(),
+        prefix: format!("{LABEL}:"),
+        separator: None,
+        signed: Vec::new(),
+        timestamp: Some(Stamp::Parameter(CREATED.to_owned())),
+        unit: Unit::Seconds,
+        id: optional("id", &written.id)?,
+        attempt: optional("attempt", &written.attempt)?,
+        event_type: optional("type", &written.r#type)?,
+        habits: habits(written)?,
+    };
+    let usual = || COVERED.map(str::to_owned).into_iter().chain(definition.id.clone()).collect();
+    let names: Vec<String> = written.signed.clone().unwrap_or_else(usual);
+    for name in &names {
+        is_name("signed", name.strip_prefix('@').unwrap_or(name))?;
+    }
+    let parts = names.iter().map(|name| definition.component(&name.to_ascii_lowercase()));
+    definition.signed = parts.chain([Part::Timestamp]).collect();
+    match definition.uncovered() {
+        Some(name) => Err(format!(
+            "signed: it lacks {name:?}; expected \"@method\", \"content-digest\", and \"@target-uri\" or \"@authority\" with \"@path\""
+        )),
+        None => Ok(definition),
+    }
 }
 
 fn covers_body<P>(written: &Written<P>, algorithm: Option<Algorithm>, signed: &[Part]) -> Result<(), String> {

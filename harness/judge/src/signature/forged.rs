@@ -1,4 +1,4 @@
-//! Tokens that every receiver must refuse, though their claims are right.
+//! Tokens, and signatures of messages, that every receiver must refuse, though their claims are right.
 
 use p256::ecdsa::Signature;
 use ring::hmac;
@@ -10,7 +10,7 @@ use super::verify::Signing;
 
 impl Signing<'_> {
     /// Each with its description: by no algorithm, by another one, or by a key that the token brings along. Empty where the
-    /// profile has no tokens.
+    /// profile names no keys.
     #[must_use]
     pub fn forged_tokens(
         &self,
@@ -18,6 +18,9 @@ impl Signing<'_> {
         secret: &Secret,
         stranger: &Secret,
     ) -> Vec<(String, String)> {
+        if profile.is_message() {
+            return self.forged_messages(profile, secret, stranger);
+        }
         let (Some((kid, _)), Some((_, foreign))) = (secret.jwk(), stranger.jwk()) else { return Vec::new() };
         let claims = self.claims(&profile);
         let token = |head: &str, tag: &dyn Fn(&[u8]) -> Vec<u8>| {

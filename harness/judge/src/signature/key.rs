@@ -47,7 +47,12 @@ impl Algorithm {
             Self::HmacSha1 => Some(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY),
             Self::HmacSha256 => Some(hmac::HMAC_SHA256),
             Self::HmacSha512 => Some(hmac::HMAC_SHA512),
-            Self::Ed25519 | Self::EcdsaP256 | Self::EcdsaP256Der | Self::JwtEs256 | Self::RsaSha256 => None,
+            Self::Ed25519
+            | Self::EcdsaP256
+            | Self::EcdsaP256Der
+            | Self::JwtEs256
+            | Self::Message
+            | Self::RsaSha256 => None,
         }
     }
 
@@ -69,14 +74,17 @@ impl From<Secret> for Key {
 
 impl Key {
     pub(super) fn parse(definition: &Definition, text: &str) -> Result<Self, KeyError> {
+        if definition.is_message() && !text.starts_with(PREFIX) && !text.starts_with(PRIVATE) {
+            return Self::of_message(definition, text);
+        }
         let Some(algorithm) = definition.algorithm.filter(|algorithm| algorithm.is_public()) else {
             return Ok(Secret::of(definition, text)?.into());
         };
         let mut kid = String::new();
         let bytes = match (after_prefix(text), algorithm) {
             (None, Algorithm::JwtEs256) => {
-                let (name, point) = read_jwk(text).ok_or(KeyError::Jwk)?;
-                kid = name;
+                let (name, found, point) = read_jwk(text).ok_or(KeyError::Jwk)?;
+                kid = Some(name).filter(|_| found == algorithm).ok_or(KeyError::Jwk)?;
                 point
             }
             (None, _) => public_key_of_der(key_bytes(definition.key, text)?),
@@ -93,6 +101,30 @@ impl Key {
             return Err(KeyError::Small);
         }
         Ok(Self { kind: Kind::Public(algorithm, bytes), kid: kid.into(), spellings: Arc::default() })
+    }
+
+    /// In JSON.
+    fn of_message(definition: &Definition, text: &str) -> Result<Self, KeyError> {
+        let (kid, algorithm, bytes) = read_jwk(text).ok_or(KeyError::Jwk)?;
+        match algorithm {
+            Algorithm::HmacSha256 => {
+                let secret = Secret::of(definition, &format!("{PREFIX}{}", base64(&bytes)))?;
+                Ok(Self { kid: kid.into(), ..secret.into() })
+            }
+            Algorithm::Ed25519 if is_small(&bytes) => Err(KeyError::Small),
+            _ => {
+                Ok(Self { kind: Kind::Public(algorithm, bytes), kid: kid.into(), spellings: Arc::default() })
+            }
+        }
+    }
+
+    /// As RFC 9421, section 6.2.2, calls it.
+    pub(super) fn message_algorithm(&self) -> &'static str {
+        match &self.kind {
+            Kind::Secret(secret) => secret.message_algorithm(),
+            Kind::Public(Algorithm::Ed25519, _) => "ed25519",
+            Kind::Public(..) => "ecdsa-p256-sha256",
+        }
     }
 
     pub(super) fn signed(&self, signature: &[u8], message: &[u8]) -> bool {
@@ -275,7 +307,7 @@ fn key_bytes(form: KeyForm, text: &str) -> Result<Vec<u8>, KeyError> {
         // The decoder's error would quote a character of the secret.
         KeyForm::Whsec => unbase64(bare).ok_or(KeyError::Encoding)?,
         KeyForm::Pem => public_key_of_pem(text)?,
-        KeyForm::Jwk => read_jwk(text).ok_or(KeyError::Jwk)?.1,
+        KeyForm::Jwk => read_jwk(text).ok_or(KeyError::Jwk)?.2,
     };
     if bytes.is_empty() { Err(KeyError::Empty) } else { Ok(bytes) }
 }
@@ -302,7 +334,7 @@ pub enum KeyError {
     )]
     Public,
     #[error(
-        "the public key is not a JWK of P-256; expected JSON with kty, crv, kid, x and y, each once, and no private number"
+        "the public key is not a JWK of P-256; expected JSON with kty, crv, kid, x and y, each once, and no private number. With rfc9421 also one of Ed25519, or kty oct with k, or whsec_ or whsk_ and base64"
     )]
     Jwk,
     #[error(
@@ -342,7 +374,7 @@ enum Signer {
     Ed25519(Arc<Ed25519KeyPair>),
     /// `ring` verifies, and does not sign: it derives no public key, and draws random numbers.
     P256(Arc<ecdsa::SigningKey>),
-    /// The same, for tokens: two numbers in place of DER.
+    /// The same, for tokens and messages: two numbers in place of DER.
     Es256(Arc<ecdsa::SigningKey>),
 }
 
@@ -371,16 +403,17 @@ impl Secret {
     }
 
     fn of(definition: &Definition, text: &str) -> Result<Self, KeyError> {
-        let (bytes, signer) = if definition.algorithm == Some(Algorithm::Ed25519) {
+        let algorithm = definition.algorithm.map(|algorithm| algorithm.of(text));
+        let (bytes, signer) = if algorithm == Some(Algorithm::Ed25519) {
             let (bytes, pair) = private_key(definition.key, text)?;
             (bytes, Signer::Ed25519(Arc::new(pair)))
-        } else if definition.algorithm.is_some_and(Algorithm::is_p256) {
+        } else if algorithm.is_some_and(Algorithm::is_p256) {
             let (bytes, key) = private_key_p256(definition.key, text)?;
-            let signs = if definition.is_token() { Signer::Es256 } else { Signer::P256 };
+            let signs = if algorithm == Some(Algorithm::JwtEs256) { Signer::Es256 } else { Signer::P256 };
             (bytes, signs(Arc::new(key)))
         } else {
             let bytes = Zeroizing::new(key_bytes(definition.key, text)?);
-            let hash = definition.algorithm.and_then(Algorithm::hmac).unwrap_or(hmac::HMAC_SHA256);
+            let hash = algorithm.and_then(Algorithm::hmac).unwrap_or(hmac::HMAC_SHA256);
             let key = hmac::Key::new(hash, &bytes);
             (bytes, Signer::Hmac(key))
         };
@@ -437,17 +470,44 @@ impl Secret {
         public.is_some_and(|(der, _)| verifies(algorithm, &public_key_of_der(der), message, tag))
     }
 
-    /// In a token: the thumbprint. Empty where keys have no name.
+    /// Its thumbprint. Empty where keys have no name.
     pub(super) fn kid(&self) -> String {
-        self.jwk().map(|(kid, _)| kid).unwrap_or_default()
+        self.members().map(|members| token::kid(&members)).unwrap_or_default()
+    }
+
+    fn members(&self) -> Option<Zeroizing<String>> {
+        match &self.signer {
+            Signer::Hmac(_) => Some(token::members(Algorithm::HmacSha256, &self.bytes)),
+            Signer::Ed25519(pair) => Some(token::members(Algorithm::Ed25519, pair.public_key().as_ref())),
+            Signer::P256(_) => None,
+            Signer::Es256(key) => {
+                let point = key.verifying_key().to_sec1_point(false);
+                Some(token::members(Algorithm::JwtEs256, point.as_bytes()))
+            }
+        }
+    }
+
+    /// As RFC 9421, section 6.2.2, calls it.
+    pub(super) const fn message_algorithm(&self) -> &'static str {
+        match &self.signer {
+            Signer::Hmac(_) => "hmac-sha256",
+            Signer::Ed25519(_) => "ed25519",
+            Signer::P256(_) | Signer::Es256(_) => "ecdsa-p256-sha256",
+        }
+    }
+
+    /// A private key.
+    #[must_use]
+    pub const fn is_private(&self) -> bool {
+        !matches!(self.signer, Signer::Hmac(_))
     }
 
     /// Its name, and its public key in JSON.
     pub(super) fn jwk(&self) -> Option<(String, String)> {
-        let Signer::Es256(key) = &self.signer else { return None };
-        let thumbprint =
-            |hashed: &str| token::encode(digest::digest(&digest::SHA256, hashed.as_bytes()).as_ref());
-        token::jwk(key.verifying_key().to_sec1_point(false).as_bytes(), thumbprint)
+        let members = self.members().filter(|_| self.is_private())?;
+        let kid = token::kid(&members);
+        let whole = format!(r#"{{{},"kid":"{kid}"}}"#, &**members);
+        Some((kid, whole))
     }
 
     /// The public key's forms, as a receiver may hold them: DER, its base64, PEM, and JSON.

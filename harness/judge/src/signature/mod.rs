@@ -8,6 +8,7 @@ mod definition;
 mod forged;
 mod handshake;
 mod key;
+mod message;
 mod profile;
 mod small_order;
 mod token;

@@ -19,7 +19,7 @@ macro_rules! embedded {
 /// The standard's prefix of header names, which `header_prefix` replaces.
 const STANDARD_PREFIX: &str = "webhook-";
 
-const EMBEDDED: [(&str, &str); 18] = embedded![
+const EMBEDDED: [(&str, &str); 19] = embedded![
     "standard-webhooks",
     "vvv-timestamped",
     "vvv-frozen",
@@ -32,6 +32,7 @@ const EMBEDDED: [(&str, &str); 18] = embedded![
     "meta",
     "paddle",
     "plaid",
+    "rfc9421",
     "sendgrid",
     "shopify",
     "slack",
@@ -110,7 +111,7 @@ impl Profile {
             return Err(serde::de::Error::custom(wrong));
         }
         if !definition.algorithm.is_some_and(Algorithm::can_sign) {
-            let wrong = "algorithm: expected hmac-sha1, hmac-sha256, hmac-sha512, ed25519, ecdsa-p256 or jwt-es256, with which the suite can sign";
+            let wrong = "algorithm: expected hmac-sha1, hmac-sha256, hmac-sha512, ed25519, ecdsa-p256, jwt-es256 or rfc9421, with which the suite can sign";
             return Err(serde::de::Error::custom(wrong));
         }
         Ok(Self(Source::Own(Box::leak(Box::new(definition)))))
@@ -179,7 +180,7 @@ fn of_profile<P>(written: &Written<P>, given: &str) -> Result<Definition, String
     ];
     let others = [
         ("signed", written.signed.is_some()),
-        ("public_key", written.public_key.is_some() && !profile.is_public()),
+        ("public_key", written.public_key.is_some() && !profile.is_public() && !profile.is_message()),
         ("tolerance", written.tolerance.is_some()),
         ("several", written.several.is_some()),
         ("age_only", written.age_only.is_some()),
@@ -197,9 +198,8 @@ fn of_profile<P>(written: &Written<P>, given: &str) -> Result<Definition, String
         return Err(only_standard());
     }
     let Definition { header, timestamp, id, .. } = &mut definition;
-    let stamp = timestamp
-        .as_mut()
-        .map(|(Stamp::Header(name) | Stamp::Beside(name) | Stamp::Field(name) | Stamp::Claim(name))| name);
+    let stamp =
+        timestamp.as_mut().and_then(|stamp| if let Stamp::Header(name) = stamp { Some(name) } else { None });
     for name in [Some(header), stamp, id.as_mut()].into_iter().flatten() {
         *name = name.replacen(STANDARD_PREFIX, &prefix.to_ascii_lowercase(), 1);
     }

@@ -5,9 +5,13 @@ use std::fmt;
 
 use ::base64::Engine as _;
 use ::base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::digest;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde_json::Value;
+use zeroize::Zeroizing;
+
+use super::definition::Algorithm;
 
 pub(super) const ES256: &str = "ES256";
 const BYTES_MAX: usize = 4096;
@@ -99,25 +103,42 @@ fn decode(text: &str) -> Option<Vec<u8>> {
     URL_SAFE_NO_PAD.decode(text).ok()
 }
 
-/// The members of a public key whose thumbprint is its name (RFC 7638), in the order of their names.
-pub(super) fn jwk(point: &[u8], kid: impl Fn(&str) -> String) -> Option<(String, String)> {
-    let (x, y) = point.get(1..)?.split_at_checked(COORDINATE_BYTES)?;
-    let hashed = format!(r#"{{"crv":"P-256","kty":"EC","x":"{}","y":"{}"}}"#, encode(x), encode(y));
-    let kid = kid(&hashed);
-    let whole = hashed.replacen('}', &format!(r#","kid":"{kid}"}}"#), 1);
-    Some((kid, whole))
+/// The members of JSON that are a key, in the order of their names.
+pub(super) fn members(algorithm: Algorithm, bytes: &[u8]) -> Zeroizing<String> {
+    let text = match (algorithm, bytes.split_at_checked(1 + COORDINATE_BYTES)) {
+        (Algorithm::Ed25519, _) => format!(r#""crv":"Ed25519","kty":"OKP","x":"{}""#, encode(bytes)),
+        (Algorithm::JwtEs256, Some((x, y))) => {
+            format!(r#""crv":"P-256","kty":"EC","x":"{}","y":"{}""#, encode(&x[1..]), encode(y))
+        }
+        _ => format!(r#""k":"{}","kty":"oct""#, encode(bytes)),
+    };
+    Zeroizing::new(text)
 }
 
-/// The name and the point of a public key of P-256.
-pub(super) fn read_jwk(text: &str) -> Option<(String, Vec<u8>)> {
+/// A thumbprint (RFC 7638).
+pub(super) fn kid(members: &str) -> String {
+    encode(digest::digest(&digest::SHA256, format!("{{{members}}}").as_bytes()).as_ref())
+}
+
+/// The name, the algorithm and the bytes of a public key, or of a shared secret.
+pub(super) fn read_jwk(text: &str) -> Option<(String, Algorithm, Vec<u8>)> {
     let key = Members::read(text.as_bytes())?;
-    let is_right = key.text("kty") == Some("EC") && key.text("crv") == Some("P-256");
-    let is_valid =
-        key.0.get("alg").is_none_or(|alg| alg == ES256) && key.0.get("expired_at").is_none_or(Value::is_null);
-    let kid =
-        key.text("kid").filter(|kid| is_right && is_valid && !kid.is_empty() && !key.0.contains_key("d"))?;
-    let coordinate = |name: &str| decode(key.text(name)?).filter(|bytes| bytes.len() == COORDINATE_BYTES);
-    // SEC 1, section 2.3.4: 4 is an uncompressed point.
-    let point = [&[4][..], &coordinate("x")?, &coordinate("y")?].concat();
-    Some((kid.to_owned(), point))
+    let member = |name: &str| decode(key.text(name)?).filter(|bytes| !bytes.is_empty());
+    let coordinate = |name: &str| member(name).filter(|bytes| bytes.len() == COORDINATE_BYTES);
+    let (alg, algorithm, bytes) = match (key.text("kty")?, key.text("crv")) {
+        // SEC 1, section 2.3.4: 4 is an uncompressed point.
+        ("EC", Some("P-256")) => {
+            (ES256, Algorithm::JwtEs256, [&[4][..], &coordinate("x")?, &coordinate("y")?].concat())
+        }
+        ("OKP", Some("Ed25519")) => ("EdDSA", Algorithm::Ed25519, coordinate("x")?),
+        ("oct", None) => ("HS256", Algorithm::HmacSha256, member("k")?),
+        _ => return None,
+    };
+    let is_valid = key.0.get("alg").is_none_or(|given| given == alg)
+        && key.0.get("expired_at").is_none_or(Value::is_null);
+    let kid = match key.0.get("kid") {
+        Some(kid) => kid.as_str()?.to_owned(),
+        None => kid(&members(algorithm, &bytes)),
+    };
+    (is_valid && !kid.is_empty() && !key.0.contains_key("d")).then_some((kid, algorithm, bytes))
 }

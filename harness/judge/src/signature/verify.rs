@@ -5,14 +5,14 @@ use std::borrow::Cow;
 use ::base64::Engine as _;
 use ::base64::engine::general_purpose::URL_SAFE;
 
-use super::definition::{Algorithm, Definition, Encoding, KeyForm, Part, Stamp, Unit};
+use super::definition::{Algorithm, Definition, Encoding, INPUT, KeyForm, Part, Stamp, Unit};
 use super::key::{ForeignHash, Key, KeyError, Secret};
 use super::profile::Profile;
 use super::small_order::signature_of_zeros;
 use super::token::{self, ES256, Token};
 use super::{base64, hex, sha256_hex, unbase64, unbase64url, unhex};
 
-const SIGNATURES_MAX: usize = 64;
+pub(super) const SIGNATURES_MAX: usize = 64;
 const FORM: &[u8] = b"application/x-www-form-urlencoded";
 const TEXT_BYTES_MAX: usize = 4096;
 
@@ -54,6 +54,16 @@ pub enum Wrong {
     Token(Cow<'static, str>),
     #[error("the claim {0} of the token is missing, or not that of the body")]
     Claim(String),
+    #[error(
+        "the signature-input header is not that of a request in canonical form with keyid, or has other labels than signature"
+    )]
+    Input,
+    #[error("the signature does not cover {0}")]
+    Uncovered(String),
+    #[error("the signature expires before it was created")]
+    Expired,
+    #[error("the content-digest header lacks the SHA-256 of the body")]
+    ContentDigest,
     #[error("no signature was made with a known key")]
     NoKey,
 }
@@ -70,7 +80,7 @@ pub struct Received<'a> {
 }
 
 impl<'a> Received<'a> {
-    fn field(&self, name: &str) -> Field<'a> {
+    pub(super) fn field(&self, name: &str) -> Field<'a> {
         Field::of(self.headers, name)
     }
 
@@ -125,6 +135,7 @@ impl Definition {
             Some(Stamp::Claim(name)) => {
                 signature.as_deref().and_then(Token::read).and_then(|token| token.number(name))
             }
+            Some(Stamp::Parameter(_)) => request.created(),
         };
         let (verdict, surplus) = match self.judge(keys, request) {
             Ok((keys, surplus)) => (Ok(keys), surplus),
@@ -148,6 +159,9 @@ impl Definition {
             let token = first(&self.header);
             return secret.tag(token.rsplit_once('.').map_or("", |(signed, _)| signed).as_bytes());
         }
+        if self.is_message() {
+            return secret.tag(&request.message().unwrap_or_default());
+        }
         let id = self.id.as_deref().map(first).unwrap_or_default();
         let timestamp = match &self.timestamp {
             None => String::new(),
@@ -156,7 +170,7 @@ impl Definition {
                 self.value_after(&first(&self.header), prefix).unwrap_or_default().to_owned()
             }
             Some(Stamp::Field(name)) => member(request.body, name).unwrap_or_default(),
-            Some(Stamp::Claim(_)) => String::new(),
+            Some(Stamp::Claim(_) | Stamp::Parameter(_)) => String::new(),
         };
         secret.tag(&self.message(&id, &timestamp, request))
     }
@@ -170,6 +184,9 @@ impl Definition {
     }
 
     fn judge(&self, keys: &[Key], request: &Received<'_>) -> Result<Made, Wrong> {
+        if self.is_message() {
+            return self.judge_message(keys, request);
+        }
         let value = |name: &str| one(name, request.field(name));
         let values = value(&self.header)?;
         let id = self.id.as_deref().map(value).transpose()?.unwrap_or_default();
@@ -178,7 +195,7 @@ impl Definition {
         }
         let field;
         let timestamp = match &self.timestamp {
-            None | Some(Stamp::Claim(_)) => "",
+            None | Some(Stamp::Claim(_) | Stamp::Parameter(_)) => "",
             Some(Stamp::Field(name)) => {
                 field = member(request.body, name).unwrap_or_default();
                 &field
@@ -320,10 +337,14 @@ impl Definition {
 }
 
 /// Places of the secrets, and the number of signatures of no secret.
-type Made = (Vec<usize>, usize);
+pub(super) type Made = (Vec<usize>, usize);
 
 /// `signs` is given the places of a signature and of a key.
-fn made(signatures: usize, keys: usize, signs: impl Fn(usize, usize) -> bool) -> Result<Made, Wrong> {
+pub(super) fn made(
+    signatures: usize,
+    keys: usize,
+    signs: impl Fn(usize, usize) -> bool,
+) -> Result<Made, Wrong> {
     let (mut found, mut surplus) = (vec![false; keys], 0);
     for signature in 0..signatures {
         let mut is_known = false;
@@ -337,7 +358,7 @@ fn made(signatures: usize, keys: usize, signs: impl Fn(usize, usize) -> bool) ->
 }
 
 #[derive(Clone, Copy)]
-struct Field<'a> {
+pub(super) struct Field<'a> {
     /// Its value, or the first of several.
     first: Option<&'a [u8]>,
     is_alone: bool,
@@ -395,7 +416,7 @@ fn other_port(url: &str) -> Option<String> {
 }
 
 /// The single value of a required header.
-fn one<'a>(name: &str, field: Field<'a>) -> Result<&'a str, Wrong> {
+pub(super) fn one<'a>(name: &str, field: Field<'a>) -> Result<&'a str, Wrong> {
     let name = || Cow::Owned(name.to_owned());
     let value = field.first.ok_or_else(|| Wrong::Missing(name()))?;
     if !field.is_alone {
@@ -407,7 +428,7 @@ fn one<'a>(name: &str, field: Field<'a>) -> Result<&'a str, Wrong> {
 }
 
 /// An `i64` of digits, without sign or leading zero.
-fn is_canonical(timestamp: &str) -> bool {
+pub(super) fn is_canonical(timestamp: &str) -> bool {
     timestamp.parse::<i64>().is_ok_and(|seconds| seconds >= 0 && seconds.to_string() == timestamp)
 }
 
@@ -441,6 +462,9 @@ impl Signing<'_> {
     pub fn prefix(&self, profile: &Definition, secret: &Secret) -> String {
         if profile.is_token() {
             token::signed(&token::head(ES256, &secret.kid()), &self.claims(profile))
+        } else if profile.is_message() {
+            let input = self.input(profile, &secret.kid(), secret.message_algorithm());
+            format!("{input}\n{}", profile.prefix)
         } else {
             profile.prefix.clone()
         }
@@ -494,6 +518,10 @@ impl Signing<'_> {
         for signed in profile.other_parts() {
             let template = signed.iter().map(ToString::to_string).collect();
             let other = Definition { signed, ..profile.definition().clone() };
+            // A signature may cover less than ours.
+            if profile.is_message() && other.uncovered().is_none() {
+                continue;
+            }
             let message = self.message(&other, secret);
             if !messages.contains(&message) {
                 signatures.push((template, self.encoded(&other, secret, &secret.tag(&message))));
@@ -511,6 +539,9 @@ impl Signing<'_> {
     fn message(&self, profile: &Definition, secret: &Secret) -> Vec<u8> {
         if profile.is_token() {
             return self.prefix(profile, secret).trim_end_matches('.').as_bytes().to_vec();
+        }
+        if profile.is_message() {
+            return self.message_of(profile, secret);
         }
         let Self { method, url, body, .. } = *self;
         let form = self.is_form.then_some(("content-type", FORM));
@@ -531,13 +562,20 @@ impl Signing<'_> {
         };
         let values: Vec<&str> = stamp.iter().chain(signatures).map(String::as_str).collect();
         let signature = values.join(profile.separator.as_deref().unwrap_or(" "));
-        let signature = (profile.signature_header(), signature.as_str());
-        let all = self.written(&profile).chain([signature]);
+        let (in_header, digest) = (profile.in_header(&signature), self.content_digest());
+        let input = signature.rsplit_once('\n').map_or("", |(input, _)| input);
+        let own = [("content-digest", &*digest), (INPUT, input)];
+        let own = own.into_iter().filter(|_| profile.is_message());
+        let all = self.written(&profile).chain(own).chain([(profile.signature_header(), &*in_header)]);
         all.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
 
+    pub(super) const fn content_type(&self) -> &'static [u8] {
+        if self.is_form { FORM } else { b"application/json" }
+    }
+
     /// Beside the signature.
-    fn written<'s>(&'s self, profile: &'s Definition) -> impl Iterator<Item = (&'s str, &'s str)> {
+    pub(super) fn written<'s>(&'s self, profile: &'s Definition) -> impl Iterator<Item = (&'s str, &'s str)> {
         let named = [
             (profile.id_header(), self.id),
             (profile.timestamp_header(), self.timestamp),

@@ -31,6 +31,8 @@ fn signing(body: &[u8]) -> Signing<'_> {
 
 fn verify(profile: Profile, secrets: &[Secret], headers: &[(&str, &[u8])], body: &[u8]) -> CheckedSignature {
     let keys: Vec<Key> = secrets.iter().cloned().map(Key::from).collect();
+    let kind: (&str, &[u8]) = ("content-type", b"application/json");
+    let headers = &[headers, &[kind]].concat();
     profile.verify(&keys, &Received { headers, body, ..Received::default() })
 }
 
@@ -235,7 +237,11 @@ fn a_key_is_found_in_each_of_its_spellings() {
 }
 
 fn for_another_body(profile: Profile) -> Wrong {
-    if profile.is_token() { Wrong::Claim("request_body_sha256".to_owned()) } else { Wrong::NoKey }
+    match (profile.is_token(), profile.is_message()) {
+        (true, _) => Wrong::Claim("request_body_sha256".to_owned()),
+        (_, true) => Wrong::ContentDigest,
+        _ => Wrong::NoKey,
+    }
 }
 
 #[test]
@@ -291,7 +297,9 @@ fn headers_that_are_missing_doubled_or_no_text_are_wrong() {
 
 #[test]
 fn a_timestamp_has_one_spelling() {
-    let in_a_header = |profile: &Profile| profile.signs_timestamp() && !profile.has_json_timestamp();
+    let in_a_header = |profile: &Profile| {
+        profile.signs_timestamp() && !profile.has_json_timestamp() && !profile.is_message()
+    };
     for profile in Profile::ALL.into_iter().filter(in_a_header) {
         for text in ["+1", "01", "1.0", "-1", " 1", "99999999999999999999", "1e3"] {
             let headers = sign(profile, &[&secret(profile)], &Signing { timestamp: text, ..signing(BODY) });
@@ -340,6 +348,62 @@ fn a_forged_token_is_wrong() {
     );
 }
 
+/// By each kind of key.
+#[test]
+fn a_forged_message_is_wrong_and_one_over_less_than_is_needed() {
+    let rfc9421: Profile = "rfc9421".parse().unwrap();
+    let pkcs8 = "whsk_MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgYS1zZWVkLW9mLWFuLWVkMjU1MTktcHJpdmF0ZS1rZXmhRANCAASYODCe6ilsYQDSvU5tNkMJfbGSFw4xN/D8Ygm/NqHLkgic0JTa36hTpf294kwBW+V62P4x9kpUiJ0tYGhVHQHW";
+    let seed = format!("whsk_{}", base64(b"a-seed-of-an-ed25519-private-key"));
+    let url = "https://example.org/hooks?tenant=7";
+    let signing = Signing { method: "POST", url, ..signing(BODY) };
+    for text in ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", &seed, pkcs8] {
+        let own = Secret::parse(rfc9421, text).unwrap();
+        let keys = [Key::from(own.clone())];
+        let judged = |signature: String| {
+            let mut headers = signing.headers(rfc9421, &[signature]);
+            headers.push(("Content-Type".to_owned(), "application/json".to_owned()));
+            let headers: Vec<_> = headers.iter().map(|(n, v)| (n.as_str(), v.as_bytes())).collect();
+            let request =
+                Received { method: "POST", url, headers: &headers, body: BODY, ..Received::default() };
+            rfc9421.verify(&keys, &request).verdict
+        };
+        assert_eq!(judged(signing.signature(rfc9421, &own)), Ok(vec![0]));
+        let forged = signing.forged_tokens(rfc9421, &own, &other(rfc9421));
+        let less = signing.other_signatures(rfc9421, &own);
+        assert!(forged.len() >= 7 && less.len() >= 15, "{forged:?} {less:?}");
+        for (what, signature) in forged {
+            assert_eq!(judged(signature), Err(Wrong::NoKey), "{what}");
+        }
+        for (what, signature) in less {
+            let found = judged(signature);
+            assert!(matches!(found, Err(Wrong::Uncovered(_))), "{what}: {found:?}");
+        }
+    }
+}
+
+#[test]
+fn a_profile_of_ones_own_names_the_components_of_a_message() {
+    let text = "algorithm = \"rfc9421\"\nheaders = { X-Tenant = \"7\" }\n\
+         signed = [\"@method\", \"@authority\", \"@path\", \"content-digest\", \"X-Tenant\"]";
+    let profile = Profile::parse("own", text).unwrap();
+    let headers = sign(profile, &[&secret(profile)], &signing(BODY));
+    assert_eq!(verdict(profile, &[secret(profile)], &headers, BODY), Ok(vec![0]));
+    let (_, input) = headers.iter().find(|(name, _)| name == "signature-input").unwrap();
+    assert!(
+        input.starts_with(
+            r#"sig1=("@method" "@authority" "@path" "content-digest" "x-tenant");created=1614265330;"#
+        ),
+        "{input}"
+    );
+    let unwritten = text.replace("X-Tenant =", "X-Other =");
+    assert!(
+        Profile::parse("own", &unwritten)
+            .unwrap_err()
+            .to_string()
+            .contains("expected x-tenant in `headers` as well")
+    );
+}
+
 #[test]
 fn a_profile_of_ones_own_may_have_tokens() {
     let text =
@@ -364,7 +428,6 @@ fn a_public_jwk_has_each_member_once_and_no_private_number() {
     let jwk = r#"{"crv":"P-256","kid":"k","kty":"EC","x":"axfR8uEsQkf4vOblY6RA8ncDfYEt6zOg9KE5RdiYwpY","y":"T-NC4v4af5uO5-tKfA-eFivOM1drMV7Oy7ZAaDe_UfU"}"#;
     assert_eq!(plaid.key(jwk).unwrap().mark(), None);
     for (from, to) in [
-        ("\"kid\"", "\"name\""),
         ("P-256", "P-384"),
         ("EC", "RSA"),
         ("\"x\"", "\"x\":\"\",\"x\""),

@@ -20,8 +20,9 @@ impl World<'_> {
         let wall = self.wall_of(worker, exchange.began);
         let headers = sign_attempt(ready, &name, &exchange.row, exchange.number, wall)
             .map_err(|unusable| SimError::Defect(unusable.to_string()))?;
-        let fields: Vec<(&str, &[u8])> =
-            headers.iter().map(|(name, value)| (name, value.as_bytes())).collect();
+        let kind: (&str, &[u8]) = ("content-type", b"application/json");
+        let fields = headers.iter().map(|(name, value)| (name, value.as_bytes()));
+        let fields: Vec<_> = fields.chain([kind]).collect();
         let body = &exchange.row.body.bytes;
         let url = ready.target().url.as_str();
         let to = &self.given.scenario.subscribers[exchange.endpoint];

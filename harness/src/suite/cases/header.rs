@@ -40,7 +40,9 @@ fn odd_case(bench: &Bench<'_>) -> Shots {
 fn twice(bench: &Bench<'_>) -> Shots {
     let profile = bench.settings.profile;
     let delivery = bench.delivery();
-    let request = bench.signed(&delivery).and(profile.signature_header(), bench.signature(&delivery));
+    let in_header = |signature: &str| profile.in_header(signature);
+    let good = in_header(&bench.signature(&delivery));
+    let request = bench.signed(&delivery).and(profile.signature_header(), good);
     let mut shots = vec![Shot::new("the signature header twice", request, NoBreak)];
     let mut both_orders = |header: &str, other: &str, want: Want| {
         let signed = || bench.signed(&bench.delivery());
@@ -48,7 +50,7 @@ fn twice(bench: &Bench<'_>) -> Shots {
         shots.push(Shot::new(what("the signed one first"), signed().and(header, other), want));
         shots.push(Shot::new(what("the signed one last"), signed().after(header, other), want));
     };
-    both_orders(profile.signature_header(), &wrong(bench, &delivery, 0), NoBreak);
+    both_orders(profile.signature_header(), &in_header(&wrong(bench, &delivery, 0)), NoBreak);
     if let Some(header) = profile.id_header() {
         both_orders(header, &bench.delivery().id, Reject);
     }
@@ -98,7 +100,9 @@ fn not_ascii(bench: &Bench<'_>) -> Shots {
     let shot = |what: &str, value: fn(&[u8], Vec<u8>) -> Vec<u8>| {
         let delivery = bench.delivery();
         let request = bench.signed(&delivery);
-        let value = value(bench.prefix(&delivery).as_bytes(), good(&request));
+        let prefix = bench.prefix(&delivery);
+        let (_, prefix) = prefix.rsplit_once('\n').unwrap_or(("", &prefix));
+        let value = value(prefix.as_bytes(), good(&request));
         Shot::new(what, request.with(header, value), Refuse)
     };
     let mut shots = vec![

@@ -439,7 +439,7 @@ fn forgeries(bench: &Bench<'_>, known: &Delivery) -> Vec<Shot> {
         shot("the same again, wrongly signed", known, wrong(bench, known, 1)),
         shot("its signature on another delivery", &dated, bench.signature(known)),
     ];
-    if profile.is_token() {
+    if profile.is_token() || profile.is_message() {
         let other = at_that_time();
         shots.push(shot(
             "its signature under other claims",

@@ -61,8 +61,9 @@ fn inside(bench: &Bench<'_>) -> Shots {
     signs_timestamp(bench)?;
     let within =
         (bench.settings.tolerance_seconds - MARGIN_SECONDS).max(bench.settings.tolerance_seconds / 2);
-    // Whoever gives tokens a longest age may take none ahead.
-    let sides = if bench.settings.profile.is_token() { 1 } else { 2 };
+    // Whoever gives tokens a longest age may take none ahead, as libraries for HTTP Message Signatures do.
+    let profile = bench.settings.profile;
+    let sides = if profile.is_token() || profile.is_message() { 1 } else { 2 };
     let shots = [("old", -within), ("ahead", within)].into_iter().take(sides).map(|(side, offset)| {
         let delivery = bench.delivery().at(bench.stamp(unix_seconds() + offset));
         Shot::new(format!("{within} s {side}"), bench.signed(&delivery), Accept)
@@ -78,6 +79,7 @@ fn missing(bench: &Bench<'_>) -> Shots {
     let request = bench.signed(&delivery);
     let request = match profile.timestamp_header() {
         Some(header) => request.without(header),
+        None if profile.is_message() => request,
         None => request.with(profile.signature_header(), bench.signature(&delivery)),
     };
     Ok(vec![Shot::new("no timestamp", request, Reject)])
@@ -189,6 +191,12 @@ fn twice(bench: &Bench<'_>) -> Shots {
     let now = bench.stamp(unix_seconds());
     let old = || bench.delivery().at(now - bench.stamp(bench.settings.tolerance_seconds + 3600));
     let requests = match profile.timestamp_header() {
+        // The parameter stands twice.
+        None if profile.is_message() => [false, true].map(|is_first| {
+            let (old, fresh) = (old().timestamp, now.to_string());
+            let (first, second) = if is_first { (fresh, old) } else { (old, fresh) };
+            bench.signed(&bench.delivery().at(format!("{first};created={second}")))
+        }),
         Some(header) => [
             bench.signed(&old()).and(header, now.to_string()),
             bench.signed(&old()).after(header, now.to_string()),

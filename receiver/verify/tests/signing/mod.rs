@@ -36,11 +36,14 @@ pub(crate) fn key(profile: Profile, secret: &str) -> String {
             base64(private_p256(secret).verifying_key().to_public_key_der().unwrap().as_bytes())
         }
         Profile::Plaid => jwk(secret, KID),
+        Profile::Rfc9421 => {
+            format!(r#"{{"k":"{}","kid":"{KID}","kty":"oct"}}"#, base64url(&bytes_of(secret)))
+        }
         _ => secret.to_owned(),
     }
 }
 
-/// The name of each key in a JWT.
+/// The name of each key.
 pub(crate) const KID: &str = "bfbd5111-8e33-4643-8ced-b2e642a72f3c";
 
 pub(crate) fn jwk(secret: &str, kid: &str) -> String {
@@ -76,7 +79,7 @@ pub(crate) fn tag(profile: Profile, secret: &str, parts: &[&[u8]]) -> Vec<u8> {
             let signature: ecdsa::Signature = private_p256(secret).sign(&parts.concat());
             return signature.to_bytes().to_vec();
         }
-        Profile::StandardWebhooks => bytes_of(secret),
+        Profile::StandardWebhooks | Profile::Rfc9421 => bytes_of(secret),
         Profile::Twilio => {
             let mut mac = Hmac::<Sha1>::new_from_slice(secret.as_bytes()).unwrap();
             parts.iter().for_each(|part| mac.update(part));
@@ -103,6 +106,43 @@ pub(crate) fn base64url(bytes: &[u8]) -> String {
 
 /// The URL in each signature that covers one.
 pub(crate) const URL: &str = "https://hooks.example/in?tenant=7";
+
+/// By the components and parameters of a `Signature-Input`.
+pub(crate) fn message(secret: &str, input: &str, id: &str, body: &[u8]) -> Headers {
+    let digest = format!("sha-256=:{}:", base64(&Sha256::digest(body)));
+    let (covered, _) = input.split_once(')').unwrap();
+    let lines = covered.trim_start_matches('(').split(' ').map(|name| {
+        let value = match name.trim_matches('"') {
+            "@method" => "POST",
+            "@target-uri" => URL,
+            "@authority" => "hooks.example",
+            "@scheme" => "https",
+            "@request-target" => "/in?tenant=7",
+            "@path" => "/in",
+            "@query" => "?tenant=7",
+            "content-type" => "application/json",
+            "content-digest" => &digest,
+            _ => id,
+        };
+        format!("{name}: {value}\n")
+    });
+    let base = format!("{}\"@signature-params\": {input}", lines.collect::<String>());
+    let tag = base64(&tag(Profile::Rfc9421, secret, &[base.as_bytes()]));
+    let headers = [
+        ("webhook-id", id.to_owned()),
+        ("content-type", "application/json".to_owned()),
+        ("content-digest", digest),
+        ("signature-input", format!("sig1={input}")),
+        ("signature", format!("sig1=:{tag}:")),
+    ];
+    headers.map(|(name, value)| (name, value.into_bytes())).into()
+}
+
+fn usual_message(secret: &str, id: &str, at: &str, body: &[u8]) -> Headers {
+    let covered = r#"("@method" "@target-uri" "@authority" "content-type" "content-digest" "webhook-id")"#;
+    let parameters = format!(r#";created={at};keyid="{KID}";alg="hmac-sha256""#);
+    message(secret, &format!("{covered}{parameters}"), id, body)
+}
 
 /// A body with the time that Linear reads.
 pub(crate) fn linear_body(at: i64, data: &str) -> Vec<u8> {
@@ -156,6 +196,7 @@ pub(crate) fn sign(profile: Profile, secret: &str, id: &str, at: i64, body: &[u8
             vec![("paddle-signature", format!("ts={at};h1={}", hex(&tag)))]
         }
         Profile::Plaid => vec![("plaid-verification", token(secret, &head(KID), &claims(&at, body)))],
+        Profile::Rfc9421 => return usual_message(secret, id, &at, body),
         Profile::Sendgrid => vec![
             ("x-twilio-email-event-webhook-timestamp", at.clone()),
             ("x-twilio-email-event-webhook-signature", base64(&tag(profile, secret, &[at.as_bytes(), body]))),
@@ -167,8 +208,7 @@ pub(crate) fn sign(profile: Profile, secret: &str, id: &str, at: i64, body: &[u8
             vec![("x-slack-request-timestamp", at.clone()), ("x-slack-signature", versioned())]
         }
         Profile::Square => {
-            let tag = tag(profile, secret, &[URL.as_bytes(), body]);
-            vec![("x-square-hmacsha256-signature", base64(&tag))]
+            vec![("x-square-hmacsha256-signature", base64(&tag(profile, secret, &[URL.as_bytes(), body])))]
         }
         Profile::Twilio => {
             let url = format!("{URL}&bodySHA256={}", hex(&Sha256::digest(body)));

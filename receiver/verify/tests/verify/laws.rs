@@ -50,6 +50,7 @@ fn guarded(profile: Profile) -> &'static [&'static str] {
         Profile::Linear => &["linear-signature"],
         Profile::Paddle => &["paddle-signature"],
         Profile::Plaid => &["plaid-verification"],
+        Profile::Rfc9421 => &["webhook-id", "content-type", "content-digest", "signature-input", "signature"],
         Profile::Sendgrid => {
             &["x-twilio-email-event-webhook-timestamp", "x-twilio-email-event-webhook-signature"]
         }

@@ -72,6 +72,7 @@ fn place_of_signature(profile: Profile) -> (&'static str, String) {
             let (before, _) = value(&token, "plaid-verification").rsplit_once('.').unwrap();
             ("plaid-verification", format!("{before}."))
         }
+        Profile::Rfc9421 => ("signature", "sig1=:".to_owned()),
         Profile::Sendgrid => ("x-twilio-email-event-webhook-signature", String::new()),
         Profile::Shopify => ("x-shopify-hmac-sha256", String::new()),
         Profile::Slack => ("x-slack-signature", "v0=".to_owned()),

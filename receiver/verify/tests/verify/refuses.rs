@@ -214,6 +214,7 @@ fn a_signature_over_the_body_alone_is_refused_where_more_is_signed() {
         );
         let text = match profile {
             Profile::Plaid => base64url(&tag),
+            Profile::Rfc9421 => format!("{}:", base64(&tag)),
             _ if is_base64 => base64(&tag),
             _ => hex(&tag),
         };
@@ -330,6 +331,124 @@ fn a_signature_of_es256_is_two_numbers_of_32_bytes() {
     check_token(&format!("{}{other}", &good[..good.len() - 1]), Err("signature-malformed"));
 }
 
+const COVERED: &str = r#""@method" "@target-uri" "content-digest""#;
+
+fn input(covered: &str, parameters: &str) -> String {
+    format!("({covered});created={NOW};keyid=\"{KID}\"{parameters}")
+}
+
+#[track_caller]
+fn check_message(headers: &signing::Headers, expected: Result<&str, &str>) {
+    check(headers, BODY, &keys(Profile::Rfc9421, &[SECRET]), expected);
+}
+
+/// Each is rightly signed.
+#[test]
+fn a_message_signature_covers_enough_and_restricts_itself_by_known_means() {
+    let named = format!("{COVERED} \"webhook-id\"");
+    for (covered, parameters, expected) in [
+        (COVERED, "", Ok(ID)),
+        (r#""content-digest" "@query" "@path" "@authority" "@method""#, "", Ok(ID)),
+        (r#""@method" "@authority" "@request-target" "@scheme" "content-digest""#, "", Ok(ID)),
+        (COVERED, ";nonce=\"a, b\";tag=\"(\";alg=\"hmac-sha256\"", Ok(ID)),
+        (COVERED, ";expires=1700000000", Ok(ID)),
+        (COVERED, ";expires=1699999999", Err("timestamp-old")),
+        (COVERED, ";expires=-1", Err("signature-malformed")),
+        (COVERED, ";expires=\"1800000000\"", Err("signature-malformed")),
+        (COVERED, ";expires=1700000000000000", Err("signature-malformed")),
+        (COVERED, ";alg=\"ed25519\"", Err("signature-none")),
+        (COVERED, ";alg=hmac-sha256", Err("signature-malformed")),
+        (COVERED, ";once", Err("signature-none")),
+        (COVERED, ";tag=\"\\\"\"", Err("signature-malformed")),
+        (COVERED, "; tag=\"a\"", Err("signature-malformed")),
+        (COVERED, &format!(";keyid=\"{KID}\""), Err("signature-malformed")),
+        (r#""@method" "@target-uri""#, "", Err("signature-uncovered")),
+        (r#""@target-uri" "content-digest""#, "", Err("signature-uncovered")),
+        (r#""@method" "@path" "@query" "content-digest""#, "", Err("signature-uncovered")),
+        (r#""@method" "@authority" "@path" "content-digest""#, "", Err("signature-uncovered")),
+        (r#""@method" "@target-uri" "content-digest";sf"#, "", Err("signature-none")),
+        (r#""@method";req "@target-uri" "content-digest""#, "", Err("signature-none")),
+        (r#""@method" "@target-uri" "content-digest" "@status""#, "", Err("signature-none")),
+        (r#""@method" "@target-uri" "content-digest" "Date""#, "", Err("signature-none")),
+        (r#""@method" "@target-uri" "content-digest" "date""#, "", Err("header-missing")),
+        (r#""@method" "@target-uri"  "content-digest""#, "", Err("signature-malformed")),
+        (&format!("{COVERED} "), "", Err("signature-malformed")),
+        (&format!("{COVERED} \"@method\""), "", Err("signature-malformed")),
+        (&format!("{named}{}", " \"a\"".repeat(30)), "", Err("signature-malformed")),
+    ] {
+        check_message(&signing::message(SECRET, &input(covered, parameters), ID, BODY), expected);
+    }
+    check_message(&signing::message(SECRET, &input(&named, ""), "msg_1", BODY), Ok("msg_1"));
+    // Nothing covers the header of the id, so the body names the delivery.
+    check_message(&signing::message(SECRET, &input(COVERED, ""), "msg_1", BODY), Ok(ID));
+    let rows = [
+        (format!("({COVERED});created={NOW}"), "signature-none"),
+        (format!("({COVERED});keyid=\"{KID}\""), "timestamp-malformed"),
+        (format!("({COVERED});created=0{NOW};keyid=\"{KID}\""), "timestamp-malformed"),
+        (format!("({COVERED});created={NOW};keyid=\"another\""), "signature-none"),
+    ];
+    for (input, rule) in rows {
+        check_message(&signing::message(SECRET, &input, ID, BODY), Err(rule));
+    }
+}
+
+#[test]
+fn one_of_eight_message_signatures_is_enough_and_each_has_one_label() {
+    let good = signing::message(SECRET, &input(COVERED, ""), ID, BODY);
+    let (own, tag) = (value(&good, "signature-input"), value(&good, "signature"));
+    let labelled = |inputs: &str, signatures: &str| {
+        let headers = with(good.clone(), "signature-input", inputs);
+        with(headers, "signature", signatures)
+    };
+    let wrong = |label: &str| {
+        let zeros = format!("{label}=:{}:", base64(&[0; 32]));
+        (own.replace("sig1", label), zeros)
+    };
+    let several = |count: usize| {
+        let (inputs, signatures): (Vec<_>, Vec<_>) = (1..count).map(|at| wrong(&format!("x{at}"))).unzip();
+        let (inputs, signatures) = (inputs.join(", "), signatures.join(","));
+        labelled(&format!("{inputs}, {own}"), &format!("{tag},{signatures}"))
+    };
+    check_message(&several(8), Ok(ID));
+    check_message(&several(9), Err("signature-malformed"));
+    let (other, zeros) = wrong("a");
+    check_message(&labelled(&other, &zeros), Err("signature-wrong"));
+    for (inputs, signatures) in [
+        (format!("{own}, {own}"), format!("{tag}, {tag}")),
+        (format!("{own}, {other}"), tag.to_owned()),
+        (own.to_owned(), format!("{tag}, {zeros}")),
+        (other, tag.to_owned()),
+        (format!("{own},"), tag.to_owned()),
+        (own.to_owned(), format!("{tag};a")),
+        (own.to_owned(), tag.replace(':', "\"")),
+    ] {
+        check_message(&labelled(&inputs, &signatures), Err("signature-malformed"));
+    }
+}
+
+#[test]
+fn the_digest_of_a_message_is_its_own_and_by_sha_256() {
+    let base = signing::message(SECRET, &input(COVERED, ""), ID, BODY);
+    let digest = value(&base, "content-digest").to_owned();
+    for (text, expected) in [
+        (format!("sha-512=:AAAA:, {digest}"), Ok(ID)),
+        (format!("{digest}, {digest}"), Err("signature-malformed")),
+        ("sha-512=:AAAA:".to_owned(), Err("signature-malformed")),
+        (digest.replace("=:", ":"), Err("signature-malformed")),
+        (format!("sha-256=:{}:", base64(&Sha256::digest(b"another"))), Err("signature-wrong")),
+    ] {
+        let covered = input(COVERED, "");
+        let text_base = format!(
+            "\"@method\": POST\n\"@target-uri\": {}\n\"content-digest\": {text}\n\"@signature-params\": {covered}",
+            signing::URL
+        );
+        let tag = base64(&tag(Profile::Rfc9421, SECRET, &[text_base.as_bytes()]));
+        let headers = with(base.clone(), "content-digest", text);
+        check_message(&with(headers, "signature", format!("sig1=:{tag}:")), expected);
+    }
+    check(&base, b"another", &keys(Profile::Rfc9421, &[SECRET]), Err("signature-wrong"));
+}
+
 #[track_caller]
 fn check_ed25519(signature: &str, expected: Option<Rejection>) {
     let headers = with(signed(Profile::Discord), "x-signature-ed25519", signature);
@@ -426,6 +545,15 @@ fn texts_that_are_no_keys_are_refused() {
     ] {
         check(Profile::Plaid, &text, KeyError::Jwk);
     }
+    let (secret, of_p256) =
+        (signing::key(Profile::Rfc9421, SECRET), signing::jwk(SECRET, KID).replace("null", "1"));
+    let hex = format!(r#"{{"kty":"OKP","crv":"Ed25519","x":"{}"}}"#, base64url(&ONE));
+    for text in
+        [&secret.replace("oct", "EC"), &secret.replace("\"k\":\"", "\"k\":\"="), &of_p256, &hex, "whsk_AAAA"]
+    {
+        check(Profile::Rfc9421, text, KeyError::Message);
+    }
+    check(Profile::Rfc9421, "whsec_c2hvcnQ=", KeyError::Length { bytes: 5 });
     assert_eq!(Keys::new(standard, []).unwrap_err(), KeyError::None);
     let secret = Secret::new(SECRET).unwrap();
     assert_eq!(Keys::new(standard, [&secret; 9]).unwrap_err(), KeyError::TooMany);
