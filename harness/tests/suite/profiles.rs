@@ -3,7 +3,7 @@ use std::path::Path;
 use hookproof_judge::signature::Profile;
 
 use crate::suite::examples::folder_with;
-use crate::suite::reference::{PRIVATE, PUBLIC, PUBLIC_JWK, PUBLIC_P256};
+use crate::suite::reference::{PRIVATE, PUBLIC, PUBLIC_ED25519_JWK, PUBLIC_JWK, PUBLIC_P256};
 use crate::suite::{check, hookproof};
 
 const PROFILE: &str = r#"
@@ -319,6 +319,106 @@ fn a_receiver_of_plaid_by_jose_is_certified_and_its_flaws_are_found() {
     judge_plaid(folder.path(), PLAID_RECEIVER_BY_JOSE, &flaws);
 }
 
+/// Verifies HTTP Message Signatures by Python's `hmac`. "undigested" looks at no digest, "unlisted" at no list of components.
+const MESSAGE_RECEIVER: &str = r#"
+import base64, hashlib, hmac, os, re, sys, time
+
+flaw = sys.argv[1]
+head, _, body = sys.stdin.buffer.read().partition(b"\r\n\r\n")
+lines = head.split(b"\r\n")
+method, path, _ = lines[0].split(b" ")
+headers = {}
+for line in lines[1:]:
+    name, _, value = line.partition(b":")
+    headers.setdefault(name.lower(), []).append(value.strip(b" \t"))
+
+def one(name, form=rb"[\x20-\x7e]+"):
+    values = headers.get(name, [])
+    found = re.fullmatch(form, values[0]) if len(values) == 1 else None
+    return found or sys.exit(1)
+
+key = base64.b64decode(os.environ["HOOK_SECRET"][6:])
+url_safe = lambda data: base64.urlsafe_b64encode(data).rstrip(b"=")
+keyid = re.escape(url_safe(hashlib.sha256(b'{"k":"%s","kty":"oct"}' % url_safe(key)).digest()))
+parameters = rb'created=([1-9][0-9]{0,14});keyid="' + keyid + rb'";alg="hmac-sha256"'
+given = one(b"signature-input", rb'sig1=(\(((?:"[^"]+" ?)*)\);' + parameters + rb")")
+names = given[2].replace(b'"', b"").split()
+if flaw != "unlisted" and not {b"@method", b"@target-uri", b"content-digest"} <= set(names):
+    sys.exit(1)
+host = one(b"host")[0]
+derived = {b"@method": method, b"@target-uri": b"http://" + host + path, b"@authority": host}
+base = b"".join(b'"%s": %s\n' % (name, derived.get(name) or one(name)[0]) for name in names)
+tag = hmac.new(key, base + b'"@signature-params": ' + given[1], hashlib.sha256).digest()
+signed = hmac.compare_digest(base64.b64encode(tag), one(b"signature", rb"sig1=:([A-Za-z0-9+/]{43}=):")[1])
+digest = b"sha-256=:%s:" % base64.b64encode(hashlib.sha256(body).digest())
+whole = flaw == "undigested" or one(b"content-digest")[0] == digest
+one(b"webhook-id", rb"[\x21-\x7e]{1,256}")
+sys.exit(0 if signed and whole and abs(time.time() - int(given[3])) <= 300 else 1)
+"#;
+
+/// By a library, which leaves the digest, the coverage and the type of `created` to its user.
+const MESSAGE_RECEIVER_BY_A_LIBRARY: &str = r#"
+import { createHash } from "node:crypto";
+import { createVerifier, httpbis } from "http-message-signatures";
+const flaw = process.argv[2], known = JSON.parse(process.env.PUBLIC_KEY);
+const all = Object.fromEntries(Object.keys(headers).map((name) => [name, one(name, /^[\x20-\x7e]+$/)]));
+const [method, path] = raw.subarray(0, end).toString("latin1").split(" ");
+const key = createPublicKey({ key: known, format: "jwk" });
+const held = { algs: ["ed25519"], verify: createVerifier(key, "ed25519") };
+const signed = await httpbis.verifyMessage({
+  keyLookup: async ({ keyid }) => (keyid === known.kid ? held : null),
+  maxAge: 600, tolerance: 300, requiredParams: ["created", "keyid"],
+  requiredFields: flaw === "unlisted" ? [] : ["@method", "@target-uri", "content-digest"],
+}, { method, url: `http://${all.host}${path}`, headers: all }).catch(() => false);
+const digest = `sha-256=:${createHash("sha256").update(raw.subarray(end + 4)).digest("base64")}:`;
+const whole = flaw === "undigested" || all["content-digest"] === digest;
+const dated = /;created=[1-9][0-9]{0,14}(;|$)/.test(all["signature-input"]);
+process.exit(signed === true && whole && dated && /^[\x21-\x7e]+$/.test(all["webhook-id"] ?? "") ? 0 : 1);
+"#;
+
+/// Whether each flaw is found by its case, and the right receiver has none.
+fn judge_messages(command: &str, secret: &str) {
+    let judged = |flaw: &str, only: &str| {
+        let command = format!("{command} {flaw}");
+        let whom = ["receiver", "--exec", &command, "--profile", "rfc9421", "--secret-env", secret];
+        let output = hookproof(&[&whom[..], &["--strict", "--only", only]].concat());
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let (code, told) = judged("none", "sig,time,header,raw");
+    assert_eq!(code, Some(0), "{told}");
+    for case in
+        ["sig.wrong-secret", "sig.parts", "sig.algorithm", "sig.base64-junk", "time.old", "time.twice"]
+    {
+        assert!(told.contains(&format!("PASS           {case} ")), "{case}: {told}");
+    }
+    for (flaw, case) in [("undigested", "sig.body-bit"), ("unlisted", "sig.parts")] {
+        let (code, told) = judged(flaw, &format!("sig.valid,{case}"));
+        let failed =
+            told.contains("PASS           sig.valid ") && told.contains(&format!("FAIL           {case} "));
+        assert!(code == Some(1) && failed, "{flaw}: {told}");
+    }
+}
+
+#[test]
+fn a_receiver_of_http_message_signatures_is_certified_and_its_flaws_are_found() {
+    if std::process::Command::new("python3").arg("--version").output().is_err() {
+        eprintln!("skipped: Python is not on this machine");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("receiver.py");
+    std::fs::write(&file, MESSAGE_RECEIVER).unwrap();
+    judge_messages(&format!("python3 {}", file.display()), "HOOK_SECRET");
+}
+
+#[test]
+fn a_receiver_of_http_message_signatures_by_a_library_is_certified_and_its_flaws_are_found() {
+    let Some(folder) = folder_with("http-message-signatures") else { return };
+    let file = folder.path().join("receiver.mjs");
+    std::fs::write(&file, format!("{READ_REQUEST}{MESSAGE_RECEIVER_BY_A_LIBRARY}")).unwrap();
+    judge_messages(&format!("PUBLIC_KEY='{PUBLIC_ED25519_JWK}' node {}", file.display()), "PRIVATE_KEY");
+}
+
 #[test]
 fn a_receiver_with_a_public_key_is_certified_by_a_profile_of_its_own_and_a_flaw_is_found() {
     if std::process::Command::new("node").arg("--version").output().is_err() {
@@ -383,8 +483,16 @@ fn a_mistake_in_a_profile_is_told_with_its_place_and_the_expected_value() {
             "acme.toml:4: tolerance: expected a whole number from 0 to 4294967295, got the text \"60\"",
         ),
         (
+            "algorithm = \"rfc9421\"\nheader = \"S\"",
+            "acme.toml:2: header: expected it only without rfc9421, which sets it",
+        ),
+        (
+            "algorithm = \"rfc9421\"\nsigned = [\"@method\", \"@target-uri\"]",
+            "acme.toml:2: signed: it lacks \"content-digest\"",
+        ),
+        (
             "algorithm = \"rsa-sha256\"\nheader = \"S\"\nsigned = [\"{body}\"]",
-            "acme.toml:1: algorithm: expected hmac-sha1, hmac-sha256, hmac-sha512, ed25519, ecdsa-p256 or jwt-es256, with which the suite can sign",
+            "acme.toml:1: algorithm: expected hmac-sha1, hmac-sha256, hmac-sha512, ed25519, ecdsa-p256, jwt-es256 or rfc9421, with which the suite can sign",
         ),
     ];
     for command in ["receiver", "load"] {
