@@ -51,8 +51,10 @@ pub(super) struct HttpPost {
     said: Mutex<Option<StoreTime>>,
 }
 
-/// The attempt got no socket, no turn for a name lookup, or no way through the proxy.
+/// The attempt got no socket, or no turn for a name lookup.
 const TRY_AGAIN: Duration = Duration::from_millis(100);
+/// The proxy has failed. Each try signs the body anew.
+const TRY_PROXY_AGAIN: Duration = Duration::from_secs(1);
 const SAY_EVERY: Nanos = Nanos::from_secs(10);
 
 impl HttpPost {
@@ -80,6 +82,7 @@ impl Post for HttpPost {
     ) -> AttemptEnd {
         loop {
             let began = clock.now();
+            let mut again = TRY_AGAIN;
             match self.attempt(subscriber, row, number, &permit).await {
                 Ok(made) => {
                     let failure = made.0.failure();
@@ -90,6 +93,9 @@ impl Post for HttpPost {
                     if let Some(failure) = failure.filter(|failure| waits || failure.is_the_proxys()) {
                         self.warn_of_failure(failure, began);
                     }
+                    if let Some(Failure::ProxyAway(_)) = made.0.failure() {
+                        again = TRY_PROXY_AGAIN;
+                    }
                     if !waits {
                         return result(made, row, began, clock.now());
                     }
@@ -98,7 +104,7 @@ impl Post for HttpPost {
             }
             // Keeps its place while the permit allows; then its lane decides again.
             tokio::select! {
-                () = pause(TRY_AGAIN) => {}
+                () = pause(again) => {}
                 () = permit.cancelled.cancelled() => return AttemptEnd::withheld(),
             }
             if permit.check(clock.boot().now()).is_err() {

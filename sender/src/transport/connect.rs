@@ -175,8 +175,8 @@ impl Way {
         if !proxy.leads_to(target.ip()) {
             return connect(target).await;
         }
-        let began = proxy.enter()?;
-        proxy.end(began, self.tunnel(target).await)
+        let turn = proxy.enter()?;
+        turn.end(self.tunnel(target).await)
     }
 
     async fn tunnel(&self, target: SocketAddr) -> Result<TcpStream, Failure> {
@@ -275,9 +275,7 @@ where
                 return Ok(connected);
             }
             // It would end the other tries too.
-            Some(Ok((Err(failed), _)))
-                if failed.is_the_proxys() || matches!(failed, Failure::ProxyAway(_)) =>
-            {
+            Some(Ok((Err(failed), _))) if failed.is_the_proxys() => {
                 trying.shutdown().await;
                 return Err(failed);
             }

@@ -51,6 +51,13 @@ struct Failing {
     next_try: Instant,
 }
 
+/// A try that is dropped before its end lets the next one through at once.
+pub(super) struct Turn<'p> {
+    proxy: &'p EgressProxy,
+    began: Instant,
+    has_ended: bool,
+}
+
 /// No message repeats the text, which may hold a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProxyError {
@@ -111,40 +118,15 @@ impl EgressProxy {
         !self.direct.iter().any(|network| network.contains(address))
     }
 
-    /// Begins a try.
-    pub(super) fn enter(&self) -> Result<Instant, Failure> {
-        let moment = now();
+    pub(super) fn enter(&self) -> Result<Turn<'_>, Failure> {
+        let began = now();
         if let Some(failing) = &mut *lock(&self.failing) {
-            if moment < failing.next_try {
+            if began < failing.next_try {
                 return Err(Failure::ProxyAway(Cause::of(&failing.failure)));
             }
-            failing.next_try = moment + failing.pause;
+            failing.next_try = began + failing.pause;
         }
-        Ok(moment)
-    }
-
-    /// Ends a try. An answer about the target shows that the proxy works.
-    pub(super) fn end<T>(&self, began: Instant, tried: Result<T, Failure>) -> Result<T, Failure> {
-        let mut failing = lock(&self.failing);
-        match &tried {
-            Err(failure) if failure.is_the_proxys() => {
-                let pause = match &*failing {
-                    // Of the same time as one that counts already.
-                    Some(known) if began < known.found => return tried,
-                    Some(known) => (2 * known.pause).min(PAUSE_MAX),
-                    None => PAUSE_MIN,
-                };
-                let (failure, found) = (failure.clone(), now());
-                *failing = Some(Failing { failure, found, pause, next_try: after(pause) });
-            }
-            Ok(_) | Err(Failure::ProxyRefused { .. }) => {
-                if failing.take().is_some() {
-                    info!(proxy = self.place(), "the egress proxy works again");
-                }
-            }
-            Err(_) => {}
-        }
-        tried
+        Ok(Turn { proxy: self, began, has_ended: false })
     }
 
     pub(super) async fn connect_through(
@@ -166,6 +148,43 @@ impl EgressProxy {
             None => Err(Failure::Proxy("it does not answer CONNECT with HTTP".into())),
             Some(200..=299) => Ok(()),
             Some(status) => Err(Failure::ProxyRefused { status, target }),
+        }
+    }
+}
+
+impl Turn<'_> {
+    /// An answer about the target shows that the proxy works.
+    pub(super) fn end<T>(mut self, tried: Result<T, Failure>) -> Result<T, Failure> {
+        self.has_ended = true;
+        let mut failing = lock(&self.proxy.failing);
+        match &tried {
+            Err(failure) if failure.is_the_proxys() => {
+                let pause = match &*failing {
+                    // Of the same time as one that counts already.
+                    Some(known) if self.began < known.found => return tried,
+                    Some(known) => (2 * known.pause).min(PAUSE_MAX),
+                    None => PAUSE_MIN,
+                };
+                let (failure, found) = (failure.clone(), now());
+                *failing = Some(Failing { failure, found, pause, next_try: after(pause) });
+            }
+            Ok(_) | Err(Failure::ProxyRefused { .. }) => {
+                if failing.take().is_some() {
+                    info!(proxy = self.proxy.place(), "the egress proxy works again");
+                }
+            }
+            Err(_) => {}
+        }
+        tried
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if !self.has_ended
+            && let Some(failing) = &mut *lock(&self.proxy.failing)
+        {
+            failing.next_try = now();
         }
     }
 }
@@ -280,23 +299,28 @@ mod tests {
     #[test]
     fn failures_of_one_moment_count_once_and_one_try_follows_each_pause() {
         let proxy = EgressProxy::parse("http://proxy:3128").unwrap();
-        let fail = |began| drop(proxy.end::<()>(began, Err(Failure::Proxy("refused".into()))));
+        let fail = |turn: Turn<'_>| drop(turn.end::<()>(Err(Failure::Proxy("refused".into()))));
         let pause = || lock(&proxy.failing).as_ref().unwrap().pause;
         let (one, other) = (proxy.enter().unwrap(), proxy.enter().unwrap());
         fail(one);
-        assert_eq!(proxy.enter().unwrap_err().code(), "proxy_away");
+        assert!(proxy.enter().is_err_and(|failure| failure.code() == "proxy_away"));
         fail(other);
         assert_eq!(pause(), PAUSE_MIN);
         for _ in 0..10 {
             lock(&proxy.failing).as_mut().unwrap().next_try = now();
-            let began = proxy.enter().unwrap();
+            let turn = proxy.enter().unwrap();
             assert!(proxy.enter().is_err(), "one at a time");
-            fail(began);
+            drop(turn);
+            let turn = proxy.enter().unwrap();
+            assert!(proxy.enter().is_err(), "one after a dropped one");
+            fail(turn);
         }
         assert_eq!(pause(), PAUSE_MAX);
         assert_eq!(proxy.failure().as_deref(), Some("cannot use the egress proxy: refused"));
         let target = SocketAddr::from(([192, 0, 2, 1], 443));
-        let refused = proxy.end::<()>(now(), Err(Failure::ProxyRefused { status: 502, target }));
+        lock(&proxy.failing).as_mut().unwrap().next_try = now();
+        let turn = proxy.enter().unwrap();
+        let refused = turn.end::<()>(Err(Failure::ProxyRefused { status: 502, target }));
         assert!(refused.is_err() && proxy.enter().is_ok() && proxy.failure().is_none());
     }
 }

@@ -1,5 +1,6 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use hookproof_sender::engine::{Outcome, StoreTime};
 use hookproof_sender::guard::Guard;
@@ -139,6 +140,31 @@ async fn a_proxy_that_fails_opens_no_breaker_and_deliveries_go_on_once_it_works(
     let printed = database.command(&["attempts", "--failed"]).output().unwrap();
     assert!(String::from_utf8_lossy(&printed.stdout).contains("proxy refused: 407"), "{printed:?}");
     check_no_password(&serving);
+}
+
+/// The other address gets no try meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+#[expect(clippy::disallowed_methods, reason = "the proxy takes its time")]
+async fn a_slow_proxy_is_found_to_work_again_by_an_endpoint_of_two_addresses() {
+    let is_broken = AtomicBool::new(true);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let proxy = Endpoint::on(listener, move |connection: Connection| {
+        let is_broken = is_broken.swap(false, Ordering::SeqCst);
+        async move {
+            if !is_broken {
+                // Longer than the sender waits before it tries the other address.
+                tokio::time::sleep(Duration::from_millis(600)).await;
+                tunnel(connection, Arc::default(), true).await;
+            }
+        }
+    });
+    let sink = endpoint::Endpoint::taking();
+    let url = sink.url.replace("127.0.0.1", "localhost");
+    let database = Database::with_sink(&url, &["retry.base=1ms", "retry.attempts=1000"]);
+    let serving = serve_by(&address(proxy.address), &database, &[]);
+    let event = serving.emit("first");
+    wait_for_attempt(&database, "cannot use the egress proxy: ");
+    sink.wait_for_events(&[event]);
 }
 
 fn through(proxy: &Endpoint, settings: Settings, guard: Guard) -> Transport {
