@@ -32,10 +32,12 @@ impl FromStr for Setting {
             .split_once('=')
             .filter(|(key, _)| !key.is_empty())
             .ok_or("expected KEY=VALUE, such as limit.rate=10/s")?;
-        if key == CLIENT_SECRET && value != "null" {
+        let value = read(key, value)?;
+        let (group, field) = CLIENT_SECRET.split_once('.').unwrap_or_default();
+        if (key == CLIENT_SECRET && value != "null") || (key == group && value[field].is_string()) {
             return Err(format!("{CLIENT_SECRET} would show in `ps`; expected --client-secret-env NAME"));
         }
-        Ok(Self { key: key.to_owned(), value: read(key, value)? })
+        Ok(Self { key: key.to_owned(), value })
     }
 }
 
@@ -200,8 +202,11 @@ mod tests {
             let settings: Vec<Setting> = row.iter().map(|text| text.parse().unwrap()).collect();
             assert!(Changes::new(&settings, None).is_err(), "{row:?}");
         }
-        for text in ["limit.rate", "=x", "limit.rate=", "limit.windows=[1", "oauth.client_secret=shown"] {
+        for text in ["limit.rate", "=x", "limit.rate=", "limit.windows=[1"] {
             assert!(text.parse::<Setting>().is_err(), "{text}");
+        }
+        for secret in ["oauth.client_secret=shown", r#"oauth={"client_secret":"shown"}"#] {
+            assert!(secret.parse::<Setting>().unwrap_err().contains("--client-secret-env"), "{secret}");
         }
     }
 }

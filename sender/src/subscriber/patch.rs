@@ -8,6 +8,7 @@ use serde_path_to_error::Track;
 use super::error::SettingsError;
 use super::form::object;
 use super::text::{OauthText, SettingsText, ShapeText, TlsText};
+use crate::oauth::token_url;
 
 impl SettingsText {
     /// Errors name the field.
@@ -67,6 +68,11 @@ impl SettingsText {
     fn changed(mut whole: Value, patch: &Value) -> Result<Self, SettingsError> {
         // First, because a null would hide an unknown field.
         Self::read(patch)?;
+        let is_moved = |url| token_url(&whole).is_some_and(|known| known != url);
+        if token_url(patch).is_some_and(is_moved) && patch["oauth"].get("client_secret").is_none() {
+            let problem = "has changed; set oauth.client_secret too, as the stored one is for the former URL";
+            return Err(SettingsError::Contradiction { field: "oauth.token_url", problem: problem.into() });
+        }
         if let (Value::Object(whole), Value::Object(patch)) = (&mut whole, patch) {
             for (name, change) in patch {
                 change_field(whole, name, change);

@@ -315,6 +315,10 @@ fn settings_that_contradict_each_other_say_what_to_do() {
     let shown = settings.in_effect();
     assert!(!shown.to_string().contains("s3cret") && !format!("{settings:?}").contains("s3cret"), "{shown}");
     assert_eq!(settings.patched(&shown).unwrap().oauth, settings.oauth, "what is read may be written back");
+    let mut moved = json!({ "oauth": { "token_url": "https://other.example/token" } });
+    assert_eq!(settings.patched(&moved).unwrap_err().field(), Some("oauth.token_url"));
+    moved["oauth"]["client_secret"] = json!("other");
+    assert!(settings.patched(&moved).is_ok());
     check_refused(
         &json!({ "retry": { "ttl": "5s" }, "coalesce": [{ "events": "video.*", "window": "5s" }] }),
         "contradiction",
