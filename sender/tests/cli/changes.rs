@@ -250,6 +250,7 @@ fn check_that_refused_ones_and_plans_leave_none(world: &World, waiting: &str) {
     for plan in [
         &["subscriber", "shed", "near"][..],
         &["subscriber", "replay", "near", "--since", "1h"],
+        &["subscriber", "set", "far", "retry.backoff=fixed"],
         &["forget", "--key", "a-person"],
     ] {
         world.ok(plan);

@@ -104,9 +104,12 @@ pub(crate) trait ChangeRows: JobRows + TokenRows {
             _ => {}
         }
         let changed = match command {
-            Command::Rotate(_) => json!({ "secret": "changed" }).to_string(),
-            _ => Value::Object(difference(&before.fields, &after)).to_string(),
+            Command::Rotate(_) => json!({ "secret": "changed" }),
+            _ => Value::Object(difference(&before.fields, &after)),
         };
+        if matches!(command, Command::Change(_)) && changed == json!({}) {
+            return Ok(());
+        }
         let number = self.next_change()?;
         self.insert_change(&RecordedChange {
             number,
@@ -115,7 +118,7 @@ pub(crate) trait ChangeRows: JobRows + TokenRows {
             operation: operation.into(),
             subscriber,
             subject,
-            changed: changed.into(),
+            changed: changed.to_string().into(),
         })?;
         self.forget_changes(number.saturating_sub(self.limits().changes_max))
     }
