@@ -37,7 +37,7 @@ word_form! {
         /// private key, `whsk_` and base64; `subscriber show` prints the public one, a JWK, for the receiver.
         Plaid = "plaid",
         /// HTTP Message Signatures (RFC 9421): over method, URL, content type, the body's digest (RFC 9530) and id, anew for each
-        /// attempt. The secret is `whsec_` and base64 (HMAC-SHA256), as a new one is, or a private key after `whsk_`: base64 of 32 bytes (Ed25519) or
+        /// attempt. The secret is one as new ones are (HMAC-SHA256), or a private key after `whsk_`: base64 of 32 bytes (Ed25519) or
         /// of PKCS #8 (ECDSA, P-256), of which `subscriber show` prints the public one, a JWK. RSA is left out.
         Rfc9421 = "rfc9421",
         /// As SendGrid signs: over timestamp and body, in base64, by ECDSA (P-256), anew for each attempt. The secret is the
