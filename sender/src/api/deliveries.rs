@@ -63,7 +63,7 @@ pub(super) async fn attempts(State(app): State<App>, uri: Uri) -> Result<Respons
     Ok(ok(&json!({ "items": items.collect::<Vec<_>>(), "next": found.next.map(|next| next.to_string()) })))
 }
 
-fn shown_page(names: &Names, page: &Page<Delivery>) -> Response {
+pub(super) fn shown_page(names: &Names, page: &Page<Delivery>) -> Response {
     let items: Vec<_> = page.items.iter().map(|delivery| to_json(delivery, names)).collect();
     ok(&json!({ "items": items, "next": page.next.map(|next| next.to_string()) }))
 }

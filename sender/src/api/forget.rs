@@ -6,6 +6,7 @@ use axum::response::Response;
 use serde_json::{Map, Value, json};
 
 use super::App;
+use super::deliveries::{Names, shown_page};
 use super::input::{Query, nothing_left, object, take_text};
 use super::problem::{Problem, ok};
 use super::token::{Caller, Scope};
@@ -14,8 +15,30 @@ use crate::operate::forget::{Audited, Forgetting, Subject};
 use crate::runtime::clock::rest;
 use crate::runtime::jobs::rest_after;
 use crate::store::Reply;
+use crate::store::paging::{Cursor, Page};
 
 const WITHIN: Nanos = Nanos::from_secs(10);
+/// A page of found ones ends after the step that reaches it.
+const FOUND: usize = 100;
+
+/// `POST /v1/find`. Not a `GET`, since logs of proxies would name the person.
+pub(super) async fn find(State(app): State<App>, request: Request) -> Result<Response, Problem> {
+    Query::read(request.uri().query(), &[])?;
+    let (subject, from) = take_subject(object(request).await?, &["key", "field", "cursor"])?;
+    let clock = app.sender().clock();
+    let (began, mut found) = (clock.now(), Page { items: Vec::new(), next: from });
+    loop {
+        let (begins, subject, from) = (clock.now(), subject.clone(), found.next);
+        let page = app.sender().read(move |reader| subject.find(reader, from)).await??;
+        found.items.extend(page.items);
+        found.next = page.next;
+        let now = clock.now();
+        if found.next.is_none() || found.items.len() >= FOUND || now.since(began) >= WITHIN {
+            return Ok(shown_page(&Names::now(&app).await?, &found));
+        }
+        rest(rest_after(now.since(begins))).await;
+    }
+}
 
 /// `POST /v1/forget`
 pub(super) async fn forget(
@@ -66,23 +89,30 @@ async fn in_steps(app: &App, forgetting: &mut Forgetting, within: Nanos) -> Resu
 }
 
 fn parse(mut object: Map<String, Value>, by: Arc<str>) -> Result<(Forgetting, bool), Problem> {
-    const FIELDS: [&str; 4] = ["key", "field", "plan", "cursor"];
     let Some(Value::Bool(plan)) = object.remove("plan") else {
         let message = "`plan` must be given: true counts, false erases";
         return Err(Problem::unprocessable("bad_plan", message).field("plan"));
     };
+    let (subject, cursor) = take_subject(object, &["key", "field", "plan", "cursor"])?;
+    Ok((Forgetting::new(subject, by, plan, cursor), plan))
+}
+
+fn take_subject(
+    mut object: Map<String, Value>,
+    known: &[&str],
+) -> Result<(Subject, Option<Cursor>), Problem> {
     let cursor = match object.remove("cursor") {
         None | Some(Value::Null) => None,
         Some(cursor) => {
             let cursor = cursor.as_str().and_then(|cursor| cursor.parse().ok());
             Some(cursor.ok_or_else(|| {
-                let message = "`cursor` must be the value of `cursor` from the last answer";
+                let message = "`cursor` must be the one of the last answer";
                 Problem::unprocessable("bad_cursor", message).field("cursor")
             })?)
         }
     };
     let (key, field) = (take_text(&mut object, "key")?, take_text(&mut object, "field")?);
-    nothing_left(&object, &FIELDS)?;
+    nothing_left(&object, known)?;
     let field = field.map(|field| field.parse()).transpose();
     let field = field.map_err(|expected| {
         Problem::unprocessable("bad_field", format!("`field`: {expected}")).field("field")
@@ -91,7 +121,7 @@ fn parse(mut object: Map<String, Value>, by: Arc<str>) -> Result<(Forgetting, bo
         let message = "the data subject is not named; expected \"key\", \"field\", or both";
         return Err(Problem::unprocessable("unclear", message).field("key"));
     }
-    Ok((Forgetting::new(Subject { key, field }, by, plan, cursor), plan))
+    Ok((Subject { key, field }, cursor))
 }
 
 #[cfg(test)]

@@ -64,6 +64,7 @@ fn routes() -> Vec<Route> {
         (Method::POST, "/v1/jobs/{id}/pause", set_job(JobState::Paused)),
         (Method::POST, "/v1/jobs/{id}/resume", set_job(JobState::Running)),
         (Method::POST, "/v1/jobs/{id}/cancel", set_job(JobState::Cancelled)),
+        (Method::POST, "/v1/find", post(forget::find)),
         (Method::POST, "/v1/forget", post(forget::forget)),
         (Method::GET, "/v1/tokens", get(tokens::list)),
         (Method::POST, "/v1/tokens", post(tokens::create)),

@@ -61,6 +61,23 @@ impl Subject {
         Ok(reader.body(delivery.delivery)?.is_some_and(|body| field.is_in(&body.bytes)))
     }
 
+    /// Reads one page of all deliveries, and retains those of the subject.
+    pub(crate) fn find(
+        &self,
+        reader: &dyn Reader,
+        from: Option<Cursor>,
+    ) -> Result<Page<Delivery>, ReadError> {
+        let mut page = reader.deliveries(Filter::default(), from, PAGE_ROWS)?;
+        let mut found = Vec::new();
+        for delivery in page.items {
+            if self.is_in(reader, &delivery)? {
+                found.push(delivery);
+            }
+        }
+        page.items = found;
+        Ok(page)
+    }
+
     /// Names no value.
     const fn kind(&self) -> &'static str {
         match (&self.key, &self.field) {

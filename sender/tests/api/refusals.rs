@@ -92,11 +92,12 @@ async fn with_a_token_nothing_but_health_is_answered_without_it() {
 }
 
 /// The routes of a scope beside those of `read`, which are all `GET`s but that of tokens.
-const OPERATE: [&str; 17] = [
+const OPERATE: [&str; 18] = [
     "/v1/dead/purge",
     "/v1/dead/redrive",
     "/v1/deliveries/{id}/resend",
     "/v1/deliveries/{id}/retry",
+    "/v1/find",
     "/v1/forget",
     "/v1/jobs/{id}/cancel",
     "/v1/jobs/{id}/pause",
@@ -313,6 +314,7 @@ async fn a_field_of_a_body_may_be_null_only_if_the_schema_says_so() {
                     "/v1/dead/redrive" | "/v1/dead/purge" if field == "since" || field == "plan" => {
                         json!({ "all": true })
                     }
+                    "/v1/find" => json!({ "key": "k" }),
                     "/v1/forget" => json!({ "key": "k", "plan": true }),
                     _ => json!({}),
                 };

@@ -7,7 +7,7 @@ use crate::cli::world::{Endpoint, Serving, World, user};
 const NOWHERE: &str = "http://127.0.0.1:9/";
 
 /// Routes that are no `GET` and change nothing that an operator sets: an event, and a look at a change.
-const NO_CHANGES: [&str; 2] = ["emitEvents", "planChange"];
+const NO_CHANGES: [&str; 3] = ["emitEvents", "findSubject", "planChange"];
 
 /// Every other route that is no `GET`, in an order in which each succeeds: its operation, its path, and its body.
 const CHANGES: [(&str, &str, &str); 22] = [

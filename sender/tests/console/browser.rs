@@ -138,6 +138,16 @@ impl Browser {
         self.value(&format!("{{ const field = document.querySelector({field}); {set} }}"));
     }
 
+    pub(crate) fn press(&mut self, key: &str) {
+        let (text, code) = if key == "Enter" { ("\r", 13) } else { ("", 27) };
+        for kind in ["keyDown", "keyUp"] {
+            self.call(
+                "Input.dispatchKeyEvent",
+                &json!({ "type": kind, "key": key, "text": text, "windowsVirtualKeyCode": code }),
+            );
+        }
+    }
+
     #[track_caller]
     pub(crate) fn planned(&mut self, dialog: &str, says: &str) -> String {
         let ready = format!("!document.querySelector('#{dialog} [type=submit]').disabled");

@@ -33,6 +33,16 @@ fn console(test: &str, waiting: usize) -> Option<(Database, Serving, Browser)> {
     Some((database, serving, browser))
 }
 
+/// No barrier in either theme, and nothing beyond the edges of a narrow and a wide screen.
+#[track_caller]
+fn fits(browser: &mut Browser) {
+    for width in [360, 1_280] {
+        browser.width(width);
+        assert_eq!((browser.value(WIDER), browser.value(OUT_OF_SIGHT)), (json!(0), json!([])), "at {width}");
+        assert_eq!(browser.barriers(), Vec::<Value>::new(), "at {width}");
+    }
+}
+
 fn patch(serving: &Serving, body: &str) {
     let answer =
         request(&serving.address, "PATCH", "/v1/subscribers/shop", "application/json", body.as_bytes());
@@ -156,11 +166,7 @@ fn a_job_is_shown_with_its_progress_and_paused_resumed_and_cancelled() {
         "{job}.innerText.startsWith('Job 2, redrive of shop, by a client without a token: running, 3 of 8')"
     ));
     assert_eq!(browser.value(&format!("{job}.querySelector('progress').position")), 0.375);
-    for width in [360, 1_280] {
-        browser.width(width);
-        assert_eq!((browser.value(WIDER), browser.value(OUT_OF_SIGHT)), (json!(0), json!([])), "at {width}");
-    }
-    assert_eq!(browser.barriers(), Vec::<Value>::new());
+    fits(&mut browser);
     for (button, state) in [("Pause", "paused"), ("Resume", "running"), ("Cancel", "cancelled")] {
         browser.click(&format!("[aria-label='{button} job 2']"));
         browser.until(&format!("{job}.innerText.includes(': {state}, ')"));
@@ -256,11 +262,7 @@ fn what_was_delivered_since_a_time_is_sent_again_after_a_look_at_how_many() {
     browser.until("document.querySelector('[aria-label=\"Replay well\"]')");
     browser.click("[aria-label='Replay well']");
     browser.planned("replay", "2 that were delivered would be sent again");
-    for width in [360, 1_280] {
-        browser.width(width);
-        assert_eq!((browser.value(WIDER), browser.value(OUT_OF_SIGHT)), (json!(0), json!([])), "at {width}");
-        assert_eq!(browser.barriers(), Vec::<Value>::new(), "at {width}");
-    }
+    fits(&mut browser);
     browser.type_in("replay", "before", "2001-01-01T00:00");
     let told = browser.until("document.querySelector('#replay .bad')?.textContent");
     assert!(told.as_str().unwrap().ends_with("expected an earlier beginning"), "{told}");
@@ -283,24 +285,13 @@ fn a_token_is_made_shown_once_and_revoked_and_the_latest_changes_say_so() {
     browser.click("#make-token [type=submit]");
     let refused = browser.until("document.querySelector('#make-token .bad')?.textContent");
     assert!(refused.as_str().unwrap().contains("'/'"), "{refused}");
-    let check = |browser: &mut Browser| {
-        for width in [360, 1_280] {
-            browser.width(width);
-            assert_eq!(
-                (browser.value(WIDER), browser.value(OUT_OF_SIGHT)),
-                (json!(0), json!([])),
-                "at {width}"
-            );
-            assert_eq!(browser.barriers(), Vec::<Value>::new(), "at {width}");
-        }
-    };
-    check(&mut browser);
+    fits(&mut browser);
     browser.type_in("make-token", "name", "ann");
     browser.type_in("make-token", "scope", "admin");
     browser.click("#make-token [type=submit]");
     let token = browser.until("document.querySelector('#made').textContent");
     assert!(token.as_str().unwrap().starts_with("hookproof_"), "{token}");
-    check(&mut browser);
+    fits(&mut browser);
     browser.click("#make-token [value=cancel]");
     browser.until(&format!("!document.documentElement.outerHTML.includes({token})"));
     // The page needs a token now, and goes on with this one.
@@ -319,8 +310,67 @@ fn a_token_is_made_shown_once_and_revoked_and_the_latest_changes_say_so() {
     browser.click("[aria-label='Revoke the token bob']");
     browser.until(&format!("{}.endsWith(', token ann: revokeToken bob')", entry("changes")));
     browser.until("document.querySelectorAll('#tokens li').length === 1");
-    check(&mut browser);
+    fits(&mut browser);
     assert_eq!(serving.get("/v1/status").status, 401, "without a token");
+    assert_eq!(browser.complaints, Vec::<String>::new());
+}
+
+#[test]
+fn a_person_is_found_and_forgotten_after_a_look_at_the_counts_and_a_confirmation() {
+    let Some((database, serving, mut browser)) = console("a_person_is_found_and_forgotten", 0) else {
+        return;
+    };
+    database.subscribe("well", "http://127.0.0.1:9/", &[]);
+    database.json(&["subscriber", "pause", "well", "--json"]);
+    for (key, data) in [("ann b", "1"), ("bob", r#"{"mail":"ann@b"}"#), ("bob", "2")] {
+        database.json(&["emit", "--type", "a", "--key", key, "--data", data, "--json"]);
+    }
+    let said = "document.querySelector('#person [role=status]').innerText";
+    let find = |browser: &mut Browser, key: &str, field: &str| {
+        browser.type_in("person", "key", key);
+        browser.type_in("person", "field", field);
+        browser.value("document.querySelector('#person [name=field]').focus()");
+        browser.press("Enter");
+    };
+    browser.until("document.querySelector('[aria-label=\"Test well\"]')");
+    browser.value("document.querySelector('#find-person').focus()");
+    browser.press("Enter");
+    browser.until("document.activeElement.name === 'key'");
+    browser.press("Enter");
+    browser.until(&format!("{said}.startsWith('the data subject is not named')"));
+    find(&mut browser, "nobody", "");
+    browser.until(&format!("{said} === 'Deliveries found: 0'"));
+    find(&mut browser, "", "/data/mail=ann@b");
+    browser.until(&format!("{said} === 'Deliveries found: 2'"));
+    let rows = browser.value("document.querySelector('#person tbody').innerText");
+    assert!(rows.as_str().unwrap().contains("well\ta\twaiting"), "{rows}");
+    fits(&mut browser);
+    find(&mut browser, "ann b", "");
+    browser.until(&format!("{said} === 'Deliveries found: 2'"));
+    browser.value("window.asked = []; window.confirm = (question) => { asked.push(question); return asked.length > 1; }");
+    let counts = "events: 1; deliveries: 2, of them waiting: 2, dead letters: 0; attempts: 0; answers: 0";
+    browser.click("#forget");
+    browser.until("asked.length === 1");
+    browser.until("!document.querySelector('#forget').disabled");
+    assert_eq!(browser.value(said), format!("Would be erased: {counts}"));
+    let waiting = || serving.get("/v1/status").json()["deliveries"]["waiting"].as_u64();
+    assert_eq!(waiting(), Some(6), "without a confirmation nothing is done");
+    browser.value("document.querySelector('#forget').focus()");
+    browser.press("Enter");
+    browser.until(&format!("{said}.startsWith('Erased: ')"));
+    assert_eq!(browser.value(said), format!("Erased: {counts}."));
+    let asked = format!("Forget key ann b? Erased for good would be: {counts}. Copies such as backups stay.");
+    assert_eq!(browser.value("asked[1]"), asked);
+    assert_eq!(waiting(), Some(4));
+    find(&mut browser, "ann b", "");
+    browser.until(&format!("{said} === 'Deliveries found: 0'"));
+    find(&mut browser, "bob", "");
+    browser.until(&format!("{said} === 'Deliveries found: 4'"));
+    browser.click("#person [aria-label^='Show dlv_']");
+    browser.until(
+        "document.querySelector('#delivery[open] [aria-label=Body]').innerText.includes('\"data\":2')",
+    );
+    fits(&mut browser);
     assert_eq!(browser.complaints, Vec::<String>::new());
 }
 
@@ -367,11 +417,7 @@ fn a_delivery_is_shown_with_its_attempts_and_their_answers_as_text() {
     assert!(told.starts_with(&format!("{id}: dead: exhausted")), "{told}");
     assert!(told.contains(": answered 404; connected in ") && told.contains("server: shop/1"), "{told}");
     assert!(told.contains(BODY), "{told}");
-    for width in [360, 1_280] {
-        browser.width(width);
-        assert_eq!((browser.value(WIDER), browser.value(OUT_OF_SIGHT)), (json!(0), json!([])), "at {width}");
-    }
-    assert_eq!(browser.barriers(), Vec::<Value>::new());
+    fits(&mut browser);
     assert_eq!(browser.complaints, Vec::<String>::new());
 }
 
@@ -396,12 +442,7 @@ fn it_tells_what_is_in_flight_in_all_and_fits_narrow_and_wide_screens() {
         if !dialog.is_empty() {
             browser.click(&format!("[aria-label='{dialog} shop']"));
         }
-        for width in [400, 1_280] {
-            browser.width(width);
-            assert_eq!(browser.value(WIDER), 0, "{dialog} at {width}");
-            assert_eq!(browser.value(OUT_OF_SIGHT), json!([]), "{dialog} at {width}");
-            assert_eq!(browser.barriers(), Vec::<Value>::new(), "{dialog} at {width}");
-        }
+        fits(&mut browser);
         browser.value("document.querySelector('dialog[open]')?.close()");
     }
     assert_eq!(browser.complaints, Vec::<String>::new());
