@@ -289,7 +289,7 @@ fn a_token_is_made_shown_once_and_revoked_and_the_latest_changes_say_so() {
     browser.type_in("make-token", "name", "ann");
     browser.type_in("make-token", "scope", "admin");
     browser.click("#make-token [type=submit]");
-    let token = browser.until("document.querySelector('#made').textContent");
+    let token = browser.until("document.querySelector('#make-token pre').textContent");
     assert!(token.as_str().unwrap().starts_with("hookproof_"), "{token}");
     fits(&mut browser);
     browser.click("#make-token [value=cancel]");
@@ -304,7 +304,7 @@ fn a_token_is_made_shown_once_and_revoked_and_the_latest_changes_say_so() {
     browser.type_in("make-token", "name", "bob");
     browser.type_in("make-token", "expires_in", "90d");
     browser.click("#make-token [type=submit]");
-    browser.until("document.querySelector('#made').textContent");
+    browser.until("document.querySelector('#make-token pre').textContent");
     browser.click("#make-token [value=cancel]");
     browser.value("window.confirm = () => true");
     browser.click("[aria-label='Revoke the token bob']");
@@ -371,6 +371,63 @@ fn a_person_is_found_and_forgotten_after_a_look_at_the_counts_and_a_confirmation
         "document.querySelector('#delivery[open] [aria-label=Body]').innerText.includes('\"data\":2')",
     );
     fits(&mut browser);
+    assert_eq!(browser.complaints, Vec::<String>::new());
+}
+
+#[test]
+fn a_subscriber_is_added_looked_at_given_a_new_secret_and_removed() {
+    let Some((_database, serving, mut browser)) = console("a_subscriber_is_added", 0) else { return };
+    browser.until("document.querySelector('[aria-label=\"Show shop\"]')");
+    browser.value("document.querySelector('#new-subscriber').focus()");
+    browser.press("Enter");
+    browser.type_in("add", "name", "new");
+    browser.type_in("add", "url", "http://127.0.0.1:9/");
+    browser.type_in("add", "events", "order.*, a b");
+    browser.click("#add [type=submit]");
+    let refused = browser.until("document.querySelector('#add .bad')?.textContent");
+    assert!(refused.as_str().unwrap().starts_with("events cannot be read"), "{refused}");
+    browser.type_in("add", "events", "order.*, video.made");
+    browser.type_in("add", "rate", "7/s");
+    fits(&mut browser);
+    browser.value("document.querySelector('#add [name=rate]').focus()");
+    browser.press("Enter");
+    let first = browser.until("document.querySelector('#add pre').textContent");
+    assert!(first.as_str().unwrap().starts_with("whsec_"), "{first}");
+    assert_eq!(browser.value("document.activeElement === document.querySelector('#add pre')"), true);
+    fits(&mut browser);
+    browser.click("#add [value=cancel]");
+    browser.until(&format!("!document.documentElement.outerHTML.includes({first})"));
+    let shown = serving.get("/v1/subscribers/new").json();
+    assert_eq!(
+        (&shown["events"], &shown["limit"]["rate"]),
+        (&json!(["order.*", "video.made"]), &json!("7/s"))
+    );
+    browser.click("[aria-label='Show new']");
+    let told = browser.until("document.querySelector('#subscriber[open]')?.innerText");
+    let told = told.as_str().unwrap();
+    assert!(told.contains("Gets: order.*, video.made at http://127.0.0.1:9/"), "{told}");
+    assert!(told.contains("\"rate\": \"7/s\"") && told.contains("State: active"), "{told}");
+    fits(&mut browser);
+    browser.click("#to-rotate");
+    browser.type_in("rotate", "overlap", "soon");
+    browser.click("#rotate [type=submit]");
+    browser.until("document.querySelector('#rotate .bad')?.textContent.startsWith('overlap cannot be read')");
+    browser.type_in("rotate", "overlap", "2h");
+    fits(&mut browser);
+    browser.click("#rotate [type=submit]");
+    let second = browser.until("document.querySelector('#rotate pre').textContent");
+    assert!(second.as_str().unwrap().starts_with("whsec_") && first != second, "{second}");
+    let told = browser.value("document.querySelector('#rotate [role=status]').innerText");
+    assert!(told.as_str().unwrap().contains("The old ones sign beside it until "), "{told}");
+    fits(&mut browser);
+    browser.press("Escape");
+    browser.until(&format!("!document.documentElement.outerHTML.includes({second})"));
+    browser.value("window.confirm = (question) => { window.asked = question; return true; }");
+    browser.click("#to-remove");
+    browser.until("document.querySelector('#said').innerText === 'new is removed'");
+    assert_eq!(browser.value("asked"), "Remove new? The 0 deliveries that wait for it become dead letters.");
+    assert_eq!(serving.get("/v1/subscribers/new").status, 404);
+    browser.until("!document.querySelector('[aria-label=\"Show new\"]')");
     assert_eq!(browser.complaints, Vec::<String>::new());
 }
 
