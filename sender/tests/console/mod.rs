@@ -143,12 +143,21 @@ fn waiting_deliveries_are_given_up_after_a_preview_of_their_number() {
         "{job}.startsWith('Job 1, shed of shop, by a client without a token: done, 600 of 600')"
     ));
     assert_eq!(places(), (Some(100), Some(600)));
-    browser.value("window.confirm = (question) => { window.asked = question; return true; }");
     browser.click("[aria-label='Redrive shop']");
+    let told = "600 dead letters would be sent again. That takes 2.0 min at least, by its limits.";
+    browser.planned("redrive", told);
+    fits(&mut browser);
+    browser.type_in("redrive", "since", "2200-01-01T00:00");
+    browser.until(
+        "document.querySelector('#redrive').innerText.includes('\\n0 dead letters would be sent again.')",
+    );
+    assert_eq!(browser.value("document.querySelector('#redrive [type=submit]').disabled"), true);
+    browser.type_in("redrive", "since", "2001-01-01T00:00");
+    browser.planned("redrive", told);
+    browser.click("#redrive [type=submit]");
+    browser.until("!document.querySelector('#redrive').open");
     browser
         .until(&format!("{job}.startsWith('Job 2, redrive of shop') && {job}.includes('done, 600 of 600')"));
-    let asked = "Send 600 dead letters of shop again? That takes 2.0 min at least, by its limits.";
-    assert_eq!(browser.value("window.asked"), asked);
     assert_eq!(places(), (Some(700), Some(0)));
     assert_eq!(browser.complaints, Vec::<String>::new());
 }
@@ -371,6 +380,40 @@ fn a_person_is_found_and_forgotten_after_a_look_at_the_counts_and_a_confirmation
         "document.querySelector('#delivery[open] [aria-label=Body]').innerText.includes('\"data\":2')",
     );
     fits(&mut browser);
+    assert_eq!(browser.complaints, Vec::<String>::new());
+}
+
+#[test]
+fn a_retry_is_made_at_once_and_a_node_is_drained_and_resumed() {
+    let Some((database, serving, mut browser)) = console("a_retry_is_made_at_once", 0) else { return };
+    let ill = Endpoint::answering(|number| if number == 0 { "500 x\r\n" } else { "204 x\r\n" }.to_owned());
+    database.subscribe("ill", &ill.url, &["retry.backoff=fixed", "retry.schedule=1h"]);
+    database.json(&["emit", "--type", "a", "--data", "1", "--json"]);
+    ill.wait_for(1);
+    browser.until("document.querySelector('#attempts li').innerText.includes('ill: answered 500')");
+    browser.click("#attempts button");
+    browser.until("document.querySelector('#delivery[open]')?.innerText.includes(': waiting')");
+    browser.value("document.querySelector('#retry-now').focus()");
+    browser.press("Enter");
+    ill.wait_for(2);
+    browser.until("document.querySelector('#delivery').innerText.includes(' is due now')");
+    browser.press("Escape");
+    browser.value("document.querySelector('#all-nodes summary').focus()");
+    browser.press("Enter");
+    let node = "document.querySelector('#nodes li').innerText";
+    browser.until(&format!("{node}.includes(': takes subscribers, delivers to ')"));
+    fits(&mut browser);
+    browser.value("window.confirm = (question) => { window.asked = question; return true; }");
+    browser.click("#nodes [aria-label^='Drain ']");
+    browser.until(&format!("{node}.includes(': drained, delivers to 0')"));
+    let asked = browser.value("asked");
+    assert!(
+        asked.as_str().unwrap().ends_with("No other node can take them: their deliveries wait."),
+        "{asked}"
+    );
+    assert_eq!(serving.get("/v1/nodes").json()["items"][0]["draining"], true);
+    browser.click("#nodes [aria-label^='Resume ']");
+    browser.until(&format!("{node}.includes(': takes subscribers')"));
     assert_eq!(browser.complaints, Vec::<String>::new());
 }
 
