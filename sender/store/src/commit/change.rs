@@ -58,7 +58,9 @@ pub(crate) trait ChangeRows: JobRows + TokenRows {
             | Command::Remove(lane)
             | Command::Retry(Retry { which: ToRetry::Of(lane), .. }) => Some(*lane),
             Command::Rotate(rotate) => Some(rotate.lane),
-            Command::Resend(delivery) => self.place_of(*delivery)?.map(|(lane, _)| lane),
+            Command::Resend(delivery) | Command::Retry(Retry { which: ToRetry::This(delivery), .. }) => {
+                self.place_of(*delivery)?.map(|(lane, _)| lane)
+            }
             Command::Emit(emit) => emit.targets.first().map(|target| target.lane),
             _ => None,
         };
