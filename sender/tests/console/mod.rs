@@ -380,6 +380,11 @@ fn a_person_is_found_and_forgotten_after_a_look_at_the_counts_and_a_confirmation
         "document.querySelector('#delivery[open] [aria-label=Body]').innerText.includes('\"data\":2')",
     );
     fits(&mut browser);
+    browser.press("Escape");
+    browser.press("Escape");
+    browser.until("!document.querySelector('dialog[open]')");
+    assert_eq!(browser.value("document.querySelector('#person [name=key]').value"), "", "no name is left");
+    assert_eq!(browser.value("document.querySelectorAll('#person tbody tr').length"), 0);
     assert_eq!(browser.complaints, Vec::<String>::new());
 }
 
