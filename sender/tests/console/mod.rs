@@ -389,6 +389,37 @@ fn a_person_is_found_and_forgotten_after_a_look_at_the_counts_and_a_confirmation
 }
 
 #[test]
+fn a_long_search_goes_on_when_asked_and_a_log_that_another_program_holds_is_told() {
+    let Some((database, _serving, mut browser)) = console("a_long_search_goes_on", 700) else { return };
+    let said = "document.querySelector('#person [role=status]').innerText";
+    browser.click("#find-person");
+    browser.type_in("person", "field", "/data/views=1200000");
+    browser.click("#seek button");
+    browser.until(&format!("{said} === 'Deliveries found so far: 500'"));
+    browser.click("#seek-on");
+    browser.until(&format!("{said} === 'Deliveries found: 700'"));
+    assert_eq!(browser.value("document.querySelectorAll('#person tbody tr').length"), 700);
+    assert_eq!(browser.value("document.querySelector('#seek-on').hidden"), true);
+    browser.type_in("person", "key", "7");
+    assert_eq!(browser.value("document.querySelector('#forget').hidden"), true, "another person is named");
+    browser.click("#seek button");
+    browser.until(&format!("{said} === 'Deliveries found: 1'"));
+    browser.value("window.confirm = () => true");
+    let held = database.sql();
+    held.execute_batch("BEGIN; SELECT count(*) FROM deliveries").unwrap();
+    browser.click("#forget");
+    let told = browser.until("document.querySelector('#person .bad')?.innerText");
+    let told = told.as_str().unwrap();
+    assert!(told.starts_with("Erased: events: 1;") && told.ends_with(": forget again."), "{told}");
+    held.execute_batch("ROLLBACK").unwrap();
+    browser.until("!document.querySelector('#forget').disabled");
+    browser.click("#forget");
+    browser.until(&format!("{said}.startsWith('Erased: events: 0;')"));
+    assert_eq!(browser.value("document.querySelector('#forget').hidden"), true);
+    assert_eq!(browser.complaints, Vec::<String>::new());
+}
+
+#[test]
 fn a_retry_is_made_at_once_and_a_node_is_drained_and_resumed() {
     let Some((database, serving, mut browser)) = console("a_retry_is_made_at_once", 0) else { return };
     let ill = Endpoint::answering(|number| if number == 0 { "500 x\r\n" } else { "204 x\r\n" }.to_owned());
