@@ -66,12 +66,7 @@ impl RowReader<'_> {
         standing: impl Fn(DeliveryId) -> Standing,
     ) -> Result<(Answer, Vec<Unreadable>)> {
         let max = claim.max.min(ROWS_MAX);
-        let mut front = self.front(claim.lane, max, from, &standing)?;
-        if from.is_some() && size(front.due.len()) < u64::from(max) {
-            // At the end of the queue, reads again from the beginning: another program may have changed the file.
-            front = self.front(claim.lane, max, None, &standing)?;
-        }
-        let Front { due, mut next, mut reached, skipped } = front;
+        let Front { due, mut next, mut reached, skipped } = self.front(claim.lane, max, from, &standing)?;
         let (mut rows, mut known) = (Vec::with_capacity(due.len()), Vec::with_capacity(due.len()));
         let mut unreadable = Vec::new();
         let (mut bytes, mut too_long) = (0_u64, None);
