@@ -23,7 +23,6 @@ pub enum Command {
     Emit(Emit),
     /// Set aside an outbox row that cannot become an event.
     RejectOutbox(RejectOutbox),
-    /// Writes nothing, except that an unreadable delivery becomes a dead letter (`unreadable`).
     /// Hand out due deliveries. Writes nothing, except that an unreadable delivery becomes a dead letter
     /// (`unreadable`).
     Claim(Claim),
@@ -153,7 +152,6 @@ pub struct Settlement {
     /// The ownership of its claim. If it has ended, only [`Fate::Delivered`] still counts.
     pub term: Term,
     pub delivery: DeliveryId,
-    /// So far.
     /// Attempts made so far.
     pub attempts: u32,
     pub fate: Fate,

@@ -16,7 +16,6 @@ pub enum Reply {
     Emitted(Emitted),
     Claimed(Claimed),
     /// One result for each settlement, in order.
-    /// To [`super::Command::Settle`]: one result for each settlement, in order.
     Settled(Vec<SettleResult>),
     /// Those that the owner now has.
     Acquired(Vec<TakenLane>),
