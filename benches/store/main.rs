@@ -1,7 +1,8 @@
 //! The store's cost: durable emits a second, settled deliveries a second, and rows written for each.
 //!
 //! `cargo bench -p hookproof-benches --bench store` prints a table. Compare figures of one machine only: the disk
-//! decides over single commits.
+//! decides over single commits. `-- month` measures the file's size over 40 virtual days of a million events each,
+//! in a quarter of an hour or more.
 
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
@@ -20,9 +21,13 @@ use hookproof_sender::store::sqlite::{Options, SqliteStore};
 use hookproof_sender::store::thread::{Answer, Capacity, Handle, Request, StoreThread};
 use hookproof_sender::store::{Command, Durability, Reply, Store};
 
+mod month;
+
 const NOW: StoreTime = StoreTime::from_secs(1_800_000_000);
 const OWNER: OwnerId = OwnerId(1);
 const BODY_BYTES: usize = 300;
+/// Longer than any virtual time here.
+const LEASE: Nanos = Nanos::DAY.times(365);
 
 fn main() {
     if std::env::args().any(|argument| argument == "lanes") {
@@ -30,6 +35,9 @@ fn main() {
     }
     if std::env::args().any(|argument| argument == "latency") {
         return latencies();
+    }
+    if std::env::args().any(|argument| argument == "month") {
+        return month::measure();
     }
     println!("{:<44} {:>12} {:>12}", "", "a second", "rows each");
     for (name, durability) in [("power-loss", Durability::PowerLoss), ("process", Durability::Process)] {
@@ -46,6 +54,10 @@ fn main() {
     latencies();
 }
 
+fn number(variable: &str, usual: u64) -> u64 {
+    std::env::var(variable).map_or(usual, |text| text.parse().expect("a whole number"))
+}
+
 fn open(folder: &Path, durability: Durability, lanes: u64) -> (SqliteStore, Vec<(LaneId, Term)>) {
     let options = Options { durability, create: true, ..Options::default() };
     let mut store =
@@ -53,7 +65,7 @@ fn open(folder: &Path, durability: Durability, lanes: u64) -> (SqliteStore, Vec<
     let subscribe: Vec<Command> = (0..lanes).map(subscriber).collect();
     commit(&mut store, &subscribe);
     let acquire =
-        Acquire { owner: OWNER, lease: Nanos::HOUR, which: LaneSelection::All, homes: None, max: u32::MAX };
+        Acquire { owner: OWNER, lease: LEASE, which: LaneSelection::All, homes: None, max: u32::MAX };
     let replies = commit(&mut store, &[Command::Acquire(acquire)]);
     let Some(Reply::Acquired(taken)) = replies.into_iter().next() else { panic!("acquired") };
     (store, taken.iter().map(|taken| (taken.lane, taken.term)).collect())
@@ -75,7 +87,7 @@ fn commit(store: &mut SqliteStore, commands: &[Command]) -> Vec<Reply> {
     store.commit(NOW, commands).expect("the disk works")
 }
 
-fn event(number: u64, roster: u64, lanes: &[LaneId]) -> Command {
+fn event(number: u64, now: StoreTime, roster: u64, lanes: &[LaneId]) -> Command {
     let bytes: Arc<[u8]> = vec![b'x'; BODY_BYTES].into();
     Command::Emit(Emit {
         roster,
@@ -83,15 +95,15 @@ fn event(number: u64, roster: u64, lanes: &[LaneId]) -> Command {
         id_is_new: false,
         kind: "video.trending".into(),
         key: Some("clip".into()),
-        received: NOW,
+        received: now,
         bodies: vec![Body { bytes }],
         targets: lanes
             .iter()
             .map(|lane| Target {
                 lane: *lane,
                 body: 0,
-                due: NOW,
-                expires: StoreTime(NOW.0 + Nanos::DAY.0),
+                due: now,
+                expires: StoreTime(now.0 + Nanos::DAY.0),
                 dedupe: Nanos::HOUR,
                 coalesce: None,
                 signature: None,
@@ -104,7 +116,7 @@ fn event(number: u64, roster: u64, lanes: &[LaneId]) -> Command {
     })
 }
 
-fn settled(lane: LaneId, term: Term, delivery: DeliveryId) -> Settlement {
+fn settled(lane: LaneId, term: Term, delivery: DeliveryId, now: StoreTime) -> Settlement {
     Settlement {
         lane,
         term,
@@ -113,13 +125,13 @@ fn settled(lane: LaneId, term: Term, delivery: DeliveryId) -> Settlement {
         fate: Fate::Delivered,
         disables: None,
         attempt: Some(Attempt {
-            at: StoreTime(NOW.0 + delivery.0),
+            at: StoreTime(now.0 + delivery.0),
             latency: Nanos::from_millis(20),
             outcome: AttemptOutcome::Delivered,
             status: Some(204),
             error: None,
             body_hash: delivery.0,
-            received: Some(NOW),
+            received: Some(now),
             details: Details::default(),
         }),
     }
@@ -133,7 +145,7 @@ fn emits(name: &str, durability: Durability, batch: u64, total: u64) {
     for first in (0..total).step_by(usize::try_from(batch).expect("small")) {
         let lane = |number: u64| lanes[usize::try_from(number % 10).expect("small")].0;
         let commands: Vec<Command> =
-            (first..first + batch).map(|number| event(number, 10, &[lane(number)])).collect();
+            (first..first + batch).map(|number| event(number, NOW, 10, &[lane(number)])).collect();
         took += time(|| drop(commit(&mut store, &commands)));
     }
     print(name, total, took, store.written().rows - before);
@@ -152,7 +164,7 @@ fn through_the_thread(name: &str, durability: Durability, in_flight: u64, total:
         let lane = lanes[usize::try_from(number % 10).expect("small")].0;
         let told = told.clone();
         let answer: Answer = Box::new(move |replies| told.send(replies.is_ok()).expect("the bench listens"));
-        let request = Request { commands: vec![event(number, 10, &[lane])], answer };
+        let request = Request { commands: vec![event(number, NOW, 10, &[lane])], answer };
         assert!(handle.submit(request).is_ok(), "there is room for all in flight");
     };
     let took = time(|| {
@@ -180,7 +192,7 @@ fn deliveries(name: &str, durability: Durability, lane_count: u64, total: u64, b
             .map(|_| {
                 number += 1;
                 let first = usize::try_from(number).expect("small") % (ids.len() / 10).max(1) * 10;
-                event(number, lane_count, &ids[first..first + 10])
+                event(number, NOW, lane_count, &ids[first..first + 10])
             })
             .collect();
         emitting += time(|| drop(commit(&mut store, &commands)));
@@ -203,8 +215,9 @@ fn deliveries(name: &str, durability: Durability, lane_count: u64, total: u64, b
         claiming += time(|| {
             for reply in commit(&mut store, &claims) {
                 let Reply::Claimed(claimed) = reply else { panic!("claimed") };
-                settlements
-                    .extend(claimed.rows.iter().map(|row| settled(claimed.lane, claimed.term, row.delivery)));
+                settlements.extend(
+                    claimed.rows.iter().map(|row| settled(claimed.lane, claimed.term, row.delivery, NOW)),
+                );
             }
         });
         done += u64::try_from(settlements.len()).expect("small");
@@ -229,7 +242,7 @@ fn backlog() {
         let commands: Vec<Command> = (0..1_000)
             .map(|_| {
                 number += 1;
-                event(number, 2, &[lanes[0].0])
+                event(number, NOW, 2, &[lanes[0].0])
             })
             .collect();
         commit(&mut store, &commands);
@@ -239,7 +252,7 @@ fn backlog() {
         let commands: Vec<Command> = (0..100)
             .map(|_| {
                 number += 1;
-                event(number, 2, &[lanes[1].0])
+                event(number, NOW, 2, &[lanes[1].0])
             })
             .collect();
         took += time(|| {
@@ -247,8 +260,11 @@ fn backlog() {
             let claim = Claim { lane: lanes[1].0, term: lanes[1].1, max: 100, bytes_max: u64::MAX };
             let replies = commit(&mut store, &[Command::Claim(claim)]);
             let Some(Reply::Claimed(claimed)) = replies.into_iter().next() else { panic!("claimed") };
-            let settlements =
-                claimed.rows.iter().map(|row| settled(claimed.lane, claimed.term, row.delivery)).collect();
+            let settlements = claimed
+                .rows
+                .iter()
+                .map(|row| settled(claimed.lane, claimed.term, row.delivery, NOW))
+                .collect();
             commit(&mut store, &[Command::Settle(settlements)]);
         });
     }
@@ -300,12 +316,13 @@ fn latency(name: &str, durability: Durability, per_second: u64, lane_count: u64)
                 let Some(Reply::Claimed(claimed)) = replies.expect("the disk works").pop() else {
                     panic!("claimed")
                 };
-                let settlements = claimed.rows.iter().map(|row| settled(lane, term, row.delivery)).collect();
+                let settlements =
+                    claimed.rows.iter().map(|row| settled(lane, term, row.delivery, NOW)).collect();
                 submit(&settling, Command::Settle(settlements), Box::new(|_| {}));
             });
             submit(&handle, Command::Claim(claim), claimed);
         });
-        submit(&thread.handle(), event(number, lane_count, &[lane]), emitted);
+        submit(&thread.handle(), event(number, NOW, lane_count, &[lane]), emitted);
     }
     thread.stop();
     let mut took = std::mem::take(&mut *took.lock().expect("whole"));
@@ -340,7 +357,7 @@ fn many_lanes() {
     let count = 10_000;
     let (mut store, lanes) = open(folder.path(), Durability::Process, count);
     let ids: Vec<LaneId> = lanes.iter().map(|(lane, _)| *lane).collect();
-    let emitted = time(|| drop(commit(&mut store, &[event(1, count, &ids)])));
+    let emitted = time(|| drop(commit(&mut store, &[event(1, NOW, count, &ids)])));
     drop(store);
     let options = Options { durability: Durability::Process, ..Options::default() };
     let mut store = SqliteStore::open(&folder.path().join("bench.db"), &options).expect("it is there");
