@@ -33,6 +33,7 @@ mod operate;
 pub mod roster;
 pub mod runtime;
 pub mod sign;
+pub mod spans;
 pub mod subscriber;
 pub mod tls_files;
 pub mod transport;

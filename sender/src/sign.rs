@@ -12,9 +12,9 @@ mod profile;
 
 pub use extra_header::{ExtraHeader, HeaderError};
 pub use headers::Headers;
-pub(crate) use keys::Mac;
 use keys::{Key, Signature};
 pub use keys::{Keys, KeysError, Retiring, Secret, SecretError, Tag};
+pub(crate) use keys::{Mac, hex};
 use profile::{Content, Form, MESSAGE_COVERED, PARTS_MAX, Part};
 pub use profile::{KeyForm, Profile, UnknownProfile};
 

@@ -30,6 +30,7 @@ mod http2;
 mod lane;
 mod limit;
 mod lookups;
+mod outlet;
 mod permit;
 mod proxy;
 mod request;
@@ -53,7 +54,9 @@ pub use failure::{Cause, Failure};
 use lane::Lanes;
 use lookups::Asker;
 pub use lookups::{Addresses, DnsResolver, Resolve, Resolving};
+pub use outlet::Outlet;
 pub use permit::{Lease, SendPermit};
+pub(crate) use proxy::percent_decoded;
 pub use proxy::{EgressProxy, ProxyError};
 pub use request::{Destination, Request};
 use sockets::{Sockets, max_by_limit};
@@ -67,6 +70,7 @@ pub use tokio_util::sync::CancellationToken;
 use crate::boot_clock::BootClock;
 use crate::engine::LaneId;
 use crate::guard::Guard;
+use crate::spans::Spans;
 use crate::store::command::Details;
 
 pub struct Transport {
@@ -87,6 +91,7 @@ pub struct Settings {
     pub keep_answers: bool,
     pub clock: BootClock,
     pub proxy: Option<Arc<EgressProxy>>,
+    pub spans: Option<Spans>,
 }
 
 impl Default for Settings {
@@ -99,6 +104,7 @@ impl Default for Settings {
             keep_answers: true,
             clock: BootClock::default(),
             proxy: None,
+            spans: None,
         }
     }
 }
@@ -108,7 +114,8 @@ impl Transport {
     /// Outside of a tokio runtime.
     #[must_use]
     pub fn new(settings: Settings, guard: Guard) -> Self {
-        let Settings { idle_max, roots, resolver, connections_max, keep_answers, clock, proxy } = settings;
+        let Settings { idle_max, roots, resolver, connections_max, keep_answers, clock, proxy, spans: _ } =
+            settings;
         let sockets = Sockets::new(connections_max.map_or_else(max_by_limit, NonZeroU32::get));
         let asker = Asker::new(resolver, max_by_limit());
         let tls = Tls::new(roots);

@@ -12,6 +12,7 @@ use super::input::{Query, media_type, unsupported};
 use super::problem::{FULL_SECS, Problem, answer};
 use crate::event::{Batch, Offer, Refusal};
 use crate::runtime::{Accepted, EmitError, FAILING_MAX, Refused};
+use crate::spans::TraceParent;
 
 const ONE: &str = "application/json";
 const MANY: &str = "application/x-ndjson";
@@ -28,9 +29,10 @@ pub(super) async fn post(State(app): State<App>, request: Request) -> Result<Res
 
 async fn one(app: &App, request: Request) -> Result<Response, Problem> {
     let limits = *app.sender().limits();
+    let caller = caller(&request);
     // Leaves room for surrounding blanks.
     let events = app.room().read(request.into_body(), limits.event_bytes_max.saturating_add(1)).await?;
-    let offer = Offer::parse(events.bytes.trim_ascii(), &limits)?;
+    let offer = Offer { caller, ..Offer::parse(events.bytes.trim_ascii(), &limits)? };
     refuse_if_failing(app)?;
     let results = app.sender().emit(std::slice::from_ref(&offer)).await;
     // Only a stopping sender gives no answer.
@@ -45,16 +47,20 @@ async fn one(app: &App, request: Request) -> Result<Response, Problem> {
 
 /// A line for each event, in order. The status is 202 if all subscribers took all events, or else 207.
 async fn many(app: &App, request: Request) -> Result<Response, Problem> {
-    let limits = *app.sender().limits();
+    let (limits, caller) = (*app.sender().limits(), caller(&request));
     let events = app.room().read(request.into_body(), limits.batch_bytes_max).await?;
     let batch = Batch::new(&events.bytes, &limits)?;
     let (mut offers, mut lines) = (Vec::new(), Vec::new());
     for (number, offer) in batch.offers() {
-        lines.push((number, offer.map(|offer| offers.push(offer)).err()));
+        lines.push((number, offer.map(|offer| offers.push(Offer { caller, ..offer })).err()));
     }
     refuse_if_failing(app)?;
     let results = app.sender().emit(&offers).await;
     Ok(lines_shown(app, lines, results))
+}
+
+fn caller(request: &Request) -> Option<TraceParent> {
+    TraceParent::parse(request.headers().get(TraceParent::HEADER)?.to_str().ok()?)
 }
 
 /// Such a store will not recover within this request.

@@ -1,5 +1,5 @@
 //! Metrics in the Prometheus text format (version 0.0.4), written while the client reads: a slow client does not make
-//! the process hold all of it.
+//! the process hold all of it. Or gathered for OTLP.
 
 use std::convert::Infallible;
 use std::fmt::{self, Write};
@@ -23,9 +23,36 @@ pub(super) enum Type {
     Histogram,
 }
 
-pub(super) struct Exposition {
+pub(super) enum Exposition {
+    Text(Text),
+    Gathered(Vec<Gathered>),
+}
+
+pub(super) struct Text {
     text: String,
     pieces: mpsc::Sender<Bytes>,
+}
+
+/// A family with its samples.
+pub(super) struct Gathered {
+    pub(super) name: &'static str,
+    pub(super) kind: Type,
+    pub(super) help: String,
+    pub(super) samples: Vec<(Vec<(String, String)>, Sample)>,
+}
+
+pub(super) enum Sample {
+    Value(Value),
+    Histogram(Counted),
+}
+
+/// Samples of a histogram.
+#[derive(Clone)]
+pub(super) struct Counted {
+    /// Each bound, with the count of samples up to it.
+    pub(super) within: Vec<(&'static str, u64)>,
+    pub(super) samples: u64,
+    pub(super) sum: Value,
 }
 
 impl Exposition {
@@ -33,25 +60,38 @@ impl Exposition {
 
     pub(super) fn body<W: Future<Output = Self> + Send + 'static>(write: impl FnOnce(Self) -> W) -> Body {
         let (sender, pieces) = mpsc::channel(1);
-        let text = Self { text: String::with_capacity(PIECE_BYTES + SAMPLE_BYTES), pieces: sender };
-        let written = write(text);
-        let whole = async move { written.await.hand_on().await };
+        let text = Text { text: String::with_capacity(PIECE_BYTES + SAMPLE_BYTES), pieces: sender };
+        let written = write(Self::Text(text));
+        let whole = async move {
+            if let Self::Text(mut text) = written.await {
+                text.hand_on().await;
+            }
+        };
         Body::from_stream(stream::unfold(Reading { writer: Some(Box::pin(whole)), pieces }, Reading::next))
     }
 
     /// Samples must follow at once.
     pub(super) fn family<'a>(&'a mut self, name: &'static str, kind: Type, help: &str) -> Family<'a> {
         debug_assert!(name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'), "{name}");
-        let kind = match kind {
-            Type::Counter => "counter",
-            Type::Gauge => "gauge",
-            Type::Histogram => "histogram",
-        };
-        self.line(format_args!("# HELP {name} {help}"));
-        self.line(format_args!("# TYPE {name} {kind}"));
+        match self {
+            Self::Text(text) => {
+                let kind = match kind {
+                    Type::Counter => "counter",
+                    Type::Gauge => "gauge",
+                    Type::Histogram => "histogram",
+                };
+                text.line(format_args!("# HELP {name} {help}"));
+                text.line(format_args!("# TYPE {name} {kind}"));
+            }
+            Self::Gathered(all) => {
+                all.push(Gathered { name, kind, help: help.to_owned(), samples: Vec::new() });
+            }
+        }
         Family { text: self, name }
     }
+}
 
+impl Text {
     fn line(&mut self, line: fmt::Arguments<'_>) {
         let _ = writeln!(self.text, "{line}");
     }
@@ -91,18 +131,46 @@ pub(super) struct Family<'a> {
 
 impl Family<'_> {
     pub(super) fn sample(&mut self, labels: &[(&str, &str)], value: impl Into<Value>) {
-        self.with_suffix("", labels, value);
+        let value = value.into();
+        if let Exposition::Text(_) = self.text {
+            return self.line("", labels, value);
+        }
+        self.gather(labels, Sample::Value(value));
     }
 
-    pub(super) fn with_suffix(&mut self, suffix: &str, labels: &[(&str, &str)], value: impl Into<Value>) {
-        let (name, labels, value) = (self.name, Labels(labels), value.into());
-        self.text.line(format_args!("{name}{suffix}{labels} {value}"));
+    pub(super) fn histogram(&mut self, labels: &[(&str, &str)], counted: Counted) {
+        if let Exposition::Text(_) = self.text {
+            let Counted { within, samples, sum } = counted;
+            for (le, within) in within.into_iter().chain([("+Inf", samples)]) {
+                self.line("_bucket", &[labels, &[("le", le)]].concat(), within.into());
+            }
+            self.line("_sum", labels, sum);
+            return self.line("_count", labels, samples.into());
+        }
+        self.gather(labels, Sample::Histogram(counted));
+    }
+
+    fn line(&mut self, suffix: &str, labels: &[(&str, &str)], value: Value) {
+        if let Exposition::Text(text) = &mut *self.text {
+            text.line(format_args!("{}{suffix}{} {value}", self.name, Labels(labels)));
+        }
+    }
+
+    fn gather(&mut self, labels: &[(&str, &str)], sample: Sample) {
+        if let Exposition::Gathered(all) = &mut *self.text
+            && let Some(family) = all.last_mut()
+        {
+            let labels = labels.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+            family.samples.push((labels, sample));
+        }
     }
 
     /// Waits for the client if a piece is full.
     pub(super) async fn pause(&mut self) {
-        if self.text.text.len() >= PIECE_BYTES {
-            self.text.hand_on().await;
+        if let Exposition::Text(text) = &mut *self.text
+            && text.text.len() >= PIECE_BYTES
+        {
+            text.hand_on().await;
         }
     }
 }
@@ -170,14 +238,16 @@ mod tests {
             let mut family = text.family("a_total", Type::Counter, "Things.");
             family.sample(&[("name", "a \"b\"\\\n"), ("x", "y")], 7_u64);
             family.sample(&[], true);
+            let (within, sum) = (vec![("0.5", 1)], Value::Millionths(1_000_001));
             let mut family = text.family("b_seconds", Type::Histogram, "Whiles.");
-            family.with_suffix("_sum", &[], Value::Millionths(1_000_001));
+            family.histogram(&[], Counted { within, samples: 2, sum });
             text
         });
         assert_eq!(
             body.collect().await.unwrap().to_bytes(),
             "# HELP a_total Things.\n# TYPE a_total counter\na_total{name=\"a \\\"b\\\"\\\\\\n\",x=\"y\"} 7\na_total 1\n\
-             # HELP b_seconds Whiles.\n# TYPE b_seconds histogram\nb_seconds_sum 1.000001\n"
+             # HELP b_seconds Whiles.\n# TYPE b_seconds histogram\nb_seconds_bucket{le=\"0.5\"} 1\n\
+             b_seconds_bucket{le=\"+Inf\"} 2\nb_seconds_sum 1.000001\nb_seconds_count 2\n"
         );
     }
 

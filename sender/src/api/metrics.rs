@@ -9,11 +9,12 @@ use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 
 use super::App;
-use super::exposition::{Exposition, Family, Type, Value};
+use super::exposition::{Counted, Exposition, Family, Gathered, Type, Value};
 use super::input::Query;
 use super::problem::Problem;
 use crate::engine::{LaneId, LaneView, Nanos, StoreTime, UnderWay};
 use crate::roster::Roster;
+use crate::runtime::Sender;
 use crate::runtime::clock::Clock;
 use crate::store::lane::LaneState;
 use crate::store::latency::{Histogram, Measured};
@@ -50,24 +51,54 @@ const LANES_MAX: usize = 100;
 pub(super) async fn metrics(State(app): State<App>, uri: Uri) -> Result<Response, Problem> {
     let query = Query::read(uri.query(), &["lanes"])?;
     let lanes_max = query.word("lanes", &[("all", usize::MAX)])?.unwrap_or(LANES_MAX);
-    let now = app.sender().clock().now();
-    let views = app.sender().views().await;
-    let (known, roster) = (views.clone(), app.sender().roster());
-    let read =
-        move |reader: &dyn Reader| Figures::read(reader, now, lanes_max, &Known::new(&known, &roster, now));
-    let figures = app.sender().read(read).await??;
-    let body = Exposition::body(|mut text| async move {
+    let moment = Moment::read(app.sender().clone(), lanes_max).await?;
+    let body = Exposition::body(|text| moment.write(text));
+    let kind = [(header::CONTENT_TYPE, HeaderValue::from_static(Exposition::CONTENT_TYPE))];
+    Ok((StatusCode::OK, kind, body).into_response())
+}
+
+/// The families for OTLP, with the default number of lanes.
+pub(super) async fn gathered(sender: &Sender) -> Result<Vec<Gathered>, Problem> {
+    let moment = Moment::read(sender.clone(), LANES_MAX).await?;
+    match moment.write(Exposition::Gathered(Vec::new())).await {
+        Exposition::Gathered(all) => Ok(all),
+        Exposition::Text(_) => Ok(Vec::new()),
+    }
+}
+
+struct Moment {
+    sender: Sender,
+    now: StoreTime,
+    views: Vec<LaneView>,
+    figures: Figures,
+}
+
+impl Moment {
+    async fn read(sender: Sender, lanes_max: usize) -> Result<Self, Problem> {
+        let (now, views) = (sender.clock().now(), sender.views().await);
+        let (known, roster) = (views.clone(), sender.roster());
+        let read = move |reader: &dyn Reader| {
+            Figures::read(reader, now, lanes_max, &Known::new(&known, &roster, now))
+        };
+        let figures = sender.read(read).await??;
+        Ok(Self { sender, now, views, figures })
+    }
+
+    async fn write(self, mut text: Exposition) -> Exposition {
+        let Self { sender, now, views, figures } = self;
         totals(&mut text, &figures.status);
         of_all_lanes(&mut text, &figures);
         lanes(&mut text, &figures, now).await;
         under_way(&mut text, &UnderWay::of(&views));
-        owned(&mut text, &figures, &views, &app).await;
-        store(&mut text, &app.sender().health());
-        clock(&mut text, app.sender().clock());
+        owned(&mut text, &figures, &views, &sender.roster()).await;
+        store(&mut text, &sender.health());
+        clock(&mut text, sender.clock());
+        if let Some(spans) = sender.spans() {
+            let help = "Spans that were not exported: the collector failed, or too many waited.";
+            text.family("hookproof_spans_dropped_total", Type::Counter, help).sample(&[], spans.dropped());
+        }
         text
-    });
-    let kind = [(header::CONTENT_TYPE, HeaderValue::from_static(Exposition::CONTENT_TYPE))];
-    Ok((StatusCode::OK, kind, body).into_response())
+    }
 }
 
 /// The most urgent first. Covers everything that holds a lane back, so an omitted lane is in steady state.
@@ -202,12 +233,11 @@ impl Lengths {
     }
 
     fn write(&self, family: &mut Family<'_>, labels: &[(&str, &str)]) {
-        let bounds = LATENCY_BOUNDS.into_iter().map(|(le, _)| le).zip(self.within);
-        for (le, within) in bounds.chain([("+Inf", self.samples)]) {
-            family.with_suffix("_bucket", &[labels, &[("le", le)]].concat(), within);
-        }
-        family.with_suffix("_sum", labels, Value::Millionths(self.sum_us));
-        family.with_suffix("_count", labels, self.samples);
+        let within = LATENCY_BOUNDS.into_iter().map(|(le, _)| le).zip(self.within).collect();
+        family.histogram(
+            labels,
+            Counted { within, samples: self.samples, sum: Value::Millionths(self.sum_us) },
+        );
     }
 
     fn add(&mut self, other: &Self) {
@@ -444,16 +474,15 @@ const OF_OWNED: [OfLane<LaneView, Value>; 6] = [
     ),
 ];
 
-async fn owned(text: &mut Exposition, figures: &Figures, views: &[LaneView], app: &App) {
+async fn owned(text: &mut Exposition, figures: &Figures, views: &[LaneView], roster: &Roster) {
     let views: BTreeMap<LaneId, &LaneView> = views.iter().map(|view| (view.lane, view)).collect();
     for (name, kind, help, value) in OF_OWNED {
         let of_lane = |lane: &LaneStatus| views.get(&lane.lane).map(|view| value(view));
         per_lane(text.family(name, kind, help), &figures.lanes, of_lane).await;
     }
-    let roster = app.sender().roster();
     let help = "Size of the token bucket, in attempts.";
     per_lane(text.family("hookproof_bucket_burst", Type::Gauge, help), &figures.lanes, |lane| {
-        views.contains_key(&lane.lane).then(|| burst(&roster, lane.lane).into())
+        views.contains_key(&lane.lane).then(|| burst(roster, lane.lane).into())
     })
     .await;
     let names: BTreeMap<LaneId, &LaneStatus> = figures.lanes.iter().map(|lane| (lane.lane, lane)).collect();

@@ -28,6 +28,7 @@ mod input;
 mod jobs;
 mod mcp;
 mod metrics;
+mod otlp;
 mod plan;
 mod problem;
 mod retry;
@@ -43,6 +44,7 @@ use std::time::Duration;
 
 use axum::Router;
 pub use mcp::Mcp;
+pub use otlp::{Collector, export};
 pub use server::{BindError, bind, is_reachable, serve};
 pub use token::{Caller, Scope, Token, TokenError, Tokens};
 

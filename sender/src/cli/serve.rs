@@ -1,13 +1,15 @@
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::header::{CONNECTION, HOST, TRANSFER_ENCODING};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use clap::Args;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tracing::{info, warn};
@@ -18,12 +20,13 @@ use super::options::{Common, Delivering, node_name, token_from};
 use super::print::wants_colour;
 use super::session::runtime;
 use super::signals::Signals;
-use crate::api::{self, BindError, Caller, Config, Scope, Token, Tokens, bind, is_reachable};
+use crate::api::{self, BindError, Caller, Collector, Config, Scope, Token, Tokens, bind, is_reachable};
 use crate::operate::flow_watch::watch_flow;
 use crate::runtime::clock::wall;
 use crate::runtime::{OpenError, Options, Sender};
+use crate::spans::{Span, Spans};
 use crate::store::{Database, StoreError};
-use crate::transport::Settings;
+use crate::transport::{Settings, percent_decoded};
 
 const EXIT_INTERRUPTED: u8 = 130;
 /// The next start repeats cut-off attempts.
@@ -64,6 +67,66 @@ pub(super) struct Serve {
     /// number
     #[arg(long, value_name = "NAME", value_parser = node_name, env = "HOOKPROOF_NODE", hide_env_values = true)]
     node: Option<Arc<str>>,
+    #[command(flatten)]
+    telemetry: Telemetry,
+}
+
+#[derive(Args, Debug)]
+struct Telemetry {
+    /// Export metrics, and a span for each event and attempt, to this OpenTelemetry collector: OTLP over HTTP, in JSON,
+    /// such as http://127.0.0.1:4318. OTEL_EXPORTER_OTLP_HEADERS may hold headers with its key: NAME=VALUE, between
+    /// commas, special characters percent-encoded
+    #[arg(long, value_name = "URL")]
+    otlp: Option<String>,
+    /// Export the trace of one event in so many. All processes choose the same events
+    #[arg(long, value_name = "COUNT", default_value = "1", requires = "otlp")]
+    otlp_one_in: NonZeroU64,
+}
+
+impl Telemetry {
+    fn exporter(&self, settings: &Settings) -> Result<Option<Exporter>, Failure> {
+        let Some(url) = &self.otlp else { return Ok(None) };
+        // The URL may hold a secret.
+        let collector = Collector::new(url, otlp_headers()?, settings.clone());
+        let collector = collector.map_err(|error| {
+            Failure::usage(format_args!(
+                "--otlp cannot be used: {error}; expected such as http://127.0.0.1:4318"
+            ))
+        })?;
+        let (spans, waiting) = Spans::channel(self.otlp_one_in);
+        Ok(Some(Exporter { collector, spans, waiting }))
+    }
+}
+
+struct Exporter {
+    collector: Collector,
+    spans: Spans,
+    waiting: mpsc::Receiver<Span>,
+}
+
+/// Quotes no value: it may be a key.
+fn otlp_headers() -> Result<HeaderMap, Failure> {
+    const VARIABLE: &str = "OTEL_EXPORTER_OTLP_HEADERS";
+    let unusable =
+        |what: &str| Failure::usage(format_args!("{VARIABLE}: {what}; expected NAME=VALUE, between commas"));
+    let mut headers = HeaderMap::new();
+    let Some(text) = std::env::var_os(VARIABLE) else { return Ok(headers) };
+    let text = text.to_str().ok_or_else(|| unusable("it is not UTF-8"))?;
+    for pair in text.split(',').filter(|pair| !pair.trim().is_empty()) {
+        let (name, value) = pair.split_once('=').ok_or_else(|| unusable("a part has no ="))?;
+        let name =
+            HeaderName::from_str(name.trim()).map_err(|_| unusable("a name is not one of a header"))?;
+        let frames =
+            [HOST, CONNECTION, TRANSFER_ENCODING].contains(&name) || name.as_str().starts_with("content-");
+        if frames {
+            return Err(unusable(&format!("{name} is reserved for the sender")));
+        }
+        let value = percent_decoded(value.trim()).and_then(|value| HeaderValue::from_bytes(&value).ok());
+        let mut value = value.ok_or_else(|| unusable(&format!("the value of {name} cannot be sent")))?;
+        value.set_sensitive(true);
+        headers.insert(name, value);
+    }
+    Ok(headers)
 }
 
 #[derive(Clone, Debug)]
@@ -92,6 +155,7 @@ struct ListenArgs {
     listen: SocketAddr,
     tokens: Tokens,
     requests: Settings,
+    exporter: Option<Exporter>,
 }
 
 impl Serve {
@@ -114,9 +178,11 @@ impl Serve {
         });
         let tokens = Tokens::new(tokens.collect::<Result<Vec<_>, Failure>>()?);
         let tokens = tokens.map_err(|error| Failure::usage(format_args!("--token-env: {error}")))?;
-        let requests =
+        let mut requests =
             Settings { connections_max: self.connections_max, ..self.delivering.requests.settings()? };
-        Ok(ListenArgs { listen: self.listen, tokens, requests })
+        let exporter = self.telemetry.exporter(&requests)?;
+        requests.spans = exporter.as_ref().map(|exporter| exporter.spans.clone());
+        Ok(ListenArgs { listen: self.listen, tokens, requests, exporter })
     }
 }
 
@@ -148,6 +214,12 @@ async fn serve(options: Options, door: ListenArgs, stop_within: Duration) -> Res
     if let Ok(address) = listener.local_addr() {
         info!(%address, "the HTTP API listens");
     }
+    let instance =
+        options.name.as_deref().map_or_else(|| format!("{:016x}", sender.owner().0), str::to_owned);
+    let exporting = door.exporter.map(|Exporter { collector, waiting, .. }| {
+        let (stop, stopped) = oneshot::channel();
+        (tokio::spawn(api::export(sender.clone(), instance, collector, waiting, stopped)), stop)
+    });
     let (stop, stopped) = oneshot::channel::<()>();
     let router = api::router(sender.clone(), config);
     let stopped = async { drop(stopped.await) };
@@ -162,8 +234,18 @@ async fn serve(options: Options, door: ListenArgs, stop_within: Duration) -> Res
     sender.start_nothing_more();
     info!(?stop_within, "stopping: finishing open attempts");
     drop(stop);
+    let ended = async {
+        let in_order = end(&sender, answering, stop_within).await;
+        if let Some((exporting, stop)) = exporting {
+            drop(stop);
+            if let Err(error) = exporting.await {
+                warn!(%error, "the export to the OTLP collector has failed");
+            }
+        }
+        in_order
+    };
     tokio::select! {
-        in_order = end(&sender, answering, stop_within) => {
+        in_order = ended => {
             Ok(if in_order { ExitCode::SUCCESS } else { ExitCode::from(EXIT_CUT_OFF) })
         }
         () = signals.next() => {

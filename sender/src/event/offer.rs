@@ -11,6 +11,7 @@ use super::refusal::Refusal;
 use super::timestamp::Timestamp;
 use crate::engine::time::StoreTime;
 use crate::excerpt::Excerpt;
+use crate::spans::TraceParent;
 
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,8 @@ pub struct Offer<'a> {
     pub data: Json<'a>,
     /// One subscriber without room refuses the event for all.
     pub atomic: bool,
+    /// The span of the program that offers it.
+    pub caller: Option<TraceParent>,
 }
 
 impl<'a> Offer<'a> {
@@ -59,6 +62,7 @@ impl<'a> Offer<'a> {
             key: optional("key", key)?.map(|key| key.parse()).transpose()?,
             data: data.ok_or(Refusal::MissingField { field: "data" })?,
             atomic: truth("atomic", atomic)?,
+            caller: None,
         })
     }
 
@@ -76,6 +80,7 @@ impl<'a> Offer<'a> {
             key: key.map(str::parse).transpose()?,
             data: whole("data", Json::parse(data, limits.depth_max)?)?,
             atomic: false,
+            caller: None,
         })
     }
 }

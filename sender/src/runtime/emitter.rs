@@ -12,10 +12,11 @@ use super::clock::{Clock, unique, wall};
 use super::link::{Failed, submit};
 use super::shell::EventSender;
 use crate::dispatch::Event;
-use crate::engine::{DeliveryId, LaneId};
+use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::event::{Kind, Limits, Offer, PublicId, Refusal as BadOffer};
 use crate::fanout::{SHAPED_BYTES_MAX, fan_out, left_out};
 use crate::roster::Roster;
+use crate::spans::{Span, Spans, Trace, TraceParent};
 use crate::store::command::{Command, Emit};
 use crate::store::reply::{Emitted, Placed, Refusal, Reply};
 use crate::store::thread::{Handle, Why};
@@ -90,6 +91,7 @@ pub(super) struct Emitter {
     limits: Limits,
     roster: watch::Sender<Arc<Roster>>,
     events: EventSender,
+    spans: Option<Spans>,
     recorded: Mutex<Vec<DeliveryId>>,
 }
 
@@ -100,9 +102,10 @@ impl Emitter {
         limits: Limits,
         roster: Arc<Roster>,
         events: EventSender,
+        spans: Option<Spans>,
     ) -> Self {
         let (roster, recorded) = (watch::Sender::new(roster), Mutex::default());
-        Self { store, clock, limits, roster, events, recorded }
+        Self { store, clock, limits, roster, events, spans, recorded }
     }
 
     pub(super) fn limits(&self) -> &Limits {
@@ -168,7 +171,8 @@ impl Emitter {
             }
             let Some((places, version, told)) = under_way.pop_front() else { return stale };
             // Fails only if the store's thread has ended.
-            let told = told.answers.await.unwrap_or(told.unanswered);
+            let (spans, told) = (told.spans, told.answers.await.unwrap_or(told.unanswered));
+            self.end_spans(spans, &told);
             for (place, answer) in places.into_iter().zip(told) {
                 match answer {
                     Err(Unrecorded::StaleRoster) => stale.add(place, version),
@@ -213,6 +217,8 @@ impl Emitter {
             });
         }
         let id = offer.id.clone().unwrap_or_else(|| PublicId::new(Kind::Event, wall(), unique()));
+        let trace = self.spans.as_ref().and_then(|spans| spans.trace(id.as_str()));
+        let trace = trace.map(|trace| (trace, wall()));
         let emit = fan_out(roster, offer, &id, self.clock.now(), wall());
         let left_out = left_out(roster, offer, &emit);
         if !left_out.is_empty() && (offer.atomic || emit.targets.is_empty()) {
@@ -221,11 +227,14 @@ impl Emitter {
                 offer.atomic,
             ));
         }
-        Ok(Prepared { emit, left_out })
+        let kind = &emit.kind;
+        let span =
+            trace.map(|(trace, began)| OpenSpan { trace, link: offer.caller, began, kind: kind.clone() });
+        Ok(Prepared { emit, left_out, span })
     }
 
     fn submit(self: &Arc<Self>, chunk: Chunk) -> PendingAnswers {
-        let Chunk { known, commands, .. } = chunk;
+        let Chunk { known, spans, commands, .. } = chunk;
         let unanswered = vec![Err(Unrecorded::For(EmitError::stopping())); known.len()];
         let (tell, answers) = oneshot::channel();
         let emitter = Arc::clone(self);
@@ -233,7 +242,7 @@ impl Emitter {
             // The caller may have gone.
             let _ = tell.send(emitter.understand(known, result));
         });
-        PendingAnswers { answers, unanswered }
+        PendingAnswers { answers, unanswered, spans }
     }
 
     fn understand(
@@ -282,6 +291,26 @@ impl Emitter {
         answers
     }
 
+    /// Those of events that are new for each of their subscribers: one that is emitted again has its span.
+    fn end_spans(&self, open: Vec<Option<OpenSpan>>, answers: &[Result<Accepted, Unrecorded>]) {
+        let Some(spans) = &self.spans else { return };
+        for (open, answer) in open.into_iter().zip(answers) {
+            if let (Some(OpenSpan { trace, link, began, kind }), Ok(accepted)) = (open, answer)
+                && accepted.deliveries > 0
+                && accepted.duplicates == 0
+            {
+                spans.record(|| {
+                    let attributes = vec![
+                        ("hookproof.event.id", accepted.id.as_ref().into()),
+                        ("hookproof.event.type", kind.as_ref().into()),
+                        ("hookproof.deliveries", accepted.deliveries.into()),
+                    ];
+                    Span { trace, id: None, link, began, ended: wall(), attributes, error: None }
+                });
+            }
+        }
+    }
+
     fn add_recorded(&self, ids: Vec<DeliveryId>) {
         let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
         if recorded.len() > RECORDED_MAX {
@@ -295,6 +324,14 @@ impl Emitter {
 struct Prepared {
     emit: Emit,
     left_out: Vec<LaneId>,
+    span: Option<OpenSpan>,
+}
+
+struct OpenSpan {
+    trace: Trace,
+    link: Option<TraceParent>,
+    began: StoreTime,
+    kind: Arc<str>,
 }
 
 struct Known {
@@ -366,6 +403,7 @@ const _: () = assert!(
 struct Chunk {
     commands: Vec<Command>,
     known: Vec<Known>,
+    spans: Vec<Option<OpenSpan>>,
     places: Vec<usize>,
     rows: usize,
     bytes: usize,
@@ -374,11 +412,12 @@ struct Chunk {
 
 impl Chunk {
     fn add(&mut self, place: usize, prepared: Prepared) {
-        let Prepared { emit, left_out } = prepared;
+        let Prepared { emit, left_out, span } = prepared;
         if !left_out.is_empty() {
             self.end();
         }
         self.known.push(Known::of(&emit, left_out));
+        self.spans.push(span);
         let command = Command::Emit(emit);
         self.rows = self.rows.saturating_add(command.rows());
         self.bytes = self.bytes.saturating_add(command.bytes());
@@ -405,6 +444,7 @@ struct PendingAnswers {
     answers: oneshot::Receiver<Vec<Result<Accepted, Unrecorded>>>,
     /// The answers if the store's thread ends without any.
     unanswered: Vec<Result<Accepted, Unrecorded>>,
+    spans: Vec<Option<OpenSpan>>,
 }
 
 #[derive(Clone)]
@@ -418,7 +458,7 @@ enum Unrecorded {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{LaneId, Nanos, StoreTime};
+    use crate::engine::Nanos;
     use crate::store::command::{Body, Emit, Target};
 
     fn emit(targets: usize, bytes: usize) -> Prepared {
@@ -445,7 +485,7 @@ mod tests {
             outbox: None,
             notifies: None,
         };
-        Prepared { emit, left_out: Vec::new() }
+        Prepared { emit, left_out: Vec::new(), span: None }
     }
 
     fn events(targets: usize, bytes: usize) -> usize {

@@ -40,6 +40,7 @@ use crate::engine::{LaneView, Limits, Nanos};
 use crate::event::{self, Offer};
 use crate::guard::Guard;
 use crate::roster::{Roster, RosterKeeper};
+use crate::spans::Spans;
 use crate::store::command::Command;
 use crate::store::job::{StartJob, Task};
 use crate::store::lane::OwnerId;
@@ -108,6 +109,7 @@ struct Inner {
     looked: watcher::Looked,
     tokens: TokenCache,
     proxy: Option<Arc<transport::EgressProxy>>,
+    spans: Option<Spans>,
     work_done: Arc<Mutex<WorkDone>>,
     running: Mutex<Option<Running>>,
 }
@@ -147,10 +149,13 @@ impl Sender {
         let (id, handle) = (registration.id(), thread.handle());
         owner::clear_up_the_dead(&liveness, &*reader, &handle, id).map_err(store)?;
         let mut keeper = RosterKeeper::caught_up(options.regions.clone(), &*reader, wall()).map_err(store)?;
-        let (roster, proxy) = (Arc::clone(keeper.reach(glance.roster)), requests.proxy.clone());
+        let roster = Arc::clone(keeper.reach(glance.roster));
+        let proxy = requests.proxy.clone();
+        let spans = requests.spans.clone().map(|spans| spans.of_database(glance.identity));
+        let requests = transport::Settings { spans: spans.clone(), ..requests };
         let (events, messages) = shell::channel();
-        let emitter =
-            Emitter::new(handle.clone(), clock, options.limits, Arc::clone(&roster), events.clone());
+        let (told, at) = (events.clone(), Arc::clone(&roster));
+        let emitter = Emitter::new(handle.clone(), clock, options.limits, at, told, spans.clone());
         let emitter = Arc::new(emitter);
         let post = HttpPost::new(options.guard.clone(), DeliveryIds::new(glance.identity), requests);
         watcher::log_broken(&Roster::default(), &roster);
@@ -194,6 +199,7 @@ impl Sender {
             looked,
             tokens,
             proxy,
+            spans,
             work_done,
             running: Mutex::new(Some(running)),
         })))
@@ -302,6 +308,11 @@ impl Sender {
     #[must_use]
     pub fn proxy_failure(&self) -> Option<String> {
         self.0.proxy.as_ref()?.failure()
+    }
+
+    #[must_use]
+    pub(crate) fn spans(&self) -> Option<&Spans> {
+        self.0.spans.as_ref()
     }
 
     #[must_use]

@@ -5,16 +5,18 @@ use std::num::NonZeroU32;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use serde_json::Value;
 use tracing::warn;
 
-use super::clock::{Clock, wall};
+use super::clock::{Clock, unique, wall};
 use crate::delivery_ids::DeliveryIds;
 use crate::dispatch::AttemptEnd;
 use crate::engine::{Nanos, StoreTime};
 use crate::fanout::sign_attempt;
 use crate::guard::Guard;
 use crate::roster::Subscriber;
-use crate::store::command::{Attempt, Details};
+use crate::spans::{Span, Spans, Trace, TraceParent};
+use crate::store::command::{Attempt, AttemptOutcome, Details};
 use crate::store::reply::ClaimedRow;
 use crate::transport::{self, AttemptResult, Failure, Request, SendPermit, Transport};
 
@@ -48,7 +50,14 @@ fn result(
 pub(super) struct HttpPost {
     transport: Transport,
     ids: DeliveryIds,
+    spans: Option<Spans>,
     said: Mutex<Option<StoreTime>>,
+}
+
+struct OpenSpan {
+    trace: Trace,
+    id: [u8; 8],
+    began: StoreTime,
 }
 
 /// The attempt got no socket, or no turn for a name lookup.
@@ -59,7 +68,47 @@ const SAY_EVERY: Nanos = Nanos::from_secs(10);
 
 impl HttpPost {
     pub(super) fn new(guard: Guard, ids: DeliveryIds, settings: transport::Settings) -> Self {
-        Self { transport: Transport::new(settings, guard), ids, said: Mutex::default() }
+        let spans = settings.spans.clone();
+        Self { transport: Transport::new(settings, guard), ids, spans, said: Mutex::default() }
+    }
+
+    fn open_span(&self, event: &str) -> Option<OpenSpan> {
+        let trace = self.spans.as_ref()?.trace(event)?;
+        Some(OpenSpan { trace, id: unique(), began: wall() })
+    }
+
+    /// Without the URL: it may hold a secret.
+    fn end_span(
+        &self,
+        open: OpenSpan,
+        (subscriber, row, number): (&Subscriber, &ClaimedRow, u32),
+        end: &AttemptEnd,
+        failure: Option<&'static str>,
+    ) {
+        let (Some(spans), Some(record)) = (&self.spans, &end.record) else { return };
+        let OpenSpan { trace, id, began } = open;
+        spans.record(|| {
+            let is_delivered = record.outcome == AttemptOutcome::Delivered;
+            let mut attributes: Vec<(&str, Value)> = vec![
+                ("http.request.method", "POST".into()),
+                ("hookproof.subscriber", subscriber.name().as_ref().into()),
+                ("hookproof.delivery.id", self.ids.name(row.received, row.delivery).as_str().into()),
+                ("hookproof.event.id", row.event.as_ref().into()),
+                ("hookproof.event.type", row.kind.as_ref().into()),
+            ];
+            if let Ok(url) = subscriber.ready().map(|ready| ready.target().url.url()) {
+                let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+                attributes.push(("server.address", host.into()));
+                attributes.extend(url.port_or_known_default().map(|port| ("server.port", port.into())));
+            }
+            attributes.extend((number > 1).then(|| ("http.request.resend_count", (number - 1).into())));
+            attributes.extend(record.status.map(|status| ("http.response.status_code", status.into())));
+            let error = failure.map(str::to_owned).or(record.status.map(|status| status.to_string()));
+            attributes.extend(error.filter(|_| !is_delivered).map(|kind| ("error.type", kind.into())));
+            let ended = StoreTime(began.0.saturating_add(record.latency.0));
+            let error = (!is_delivered).then(|| record.error.as_deref().unwrap_or_default().to_owned());
+            Span { trace, id: Some(id), link: None, began, ended, attributes, error }
+        });
     }
 
     fn warn_of_failure(&self, failure: &Failure, now: StoreTime) {
@@ -83,7 +132,8 @@ impl Post for HttpPost {
         loop {
             let began = clock.now();
             let mut again = TRY_AGAIN;
-            match self.attempt(subscriber, row, number, &permit).await {
+            let span = self.open_span(&row.event);
+            match self.attempt(subscriber, row, number, &permit, span.as_ref()).await {
                 Ok(made) => {
                     let failure = made.0.failure();
                     let waits = matches!(
@@ -97,7 +147,12 @@ impl Post for HttpPost {
                         again = TRY_PROXY_AGAIN;
                     }
                     if !waits {
-                        return result(made, row, began, clock.now());
+                        let failure = failure.map(Failure::code);
+                        let end = result(made, row, began, clock.now());
+                        if let Some(span) = span {
+                            self.end_span(span, (subscriber, row, number), &end, failure);
+                        }
+                        return end;
                     }
                 }
                 Err(impossible) => return AttemptEnd::impossible(began, &impossible),
@@ -121,18 +176,24 @@ impl HttpPost {
         row: &ClaimedRow,
         number: u32,
         permit: &SendPermit,
+        span: Option<&OpenSpan>,
     ) -> Result<(AttemptResult, Details), String> {
         let ready = subscriber.ready().map_err(ToString::to_string)?;
         let id = self.ids.name(row.received, row.delivery);
-        let headers =
+        let mut headers =
             sign_attempt(ready, &id, row, number, wall()).map_err(|unusable| unusable.to_string())?;
+        let extra = &ready.agreement().headers;
+        // The subscriber's own header wins.
+        if let Some(span) = span.filter(|_| extra.iter().all(|header| header.name() != TraceParent::HEADER)) {
+            headers.add(TraceParent::HEADER).text(&span.trace.traceparent(span.id));
+        }
         let timeouts = ready.agreement().timeouts;
         let in_flight = subscriber.settings().contract().in_flight();
         let request = Request {
             lane: subscriber.lane(),
             target: ready.target(),
             headers: &headers,
-            extra: &ready.agreement().headers,
+            extra,
             body: &row.body.bytes,
             deadline: Duration::from_nanos(timeouts.total.0),
             permit: permit.clone(),

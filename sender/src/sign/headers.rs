@@ -23,7 +23,8 @@ pub struct Headers {
 }
 
 impl Headers {
-    pub const COUNT_MAX: usize = 5;
+    /// Those of a profile, and `traceparent`.
+    pub const COUNT_MAX: usize = 6;
 
     #[must_use]
     pub fn new() -> Self {
@@ -63,14 +64,14 @@ impl Headers {
         self.query.extend(hex(&Sha256::digest(body)));
     }
 
-    pub(super) fn add(&mut self, name: &'static str) -> &mut Self {
+    pub(crate) fn add(&mut self, name: &'static str) -> &mut Self {
         debug_assert!(self.count < Self::COUNT_MAX, "the header {name} is one too many");
         self.ends[self.count] = (name, self.text.len());
         self.count += 1;
         self
     }
 
-    pub(super) fn text(&mut self, part: &str) -> &mut Self {
+    pub(crate) fn text(&mut self, part: &str) -> &mut Self {
         self.write(|text| text.push_str(part))
     }
 

@@ -220,7 +220,7 @@ impl Tag {
     }
 }
 
-pub(super) fn hex(bytes: &[u8]) -> impl Iterator<Item = char> {
+pub(crate) fn hex(bytes: &[u8]) -> impl Iterator<Item = char> {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
     digits.map(|digit| char::from(DIGITS[usize::from(digit)]))

@@ -18,7 +18,7 @@ use super::lookups::{Asker, Lookups, NotFound};
 use super::proxy::EgressProxy;
 use super::route::Origin;
 use super::sockets::{self, Sockets};
-use super::timer::{after, now};
+use super::timer::{SOONER, after, now};
 use super::tls::{HTTP1, HTTP2, Tls};
 use super::traffic::Charged;
 use super::wire::{Speaks, Stream, Wire};
@@ -33,9 +33,6 @@ const ALONE_MAX: Duration = Duration::from_secs(1);
 
 /// A proxy that takes no connection for so long is at fault.
 const PATIENCE_MIN: Duration = Duration::from_secs(1);
-
-/// Timers fire within a millisecond on an idle machine.
-const SOONER: Duration = Duration::from_millis(5);
 
 pub(super) struct Connector {
     pub(super) guard: Guard,

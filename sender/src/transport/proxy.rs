@@ -224,29 +224,30 @@ fn credentials(url: &Url) -> Result<Option<Zeroizing<String>>, ProxyError> {
     if url.username().is_empty() && url.password().is_none() {
         return Ok(None);
     }
-    let mut pair = Zeroizing::new(decoded(url.username())?);
+    let mut pair = Zeroizing::new(percent_decoded(url.username()).ok_or(ProxyError::User)?);
     if pair.contains(&b':') {
         return Err(ProxyError::User);
     }
     pair.push(b':');
-    pair.extend(decoded(url.password().unwrap_or_default())?);
+    pair.extend(percent_decoded(url.password().unwrap_or_default()).ok_or(ProxyError::User)?);
     let encoded = Zeroizing::new(STANDARD.encode(&*pair));
     Ok(Some(Zeroizing::new(format!("Basic {}", *encoded))))
 }
 
-fn decoded(text: &str) -> Result<Vec<u8>, ProxyError> {
+/// `None` if a `%` begins no two hexadecimal digits.
+pub(crate) fn percent_decoded(text: &str) -> Option<Vec<u8>> {
     let mut bytes = text.bytes();
     let mut decoded = Vec::with_capacity(text.len());
     while let Some(byte) = bytes.next() {
         decoded.push(if byte == b'%' {
             let mut digit = || char::from(bytes.next()?).to_digit(16);
-            let (high, low) = digit().zip(digit()).ok_or(ProxyError::User)?;
-            u8::try_from(16 * high + low).map_err(|_| ProxyError::User)?
+            let (high, low) = digit().zip(digit())?;
+            u8::try_from(16 * high + low).ok()?
         } else {
             byte
         });
     }
-    Ok(decoded)
+    Some(decoded)
 }
 
 #[cfg(test)]

@@ -12,6 +12,10 @@ const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
 /// After a suspension, a longer timer would fire late.
 pub(super) const TIMER_MAX: Duration = Duration::from_secs(1);
 
+/// A proxy or a token endpoint has until so long before the attempt's end, so that the reason names it. Timers fire
+/// within a millisecond on an idle machine.
+pub(super) const SOONER: Duration = Duration::from_millis(5);
+
 #[expect(
     clippy::disallowed_methods,
     reason = "deadlines and idle connections are the transport's own affair; the engine never sees these moments"

@@ -9,12 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::{Either, select};
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST};
-use http::{HeaderValue, Request, StatusCode};
-use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderValue, StatusCode};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::Mutex;
@@ -25,17 +21,14 @@ use super::connect::Connector;
 use super::failure::{Cause, Failure};
 use super::limit::SocketLimit;
 use super::lookups::Lookups;
+use super::outlet::{Answer, exchange, request_to};
 use super::route::Route;
 use super::sockets::Socket;
-use super::timer::{after, lock, now};
+use super::timer::{SOONER, after, lock, now};
 use super::wire::Wire;
 use crate::excerpt::Excerpt;
-use crate::guard::Parts;
 use crate::oauth::OauthClient;
 
-/// Of an answer of the token endpoint.
-const HEAD_BYTES_MAX: usize = 32 * 1024;
-const BODY_BYTES_MAX: usize = 64 * 1024;
 const TOKEN_BYTES_MAX: usize = 8 * 1024;
 
 const LIFETIME_MAX: Duration = Duration::from_secs(86_400);
@@ -46,8 +39,6 @@ const MARGIN_MAX: Duration = Duration::from_secs(30);
 
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// Sooner than the attempt's own end, so that the reason names the token endpoint.
-const SOONER: Duration = Duration::from_millis(5);
 
 #[derive(Default)]
 pub(super) struct Tokens {
@@ -194,30 +185,17 @@ fn failure(client: &OauthClient, cause: &Cause) -> Failure {
     Failure::Token { host, cause: cause.clone() }
 }
 
-type Answer = (StatusCode, Zeroizing<Vec<u8>>);
-
 async fn ask(client: &OauthClient, wire: Wire) -> Result<Answer, Cause> {
-    let Parts { authority, path, .. } = client.token_url.parts().map_err(|e| Cause::of(&e))?;
     let mut basic = HeaderValue::from_str(&client.basic()).map_err(|e| Cause::of(&e))?;
     basic.set_sensitive(true);
-    let request = Request::post(path.as_str())
-        .header(HOST, authority.as_str())
-        .header(AUTHORIZATION, basic)
-        .header(ACCEPT, "application/json")
-        .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
-        .body(Full::new(Bytes::from(client.form())))
-        .map_err(|e| Cause::of(&e))?;
-    let handshake = http1::Builder::new().max_buf_size(HEAD_BYTES_MAX).handshake(TokioIo::new(wire)).await;
-    let (mut sender, connection) = handshake.map_err(|e| Cause::of(&e))?;
-    let exchange = async move {
-        let (head, body) = sender.send_request(request).await.map_err(|e| Cause::of(&e))?.into_parts();
-        let body = Limited::new(body, BODY_BYTES_MAX).collect().await.map_err(|e| Cause::of(&*e))?;
-        Ok((head.status, Zeroizing::new(body.to_bytes().to_vec())))
-    };
-    match select(Box::pin(exchange), Box::pin(connection)).await {
-        Either::Left((answer, _)) => answer,
-        Either::Right((_, exchange)) => exchange.await,
+    let mut request = request_to(&client.token_url, Bytes::from(client.form()))?;
+    let form = HeaderValue::from_static("application/x-www-form-urlencoded");
+    for (name, value) in
+        [(AUTHORIZATION, basic), (ACCEPT, HeaderValue::from_static("application/json")), (CONTENT_TYPE, form)]
+    {
+        request.headers_mut().insert(name, value);
     }
+    exchange(wire, request).await
 }
 
 #[derive(Deserialize)]

@@ -101,7 +101,7 @@ impl Endpoint {
     }
 
     #[track_caller]
-    fn wait_until(&self, what: &str, enough: impl Fn(&[Arrival]) -> bool) -> Vec<Arrival> {
+    pub(crate) fn wait_until(&self, what: &str, enough: impl Fn(&[Arrival]) -> bool) -> Vec<Arrival> {
         let arrivals = self.shared.arrivals.lock().unwrap();
         let waited = self.shared.changed.wait_timeout_while(arrivals, FOREVER, |arrivals| !enough(arrivals));
         let (arrivals, timeout) = waited.unwrap();

@@ -9,6 +9,7 @@ mod live_change;
 mod mcp;
 mod nodes;
 mod notices;
+mod otlp;
 mod refusals;
 mod retry;
 mod tokens;

@@ -138,6 +138,7 @@ impl Emitter {
         let places = std::mem::take(&mut chunk.places);
         let told = self.submit(chunk);
         let answers = told.answers.blocking_recv().unwrap_or(told.unanswered);
+        self.end_spans(told.spans, &answers);
         places.into_iter().zip(answers)
     }
 
