@@ -24,7 +24,7 @@ pub(crate) const SHAPED_BYTES_MAX: usize = 32 << 20;
 #[must_use]
 pub fn fan_out(roster: &Roster, offer: &Offer<'_>, id: &PublicId, now: StoreTime, wall: StoreTime) -> Emit {
     debug_assert!(offer.id.as_ref().is_none_or(|own| own == id), "an event that has an id keeps it");
-    let matching = roster.matching(&offer.event_type);
+    let matching = roster.matching(&offer.event_type, offer.within.as_ref());
     let bodies = Bodies::of(offer, id, wall, matching.iter().map(|(_, ready)| &ready.agreement().shaping));
     let (mut slot_name, mut withheld) = (None, false);
     let mut targets = Vec::with_capacity(matching.len());
@@ -67,7 +67,7 @@ pub fn left_out(roster: &Roster, offer: &Offer<'_>, emit: &Emit) -> Vec<LaneId> 
         return Vec::new();
     }
     let mut targets = emit.targets.iter().map(|target| target.lane).peekable();
-    let lanes = roster.matching(&offer.event_type).into_iter().map(|(lane, _)| lane);
+    let lanes = roster.matching(&offer.event_type, offer.within.as_ref()).into_iter().map(|(lane, _)| lane);
     lanes.filter(|lane| targets.next_if_eq(lane).is_none()).collect()
 }
 

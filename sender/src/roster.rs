@@ -21,6 +21,7 @@ use crate::sign::{Keys, KeysError, Retiring, Secret, SecretError, Signer};
 use crate::store::StoreError;
 use crate::store::lane::{LaneState, Pause, Retried};
 use crate::store::read::{self, LiveSecret, Reader};
+use crate::store::token::SubscriberNames;
 use crate::subscriber::{Agreement, RegionSecrets, SettingsError, SettingsText};
 use crate::transport::Destination;
 
@@ -64,9 +65,15 @@ impl Roster {
 
     /// Ordered by lane. The cost depends on the matches and the dots in the type, not on all subscribers.
     #[must_use]
-    pub fn matching(&self, event_type: &EventType) -> Vec<(LaneId, &Ready)> {
+    pub fn matching(
+        &self,
+        event_type: &EventType,
+        within: Option<&SubscriberNames>,
+    ) -> Vec<(LaneId, &Ready)> {
         let lanes = self.index.lanes(event_type.as_str()).into_iter();
-        lanes.filter_map(|lane| Some((lane, self.subscribers.get(&lane)?.ready().ok()?))).collect()
+        let known = lanes.filter_map(|lane| self.subscribers.get(&lane));
+        let meant = known.filter(|known| within.is_none_or(|names| names.include(&known.name)));
+        meant.filter_map(|known| Some((known.lane, known.ready().ok()?))).collect()
     }
 
     #[must_use]
@@ -88,8 +95,13 @@ impl Roster {
 
     /// A broken subscriber that matches blocks the event. The cost depends on the number of broken ones.
     #[must_use]
-    pub fn in_the_way(&self, event_type: &EventType) -> Option<(&Arc<Subscriber>, &Fault)> {
+    pub fn in_the_way(
+        &self,
+        event_type: &EventType,
+        within: Option<&SubscriberNames>,
+    ) -> Option<(&Arc<Subscriber>, &Fault)> {
         let broken = self.unrecorded.iter().filter_map(|lane| self.subscribers.get(lane));
+        let broken = broken.filter(|known| within.is_none_or(|names| names.include(&known.name)));
         broken.filter_map(|known| Some((known, known.ready().err()?))).find(|(known, _)| {
             // Unreadable patterns may match any type.
             known.wants.as_ref().is_none_or(|wanted| wanted.matches(event_type))

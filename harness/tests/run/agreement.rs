@@ -53,10 +53,10 @@ fn database(folder: &Path) -> Option<PathBuf> {
 fn waits_and_latencies(database: &Path) -> BTreeMap<String, (u64, u64)> {
     let reader = SqliteReader::open(database).unwrap();
     let ids = DeliveryIds::new(reader.glance().unwrap().identity);
-    let filter = Filter { lane: None, place: Some(Place::Delivered) };
+    let filter = Filter { place: Some(Place::Delivered), ..Filter::default() };
     let (mut told, mut cursor) = (BTreeMap::new(), None);
     loop {
-        let page = reader.deliveries(filter, cursor, 100).unwrap();
+        let page = reader.deliveries(filter.clone(), cursor, 100).unwrap();
         for delivery in page.items {
             let attempts = reader.attempts_of(delivery.delivery).unwrap();
             let [only] = &attempts[..] else { panic!("one attempt each, not {attempts:?}") };

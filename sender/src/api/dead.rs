@@ -5,7 +5,7 @@ use axum::response::Response;
 use serde_json::{Map, Value, json};
 
 use super::deliveries::{self, Names};
-use super::input::{Query, Segment, bad, nothing_left, object, subscriber, take_text};
+use super::input::{Query, Segment, bad, nothing_left, object, seen_subscriber, subscriber, take_text};
 use super::jobs::start;
 use super::problem::{Problem, ok};
 use super::token::Caller;
@@ -23,11 +23,15 @@ use crate::store::job::{JOB_IDS_MAX, JobKind};
 const HOURS_MAX: u64 = 24 * 30;
 
 /// `GET /v1/dead`
-pub(super) async fn list(State(app): State<App>, uri: Uri) -> Result<Response, Problem> {
+pub(super) async fn list(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    uri: Uri,
+) -> Result<Response, Problem> {
     let query = Query::read(uri.query(), &["subscriber", "limit", "cursor"])?;
     let (cursor, limit) = (query.cursor()?, query.limit()?);
-    let lane = query.lane(&app).await?;
-    let page = app.sender().read(move |reader| reader.dead(lane, cursor, limit)).await??;
+    let lanes = query.lanes(&app, &caller).await?;
+    let page = app.sender().read(move |reader| reader.dead(&lanes, cursor, limit)).await??;
     let names = Names::now(&app).await?;
     let items = page.items.iter().map(|letter| {
         let mut value = deliveries::to_json(&letter.delivery, &names);
@@ -73,7 +77,7 @@ pub(super) async fn letters(
     Query::read(request.uri().query(), &[])?;
     let mut object = object(request).await?;
     let (plan, since) = (take_plan(&mut object)?, take_moment(&mut object, "since")?.unwrap_or(StoreTime(0)));
-    let letters = Letters { kind, which: parse_selection(&app, object).await?, since };
+    let letters = Letters { kind, which: parse_selection(&app, &caller, object).await?, since };
     let (now, by) = (app.sender().clock().now(), caller.by());
     if plan {
         let roster = app.sender().roster();
@@ -101,7 +105,11 @@ fn take_moment(object: &mut Map<String, Value>, field: &'static str) -> Result<O
 }
 
 /// Exactly one of the three, so that no letter is affected by oversight.
-async fn parse_selection(app: &App, mut object: Map<String, Value>) -> Result<Dead, Problem> {
+async fn parse_selection(
+    app: &App,
+    caller: &Caller,
+    mut object: Map<String, Value>,
+) -> Result<Dead, Problem> {
     const FIELDS: [&str; 3] = ["all", "subscriber", "ids"];
     let unclear = || {
         let message = "the selection of dead letters is not clear; expected exactly one of \"all\": true, \"subscriber\" and \"ids\"";
@@ -114,9 +122,12 @@ async fn parse_selection(app: &App, mut object: Map<String, Value>) -> Result<De
     let ids = object.remove("ids");
     let whom = take_text(&mut object, "subscriber")?;
     nothing_left(&object, &["all", "subscriber", "ids", "since", "plan"])?;
+    if whom.is_none() && caller.is_restricted() {
+        return Err(Problem::restricted("it names no `subscriber`"));
+    }
     match (all, whom, ids) {
         (Some(Value::Bool(true)), None, None) => Ok(Dead::All),
-        (None, Some(whom), None) => Ok(Dead::Of(subscriber(app, &whom).await?.lane)),
+        (None, Some(whom), None) => Ok(Dead::Of(seen_subscriber(app, caller, &whom).await?.lane)),
         (None, None, Some(Value::Array(ids))) if (1..=JOB_IDS_MAX).contains(&ids.len()) => {
             let names = Names::now(app).await?;
             let ids = ids.iter().map(|id| one_id(&names, id)).collect::<Result<_, _>>()?;

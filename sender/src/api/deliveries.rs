@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
@@ -7,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::input::{Query, Segment, bad};
 use super::problem::{Problem, ok};
+use super::token::Caller;
 use super::{App, input};
 use crate::delivery_ids::DeliveryIds;
 use crate::engine::contract::Contract;
@@ -20,7 +22,7 @@ use crate::operate::json_forms::{self, Limit};
 use crate::roster::Roster;
 use crate::store::StoreError;
 use crate::store::paging::Page;
-use crate::store::read::{AuditSecond, Delivery, Filter, Place, Tries};
+use crate::store::read::{AuditSecond, Delivery, Filter, Lanes, Place, Tries};
 
 const PLACES: [(&str, Place); 5] = [
     ("waiting", Place::Waiting),
@@ -31,29 +33,40 @@ const PLACES: [(&str, Place); 5] = [
 ];
 
 /// `GET /v1/deliveries`
-pub(super) async fn list(State(app): State<App>, uri: Uri) -> Result<Response, Problem> {
+pub(super) async fn list(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    uri: Uri,
+) -> Result<Response, Problem> {
     let query = Query::read(uri.query(), &["subscriber", "state", "event", "limit", "cursor"])?;
     let (cursor, limit) = (query.cursor()?, query.limit()?);
-    let filter = Filter { lane: query.lane(&app).await?, place: query.word("state", &PLACES)? };
-    if let Some(event) = query.get("event") {
-        if filter != Filter::default() {
-            return Err(bad("event", event, "no other parameters than limit and cursor"));
-        }
+    let (lanes, place) = (query.lanes(&app, &caller).await?, query.word("state", &PLACES)?);
+    let event = query.get("event");
+    if let Some(event) = event.filter(|_| place.is_some() || query.get("subscriber").is_some()) {
+        return Err(bad("event", event, "no other parameters than limit and cursor"));
+    }
+    // The newest event with this id may be another's.
+    if let Some(event) = event.filter(|_| !caller.is_restricted()) {
         let event = event.to_owned();
         let found =
             app.sender().read(move |reader| reader.deliveries_of_event(&event, cursor, limit)).await??;
         return Ok(shown_page(&Names::now(&app).await?, &found));
     }
+    let filter = Filter { lanes, place, event: event.map(Into::into) };
     let found = app.sender().read(move |reader| reader.deliveries(filter, cursor, limit)).await??;
     Ok(shown_page(&Names::now(&app).await?, &found))
 }
 
 /// `GET /v1/attempts`
-pub(super) async fn attempts(State(app): State<App>, uri: Uri) -> Result<Response, Problem> {
+pub(super) async fn attempts(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    uri: Uri,
+) -> Result<Response, Problem> {
     let query = Query::read(uri.query(), &["subscriber", "failed", "limit", "cursor"])?;
     let (cursor, limit) = (query.cursor()?, query.limit()?);
     let failed = query.word("failed", &[("true", true), ("false", false)])?.unwrap_or_default();
-    let of = Tries { lane: query.lane(&app).await?, failed };
+    let of = Tries { lanes: query.lanes(&app, &caller).await?, failed };
     let found = app.sender().read(move |reader| reader.attempts(of, cursor, limit)).await??;
     let names = Names::now(&app).await?;
     let items = found.items.iter().map(|tried| {
@@ -124,7 +137,11 @@ const SPAN_MAX: Nanos = Nanos::DAY;
 const SPAN_DEFAULT: Nanos = Nanos::MINUTE;
 
 /// `GET /v1/audit`
-pub(super) async fn per_second(State(app): State<App>, uri: Uri) -> Result<Response, Problem> {
+pub(super) async fn per_second(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    uri: Uri,
+) -> Result<Response, Problem> {
     let query = Query::read(uri.query(), &["per", "subscriber", "from", "until"])?;
     query.word("per", &[("second", ())])?;
     let now = app.sender().clock().now();
@@ -134,7 +151,11 @@ pub(super) async fn per_second(State(app): State<App>, uri: Uri) -> Result<Respo
         let message = format!("`from` must be before `until`, by at most {SPAN_MAX}");
         return Err(Problem::bad_request("bad_span", message).field("from"));
     }
-    let lane = query.lane(&app).await?;
+    let lane = match query.lanes(&app, &caller).await? {
+        Lanes::All => None,
+        Lanes::One(lane) => Some(lane),
+        Lanes::These(_) => return Err(Problem::restricted("it names no `subscriber`")),
+    };
     let seconds = app.sender().read(move |reader| reader.audit(lane, from, until, SECONDS_MAX)).await??;
     let truncated = seconds.len() >= SECONDS_MAX as usize;
     let seconds: Vec<_> = seconds.iter().map(|second| audited(&app, second)).collect();

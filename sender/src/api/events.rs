@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write};
 
+use axum::Extension;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -10,6 +11,7 @@ use serde_json::{Value, json};
 use super::App;
 use super::input::{Query, media_type, unsupported};
 use super::problem::{FULL_SECS, Problem, answer};
+use super::token::Caller;
 use crate::event::{Batch, Offer, Refusal};
 use crate::runtime::{Accepted, EmitError, FAILING_MAX, Refused};
 use crate::spans::TraceParent;
@@ -18,21 +20,26 @@ const ONE: &str = "application/json";
 const MANY: &str = "application/x-ndjson";
 
 /// `POST /v1/events`
-pub(super) async fn post(State(app): State<App>, request: Request) -> Result<Response, Problem> {
+pub(super) async fn post(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    request: Request,
+) -> Result<Response, Problem> {
     Query::read(request.uri().query(), &[])?;
     match media_type(request.headers()).as_deref() {
-        Some(ONE) => one(&app, request).await,
-        Some(MANY) => many(&app, request).await,
+        Some(ONE) => one(&app, caller, request).await,
+        Some(MANY) => many(&app, caller, request).await,
         _ => Err(unsupported(&format!("{ONE}, or {MANY} for a batch"))),
     }
 }
 
-async fn one(app: &App, request: Request) -> Result<Response, Problem> {
+async fn one(app: &App, caller: Caller, request: Request) -> Result<Response, Problem> {
     let limits = *app.sender().limits();
-    let caller = caller(&request);
+    let parent = parent(&request);
     // Leaves room for surrounding blanks.
     let events = app.room().read(request.into_body(), limits.event_bytes_max.saturating_add(1)).await?;
-    let offer = Offer { caller, ..Offer::parse(events.bytes.trim_ascii(), &limits)? };
+    let offer = Offer::parse(events.bytes.trim_ascii(), &limits)?;
+    let offer = Offer { within: caller.subscribers, parent, ..offer };
     refuse_if_failing(app)?;
     let results = app.sender().emit(std::slice::from_ref(&offer)).await;
     // Only a stopping sender gives no answer.
@@ -46,20 +53,21 @@ async fn one(app: &App, request: Request) -> Result<Response, Problem> {
 }
 
 /// A line for each event, in order. The status is 202 if all subscribers took all events, or else 207.
-async fn many(app: &App, request: Request) -> Result<Response, Problem> {
-    let (limits, caller) = (*app.sender().limits(), caller(&request));
+async fn many(app: &App, caller: Caller, request: Request) -> Result<Response, Problem> {
+    let (limits, parent) = (*app.sender().limits(), parent(&request));
     let events = app.room().read(request.into_body(), limits.batch_bytes_max).await?;
     let batch = Batch::new(&events.bytes, &limits)?;
     let (mut offers, mut lines) = (Vec::new(), Vec::new());
     for (number, offer) in batch.offers() {
-        lines.push((number, offer.map(|offer| offers.push(Offer { caller, ..offer })).err()));
+        let offer = offer.map(|offer| Offer { within: caller.subscribers.clone(), parent, ..offer });
+        lines.push((number, offer.map(|offer| offers.push(offer)).err()));
     }
     refuse_if_failing(app)?;
     let results = app.sender().emit(&offers).await;
     Ok(lines_shown(app, lines, results))
 }
 
-fn caller(request: &Request) -> Option<TraceParent> {
+fn parent(request: &Request) -> Option<TraceParent> {
     TraceParent::parse(request.headers().get(TraceParent::HEADER)?.to_str().ok()?)
 }
 

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, Version, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tokio::time::timeout;
@@ -11,6 +11,7 @@ use tracing::info;
 
 use super::App;
 use super::problem::Problem;
+use super::reach::Reach;
 use super::token::{Caller, Scope};
 use crate::runtime::clock::wall;
 use crate::store::Command;
@@ -52,10 +53,10 @@ fn admit(app: &App, request: &Request) -> Result<Caller, Problem> {
     let (given, stored) = (&app.config().tokens, app.sender().tokens());
     let is_open_to_all = given.is_empty() && !stored.were_seen && !app.config().is_reachable;
     let caller = if OPEN.contains(&request.uri().path()) {
-        Caller { name: None, scope: Scope::Read }
+        Caller { name: None, scope: Scope::Read, subscribers: None }
     } else if is_open_to_all {
         refuse_web_pages(authority.as_ref(), request.headers())?;
-        Caller { name: None, scope: Scope::Admin }
+        Caller { name: None, scope: Scope::Admin, subscribers: None }
     } else {
         let shown = bearer_token(request.headers());
         shown.and_then(|shown| given.caller(shown, &stored.tokens, wall())).ok_or_else(unauthorized)?
@@ -64,9 +65,10 @@ fn admit(app: &App, request: &Request) -> Result<Caller, Problem> {
     Ok(caller)
 }
 
-/// Refuses a request whose token does not include the scope of its route. Logs each that acts.
-pub(super) async fn check_scope(
-    needed: Scope,
+/// Refuses a request whose token does not include the scope of its route, or does not reach that. Logs each that acts.
+pub(super) async fn check_token(
+    (needed, reach): (Scope, Reach),
+    State(app): State<App>,
     Extension(caller): Extension<Caller>,
     request: Request,
     next: Next,
@@ -74,7 +76,14 @@ pub(super) async fn check_scope(
     if let Err(problem) = caller.check(needed) {
         return problem.into_response();
     }
-    if matches!(needed, Scope::Read | Scope::Emit) {
+    let (mut parts, body) = request.into_parts();
+    if caller.is_restricted()
+        && let Err(problem) = reach.check(&app, &caller, &mut parts).await
+    {
+        return problem.into_response();
+    }
+    let request = Request::from_parts(parts, body);
+    if needed == Scope::Emit || matches!(*request.method(), Method::GET | Method::HEAD) {
         return next.run(request).await;
     }
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());

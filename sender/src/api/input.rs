@@ -15,12 +15,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::App;
 use super::connection::TooSlow;
 use super::problem::Problem;
-use crate::engine::{LaneId, StoreTime};
+use super::token::Caller;
+use crate::engine::StoreTime;
 use crate::event::Limits;
 use crate::event::json::{Depth, Json, JsonError};
 use crate::excerpt::Excerpt;
 use crate::store::paging::Cursor;
-use crate::store::read::{Subscriber, SubscriberRef};
+use crate::store::read::{Lanes, Subscriber, SubscriberRef};
 
 const COMMAND_BYTES_MAX: usize = 256 << 10;
 const PAGE_DEFAULT: u32 = 100;
@@ -40,15 +41,26 @@ impl FromRequestParts<App> for Segment {
 }
 
 pub(super) async fn subscriber(app: &App, whom: &str) -> Result<Subscriber, Problem> {
+    find_subscriber(app, whom).await?.ok_or_else(|| unknown_subscriber(whom))
+}
+
+pub(super) async fn seen_subscriber(app: &App, caller: &Caller, whom: &str) -> Result<Subscriber, Problem> {
+    let found = find_subscriber(app, whom).await?.filter(|found| caller.sees(&found.name));
+    found.ok_or_else(|| unknown_subscriber(whom))
+}
+
+fn unknown_subscriber(whom: &str) -> Problem {
+    let message = format!("there is no subscriber with the id or name {}", Excerpt::of(whom));
+    Problem::not_found("unknown_subscriber", message).field("subscriber")
+}
+
+async fn find_subscriber(app: &App, whom: &str) -> Result<Option<Subscriber>, Problem> {
     let (id, name): (Arc<str>, Arc<str>) = (whom.into(), whom.into());
     let found = app.sender().read(move |reader| match reader.subscriber(&SubscriberRef::Id(id))? {
         None => reader.subscriber(&SubscriberRef::Name(name)),
         found => Ok(found),
     });
-    found.await??.ok_or_else(|| {
-        let message = format!("there is no subscriber with the id or name {}", Excerpt::of(whom));
-        Problem::not_found("unknown_subscriber", message).field("subscriber")
-    })
+    Ok(found.await??)
 }
 
 #[derive(Debug)]
@@ -99,10 +111,10 @@ impl Query {
         cursor.map_err(|error| Problem::bad_request("bad_cursor", error.to_string()).field("cursor"))
     }
 
-    pub(super) async fn lane(&self, app: &App) -> Result<Option<LaneId>, Problem> {
+    pub(super) async fn lanes(&self, app: &App, caller: &Caller) -> Result<Lanes, Problem> {
         match self.get("subscriber") {
-            None => Ok(None),
-            Some(whom) => Ok(Some(subscriber(app, whom).await?.lane)),
+            None => Ok(caller.lanes(&app.sender().roster())),
+            Some(whom) => Ok(Lanes::One(seen_subscriber(app, caller, whom).await?.lane)),
         }
     }
 }

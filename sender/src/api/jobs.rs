@@ -11,6 +11,7 @@ use super::token::Caller;
 use crate::excerpt::Excerpt;
 use crate::operate::jobs::to_json;
 use crate::store::job::{Job, JobId, JobState, SetJob, Task};
+use crate::store::read::Lanes;
 use crate::store::{Command, Reply};
 
 pub(super) async fn start(app: &App, task: Task) -> Result<Response, Problem> {
@@ -33,10 +34,17 @@ fn shown(app: &App, job: &Job) -> Value {
 }
 
 /// `GET /v1/jobs`
-pub(super) async fn list(State(app): State<App>, uri: Uri) -> Result<Response, Problem> {
+pub(super) async fn list(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    uri: Uri,
+) -> Result<Response, Problem> {
     Query::read(uri.query(), &[])?;
     let jobs = app.sender().read(|reader| reader.jobs(None)).await??;
-    let items: Vec<_> = jobs.iter().map(|job| shown(&app, job)).collect();
+    let lanes = caller.lanes(&app.sender().roster());
+    let seen =
+        jobs.iter().filter(|job| lanes == Lanes::All || job.lane().is_some_and(|lane| lanes.have(lane)));
+    let items: Vec<_> = seen.map(|job| shown(&app, job)).collect();
     Ok(ok(&json!({ "items": items })))
 }
 
@@ -67,12 +75,12 @@ pub(super) async fn set(
     Ok(ok(&shown(&app, &job_of("change a job", reply)?)))
 }
 
-fn number(id: &str) -> Result<JobId, Problem> {
+pub(super) fn number(id: &str) -> Result<JobId, Problem> {
     let number = id.parse::<i64>().ok().and_then(|number| u64::try_from(number).ok());
     number.map(JobId).ok_or_else(|| unknown(id))
 }
 
-fn unknown(id: &str) -> Problem {
+pub(super) fn unknown(id: &str) -> Problem {
     let message = format!("there is no job {}; only the newest are kept", Excerpt::of(id));
     Problem::not_found("unknown_job", message)
 }

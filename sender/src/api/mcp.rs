@@ -58,7 +58,7 @@ impl Mcp {
         (scope, by): (Scope, &str),
         token: &str,
     ) -> Result<Self, TokenError> {
-        let caller = Caller { name: Some(by.into()), scope };
+        let caller = Caller { name: Some(by.into()), scope, subscribers: None };
         let tokens = Tokens::new(vec![(Token::new(token)?, caller)])?;
         let router = router(App::new(sender, Config { tokens, ..config }));
         Ok(Self { router, shows: format!("Bearer {token}"), tools: tools(scope) })

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! - [`server`]: listener and limits; `connection`: the state of each.
-//! - `gate`: checks every request; `token`: the scopes of tokens.
+//! - `gate`: checks every request; `token`: the scopes of tokens; `reach`: the routes of restricted ones.
 //! - `routes`: the table; `openapi.json`: its description for machines; `mcp`: the routes as tools of a model.
 //! - `problem`: refusals; `input`: paths, queries and bodies; one file for each noun.
 //!
@@ -31,6 +31,7 @@ mod metrics;
 mod otlp;
 mod plan;
 mod problem;
+mod reach;
 mod retry;
 mod routes;
 pub mod server;

@@ -56,6 +56,13 @@ impl Problem {
         Self::new(StatusCode::CONFLICT, code, message)
     }
 
+    pub(super) fn restricted(why: &str) -> Self {
+        let message = format!(
+            "the token is restricted to some subscribers; this request needs one that is not, because {why}"
+        );
+        Self::new(StatusCode::FORBIDDEN, "restricted_token", message).field("authorization")
+    }
+
     pub(super) fn busy(message: impl Into<String>) -> Self {
         Self::new(StatusCode::TOO_MANY_REQUESTS, "busy", message).retry_after(BUSY_SECS)
     }

@@ -4,15 +4,16 @@ use std::sync::LazyLock;
 
 use axum::Router;
 use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, delete, get, patch, post};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
-use super::gate::{check_scope, gate};
+use super::gate::{check_token, gate};
 use super::problem::Problem;
+use super::reach::reach;
 use super::token::needed;
 use super::{
     App, changes, dead, deliveries, events, forget, health, jobs, metrics, plan, retry, status, subscribers,
@@ -85,9 +86,9 @@ fn routes() -> Vec<Route> {
 pub(super) fn router(app: App) -> Router {
     let routes = routes().into_iter();
     let router = routes.fold(Router::new(), |router, (method, path, handler)| {
-        let needed = needed(&method, path);
-        let check = from_fn(move |caller, request, next| check_scope(needed, caller, request, next));
-        router.route(path, handler.route_layer(check))
+        let demands = (needed(&method, path), reach(&method, path));
+        let check = move |app, caller, request, next| check_token(demands, app, caller, request, next);
+        router.route(path, handler.route_layer(from_fn_with_state(app.clone(), check)))
     });
     router
         .fallback(unknown_path)

@@ -26,7 +26,7 @@ use crate::runtime::clock::{random, wall};
 use crate::sign::Keys;
 use crate::store::command::{Change, Command, Rotate, Subscribe};
 use crate::store::lane::{LaneState, Pause, Secret};
-use crate::store::read::{self, Over, ReadError, SubscriberRef};
+use crate::store::read::{self, Lanes, Over, ReadError, SubscriberRef};
 use crate::store::{Refusal, Reply, StoreError};
 use crate::subscriber::{Agreement, SettingsText};
 use crate::tls_files::TlsFiles;
@@ -40,12 +40,21 @@ const TRIAL_WAIT: Nanos = Nanos::from_secs(1);
 const TRIAL_WAIT_MAX: Nanos = Nanos::from_secs(20);
 
 /// `GET /v1/subscribers`
-pub(super) async fn list(State(app): State<App>, uri: Uri) -> Result<Response, Problem> {
+pub(super) async fn list(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    uri: Uri,
+) -> Result<Response, Problem> {
     let query = Query::read(uri.query(), &["limit", "cursor"])?;
     let (cursor, limit) = (query.cursor()?, query.limit()?);
     let present = Present::of(app.sender()).await;
+    let seen = caller.lanes(&app.sender().roster());
     let found = app.sender().read(move |reader| {
-        let page = reader.subscribers(cursor, limit)?;
+        let mut page = match seen {
+            Lanes::These(lanes) => reader.subscribers_with(&lanes, cursor, limit)?,
+            Lanes::All | Lanes::One(_) => reader.subscribers(cursor, limit)?,
+        };
+        page.items.retain(|subscriber| caller.sees(&subscriber.name));
         let lanes: Vec<LaneId> = page.items.iter().map(|subscriber| subscriber.lane).collect();
         Ok::<_, ReadError>((page, present.flows(reader, &lanes)?))
     });

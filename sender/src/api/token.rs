@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use crate::engine::StoreTime;
 pub use crate::store::token::Scope;
-use crate::store::token::StoredToken;
+use crate::store::token::{StoredToken, SubscriberNames};
 
 /// The least scope that a route needs.
 pub(super) fn needed(method: &Method, path: &str) -> Scope {
@@ -32,6 +32,8 @@ pub struct Caller {
     /// For the log; none without a token.
     pub name: Option<Arc<str>>,
     pub scope: Scope,
+    /// All if none.
+    pub subscribers: Option<SubscriberNames>,
 }
 
 impl Tokens {
@@ -62,7 +64,8 @@ impl Tokens {
 impl Caller {
     /// A variable of the environment may have the same name.
     fn of_stored(token: &StoredToken) -> Self {
-        Self { name: Some(format!("token {}", token.name).into()), scope: token.scope }
+        let name = Some(format!("token {}", token.name).into());
+        Self { name, scope: token.scope, subscribers: token.subscribers.clone() }
     }
 }
 
@@ -126,7 +129,7 @@ mod tests {
     fn only_the_token_itself_is_the_token() {
         let token = Token::new("correct horse".replace(' ', "-").repeat(2).as_str()).unwrap();
         assert_eq!(format!("{token:?}"), "Token(…)");
-        let caller = || Caller { name: None, scope: Scope::Read };
+        let caller = || Caller { name: None, scope: Scope::Read, subscribers: None };
         let tokens = Tokens::new(vec![(token.clone(), caller())]).unwrap();
         let caller_of = |shown: &str| tokens.caller(shown.as_bytes(), &[], StoreTime(0));
         assert!(caller_of("correct-horsecorrect-horse").is_some());
@@ -147,6 +150,7 @@ mod tests {
             created: StoreTime(1),
             by: "ann".into(),
             expires: Some(StoreTime(9)),
+            subscribers: None,
         };
         let caller_of = |shown: &str, now| {
             let stored = std::slice::from_ref(&stored);

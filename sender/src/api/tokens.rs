@@ -4,7 +4,7 @@ use axum::Extension;
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use tracing::warn;
 
 use super::App;
@@ -12,8 +12,9 @@ use super::input::{Query, Segment, nothing_left, object, take_text};
 use super::problem::{Problem, answer, ok};
 use super::subscribers::{carry_out, wait_until_known};
 use super::token::{Caller, Scope};
-use crate::operate::tokens::{life, make, to_json};
+use crate::operate::tokens::{life, make, names, to_json};
 use crate::runtime::clock::wall;
+use crate::store::token::SubscriberNames;
 use crate::store::{Command, Refusal, Reply};
 use crate::subscriber::checked_name;
 
@@ -36,7 +37,8 @@ pub(super) async fn create(
     let [name, scope, expires_in] =
         ["name", "scope", "expires_in"].map(|field| take_text(&mut object, field));
     let (name, scope, expires_in) = (name?, scope?, expires_in?);
-    nothing_left(&object, &["name", "scope", "expires_in"])?;
+    let subscribers = take_subscribers(&mut object)?;
+    nothing_left(&object, &["name", "scope", "expires_in", "subscribers"])?;
     let bad = |code, field: &str, problem: String| Problem::unprocessable(code, problem).field(field);
     let name = checked_name(name.as_deref().unwrap_or_default());
     let name = name.map_err(|problem| bad("bad_name", "name", problem))?;
@@ -49,7 +51,7 @@ pub(super) async fn create(
     })?;
     let life = expires_in.as_deref().map(life).transpose();
     let life = life.map_err(|problem| bad("bad_length", "expires_in", format!("expires_in: {problem}")))?;
-    let (stored, token) = make(name.into(), scope, life, caller.by());
+    let (stored, token) = make(name.into(), scope, (life, subscribers), caller.by());
     let mut value = to_json(&stored, stored.created);
     value["token"] = token.into();
     match app.sender().command(caller.makes(Command::CreateToken(stored))).await? {
@@ -63,6 +65,14 @@ pub(super) async fn create(
         other => return Err(Problem::unexpected("make the token", &other)),
     }
     Ok(answer(StatusCode::CREATED, &value))
+}
+
+fn take_subscribers(object: &mut Map<String, Value>) -> Result<Option<SubscriberNames>, Problem> {
+    let Some(given) = object.remove("subscribers") else { return Ok(None) };
+    let given = serde_json::from_value(given).map_err(|_| "expected a list, such as [\"acme-*\"]".to_owned());
+    given.and_then(names).map(Some).map_err(|problem| {
+        Problem::unprocessable("bad_subscribers", format!("subscribers: {problem}")).field("subscribers")
+    })
 }
 
 /// `DELETE /v1/tokens/{name}`

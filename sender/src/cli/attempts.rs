@@ -47,8 +47,8 @@ impl Attempts {
     pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
         let look = Look::open(&common.existing_database()?)?;
         let lane = self.subscriber.as_deref().map(|name| look.subscriber(name)).transpose()?;
-        let of = Tries { lane: lane.map(|found| found.lane), failed: self.failed };
-        let newest = || Ok::<_, Failure>(look.reader.attempts(of, None, FOLLOWED_MAX)?.items);
+        let of = Tries { lanes: lane.map(|found| found.lane).into(), failed: self.failed };
+        let newest = || Ok::<_, Failure>(look.reader.attempts(of.clone(), None, FOLLOWED_MAX)?.items);
         let mut known: BTreeSet<_> = newest()?.iter().map(key).collect();
         let mut found = Vec::new();
         if self.max > 0 {
@@ -56,7 +56,7 @@ impl Attempts {
                 found.push(tried);
                 Ok(found.len() < self.max)
             };
-            each(|from| look.reader.attempts(of, from, PAGE_ROWS), add)?;
+            each(|from| look.reader.attempts(of.clone(), from, PAGE_ROWS), add)?;
         }
         known.extend(found.iter().map(key));
         let mut shown = Shown { look: &look, names: Subscribers::default() };

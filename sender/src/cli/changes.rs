@@ -32,7 +32,8 @@ pub(super) struct Changes {
 impl Changes {
     pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
         let look = Look::open(&common.existing_database()?)?;
-        let (of, mut found) = (ChangesOf { subscriber: self.subscriber, by: self.by }, Vec::new());
+        let of = ChangesOf { subscriber: self.subscriber, by: self.by, within: None };
+        let mut found = Vec::new();
         let add = |change| {
             found.push(change);
             Ok(found.len() < self.max)

@@ -56,15 +56,15 @@ pub(super) struct List {
 impl List {
     fn run(self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
         let look = Look::open(&common.existing_database()?)?;
-        let lane =
-            self.subscriber.as_deref().map(|name| look.subscriber(name)).transpose()?.map(|found| found.lane);
+        let found = self.subscriber.as_deref().map(|name| look.subscriber(name)).transpose()?;
+        let lanes = found.map(|found| found.lane).into();
         let names = names(&look)?;
         let headings =
             &["DELIVERY", "GIVEN UP", "SUBSCRIBER", "REASON", ">TRIES", ">STATUS", "TYPE", "EVENT", "ERROR"];
         let (mut table, mut left) = (Table::new(headings), self.max);
         let page = PAGE_ROWS.min(u32::try_from(self.max).unwrap_or(u32::MAX)).max(1);
         each(
-            |from| look.reader.dead(lane, from, page),
+            |from| look.reader.dead(&lanes, from, page),
             |dead| {
                 if left == 0 {
                     return Ok(false);

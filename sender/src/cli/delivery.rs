@@ -87,12 +87,13 @@ impl List {
     fn run(self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
         let look = Look::open(&common.existing_database()?)?;
         let lane = self.subscriber.as_deref().map(|name| look.subscriber(name)).transpose()?;
-        let filter = Filter { lane: lane.map(|found| found.lane), place: self.state.map(Into::into) };
+        let lanes = lane.map(|found| found.lane).into();
+        let filter = Filter { lanes, place: self.state.map(Into::into), event: None };
         let mut listing = Listing::new(&look, self.max);
         let page = PAGE_ROWS.min(u32::try_from(self.max).unwrap_or(u32::MAX)).max(1);
         let wanted = |delivery: &read::Delivery| !self.tried || delivery.attempts > 0;
         each(
-            |from| self.page(&look, filter, from, page),
+            |from| self.page(&look, &filter, from, page),
             |delivery| if wanted(&delivery) { listing.add(&delivery, printer) } else { Ok(true) },
         )?;
         listing.end(printer)
@@ -101,13 +102,13 @@ impl List {
     fn page(
         &self,
         look: &Look,
-        filter: Filter,
+        filter: &Filter,
         from: Option<Cursor>,
         max: u32,
     ) -> Result<Page<read::Delivery>, ReadError> {
         match &self.event {
             Some(event) => look.reader.deliveries_of_event(event, from, max),
-            None => look.reader.deliveries(filter, from, max),
+            None => look.reader.deliveries(filter.clone(), from, max),
         }
     }
 }

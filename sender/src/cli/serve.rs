@@ -173,7 +173,8 @@ impl Serve {
 
     fn door(&self) -> Result<ListenArgs, Failure> {
         let tokens = self.token_env.iter().map(|TokenSource { variable, scope }| {
-            let caller = Caller { name: Some(variable.as_str().into()), scope: *scope };
+            let name = Some(variable.as_str().into());
+            let caller = Caller { name, scope: *scope, subscribers: None };
             Ok((token_from(variable, Token::new)?, caller))
         });
         let tokens = Tokens::new(tokens.collect::<Result<Vec<_>, Failure>>()?);

@@ -8,7 +8,7 @@ use super::options::{Common, Reach, operating};
 use super::print::{Printer, Table, moment};
 use super::session::{Look, user, with_session};
 use crate::engine::Nanos;
-use crate::operate::tokens::{life, make, to_json};
+use crate::operate::tokens::{life, make, names, to_json};
 use crate::runtime::clock::wall;
 use crate::store::Command;
 use crate::store::token::Scope;
@@ -21,6 +21,7 @@ pub(super) enum Token {
 Examples:
   hookproof sender token create --db sender.db shop --scope emit --expires 90d
   hookproof sender token create --db sender.db ann --scope admin
+  hookproof sender token create --db sender.db acme --scope operate --subscriber 'acme-*'
 
 The database has the digest alone. Each `serve` accepts the token within a second. From then on it answers no request without a
 token, not even on loopback, and so until its end.")]
@@ -43,6 +44,9 @@ pub(super) struct Create {
     /// How long it is valid, by the wall clock; by default until it is revoked
     #[arg(long, value_name = "TIME", value_parser = life)]
     expires: Option<Nanos>,
+    /// Let it reach only this subscriber, or those whose name begins so: acme-*. May be given several times
+    #[arg(long, value_name = "NAME")]
+    subscriber: Vec<String>,
 }
 
 fn name(text: &str) -> Result<Arc<str>, String> {
@@ -74,7 +78,9 @@ impl Token {
 impl Create {
     fn run(self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
         let options = operating(common.existing_database()?, &Reach::default(), None)?;
-        let (stored, token) = make(self.name, self.scope, self.expires, user());
+        let names = (!self.subscriber.is_empty()).then(|| names(self.subscriber)).transpose();
+        let names = names.map_err(|problem| Failure::usage(format_args!("--subscriber: {problem}")))?;
+        let (stored, token) = make(self.name, self.scope, (self.expires, names), user());
         let mut value = to_json(&stored, stored.created);
         with_session(options, |session| session.change(Command::CreateToken(stored)))?;
         if printer.json {
@@ -89,7 +95,7 @@ impl Create {
 
 fn list(common: &Common, printer: &mut Printer) -> Result<(), Failure> {
     let (look, now) = (Look::open(&common.existing_database()?)?, wall());
-    let mut table = Table::new(&["NAME", "SCOPE", "EXPIRES", "MADE", "BY"]);
+    let mut table = Table::new(&["NAME", "SCOPE", "SUBSCRIBERS", "EXPIRES", "MADE", "BY"]);
     for token in look.reader.tokens()? {
         if printer.json {
             printer.object(&to_json(&token, now))?;
@@ -99,6 +105,7 @@ fn list(common: &Common, printer: &mut Printer) -> Result<(), Failure> {
         table.row([
             token.name.to_string(),
             token.scope.name().to_owned(),
+            token.subscribers.as_ref().map_or_else(|| "all".to_owned(), |names| names.as_slice().join(", ")),
             token.expires.map_or_else(|| "never".to_owned(), |at| format!("{}{ended}", moment(at))),
             moment(token.created),
             token.by.to_string(),

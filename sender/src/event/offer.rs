@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use hookproof_words::subscriber_names::SubscriberNames;
+
 use super::event_type::EventType;
 use super::json::{Depth, Json, JsonKind};
 use super::key::EventKey;
@@ -27,8 +29,10 @@ pub struct Offer<'a> {
     pub data: Json<'a>,
     /// One subscriber without room refuses the event for all.
     pub atomic: bool,
+    /// All subscribers if none.
+    pub within: Option<SubscriberNames>,
     /// The span of the program that offers it.
-    pub caller: Option<TraceParent>,
+    pub parent: Option<TraceParent>,
 }
 
 impl<'a> Offer<'a> {
@@ -62,7 +66,8 @@ impl<'a> Offer<'a> {
             key: optional("key", key)?.map(|key| key.parse()).transpose()?,
             data: data.ok_or(Refusal::MissingField { field: "data" })?,
             atomic: truth("atomic", atomic)?,
-            caller: None,
+            within: None,
+            parent: None,
         })
     }
 
@@ -80,7 +85,8 @@ impl<'a> Offer<'a> {
             key: key.map(str::parse).transpose()?,
             data: whole("data", Json::parse(data, limits.depth_max)?)?,
             atomic: false,
-            caller: None,
+            within: None,
+            parent: None,
         })
     }
 }

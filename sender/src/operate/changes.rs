@@ -22,7 +22,7 @@ pub(crate) fn page(
     };
     let named = of.subscriber.as_ref().map(find).transpose()?.flatten();
     let subscriber = named.map(|found| found.id).or_else(|| of.subscriber.clone());
-    reader.changes(&ChangesOf { subscriber, by: of.by.clone() }, from, max)
+    reader.changes(&ChangesOf { subscriber, ..of.clone() }, from, max)
 }
 
 pub(crate) fn to_json(change: &RecordedChange) -> Value {

@@ -184,7 +184,7 @@ async fn emit(sender: &Sender, notice: Notice, lane: &LaneStatus, flow: &Flow) -
     .to_string();
     let data =
         Json::parse(data.as_bytes(), Depth::DEFAULT).map_err(|error| Unsent::Store(error.to_string()))?;
-    let offer = Offer { id: None, event_type, key: None, data, atomic: false, caller: None };
+    let offer = Offer { id: None, event_type, key: None, data, atomic: false, within: None, parent: None };
     let id = PublicId::new(Kind::Event, wall(), random());
     for _ in 0..MATCHES_MAX {
         let roster = sender.roster();

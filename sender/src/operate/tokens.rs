@@ -10,7 +10,8 @@ use sha2::{Digest, Sha256};
 use super::json_forms::moment;
 use crate::engine::{Nanos, StoreTime};
 use crate::runtime::clock::{random, wall};
-use crate::store::token::{Scope, StoredToken};
+use crate::store::token::{Scope, StoredToken, SubscriberNames, SubscriberNamesError};
+use crate::subscriber::checked_name;
 
 /// Programs that search for secrets find it by this.
 const PREFIX: &str = "hookproof_";
@@ -26,12 +27,27 @@ pub(crate) fn life(text: &str) -> Result<Nanos, String> {
     Err(format!("it is {life}; expected {LIFE_MIN} to {LIFE_MAX}"))
 }
 
+pub(crate) fn names(given: Vec<String>) -> Result<SubscriberNames, String> {
+    for name in &given {
+        match name.strip_suffix('*') {
+            Some(beginning) => checked_name(&format!("{beginning}x")).map(drop)?,
+            None => checked_name(name).map(drop)?,
+        }
+    }
+    given.try_into().map_err(|error: SubscriberNamesError| error.to_string())
+}
+
 /// Returns the row, and the token itself, which no row has.
-pub(crate) fn make(name: Arc<str>, scope: Scope, life: Option<Nanos>, by: Arc<str>) -> (StoredToken, String) {
+pub(crate) fn make(
+    name: Arc<str>,
+    scope: Scope,
+    (life, subscribers): (Option<Nanos>, Option<SubscriberNames>),
+    by: Arc<str>,
+) -> (StoredToken, String) {
     let token = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(random::<RANDOM_BYTES>()));
     let (digest, created) = (Sha256::digest(&token).into(), wall());
     let expires = life.map(|life| created + life);
-    (StoredToken { name, digest, scope, created, by, expires }, token)
+    (StoredToken { name, digest, scope, created, by, expires, subscribers }, token)
 }
 
 pub(crate) fn to_json(token: &StoredToken, now: StoreTime) -> Value {
@@ -41,6 +57,7 @@ pub(crate) fn to_json(token: &StoredToken, now: StoreTime) -> Value {
         "created": moment(token.created),
         "by": &*token.by,
         "expires": token.expires.map(moment),
+        "subscribers": token.subscribers,
         "expired": token.is_expired(now),
     })
 }

@@ -38,7 +38,7 @@ fn roster(rows: &[Row]) -> Roster {
 }
 
 fn lanes(roster: &Roster, event_type: &str) -> Vec<u64> {
-    roster.matching(&event_type.parse().unwrap()).into_iter().map(|(lane, _)| lane.0).collect()
+    roster.matching(&event_type.parse().unwrap(), None).into_iter().map(|(lane, _)| lane.0).collect()
 }
 
 #[test]
@@ -132,11 +132,18 @@ fn an_event_that_a_broken_subscriber_wants_has_it_in_the_way() {
         roster(&[row])
     };
     let is_in_the_way = |roster: &Roster, event_type: &str| {
-        roster.in_the_way(&event_type.parse().unwrap()).is_some_and(|(known, _)| known.lane() == LaneId(1))
+        roster
+            .in_the_way(&event_type.parse().unwrap(), None)
+            .is_some_and(|(known, _)| known.lane() == LaneId(1))
     };
     let wants_some = broken(r#"["order.*"]"#, LaneState::Active);
     assert!(is_in_the_way(&wants_some, "order.paid"));
     assert!(!is_in_the_way(&wants_some, "video.new"));
+    let others = SubscriberNames::try_from(vec!["nobody".to_owned()]).unwrap();
+    assert!(
+        wants_some.in_the_way(&"order.paid".parse().unwrap(), Some(&others)).is_none(),
+        "it is not meant"
+    );
     assert!(is_in_the_way(&broken(r#"["order.*"]"#, LaneState::Paused), "order.paid"), "it is recorded for");
     assert!(!is_in_the_way(&broken(r#"["order.*"]"#, LaneState::Disabled), "order.paid"));
     assert!(is_in_the_way(&broken("nonsense", LaneState::Active), "video.new"), "it may want anything");
@@ -187,7 +194,7 @@ fn neither_secrets_nor_urls_show() {
     let region: Region = "DE".parse().unwrap();
     let secret = crate::sign::Secret::parse("a-secret-of-the-region").unwrap();
     let roster = Roster::default().with(&[some], &RegionSecrets::default().with(region, secret));
-    let matching = roster.matching(&"a".parse().unwrap());
+    let matching = roster.matching(&"a".parse().unwrap(), None);
     let shown = format!("{roster:?} {matching:?} {:?}", row(1, 1, "[]").secrets);
     assert_eq!(matching.len(), 1);
     for hidden in ["MfKQ9r8", "a-secret", "t0ken"] {

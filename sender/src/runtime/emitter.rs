@@ -210,7 +210,7 @@ impl Emitter {
     }
 
     fn prepare(&self, roster: &Roster, offer: &Offer<'_>) -> Result<Prepared, EmitError> {
-        if let Some((known, fault)) = roster.in_the_way(&offer.event_type) {
+        if let Some((known, fault)) = roster.in_the_way(&offer.event_type, offer.within.as_ref()) {
             return Err(EmitError::Broken {
                 subscriber: Arc::clone(known.name()),
                 fault: fault.to_string().into(),
@@ -229,7 +229,7 @@ impl Emitter {
         }
         let kind = &emit.kind;
         let span =
-            trace.map(|(trace, began)| OpenSpan { trace, link: offer.caller, began, kind: kind.clone() });
+            trace.map(|(trace, began)| OpenSpan { trace, link: offer.parent, began, kind: kind.clone() });
         Ok(Prepared { emit, left_out, span })
     }
 

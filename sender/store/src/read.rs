@@ -41,6 +41,22 @@ pub trait Reader: Notices + Send {
     /// Subscribers that are not removed, the oldest first.
     fn subscribers(&self, from: Option<Cursor>, max: u32) -> Result<Page<Subscriber>, ReadError>;
 
+    /// `lanes` is in order. Reads each by itself.
+    fn subscribers_with(
+        &self,
+        lanes: &[LaneId],
+        from: Option<Cursor>,
+        max: u32,
+    ) -> Result<Page<Subscriber>, ReadError> {
+        let after = from.map(|cursor| cursor.place('s')).transpose()?.map(|at| LaneId(at[0]));
+        let lanes = &lanes[lanes.partition_point(|lane| Some(*lane) <= after)..];
+        let (now, later) = lanes.split_at(lanes.len().min(usize::try_from(max).unwrap_or(usize::MAX)));
+        let found = now.iter().map(|lane| self.subscriber(&SubscriberRef::Lane(*lane)));
+        let items = found.filter_map(Result::transpose).collect::<Result<_, _>>()?;
+        let last = now.last().filter(|_| !later.is_empty());
+        Ok(Page { items, next: last.map(|lane| Cursor::new('s', [lane.0, 0])) })
+    }
+
     /// `None` for a removed subscriber.
     fn subscriber(&self, which: &SubscriberRef) -> Result<Option<Subscriber>, StoreError>;
 
@@ -97,12 +113,7 @@ pub trait Reader: Notices + Send {
     fn resent(&self, delivery: DeliveryId) -> Result<Vec<Resent>, StoreError>;
 
     /// The newest first.
-    fn dead(
-        &self,
-        lane: Option<LaneId>,
-        from: Option<Cursor>,
-        max: u32,
-    ) -> Result<Page<DeadLetter>, ReadError>;
+    fn dead(&self, lanes: &Lanes, from: Option<Cursor>, max: u32) -> Result<Page<DeadLetter>, ReadError>;
 
     /// Dead letters since then, by lane, reason, status, error and hour, the largest groups first.
     fn dead_groups(&self, since: StoreTime, max: u32) -> Result<Vec<DeadGroup>, StoreError>;
@@ -276,15 +287,54 @@ pub struct LaneStatus {
     pub owner: Option<(OwnerId, Term)>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Lanes {
+    #[default]
+    All,
+    One(LaneId),
+    /// In order.
+    These(Arc<[LaneId]>),
+}
+
+impl From<Option<LaneId>> for Lanes {
+    fn from(lane: Option<LaneId>) -> Self {
+        lane.map_or(Self::All, Self::One)
+    }
+}
+
+impl Lanes {
+    #[must_use]
+    pub fn have(&self, lane: LaneId) -> bool {
+        match self {
+            Self::All => true,
+            Self::One(one) => *one == lane,
+            Self::These(these) => these.binary_search(&lane).is_ok(),
+        }
+    }
+
+    /// `None`: all.
+    pub(super) fn listed(&self) -> Option<&[LaneId]> {
+        match self {
+            Self::All => None,
+            Self::One(lane) => Some(std::slice::from_ref(lane)),
+            Self::These(these) => Some(these),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    pub lane: Option<LaneId>,
+    pub lanes: Lanes,
     pub place: Option<Place>,
+    pub event: Option<Arc<str>>,
 }
 
 impl Filter {
-    pub(super) fn queue(self) -> Option<LaneId> {
-        self.lane.filter(|_| self.place == Some(Place::Waiting))
+    pub(super) fn queue(&self) -> Option<LaneId> {
+        match self.lanes {
+            Lanes::One(lane) if self.place == Some(Place::Waiting) && self.event.is_none() => Some(lane),
+            _ => None,
+        }
     }
 }
 
@@ -295,12 +345,14 @@ pub struct ChangesOf {
     pub subscriber: Option<Arc<str>>,
     /// As it is recorded, or without `token ` or `user ` before it.
     pub by: Option<Arc<str>>,
+    /// Ids of subscribers.
+    pub within: Option<Vec<Arc<str>>>,
 }
 
 /// Which attempts a listing has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tries {
-    pub lane: Option<LaneId>,
+    pub lanes: Lanes,
     pub failed: bool,
 }
 

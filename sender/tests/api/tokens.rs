@@ -5,7 +5,7 @@ use hookproof_sender::store::token::{Scope, StoredToken, TOKENS_MAX};
 use hookproof_sender::store::{Command, Reply};
 use serde_json::{Value, json};
 
-use crate::api::world::{Answer, World};
+use crate::api::world::{Answer, Endpoint, World};
 
 async fn ask(world: &World, method: &str, path: &str, token: &str, body: &Value) -> Answer {
     let request = Request::builder().method(method).uri(path).header("content-type", "application/json");
@@ -68,6 +68,30 @@ async fn a_token_that_cannot_be_made_is_refused_by_its_field() {
         (json!({ "name": "a", "scope": "read", "expires_in": "0s" }), 422, "bad_length", Some("expires_in")),
         (json!({ "name": "a", "scope": "read", "expires_in": "90" }), 422, "bad_length", Some("expires_in")),
         (json!({ "name": "a", "scope": "read", "expires": "90d" }), 422, "unknown_field", Some("expires")),
+        (
+            json!({ "name": "a", "scope": "read", "subscribers": "a" }),
+            422,
+            "bad_subscribers",
+            Some("subscribers"),
+        ),
+        (
+            json!({ "name": "a", "scope": "read", "subscribers": [] }),
+            422,
+            "bad_subscribers",
+            Some("subscribers"),
+        ),
+        (
+            json!({ "name": "a", "scope": "read", "subscribers": ["*"] }),
+            422,
+            "bad_subscribers",
+            Some("subscribers"),
+        ),
+        (
+            json!({ "name": "a", "scope": "read", "subscribers": ["a/b*"] }),
+            422,
+            "bad_subscribers",
+            Some("subscribers"),
+        ),
         (json!({ "name": "ann", "scope": "read" }), 409, "name_taken", Some("name")),
     ];
     for (body, status, code, field) in rows {
@@ -82,10 +106,51 @@ async fn a_token_that_cannot_be_made_is_refused_by_its_field() {
             created: StoreTime(0),
             by: "ann".into(),
             expires: None,
+            subscribers: None,
         };
         assert_eq!(world.sender.command(Command::CreateToken(token)).await.unwrap(), Reply::Done);
     }
     let body = json!({ "name": "one more", "scope": "read" });
     ask(&world, "POST", "/v1/tokens", &ann, &body).await.refuses(409, "too_many_tokens", None);
     world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_of_a_restricted_token_reach_its_subscribers_alone() {
+    let world = World::new().await;
+    let mut endpoints = Vec::new();
+    for name in ["acme-one", "shop", "acme"] {
+        let endpoint = Endpoint::answering(204).await;
+        world.subscribe(name, &endpoint.url, json!({})).await;
+        endpoints.push(endpoint);
+    }
+    let ann = first(&world).await;
+    let new = json!({ "name": "acme", "scope": "emit", "subscribers": ["acme-*"] });
+    let made = ask(&world, "POST", "/v1/tokens", &ann, &new).await.expect(201);
+    assert_eq!(made["subscribers"], json!(["acme-*"]));
+    let lines = "{\"id\":\"one\",\"type\":\"x\",\"data\":1}\n{\"type\":\"x\",\"data\":2}\n";
+    let request = Request::post("/v1/events").header("content-type", "application/x-ndjson");
+    let request = request.header("authorization", format!("Bearer {}", made["token"].as_str().unwrap()));
+    let answer = world.send(request.body(Body::from(lines)).unwrap()).await;
+    assert_eq!(
+        (answer.status.as_u16(), answer.text.matches("\"deliveries\":1").count()),
+        (202, 2),
+        "{answer:?}"
+    );
+    let again = json!({ "id": "one", "type": "x", "data": 3 });
+    let told = ask(&world, "POST", "/v1/events", &ann, &again).await.expect(202);
+    assert_eq!((&told["deliveries"], &told["duplicates"]), (&json!(2), &json!(1)));
+    for (endpoint, expected) in endpoints.iter_mut().zip([&[1, 2][..], &[3], &[3]]) {
+        let mut data = Vec::new();
+        for _ in expected {
+            let body: Value = serde_json::from_slice(&endpoint.next().await.1).unwrap();
+            data.push(body["data"].as_u64().unwrap());
+        }
+        data.sort_unstable();
+        assert_eq!(data, expected);
+    }
+    world.stop().await;
+    for endpoint in &mut endpoints {
+        assert!(endpoint.arrived.try_recv().is_err());
+    }
 }

@@ -88,7 +88,8 @@ impl World {
         change(&mut options);
         let regions = options.regions.clone();
         let sender = Sender::open(options).await.unwrap();
-        let tokens = tokens.into_iter().map(|(token, scope)| (token, Caller { name: None, scope }));
+        let caller = |scope| Caller { name: None, scope, subscribers: None };
+        let tokens = tokens.into_iter().map(|(token, scope)| (token, caller(scope)));
         let config = Config {
             guard,
             regions,

@@ -12,5 +12,6 @@ mod notices;
 mod otlp;
 mod refusals;
 mod retry;
+mod tenants;
 mod tokens;
 mod world;

@@ -50,6 +50,7 @@ fn a_token_made_anywhere_holds_in_each_process_until_it_is_revoked() {
         let ann = create(&world, "ann", "admin");
         wait_until(|| read(&both[0], Some(&ann)) == 200);
         // Made by a process, revoked by the other one.
+        assert_eq!(ask(&both[0], "GET /v1/tokens", Some(&ann), ""), 200, "who only reads is not in the log");
         let bob = r#"{"name":"bob","scope":"operate"}"#;
         assert_eq!(ask(&both[0], "POST /v1/tokens", Some(&ann), bob), 201);
         let made = world.run(&["token", "list", "--json"]).stdout;

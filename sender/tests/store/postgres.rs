@@ -82,8 +82,8 @@ impl Backend for Schema {
         execute(&self.address, "UPDATE events SET bytes = NULL");
     }
 
-    fn damage_token(&self, name: &str) {
-        execute(&self.address, &format!("UPDATE tokens SET scope = 99 WHERE name = '{name}'"));
+    fn damage_token(&self, name: &str, damage: &str) {
+        execute(&self.address, &format!("UPDATE tokens SET {damage} WHERE name = '{name}'"));
     }
 
     fn attempts(&self) -> [u64; 2] {

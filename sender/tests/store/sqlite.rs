@@ -91,9 +91,9 @@ impl Backend for File {
         Connection::open(self.path()).unwrap().execute("UPDATE events SET body = NULL", []).unwrap();
     }
 
-    fn damage_token(&self, name: &str) {
-        let damage = "UPDATE tokens SET scope = 99 WHERE name = ?1";
-        Connection::open(self.path()).unwrap().execute(damage, [name]).unwrap();
+    fn damage_token(&self, name: &str, damage: &str) {
+        let damage = format!("UPDATE tokens SET {damage} WHERE name = ?1");
+        Connection::open(self.path()).unwrap().execute(&damage, [name]).unwrap();
     }
 
     fn attempts(&self) -> [u64; 2] {

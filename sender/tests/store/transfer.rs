@@ -85,6 +85,22 @@ fn listing(reader: &dyn Reader) -> Vec<String> {
     shown
 }
 
+fn tokens() -> [StoredToken; 2] {
+    let token = StoredToken {
+        name: "ann\t\\N".into(),
+        digest: std::array::from_fn(|place| u8::try_from(place).unwrap()),
+        scope: Scope::Emit,
+        created: StoreTime(7),
+        by: "the command line".into(),
+        expires: None,
+        subscribers: None,
+    };
+    let subscribers = Some(vec!["acme-*".to_owned()].try_into().unwrap());
+    let lasting =
+        StoredToken { name: "bob".into(), expires: Some(StoreTime(9)), subscribers, ..token.clone() };
+    [token, lasting]
+}
+
 fn filled() -> World<File> {
     let mut world = World::<File>::new();
     let (first, term) = world.own_lane(WIDE);
@@ -114,16 +130,7 @@ fn filled() -> World<File> {
         by: "ann".into(),
     };
     world.one(Command::StartJob(StartJob { task, worker: YOU }));
-    let token = StoredToken {
-        name: "ann\t\\N".into(),
-        digest: std::array::from_fn(|place| u8::try_from(place).unwrap()),
-        scope: Scope::Emit,
-        created: StoreTime(7),
-        by: "the command line".into(),
-        expires: None,
-    };
-    let lasting = StoredToken { name: "bob".into(), expires: Some(StoreTime(9)), ..token.clone() };
-    world.all(&[token, lasting].map(|token| Command::CreateToken(token).by(&"ann".into(), None)));
+    world.all(&tokens().map(|token| Command::CreateToken(token).by(&"ann".into(), None)));
     let claimed = world.claim(first, term);
     for (place, delivery) in claimed.iter().enumerate() {
         let fate = match place % 4 {

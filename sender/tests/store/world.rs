@@ -9,7 +9,7 @@ use hookproof_sender::store::command::{
 };
 use hookproof_sender::store::lane::{Bounds, Counts, Limits, OwnerId, Secret, WhenFull};
 use hookproof_sender::store::paging::Page;
-use hookproof_sender::store::read::{Filter, LaneStatus, Place};
+use hookproof_sender::store::read::{Filter, LaneStatus, Lanes, Place};
 use hookproof_sender::store::reply::{Claimed, ClaimedRow, Emitted, Placed, SettleResult, TakenLane};
 use hookproof_sender::store::{Command, Reader, Refusal, Reply, Store};
 
@@ -30,7 +30,7 @@ pub(crate) trait Backend {
     fn application_emits(&self, kind: &str, key: Option<&str>, data: &str, event: Option<&str>);
     fn application_numbers(&self, id: i64);
     fn lose_bodies(&self);
-    fn damage_token(&self, name: &str);
+    fn damage_token(&self, name: &str, damage: &str);
     fn attempts(&self) -> [u64; 2];
     fn answers(&self) -> u64;
 }
@@ -91,12 +91,12 @@ impl<B: Backend> World<B> {
         for lane in &lanes {
             let counts = lane.counts;
             assert!(counts.conserved(), "lane {}: {counts:?}", lane.lane.0);
-            let of = Filter { lane: Some(lane.lane), place: Some(Place::Waiting) };
+            let of = Filter { lanes: Lanes::One(lane.lane), place: Some(Place::Waiting), event: None };
             let queue = self.reader.deliveries(of, None, PLENTY).unwrap();
             assert_eq!(lane.next, queue.items.first().map(|first| first.at), "lane {}", lane.lane.0);
             let queue = all_of(queue);
             assert_eq!(counts.waiting, queue, "waiting on lane {}", lane.lane.0);
-            let dead = all_of(self.reader.dead(Some(lane.lane), None, PLENTY).unwrap());
+            let dead = all_of(self.reader.dead(&Lanes::One(lane.lane), None, PLENTY).unwrap());
             assert_eq!(counts.dead_kept, dead, "dead letters of lane {}", lane.lane.0);
             sum.waiting += counts.waiting;
             sum.waiting_bytes += counts.waiting_bytes;

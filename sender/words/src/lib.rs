@@ -2,6 +2,7 @@
 //!
 //! - [`ids`], [`time`], [`states`]: typed numbers, moments and dates, kinds.
 //! - [`event_type`], [`public_id`]: the type of an event, patterns of types, public names.
+//! - [`subscriber_names`]: the subscribers that a token reaches.
 //! - [`units`]: durations, rates and sizes as text; [`excerpt`]: untrusted text in messages.
 //! - `sqlite` and `postgres`, by the features of the same names: their form in databases.
 
@@ -14,6 +15,7 @@ pub mod public_id;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 pub mod states;
+pub mod subscriber_names;
 pub mod time;
 pub mod units;
 

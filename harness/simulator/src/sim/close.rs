@@ -5,7 +5,7 @@ use hookproof_judge::trace::{Dead, Depth, End, Ended, Record};
 use hookproof_sender::engine::StoreTime;
 use hookproof_sender::store::Reader;
 use hookproof_sender::store::lane::{Counts, LaneState};
-use hookproof_sender::store::read::{LaneStatus, ReadError};
+use hookproof_sender::store::read::{LaneStatus, Lanes, ReadError};
 
 use super::error::{SimError, store_failed};
 use super::event::SimEvent;
@@ -176,7 +176,7 @@ impl World<'_> {
         let Some(process) = self.slots.iter().find_map(|slot| slot.process.as_ref()) else { return Ok(()) };
         let (mut from, mut records) = (None, Vec::new());
         loop {
-            let page = process.reader.dead(None, from, PAGE).map_err(unread)?;
+            let page = process.reader.dead(&Lanes::All, from, PAGE).map_err(unread)?;
             for letter in page.items {
                 let at = self.endpoint_of(letter.delivery.lane)?;
                 self.figures.lanes[at].dead[place(letter.reason)] += 1;

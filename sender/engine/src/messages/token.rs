@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use hookproof_words::states::Scope;
+pub use hookproof_words::subscriber_names::{SubscriberNames, SubscriberNamesError};
 
 use crate::engine::StoreTime;
 
@@ -20,6 +21,8 @@ pub struct StoredToken {
     pub created: StoreTime,
     pub by: Arc<str>,
     pub expires: Option<StoreTime>,
+    /// All if none.
+    pub subscribers: Option<SubscriberNames>,
 }
 
 impl StoredToken {
@@ -33,6 +36,7 @@ impl StoredToken {
             created: StoreTime(0),
             by: "unreadable".into(),
             expires: Some(StoreTime(0)),
+            subscribers: None,
         }
     }
 

@@ -158,16 +158,16 @@ impl Emitter {
             Ok(offer) => offer,
             Err(refusal) => return Ok(Plan::Reject(refusal.to_string())),
         };
-        let mut lanes: Vec<LaneId> = match roster.in_the_way(&offer.event_type) {
+        let mut lanes: Vec<LaneId> = match roster.in_the_way(&offer.event_type, None) {
             Some((broken, _)) => vec![broken.lane()],
-            None => roster.matching(&offer.event_type).into_iter().map(|(lane, _)| lane).collect(),
+            None => roster.matching(&offer.event_type, None).into_iter().map(|(lane, _)| lane).collect(),
         };
         if !wanted.wants(&lanes) {
             return Ok(Plan::Leave(Outboxed::Untried));
         }
         // Lanes may have their part already. A broken subscriber that matches blocks the event for all.
         if let Some(id) = &row.event
-            && roster.in_the_way(&offer.event_type).is_none()
+            && roster.in_the_way(&offer.event_type, None).is_none()
         {
             let have_it: BTreeSet<LaneId> = reader.lanes_in_part(id)?.into_iter().collect();
             lanes.retain(|lane| !have_it.contains(lane));

@@ -100,6 +100,8 @@ pub(crate) trait ChangeRows: JobRows + TokenRows {
             (Command::CreateToken(token), _) => {
                 after.insert("scope".to_owned(), token.scope.name().into());
                 after.insert("expires".to_owned(), token.expires.map(|at| at.to_string()).into());
+                let names = token.subscribers.as_ref().map(|names| names.as_slice());
+                after.insert("subscribers".to_owned(), json!(names));
                 subject = Some(token.name.clone());
             }
             (Command::RevokeToken(name), _) => subject = Some(name.clone()),

@@ -111,7 +111,7 @@ pub(crate) trait EventRows: RoomRows + SubscriberRows {
                 self.coalesce(target.lane, older)?;
             }
         }
-        let mut event = self.begin_event(emit, &routes, !is_whole || before.in_part())?;
+        let mut event = self.begin_event(emit, &routes, !is_whole || before.in_part(emit))?;
         for (target, route) in emit.targets.iter().zip(&routes) {
             let placed = self.place(emit, target, route, &mut event, &mut emitted.shed)?;
             emitted.targets.push(placed);

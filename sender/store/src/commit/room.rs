@@ -340,7 +340,8 @@ impl Before {
         lately || self.in_part.contains(&target.lane)
     }
 
-    pub(crate) fn in_part(&self) -> bool {
-        !self.in_part.is_empty()
+    /// Others may use the same id.
+    pub(crate) fn in_part(&self, emit: &Emit) -> bool {
+        emit.targets.iter().any(|target| self.in_part.contains(&target.lane))
     }
 }

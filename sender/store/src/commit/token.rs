@@ -4,7 +4,17 @@ use std::sync::Arc;
 
 use super::subscribe::SubscriberRows;
 use crate::reply::{Refusal, Reply};
-use crate::token::{StoredToken, TOKENS_MAX};
+use crate::token::{StoredToken, SubscriberNames, TOKENS_MAX};
+
+pub(crate) fn names_text(names: Option<&SubscriberNames>) -> Option<String> {
+    names.map(|names| serde_json::json!(names.as_slice()).to_string())
+}
+
+/// `None`: the text cannot be read.
+#[expect(clippy::option_option, reason = "a row without names, and one with names that cannot be read")]
+pub(crate) fn read_names(text: Option<&str>) -> Option<Option<SubscriberNames>> {
+    text.map(serde_json::from_str).transpose().ok()
+}
 
 pub(crate) trait TokenRows: SubscriberRows {
     fn count_tokens(&mut self) -> Result<u64, Self::Error>;

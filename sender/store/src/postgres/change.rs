@@ -15,7 +15,7 @@ use crate::seal::{Field, Seal};
 pub(super) fn changes(
     sql: &Link,
     seal: &Seal,
-    ChangesOf { subscriber, by }: &ChangesOf,
+    ChangesOf { subscriber, by, within }: &ChangesOf,
     place: Option<[u64; 2]>,
     max: u32,
 ) -> std::result::Result<(Vec<RecordedChange>, Option<[u64; 2]>), Error> {
@@ -40,9 +40,11 @@ pub(super) fn changes(
     };
     let query = "SELECT number, at, made_by, operation, subscriber, name, subject, changed FROM changes
         WHERE number < $1 AND ($2::text IS NULL OR subscriber = $2 OR name = $2)
-        AND ($3::text IS NULL OR made_by IN ($3, 'token ' || $3, 'user ' || $3)) ORDER BY number DESC LIMIT $4";
+        AND ($3::text IS NULL OR made_by IN ($3, 'token ' || $3, 'user ' || $3))
+        AND ($5::text[] IS NULL OR subscriber = ANY($5)) ORDER BY number DESC LIMIT $4";
     let (subscriber, by) = (subscriber.as_deref(), by.as_deref());
-    let found = sql.query(query, &[&before, &subscriber, &by, &i64::from(max)])?;
+    let within = within.as_ref().map(|ids| ids.iter().map(|id| &**id).collect::<Vec<&str>>());
+    let found = sql.query(query, &[&before, &subscriber, &by, &i64::from(max), &within])?;
     let rows = found.iter().map(read).collect::<std::result::Result<Vec<_>, Error>>()?;
     let next = last_if_full(&rows, max, |change| [change.number, 0]);
     Ok((rows, next))

@@ -18,9 +18,9 @@ use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::job::{Job, JobId};
 use crate::paging::{Cursor, Page};
 use crate::read::{
-    Attempted, AuditSecond, ChangesOf, DeadGroup, DeadLetter, Delivery, Filter, Glance, LaneStatus, LastHour,
-    Limited, LiveSecret, Measured, Nodes, Notices, OutboxRow, Over, Owner, ReadError, Reader, RejectedRow,
-    Resent, Status, Subscriber, SubscriberRef, TimesPage, Tried, Tries, Work,
+    Attempted, AuditSecond, ChangesOf, DeadGroup, DeadLetter, Delivery, Filter, Glance, LaneStatus, Lanes,
+    LastHour, Limited, LiveSecret, Measured, Nodes, Notices, OutboxRow, Over, Owner, ReadError, Reader,
+    RejectedRow, Resent, Status, Subscriber, SubscriberRef, TimesPage, Tried, Tries, Work,
 };
 use crate::reply::Record;
 use crate::seal::Seal;
@@ -189,9 +189,8 @@ impl Reader for PostgresReader {
             Some(lane) => {
                 self.page("list a queue", 'q', from, |sql, place| listing::queue(sql, lane, place, max))
             }
-            None => {
-                self.page("list deliveries", 'd', from, |sql, place| listing::deliveries(sql, of, place, max))
-            }
+            None => self
+                .page("list deliveries", 'd', from, |sql, place| listing::deliveries(sql, &of, place, max)),
         }
     }
 
@@ -224,7 +223,7 @@ impl Reader for PostgresReader {
     }
 
     fn attempts(&self, of: Tries, from: Option<Cursor>, max: u32) -> Result<Page<Tried>, ReadError> {
-        self.page("list attempts", 't', from, |sql, place| listing::attempts(sql, of, place, max))
+        self.page("list attempts", 't', from, |sql, place| listing::attempts(sql, &of, place, max))
     }
 
     fn attempts_of(&self, delivery: DeliveryId) -> Result<Vec<Attempted>, StoreError> {
@@ -236,13 +235,8 @@ impl Reader for PostgresReader {
         self.query("read a delivery's attempts", |sql| listing::resent(sql, delivery))
     }
 
-    fn dead(
-        &self,
-        lane: Option<LaneId>,
-        from: Option<Cursor>,
-        max: u32,
-    ) -> Result<Page<DeadLetter>, ReadError> {
-        self.page("list dead letters", 'x', from, |sql, place| listing::dead(sql, lane, place, max))
+    fn dead(&self, lanes: &Lanes, from: Option<Cursor>, max: u32) -> Result<Page<DeadLetter>, ReadError> {
+        self.page("list dead letters", 'x', from, |sql, place| listing::dead(sql, lanes, place, max))
     }
 
     fn dead_groups(&self, since: StoreTime, max: u32) -> Result<Vec<DeadGroup>, StoreError> {

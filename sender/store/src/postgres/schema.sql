@@ -301,14 +301,16 @@ CREATE TABLE jobs (
     until int8 NOT NULL
 ) WITH (fillfactor = 50);
 
--- Tokens of the API. `digest`: the SHA-256, so no row reveals a token. A change increments `roster`.
+-- Tokens of the API. `digest`: the SHA-256, so no row reveals a token. `subscribers`: JSON; NULL reaches all. A change
+-- increments `roster`.
 CREATE TABLE tokens (
     name text COLLATE "C" PRIMARY KEY,
     digest bytea NOT NULL,
     scope int2 NOT NULL,
     created int8 NOT NULL,
     created_by text NOT NULL,
-    expires int8
+    expires int8,
+    subscribers text
 );
 
 -- The log of changes (commit/change.rs), the newest last. `subscriber`: its id; `name`: its name at that time. Written under the

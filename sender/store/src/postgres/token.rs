@@ -3,10 +3,11 @@ use tokio_postgres::{Error, Row};
 use super::link::Link;
 use super::values::Count;
 use super::{Result, Work};
-use crate::commit::token::TokenRows;
+use crate::commit::token::{TokenRows, names_text, read_names};
 use crate::token::StoredToken;
 
-const ALL: &str = "SELECT name, digest, scope, created, created_by, expires FROM tokens ORDER BY name";
+const ALL: &str =
+    "SELECT name, digest, scope, created, created_by, expires, subscribers FROM tokens ORDER BY name";
 
 /// By name.
 pub(super) fn tokens(sql: &Link) -> std::result::Result<Vec<StoredToken>, Error> {
@@ -23,6 +24,7 @@ fn read(row: &Row) -> Option<StoredToken> {
         created: row.try_get(3).ok()?,
         by: row.try_get::<_, &str>(4).ok()?.into(),
         expires: row.try_get(5).ok()?,
+        subscribers: read_names(row.try_get(6).ok()?)?,
     })
 }
 
@@ -38,9 +40,10 @@ impl TokenRows for Work<'_> {
     }
 
     fn insert_token(&mut self, token: &StoredToken) -> Result<()> {
-        let StoredToken { name, digest, scope, created, by, expires } = token;
-        let insert = "INSERT INTO tokens VALUES ($1, $2, $3, $4, $5, $6)";
-        self.sql.execute(insert, &[&&**name, &&digest[..], scope, created, &&**by, expires])?;
+        let StoredToken { name, digest, scope, created, by, expires, subscribers } = token;
+        let insert = "INSERT INTO tokens VALUES ($1, $2, $3, $4, $5, $6, $7)";
+        let names = names_text(subscribers.as_ref());
+        self.sql.execute(insert, &[&&**name, &&digest[..], scope, created, &&**by, expires, &names])?;
         Ok(())
     }
 

@@ -14,7 +14,7 @@ use crate::seal::{Field, Seal};
 pub(super) fn changes(
     sql: &Connection,
     seal: &Seal,
-    ChangesOf { subscriber, by }: &ChangesOf,
+    ChangesOf { subscriber, by, within }: &ChangesOf,
     place: Option<[u64; 2]>,
     max: u32,
 ) -> Result<(Vec<RecordedChange>, Option<[u64; 2]>)> {
@@ -33,13 +33,18 @@ pub(super) fn changes(
             changed: changed.into(),
         })
     };
+    let within = within.as_ref().map(|ids| {
+        let ids: Vec<&str> = ids.iter().map(|id| &**id).collect();
+        serde_json::json!(ids).to_string()
+    });
     let mut query = sql.prepare_cached(
         "SELECT number, at, made_by, operation, subscriber, name, subject, changed FROM changes
          WHERE number < ?1 AND (?2 IS NULL OR subscriber = ?2 OR name = ?2)
-         AND (?3 IS NULL OR made_by IN (?3, 'token ' || ?3, 'user ' || ?3)) ORDER BY number DESC LIMIT ?4",
+         AND (?3 IS NULL OR made_by IN (?3, 'token ' || ?3, 'user ' || ?3))
+         AND (?5 IS NULL OR subscriber IN (SELECT value FROM json_each(?5))) ORDER BY number DESC LIMIT ?4",
     )?;
     let rows: Vec<RecordedChange> =
-        query.query_map(params![int(before), subscriber, by, max], read)?.collect::<Result<_>>()?;
+        query.query_map(params![int(before), subscriber, by, max, within], read)?.collect::<Result<_>>()?;
     let next = last_if_full(&rows, max, |change| [change.number, 0]);
     Ok((rows, next))
 }

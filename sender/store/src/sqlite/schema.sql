@@ -281,14 +281,16 @@ CREATE TABLE jobs (
     until INTEGER NOT NULL
 ) STRICT;
 
--- Tokens of the API. `digest`: the SHA-256, so no row reveals a token. A change increments `roster`.
+-- Tokens of the API. `digest`: the SHA-256, so no row reveals a token. `subscribers`: JSON; NULL reaches all. A change
+-- increments `roster`.
 CREATE TABLE tokens (
     name TEXT PRIMARY KEY,
     digest BLOB NOT NULL,
     scope INTEGER NOT NULL,
     created INTEGER NOT NULL,
     created_by TEXT NOT NULL,
-    expires INTEGER
+    expires INTEGER,
+    subscribers TEXT
 ) STRICT, WITHOUT ROWID;
 
 -- The log of changes (commit/change.rs), the newest last. `subscriber`: its id; `name`: its name at that time.

@@ -12,7 +12,7 @@ use crate::command::{
 use crate::engine::{DeliveryId, LaneId, Term};
 use crate::lane::{Bounds, OwnerId, Secret, WhenFull};
 use crate::queue_cache::{NOTED_AFTER, Unreadable};
-use crate::read::{Notices, Reader};
+use crate::read::{Lanes, Notices, Reader};
 use crate::reply::{Claimed, Purged};
 
 const NOW: StoreTime = StoreTime::from_secs(1_800_000_000);
@@ -185,7 +185,7 @@ fn a_delivery_whose_own_row_makes_no_sense_stops_neither_its_lane_nor_any_sweep(
         let replies = store.commit(NOW, &[Command::Claim(claim())]).unwrap();
         let [Reply::Claimed(claimed)] = &replies[..] else { panic!("{damage}: {replies:?}") };
         let handed_out = numbers(claimed);
-        let dead = reader.dead(None, None, 10).unwrap().items;
+        let dead = reader.dead(&Lanes::All, None, 10).unwrap().items;
         assert_eq!(handed_out.len() + dead.len(), 3, "{damage}: {handed_out:?} {dead:?}");
         assert!(handed_out.contains(&3), "{damage}: {handed_out:?}");
         assert!(dead.iter().all(|letter| letter.reason == Reason::Unreadable), "{damage}: {dead:?}");

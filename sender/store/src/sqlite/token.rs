@@ -1,12 +1,13 @@
-use rusqlite::{Connection, Result, Row, params};
+use rusqlite::{Connection, Error, Result, Row, params};
 
 use super::Work;
-use crate::commit::token::TokenRows;
+use crate::commit::token::{TokenRows, names_text, read_names};
 use crate::token::StoredToken;
 
 /// By name.
 pub(super) fn tokens(sql: &Connection) -> Result<Vec<StoredToken>> {
     let read = |row: &Row<'_>| -> Result<StoredToken> {
+        let names = row.get::<_, Option<String>>(6)?;
         Ok(StoredToken {
             name: row.get(0)?,
             digest: row.get(1)?,
@@ -14,10 +15,11 @@ pub(super) fn tokens(sql: &Connection) -> Result<Vec<StoredToken>> {
             created: row.get(3)?,
             by: row.get(4)?,
             expires: row.get(5)?,
+            subscribers: read_names(names.as_deref()).ok_or(Error::InvalidQuery)?,
         })
     };
     let mut query = sql.prepare_cached(
-        "SELECT name, digest, scope, created, created_by, expires FROM tokens ORDER BY name",
+        "SELECT name, digest, scope, created, created_by, expires, subscribers FROM tokens ORDER BY name",
     )?;
     query
         .query_map([], |row| Ok(read(row).unwrap_or_else(|_| StoredToken::unreadable(row.get(0).ok()))))?
@@ -34,10 +36,10 @@ impl TokenRows for Work<'_> {
     }
 
     fn insert_token(&mut self, token: &StoredToken) -> Result<()> {
-        let StoredToken { name, digest, scope, created, by, expires } = token;
+        let StoredToken { name, digest, scope, created, by, expires, subscribers } = token;
         self.sql
-            .prepare_cached("INSERT INTO tokens VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
-            .execute(params![name, digest, scope, created, by, expires])
+            .prepare_cached("INSERT INTO tokens VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
+            .execute(params![name, digest, scope, created, by, expires, names_text(subscribers.as_ref())])
             .map(drop)
     }
 

@@ -166,7 +166,7 @@ const TABLES: [Table; 19] = [
         "job, kind, lane, ids, since, before, up_to, planned, begun_by, state, done, skipped, cursor, begun, ended, error, worker,
          until"
     ),
-    same!("tokens", "name, digest, scope, created, created_by, expires"),
+    same!("tokens", "name, digest, scope, created, created_by, expires, subscribers"),
     same!("changes", "number, at, made_by, operation, subscriber, name, subject, changed"),
     same!("latencies", "lane, measure, hour, counted"),
     same!("marks", "minute, delivered, failed_attempts, dead, latency_us"),

@@ -67,8 +67,15 @@ pub(super) fn a_change_and_its_record_are_one_commit_that_survives_a_power_cut<B
         (None, Some("ann".into()), vec![4, 3, 1]),
         (Some("nobody\0".into()), None, vec![]),
     ] {
-        let numbers = changes(&world, &ChangesOf { subscriber, by }).into_iter().map(|change| change.number);
+        let numbers = changes(&world, &ChangesOf { subscriber, by, within: None })
+            .into_iter()
+            .map(|change| change.number);
         assert_eq!(numbers.collect::<Vec<_>>(), expected);
+    }
+    let id = found[0].subscriber.clone().unwrap().0;
+    for (within, expected) in [(vec![id], 4), (vec!["nobody".into()], 0), (vec![], 0)] {
+        let of = ChangesOf { within: Some(within), ..ChangesOf::default() };
+        assert_eq!(changes(&world, &of).len(), expected, "{of:?}");
     }
     let first = world.reader.changes(&ChangesOf::default(), None, 3).unwrap();
     let rest = world.reader.changes(&ChangesOf::default(), first.next, 3).unwrap();

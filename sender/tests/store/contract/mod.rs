@@ -108,6 +108,7 @@ contract! {
         a_lane_that_refuses_refuses_an_atomic_event_for_all
         a_lane_that_refuses_does_so_for_itself_alone
         a_partly_accepted_event_is_known_for_any_deduplication_window
+        an_id_that_others_have_in_part_is_no_duplicate
         a_lane_that_sheds_gives_up_those_longest_due
         bytes_are_bounded_like_rows
         a_claimed_delivery_is_not_shed
@@ -296,6 +297,7 @@ contract! {
         redriven_work_stirs
         changed_subscribers_are_told_in_order
         an_events_deliveries_are_found_by_its_id
+        a_listing_of_some_lanes_leaves_out_the_others
         checkpoints_are_told_of_the_lanes_that_have_one
         owners_are_listed
         a_text_with_a_character_zero_is_known_to_nobody

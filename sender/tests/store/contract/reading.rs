@@ -1,11 +1,11 @@
-use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime};
+use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use hookproof_sender::store::Command;
 use hookproof_sender::store::command::{
     Attempt, AttemptOutcome, Dead, Details, Fate, LaneSelection, Purge, Reason, Redrive, Settlement, Shed,
 };
 use hookproof_sender::store::lane::LaneState;
 use hookproof_sender::store::paging::{Cursor, Page};
-use hookproof_sender::store::read::{Filter, Place, ReadError, SubscriberRef, Tried, Tries, Work};
+use hookproof_sender::store::read::{Filter, Lanes, Place, ReadError, SubscriberRef, Tried, Tries, Work};
 use hookproof_sender::store::reply::Reply;
 
 use crate::store::world::{Backend, LEASE, ME, WIDE, World, YOU, later};
@@ -34,8 +34,8 @@ pub(super) fn pages_follow_each_other_without_gaps_or_doubles<B: Backend>() {
         assert_eq!(subscribers.iter().map(|found| found.lane).collect::<Vec<_>>(), lanes);
         let figures = all(|from| world.reader.lanes(from, max));
         assert_eq!(figures.iter().map(|found| found.lane).collect::<Vec<_>>(), lanes);
-        let queue = Filter { lane: Some(lanes[0]), place: Some(Place::Waiting) };
-        let waiting = all(|from| world.reader.deliveries(queue, from, max));
+        let queue = Filter { lanes: Lanes::One(lanes[0]), place: Some(Place::Waiting), event: None };
+        let waiting = all(|from| world.reader.deliveries(queue.clone(), from, max));
         assert_eq!(waiting.iter().map(|found| found.delivery).collect::<Vec<_>>(), deliveries[5..]);
         deliveries.reverse();
         let everything = all(|from| world.reader.deliveries(Filter::default(), from, max));
@@ -46,12 +46,12 @@ pub(super) fn pages_follow_each_other_without_gaps_or_doubles<B: Backend>() {
                 .eq(everything.iter().map(|found| { (found.place == Place::Dead).then_some(Reason::Shed) }))
         );
         for lane in [None, Some(lanes[0])] {
-            let letters = all(|from| world.reader.dead(lane, from, max));
+            let letters = all(|from| world.reader.dead(&lane.into(), from, max));
             let letters: Vec<DeliveryId> = letters.iter().map(|found| found.delivery.delivery).collect();
             assert_eq!(letters, deliveries[2..]);
         }
         deliveries.reverse();
-        assert!(all(|from| world.reader.dead(Some(lanes[1]), from, max)).is_empty());
+        assert!(all(|from| world.reader.dead(&Lanes::One(lanes[1]), from, max)).is_empty());
     }
 }
 
@@ -61,7 +61,7 @@ pub(super) fn a_cursor_of_another_listing_is_refused<B: Backend>() {
     world.new_lane(WIDE);
     let cursor = world.reader.subscribers(None, 1).unwrap().next;
     assert!(cursor.is_some());
-    assert!(matches!(world.reader.dead(None, cursor, 1), Err(ReadError::Cursor(_))));
+    assert!(matches!(world.reader.dead(&Lanes::All, cursor, 1), Err(ReadError::Cursor(_))));
 }
 
 pub(super) fn the_queue_is_listed_as_it_is_due<B: Backend>() {
@@ -71,8 +71,8 @@ pub(super) fn the_queue_is_listed_as_it_is_due<B: Backend>() {
     world.claim(lane, term);
     let due = later(world.now, Nanos::MINUTE);
     world.settle(lane, term, first, Fate::Retry { due });
-    let queue = Filter { lane: Some(lane), place: Some(Place::Waiting) };
-    let listed = all(|from| world.reader.deliveries(queue, from, 1));
+    let queue = Filter { lanes: Lanes::One(lane), place: Some(Place::Waiting), event: None };
+    let listed = all(|from| world.reader.deliveries(queue.clone(), from, 1));
     let listed: Vec<_> = listed.iter().map(|found| (found.delivery, found.at, found.attempts)).collect();
     assert_eq!(listed, [(second, world.now, 0), (first, due, 1)]);
 }
@@ -321,6 +321,55 @@ pub(super) fn an_events_deliveries_are_found_by_its_id<B: Backend>() {
     assert_eq!(first_page.items, found[..1]);
 }
 
+pub(super) fn a_listing_of_some_lanes_leaves_out_the_others<B: Backend>() {
+    let mut world = World::<B>::new();
+    let lanes: [(LaneId, Term); 4] = std::array::from_fn(|_| world.own_lane(WIDE));
+    let mut made = Vec::new();
+    for number in 0..8 {
+        let (lane, term) = lanes[number % 4];
+        let event = world.event(&[lane]);
+        let id = event.id.clone();
+        world.try_emit(event).unwrap();
+        let delivery = world.claim(lane, term)[0];
+        let fate = if number < 4 { Fate::Dead(Reason::Exhausted) } else { Fate::Delivered };
+        world.settle(lane, term, delivery, fate);
+        made.insert(0, (lane, delivery, id, number < 4));
+        world.pass(Nanos::SECOND);
+    }
+    let lanes = lanes.map(|(lane, _)| lane);
+    for some in [vec![], vec![lanes[2]], vec![lanes[0], lanes[3]], lanes.to_vec()] {
+        let these = Lanes::These(some.clone().into());
+        let wanted = || made.iter().filter(|one| some.contains(&one.0));
+        let all_of = wanted().map(|one| one.1).collect::<Vec<_>>();
+        let dead_of = wanted().filter(|one| one.3).map(|one| one.1).collect::<Vec<_>>();
+        for max in [1, 2, 100] {
+            let filter = Filter { lanes: these.clone(), ..Filter::default() };
+            let found = all(|from| world.reader.deliveries(filter.clone(), from, max));
+            assert_eq!(found.iter().map(|one| one.delivery).collect::<Vec<_>>(), all_of, "{these:?}");
+            let found = all(|from| world.reader.dead(&these, from, max));
+            assert_eq!(
+                found.iter().map(|one| one.delivery.delivery).collect::<Vec<_>>(),
+                dead_of,
+                "{these:?}"
+            );
+            let of = Tries { lanes: these.clone(), failed: false };
+            let found = all(|from| world.reader.attempts(of.clone(), from, max));
+            assert_eq!(
+                found.iter().map(|one| one.attempted.delivery).collect::<Vec<_>>(),
+                all_of,
+                "{these:?}"
+            );
+            let found = all(|from| world.reader.subscribers_with(&some, from, max));
+            assert_eq!(found.iter().map(|one| one.lane).collect::<Vec<_>>(), some);
+        }
+        let event = Some(made[0].2.clone());
+        let found = world.reader.deliveries(Filter { lanes: these, place: None, event }, None, 10).unwrap();
+        assert_eq!(found.items.len(), usize::from(some.contains(&made[0].0)));
+    }
+    let nul = Filter { event: Some("\0".into()), ..Filter::default() };
+    assert_eq!(world.reader.deliveries(nul, None, 10).unwrap().items, []);
+}
+
 pub(super) fn owners_are_listed<B: Backend>() {
     let mut world = World::<B>::new();
     world.own_lane(WIDE);
@@ -393,8 +442,9 @@ pub(super) fn attempts_are_listed_by_their_beginning<B: Backend>() {
                 made.iter().filter(|one| lane.is_none_or(|lane| one.0 == lane) && (one.1 || !failed));
             let wanted: Vec<_> = wanted.map(|one| one.2).collect();
             for max in [1, 2, 5, 100] {
-                let of = Tries { lane, failed };
-                assert_eq!(ids(all(|from| world.reader.attempts(of, from, max))), wanted, "{of:?} by {max}");
+                let of = Tries { lanes: lane.into(), failed };
+                let found = all(|from| world.reader.attempts(of.clone(), from, max));
+                assert_eq!(ids(found), wanted, "{of:?} by {max}");
             }
         }
     }

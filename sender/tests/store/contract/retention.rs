@@ -1,6 +1,6 @@
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use hookproof_sender::store::command::{Fate, Purge, Reason, Settlement, Shed, Sweep};
-use hookproof_sender::store::read::Place;
+use hookproof_sender::store::read::{Lanes, Place};
 use hookproof_sender::store::reply::{Purged, Swept};
 use hookproof_sender::store::{Command, Reply};
 
@@ -60,7 +60,7 @@ pub(super) fn an_expired_delivery_is_given_up<B: Backend>() {
     world.pass(Nanos(1));
     assert_eq!(sweep(&mut world, 9), Swept { expired: 1, more: false, ..Swept::default() });
     assert_eq!([world.place(early), world.place(late)], [Some(Place::Dead), Some(Place::Waiting)]);
-    let letter = world.reader.dead(None, None, 9).unwrap().items.remove(0);
+    let letter = world.reader.dead(&Lanes::All, None, 9).unwrap().items.remove(0);
     assert_eq!((letter.reason, letter.status, letter.delivery.attempts), (Reason::Expired, Some(503), 1));
     assert_eq!(world.counts(lane).retrying, 0);
 }

@@ -8,7 +8,7 @@ use hookproof_sender::store::command::{
     Retry, Settlement, Shed, ToRetry,
 };
 use hookproof_sender::store::lane::LaneState;
-use hookproof_sender::store::read::Place;
+use hookproof_sender::store::read::{Lanes, Place};
 use hookproof_sender::store::reply::SettleResult;
 
 use crate::store::world::{Backend, LEASE, WIDE, World, YOU, acquire, later};
@@ -59,7 +59,7 @@ pub(super) fn a_given_up_delivery_is_a_dead_letter_with_its_last_error<B: Backen
         world.claim(lane, term);
         assert_eq!(world.settle(lane, term, delivery, Fate::Dead(reason)), SettleResult::Applied);
     }
-    let letters = world.reader.dead(Some(lane), None, 10).unwrap().items;
+    let letters = world.reader.dead(&Lanes::One(lane), None, 10).unwrap().items;
     assert_eq!(letters.iter().map(|letter| letter.reason).collect::<Vec<_>>(), [reasons[1], reasons[0]]);
     assert_eq!((letters[0].status, letters[0].error.as_deref()), (Some(503), Some("unavailable")));
     assert_eq!((letters[0].delivery.attempts, letters[0].delivery.at), (1, world.now));
@@ -118,7 +118,7 @@ pub(super) fn delivered_is_a_fact_even_after_it_was_given_up<B: Backend>() {
     assert_eq!(world.settle(lane, term, delivery, Fate::Delivered), SettleResult::Applied);
     let counts = world.counts(lane);
     assert_eq!((counts.delivered, counts.dead, counts.dead_kept), (1, 0, 0));
-    assert_eq!(world.reader.dead(None, None, 10).unwrap().items, []);
+    assert_eq!(world.reader.dead(&Lanes::All, None, 10).unwrap().items, []);
 }
 
 pub(super) fn an_attempt_is_recorded_whatever_became_of_the_delivery<B: Backend>() {
@@ -272,7 +272,7 @@ pub(super) fn a_long_error_is_cut_between_letters<B: Backend>() {
     let error = "x".to_owned() + &"é".repeat(5_000);
     settlement.attempt = settlement.attempt.map(|attempt| Attempt { error: Some(error.into()), ..attempt });
     world.settle_all(vec![settlement]);
-    let kept = world.reader.dead(None, None, 1).unwrap().items.remove(0).error.unwrap();
+    let kept = world.reader.dead(&Lanes::All, None, 1).unwrap().items.remove(0).error.unwrap();
     assert_eq!(*kept, *("x".to_owned() + &"é".repeat(99)));
 }
 

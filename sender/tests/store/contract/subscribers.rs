@@ -2,7 +2,7 @@ use hookproof_sender::engine::{LaneId, Nanos, StoreTime};
 use hookproof_sender::sign::Keys;
 use hookproof_sender::store::command::{Change, Dead, Fate, Purge, Reason, Redrive, Rotate, Sweep};
 use hookproof_sender::store::lane::{Bounds, LaneState, Pause, Secret, WhenFull};
-use hookproof_sender::store::read::SubscriberRef;
+use hookproof_sender::store::read::{Lanes, SubscriberRef};
 use hookproof_sender::store::reply::Swept;
 use hookproof_sender::store::{Command, Refusal, Reply};
 
@@ -172,7 +172,7 @@ pub(super) fn a_removed_subscriber_has_no_secrets_and_its_debt_is_given_up<B: Ba
     let sweep = Command::Sweep(Sweep { max: 2 });
     assert_eq!(world.one(sweep.clone()), Reply::Swept(Swept { gone: 2, more: true, ..Swept::default() }));
     assert_eq!(world.one(sweep), Reply::Swept(Swept { gone: 1, more: false, ..Swept::default() }));
-    let letters = world.reader.dead(Some(lane), None, 10).unwrap().items;
+    let letters = world.reader.dead(&Lanes::One(lane), None, 10).unwrap().items;
     assert_eq!(letters.iter().map(|letter| letter.reason).collect::<Vec<_>>(), [Reason::Gone; 3]);
     let redrive = Redrive { which: Dead::Of(lane), after: None, max: 10 };
     let Reply::Redriven(redriven) = world.one(Command::Redrive(redrive)) else { panic!() };

@@ -12,6 +12,7 @@ fn token(name: &str) -> StoredToken {
         created: StoreTime(7),
         by: "ann".into(),
         expires: None,
+        subscribers: None,
     }
 }
 
@@ -31,11 +32,13 @@ pub(super) fn a_token_reads_as_it_was_written_after_a_power_cut<B: Backend>() {
     let mut world = World::<B>::new();
     assert_eq!(world.reader.tokens().unwrap(), []);
     let expiring = StoredToken { scope: Scope::Emit, expires: Some(StoreTime(9)), ..token("b ä") };
-    for written in [&expiring, &token("a")] {
+    let names = vec!["shop ä".to_owned(), "acme-*".to_owned()];
+    let restricted = StoredToken { subscribers: Some(names.try_into().unwrap()), ..token("c") };
+    for written in [&expiring, &restricted, &token("a")] {
         assert_eq!(create(&mut world, written.clone()), Reply::Done);
     }
     let world = World::over(world.backend.after_power_cut());
-    assert_eq!(world.reader.tokens().unwrap(), [token("a"), expiring], "by name");
+    assert_eq!(world.reader.tokens().unwrap(), [token("a"), expiring, restricted], "by name");
 }
 
 pub(super) fn a_name_is_taken_until_its_token_is_revoked<B: Backend>() {
@@ -82,14 +85,18 @@ pub(super) fn a_change_of_a_token_is_noticed_and_holds_up_no_event<B: Backend>()
 
 pub(super) fn a_row_that_is_no_token_hides_no_other<B: Backend>() {
     let mut world = World::<B>::new();
-    for name in ["a", "b"] {
+    for name in ["a", "b", "c"] {
         create(&mut world, token(name));
     }
-    world.backend.damage_token("a");
+    for (name, damage) in [("a", "scope = 99"), ("b", "subscribers = 'all'")] {
+        world.backend.damage_token(name, damage);
+    }
     let found = world.reader.tokens().unwrap();
-    assert_eq!(found[1], token("b"));
-    // So the API goes on demanding a token.
-    assert_eq!((&*found[0].name, found[0].is_expired(StoreTime(1))), ("a", true));
-    assert_ne!(found[0].digest, token("a").digest);
-    assert_eq!(revoke(&mut world, "a"), Reply::Done);
+    assert_eq!(found[2], token("c"));
+    for (found, name) in found.iter().zip(["a", "b"]) {
+        // So the API goes on demanding a token.
+        assert_eq!((&*found.name, found.is_expired(StoreTime(1))), (name, true));
+        assert_ne!(found.digest, token(name).digest);
+        assert_eq!(revoke(&mut world, name), Reply::Done);
+    }
 }

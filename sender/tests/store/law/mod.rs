@@ -12,7 +12,7 @@ use std::sync::Arc;
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use hookproof_sender::store::command::Claim;
 use hookproof_sender::store::lane::{Counts, Limits, OwnerId};
-use hookproof_sender::store::read::{Filter, Place};
+use hookproof_sender::store::read::{Filter, Lanes, Place};
 use hookproof_sender::store::reply::{Bound, Claimed, Placed};
 use hookproof_sender::store::{Claimer, Command, QuickClaims, Reader, Refusal, Reply, Store};
 use proptest::prelude::*;
@@ -183,7 +183,7 @@ impl<B: Backend> Run<B> {
     }
 
     fn listed(&self, lane: LaneId, place: Place) -> Vec<u64> {
-        let of = Filter { lane: Some(lane), place: Some(place) };
+        let of = Filter { lanes: Lanes::One(lane), place: Some(place), event: None };
         let page = self.reader.deliveries(of, None, 10_000).unwrap();
         page.items.iter().map(|delivery| delivery.delivery.0).collect()
     }

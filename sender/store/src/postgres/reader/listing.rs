@@ -10,7 +10,8 @@ use crate::postgres::ledger::read_bounds;
 use crate::postgres::link::{Link, Value};
 use crate::postgres::values::{Bits, Count, int, is_storable, size};
 use crate::read::{
-    Attempted, DeadLetter, Delivery, Filter, LiveSecret, Resent, Subscriber, SubscriberRef, Tried, Tries,
+    Attempted, DeadLetter, Delivery, Filter, Lanes, LiveSecret, Resent, Subscriber, SubscriberRef, Tried,
+    Tries,
 };
 use crate::seal::Field;
 
@@ -138,7 +139,10 @@ pub(super) fn queue(sql: &Link, lane: LaneId, place: Option<[u64; 2]>, max: u32)
     Ok((rows, next))
 }
 
-pub(super) fn deliveries(sql: &Link, of: Filter, place: Option<[u64; 2]>, max: u32) -> Read<Rows<Delivery>> {
+pub(super) fn deliveries(sql: &Link, of: &Filter, place: Option<[u64; 2]>, max: u32) -> Read<Rows<Delivery>> {
+    if of.event.as_ref().is_some_and(|event| !is_storable(event)) {
+        return Ok((Vec::new(), None));
+    }
     let before = place.map_or(u64::MAX, |at| at[0]);
     // Examines a limited number, and reads only the matching ones in full. The lower bound comes from `done`: below
     // it, the other table holds dead rows of deliveries that moved there.
@@ -148,10 +152,12 @@ pub(super) fn deliveries(sql: &Link, of: Filter, place: Option<[u64; 2]>, max: u
             ORDER BY delivery DESC LIMIT $2)
         SELECT d.delivery, d.lane, e.id, e.kind, e.key, e.received, d.state, d.attempts, d.bytes, d.at, d.expires, d.reason
         FROM looked l JOIN all_deliveries d ON d.delivery = l.delivery LEFT JOIN events e ON e.event = d.event
-        WHERE ($3::int8 IS NULL OR l.lane = $3) AND ($4::int2 IS NULL OR l.state = $4)
+        WHERE ($3::int8[] IS NULL OR l.lane = ANY($3)) AND ($4::int2 IS NULL OR l.state = $4)
+            AND ($7::text IS NULL OR e.id = $7)
         ORDER BY d.delivery DESC LIMIT $5";
+    let (lanes, event) = (of.lanes.listed(), of.event.as_deref());
     let found =
-        sql.query(query, &[&int(before), &LOOKED_AT_MAX, &of.lane, &of.place, &i64::from(max), &low])?;
+        sql.query(query, &[&int(before), &LOOKED_AT_MAX, &lanes, &of.place, &i64::from(max), &low, &event])?;
     let rows = found.iter().map(read_delivery).collect::<Read<Vec<_>>>()?;
     if let Some(next) = last_if_full(&rows, max, |row| [row.delivery.0, 0]) {
         return Ok((rows, Some(next)));
@@ -237,16 +243,17 @@ fn read_attempt(row: &Row) -> Read<Attempted> {
     })
 }
 
-pub(super) fn attempts(sql: &Link, of: Tries, place: Option<[u64; 2]>, max: u32) -> Read<Rows<Tried>> {
+pub(super) fn attempts(sql: &Link, of: &Tries, place: Option<[u64; 2]>, max: u32) -> Read<Rows<Tried>> {
     let [at, delivery] = place.unwrap_or([u64::MAX; 2]).map(int);
     let query = "WITH looked AS (SELECT * FROM attempts WHERE (at, delivery) < ($1, $2)
             ORDER BY at DESC, delivery DESC LIMIT $3)
         SELECT delivery, number, at, latency, outcome, status, error, body_hash, connect, first_byte, asked, lane,
             (SELECT e.received FROM all_deliveries d JOIN events e ON e.event = d.event WHERE d.delivery = l.delivery)
-        FROM looked l WHERE ($4::int8 IS NULL OR lane = $4) AND ($5::int2 IS NULL OR outcome <> $5)
+        FROM looked l WHERE ($4::int8[] IS NULL OR lane = ANY($4)) AND ($5::int2 IS NULL OR outcome <> $5)
         ORDER BY at DESC, delivery DESC LIMIT $6";
     let unwanted = of.failed.then_some(AttemptOutcome::Delivered);
-    let values: &[Value<'_>] = &[&at, &delivery, &LOOKED_AT_MAX, &of.lane, &unwanted, &i64::from(max)];
+    let lanes = of.lanes.listed();
+    let values: &[Value<'_>] = &[&at, &delivery, &LOOKED_AT_MAX, &lanes, &unwanted, &i64::from(max)];
     let rows = all(sql, query, values, |row| {
         Ok(Tried { attempted: read_attempt(row)?, lane: row.try_get(11)?, received: row.try_get(12)? })
     })?;
@@ -286,23 +293,18 @@ pub(super) fn attempts_of(sql: &Link, delivery: DeliveryId) -> Read<Vec<Attempte
     Ok(Attempted::with_answers(attempts, answers))
 }
 
-pub(super) fn dead(
-    sql: &Link,
-    lane: Option<LaneId>,
-    place: Option<[u64; 2]>,
-    max: u32,
-) -> Read<Rows<DeadLetter>> {
+pub(super) fn dead(sql: &Link, lanes: &Lanes, place: Option<[u64; 2]>, max: u32) -> Read<Rows<DeadLetter>> {
     let (before, limit) = (int(place.map_or(u64::MAX, |at| at[0])), i64::from(max));
-    let found = match lane {
+    let found = match lanes.listed() {
         None => {
             let query = delivery!("WHERE d.state = 2 AND d.delivery < $1 ORDER BY d.delivery DESC LIMIT $2");
             sql.query(query, &[&before, &limit])?
         }
-        Some(lane) => {
+        Some(lanes) => {
             let query = delivery!(
-                "WHERE d.state = 2 AND d.delivery < $1 AND d.lane = $3 ORDER BY d.delivery DESC LIMIT $2"
+                "WHERE d.state = 2 AND d.delivery < $1 AND d.lane = ANY($3) ORDER BY d.delivery DESC LIMIT $2"
             );
-            sql.query(query, &[&before, &limit, &lane])?
+            sql.query(query, &[&before, &limit, &lanes])?
         }
     };
     let letter = |row: &Row| {

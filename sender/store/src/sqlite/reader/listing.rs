@@ -7,7 +7,8 @@ use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::lane::{Bounds, Pause, Retried, Secret};
 use crate::paging::last_if_full;
 use crate::read::{
-    Attempted, DeadLetter, Delivery, Filter, LiveSecret, Resent, Subscriber, SubscriberRef, Tried, Tries,
+    Attempted, DeadLetter, Delivery, Filter, Lanes, LiveSecret, Resent, Subscriber, SubscriberRef, Tried,
+    Tries,
 };
 use crate::seal::Field;
 use crate::sqlite::failure::or_least;
@@ -130,7 +131,7 @@ pub(super) fn queue(
 
 pub(super) fn deliveries(
     sql: &Connection,
-    of: Filter,
+    of: &Filter,
     place: Option<[u64; 2]>,
     max: u32,
 ) -> Result<Rows<Delivery>> {
@@ -140,7 +141,9 @@ pub(super) fn deliveries(
     ))?;
     let found = query.query_map(params![int(before), LOOKED_AT_MAX], read_delivery)?;
     let is_wanted = |found: &Delivery| {
-        of.lane.is_none_or(|lane| lane == found.lane) && of.place.is_none_or(|place| place == found.place)
+        of.lanes.have(found.lane)
+            && of.place.is_none_or(|place| place == found.place)
+            && of.event.as_ref().is_none_or(|event| *event == found.event)
     };
     wanted(found, max, is_wanted, |delivery| [delivery.delivery.0, 0])
 }
@@ -261,7 +264,7 @@ fn read_attempt(row: &Row<'_>) -> Result<Attempted> {
 
 pub(super) fn attempts(
     sql: &Connection,
-    of: Tries,
+    of: &Tries,
     place: Option<[u64; 2]>,
     max: u32,
 ) -> Result<Rows<Tried>> {
@@ -275,7 +278,7 @@ pub(super) fn attempts(
     })?;
     let is_wanted = |tried: &Tried| {
         let failed = tried.attempted.attempt.outcome != AttemptOutcome::Delivered;
-        of.lane.is_none_or(|lane| lane == tried.lane) && (failed || !of.failed)
+        of.lanes.have(tried.lane) && (failed || !of.failed)
     };
     let place = |Tried { attempted, .. }: &Tried| [attempted.attempt.at.0, attempted.delivery.0];
     let (mut rows, next) = wanted(found, max, is_wanted, place)?;
@@ -329,29 +332,26 @@ pub(super) fn attempts_of(sql: &Connection, delivery: DeliveryId) -> Result<Vec<
 
 pub(super) fn dead(
     sql: &Connection,
-    lane: Option<LaneId>,
+    lanes: &Lanes,
     place: Option<[u64; 2]>,
     max: u32,
 ) -> Result<Rows<DeadLetter>> {
     let before = place.map_or(u64::MAX, |at| at[0]);
-    let (index, condition) = match lane {
-        Some(_) => ("deliveries_dead_of_lane", "d.lane = ?3"),
-        None => ("deliveries_dead", "?3 IS NULL"),
+    let (index, condition, lane) = match lanes {
+        Lanes::One(lane) => ("deliveries_dead_of_lane", "d.lane = ?3", Some(lane)),
+        Lanes::All | Lanes::These(_) => ("deliveries_dead", "?3 IS NULL", None),
     };
-    let rows: Vec<DeadLetter> = sql
-        .prepare_cached(&format!(
-            "{DELIVERY} INDEXED BY {index} {ITS_EVENT} WHERE d.state = 2 AND {condition} AND d.delivery < ?1
-             ORDER BY d.delivery DESC LIMIT ?2"
-        ))?
-        .query_map(params![int(before), max, lane], |row| {
-            Ok(DeadLetter {
-                delivery: read_delivery(row)?,
-                reason: row.get(11)?,
-                status: row.get(12)?,
-                error: row.get(13)?,
-            })
-        })?
-        .collect::<Result<_>>()?;
-    let next = last_if_full(&rows, max, |row| [row.delivery.delivery.0, 0]);
-    Ok((rows, next))
+    let mut query = sql.prepare_cached(&format!(
+        "{DELIVERY} INDEXED BY {index} {ITS_EVENT} WHERE d.state = 2 AND {condition} AND d.delivery < ?1
+         ORDER BY d.delivery DESC LIMIT ?2"
+    ))?;
+    let found = query.query_map(params![int(before), LOOKED_AT_MAX, lane], |row| {
+        Ok(DeadLetter {
+            delivery: read_delivery(row)?,
+            reason: row.get(11)?,
+            status: row.get(12)?,
+            error: row.get(13)?,
+        })
+    })?;
+    wanted(found, max, |letter| lanes.have(letter.delivery.lane), |letter| [letter.delivery.delivery.0, 0])
 }
