@@ -5,6 +5,7 @@ use axum::response::Response;
 use serde_json::{Map, Value, json};
 
 use super::deliveries::{self, Names};
+use super::form::take_events;
 use super::input::{Query, Segment, bad, nothing_left, object, seen_subscriber, subscriber, take_text};
 use super::jobs::start;
 use super::problem::{Problem, ok};
@@ -180,15 +181,15 @@ pub(super) async fn replay(
 ) -> Result<Response, Problem> {
     Query::read(request.uri().query(), &[])?;
     let mut object = object(request).await?;
-    let plan = take_plan(&mut object)?;
+    let (plan, events) = (take_plan(&mut object)?, take_events(&mut object)?);
     let (since, before) = (take_moment(&mut object, "since")?, take_moment(&mut object, "before")?);
     let since = since.ok_or_else(|| {
         Problem::unprocessable("no_since", "`since` is missing; expected a moment").field("since")
     })?;
     let now = app.sender().clock().now();
-    nothing_left(&object, &["since", "before", "plan"])?;
+    nothing_left(&object, &["since", "before", "events", "plan"])?;
     let lane = subscriber(&app, &whom).await?.lane;
-    let replay = Replay::new(lane, since, before.unwrap_or(now), now)
+    let replay = Replay::new(lane, since, before.unwrap_or(now), events, now)
         .map_err(|problem| Problem::unprocessable("bad_span", problem).field("since"))?;
     if plan {
         let roster = app.sender().roster();

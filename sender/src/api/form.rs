@@ -38,20 +38,21 @@ impl Written {
         let name = name.as_deref().map(checked_name).transpose();
         let name = name.map_err(|problem| Problem::unprocessable("bad_name", problem).field("name"))?;
         let url = take_text(&mut object, "url")?.map(|url| Target::parse(&url, guard)).transpose()?;
-        let events = match object.remove("events") {
-            None => None,
-            Some(events) => Some(serde_json::from_value(events).map_err(|error| {
-                let message =
-                    format!("events cannot be read: {error}; expected a list such as [\"video.*\"]");
-                Problem::unprocessable("bad_events", message).field("events")
-            })?),
-        };
+        let events = take_events(&mut object)?;
         let settings = Value::Object(object);
         if let Some(url) = token_url(&settings) {
             Target::parse(url, guard).map_err(|error| Problem::from(error).field("oauth.token_url"))?;
         }
         Ok(Self { name: name.map(Into::into), url: url.map(|url| url.as_str().into()), events, settings })
     }
+}
+
+pub(super) fn take_events(object: &mut Map<String, Value>) -> Result<Option<EventPatterns>, Problem> {
+    let events = object.remove("events").map(serde_json::from_value).transpose();
+    events.map_err(|error| {
+        let message = format!("events cannot be read: {error}; expected a list such as [\"video.*\"]");
+        Problem::unprocessable("bad_events", message).field("events")
+    })
 }
 
 pub(super) fn required<T>(value: Option<T>, field: &str) -> Result<T, Problem> {

@@ -6,7 +6,7 @@ use super::options::{Common, Reach, operating};
 use super::print::{Printer, Table, moment};
 use super::session::{Look, WriteSession, name_of, names, with_session};
 use crate::engine::Nanos;
-use crate::operate::jobs::to_json;
+use crate::operate::jobs::{in_words, to_json};
 use crate::runtime::clock::rest;
 use crate::store::job::{JobId, JobState, SetJob, Task};
 use crate::store::{Command, Refusal, Reply, job};
@@ -64,6 +64,7 @@ impl Job {
             ("job", text(&found.id.0.to_string())),
             ("kind", text(found.task.kind.name())),
             ("subscriber", name.unwrap_or_default()),
+            ("events", found.task.events.as_ref().map_or_else(String::new, in_words)),
             ("state", text(found.state.name())),
             ("done", format!("{} of {}, skipped: {}", found.done, found.task.planned, found.skipped)),
             ("begun", format!("{} by {}", moment(found.begun), found.task.by)),

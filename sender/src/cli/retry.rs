@@ -10,8 +10,9 @@ use super::jobs;
 use super::options::{self, Common, Reach, operating};
 use super::print::Printer;
 use super::session::{Look, user, with_session};
+use super::settings::patterns;
 use crate::engine::{DeliveryId, Nanos, StoreTime};
-use crate::event::PublicId;
+use crate::event::{Pattern, PublicId};
 use crate::operate;
 use crate::operate::retry::Steps;
 use crate::store::Reply;
@@ -78,7 +79,7 @@ impl Resend {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  hookproof sender subscriber replay --db sender.db shop --since 2h
+  hookproof sender subscriber replay --db sender.db shop --since 2h --events 'order.*,refund.made'
   hookproof sender subscriber replay --db sender.db shop --since 2026-05-17T14:00:00Z --before 2026-05-17T15:00:00Z --yes
 
 For a receiver that lost what it accepted. Without --yes it only prints how many deliveries that would be. Each waits again,
@@ -93,6 +94,9 @@ pub(super) struct Replay {
     /// Only what was delivered before then; by default, before now
     #[arg(long, value_name = "MOMENT", value_parser = moment, default_value = "0s", hide_default_value = true)]
     before: Moment,
+    /// Only events of these types: *, video.trending, video.*; all, if left out
+    #[arg(long, value_name = "PATTERN,…", value_delimiter = ',')]
+    events: Vec<Pattern>,
     /// Send them
     #[arg(long)]
     yes: bool,
@@ -126,7 +130,9 @@ impl Replay {
         let look = Look::open(&common.existing_database()?)?;
         let lane = look.subscriber(&self.name)?.lane;
         let (since, before) = (self.since.by(look.now), self.before.by(look.now));
-        let replay = operate::jobs::Replay::new(lane, since, before, look.now).map_err(Failure::usage)?;
+        let events = (!self.events.is_empty()).then(|| patterns(&self.events)).transpose()?;
+        let replay =
+            operate::jobs::Replay::new(lane, since, before, events, look.now).map_err(Failure::usage)?;
         if !self.yes {
             let plan = replay.plan(&*look.reader, &*look.roster(&Reach::default())?)?;
             if printer.json {

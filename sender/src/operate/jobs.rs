@@ -10,6 +10,7 @@ use super::dead::GROUPS_MAX;
 use super::json_forms::moment;
 use super::shed::Plan;
 use crate::engine::{LaneId, StoreTime};
+use crate::event::{EventPatterns, Pattern};
 use crate::roster::Roster;
 use crate::store::StoreError;
 use crate::store::command::Dead;
@@ -71,16 +72,18 @@ impl Letters {
     pub(crate) fn task(self, reader: &dyn Reader, now: StoreTime, by: Arc<str>) -> Result<Task, StoreError> {
         let (planned, last) = (self.count(reader, now)?, reader.glance()?.last);
         let before = StoreTime(0);
-        Ok(Task { kind: self.kind, which: self.which, since: self.since, before, last, planned, by })
+        let (kind, which, since) = (self.kind, self.which, self.since);
+        Ok(Task { kind, which, since, before, events: None, last, planned, by })
     }
 }
 
 /// What was delivered to a subscriber in a span.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Replay {
     lane: LaneId,
     since: StoreTime,
     before: StoreTime,
+    events: Option<EventPatterns>,
 }
 
 impl Replay {
@@ -88,6 +91,7 @@ impl Replay {
         lane: LaneId,
         since: StoreTime,
         before: StoreTime,
+        events: Option<EventPatterns>,
         now: StoreTime,
     ) -> Result<Self, String> {
         let before = before.min(now);
@@ -97,45 +101,55 @@ impl Replay {
                 "the replay would begin at {since} and end at {before}; expected an earlier beginning"
             ));
         }
-        Ok(Self { lane, since, before })
+        Ok(Self { lane, since, before, events })
+    }
+
+    fn count(&self, reader: &dyn Reader) -> Result<u64, StoreError> {
+        reader.delivered(self.lane, (self.since, self.before), self.events.as_ref())
     }
 
     pub(crate) fn plan(self, reader: &dyn Reader, roster: &Roster) -> Result<ReplayPlan, StoreError> {
-        let delivered = reader.delivered(self.lane, self.since, self.before)?;
+        let delivered = self.count(reader)?;
         let contract = roster.get(self.lane).map(|known| known.settings().contract());
-        Ok(ReplayPlan { delivered, takes: contract.map(|contract| Clearing::of(delivered, contract, None)) })
+        let takes = contract.map(|contract| Clearing::of(delivered, contract, None));
+        Ok(ReplayPlan { delivered, events: self.events, takes })
     }
 
     pub(crate) fn task(self, reader: &dyn Reader, by: Arc<str>) -> Result<Task, StoreError> {
-        let Self { lane, since, before } = self;
-        let (planned, last) = (reader.delivered(lane, since, before)?, reader.glance()?.last);
-        Ok(Task { kind: JobKind::Replay, which: Dead::Of(lane), since, before, last, planned, by })
+        let (planned, last) = (self.count(reader)?, reader.glance()?.last);
+        let Self { lane, since, before, events } = self;
+        Ok(Task { kind: JobKind::Replay, which: Dead::Of(lane), since, before, events, last, planned, by })
     }
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ReplayPlan {
     delivered: u64,
+    events: Option<EventPatterns>,
     /// At the subscriber's limits.
     takes: Option<Clearing>,
 }
 
 impl ReplayPlan {
-    pub(crate) fn to_json(self) -> Value {
-        json!({ "delivered": self.delivered, "takes_ms": millis(self.takes) })
+    pub(crate) fn to_json(&self) -> Value {
+        json!({ "delivered": self.delivered, "events": self.events, "takes_ms": millis(self.takes) })
     }
 }
 
 impl Display for ReplayPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "delivered ones to send again: {}{}", self.delivered, at_its_limits(self.takes))
+        write!(f, "delivered ones to send again: {}", self.delivered)?;
+        if let Some(events) = &self.events {
+            write!(f, " of {}", in_words(events))?;
+        }
+        f.write_str(&at_its_limits(self.takes))
     }
 }
 
 pub(crate) fn shed_task(lane: LaneId, plan: &Plan, by: Arc<str>) -> Task {
     let (last, planned) = (plan.last, plan.would_shed);
-    let never = StoreTime(0);
-    Task { kind: JobKind::Shed, which: Dead::Of(lane), since: never, before: never, last, planned, by }
+    let (kind, which, never) = (JobKind::Shed, Dead::Of(lane), StoreTime(0));
+    Task { kind, which, since: never, before: never, events: None, last, planned, by }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -175,6 +189,10 @@ fn at_its_limits(takes: Option<Clearing>) -> String {
     takes.map_or(String::new(), |takes| format!("; at its limits: {} at least", rough(takes.length())))
 }
 
+pub(crate) fn in_words(events: &EventPatterns) -> String {
+    events.as_slice().iter().map(Pattern::to_string).collect::<Vec<_>>().join(", ")
+}
+
 /// `subscriber`: the id of [`Job::lane`].
 pub(crate) fn to_json(job: &Job, subscriber: Option<&str>) -> Value {
     let Job { task, .. } = job;
@@ -184,6 +202,7 @@ pub(crate) fn to_json(job: &Job, subscriber: Option<&str>) -> Value {
         "subscriber": subscriber,
         "since": (task.since > StoreTime(0)).then(|| moment(task.since)),
         "before": (task.before > StoreTime(0)).then(|| moment(task.before)),
+        "events": task.events,
         "by": &*task.by,
         "state": job.state.name(),
         "planned": task.planned,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hookproof_words::event_type::EventPatterns;
 pub use hookproof_words::states::Place;
 
 use super::change::RecordedChange;
@@ -118,8 +119,13 @@ pub trait Reader: Notices + Send {
     /// Dead letters since then, by lane, reason, status, error and hour, the largest groups first.
     fn dead_groups(&self, since: StoreTime, max: u32) -> Result<Vec<DeadGroup>, StoreError>;
 
-    /// How many deliveries are kept as delivered to the lane in `[since, before)`.
-    fn delivered(&self, lane: LaneId, since: StoreTime, before: StoreTime) -> Result<u64, StoreError>;
+    /// How many deliveries are kept as delivered to the lane in `[since, before)`, of events that match, if named.
+    fn delivered(
+        &self,
+        lane: LaneId,
+        span: (StoreTime, StoreTime),
+        events: Option<&EventPatterns>,
+    ) -> Result<u64, StoreError>;
 
     /// Attempts begun in each second of `[from, until)`, by lane, at most `max` rows in the order of time. Omits
     /// seconds without any.

@@ -25,6 +25,7 @@ async fn job_of_another_process(world: &World) -> Reply {
         which: Dead::All,
         since: StoreTime(0),
         before: StoreTime(0),
+        events: None,
         last: DeliveryId(1_000),
         planned: 7,
         by: "ann".into(),

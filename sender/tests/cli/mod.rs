@@ -11,6 +11,7 @@ mod nodes;
 mod notices;
 mod otlp;
 mod refusals;
+mod replay;
 mod retry;
 mod tenants;
 mod tokens;

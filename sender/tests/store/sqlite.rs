@@ -682,6 +682,7 @@ fn an_unreadable_job_hides_no_other() {
         which: Dead::All,
         since: StoreTime(0),
         before: StoreTime(0),
+        events: None,
         last: DeliveryId(0),
         planned: 0,
         by: "ann".into(),

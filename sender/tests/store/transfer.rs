@@ -6,6 +6,7 @@ use std::process::{Child, Command as Program, Stdio};
 use std::sync::Arc;
 
 use hookproof_sender::engine::{DeliveryId, Nanos, StoreTime};
+use hookproof_sender::event::EventPatterns;
 use hookproof_sender::store::command::{
     Change, Condition, Dead, Details, Fate, KeptAnswer, LaneSelection, Purge, Reason, Transition,
 };
@@ -125,6 +126,7 @@ fn filled() -> World<File> {
         which: Dead::These(vec![DeliveryId(3), DeliveryId(5)]),
         since: StoreTime(7),
         before: StoreTime(8),
+        events: Some(EventPatterns::all()),
         last: DeliveryId(9),
         planned: 2,
         by: "ann".into(),

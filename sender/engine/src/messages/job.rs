@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use hookproof_words::event_type::EventPatterns;
 pub use hookproof_words::ids::JobId;
 pub use hookproof_words::states::{JobKind, JobState};
 
@@ -32,6 +33,8 @@ pub struct Task {
     pub since: StoreTime,
     /// Only deliveries made before then: of a replay. At most its beginning, so that none is sent twice.
     pub before: StoreTime,
+    /// Types of a replay; all if none.
+    pub events: Option<EventPatterns>,
     /// Only deliveries up to this one, so that a job ends while others die.
     pub last: DeliveryId,
     /// How many there were. A shed gives up no more.

@@ -178,7 +178,12 @@ fn of_job(job: &Job) -> Fields {
         Dead::These(ids) => ids.len().into(),
         Dead::All | Dead::Of(_) => Value::Null,
     };
-    let fields = [("state", state.name().into()), ("planned", task.planned.into()), ("ids", ids)];
+    let fields = [
+        ("state", state.name().into()),
+        ("planned", task.planned.into()),
+        ("ids", ids),
+        ("events", json!(task.events)),
+    ];
     fields.map(|(name, value)| (name.to_owned(), value)).into()
 }
 

@@ -1,5 +1,6 @@
 //! Jobs. A step applies the rule of its kind to the next deliveries, and its row follows in the same commit.
 
+use hookproof_words::event_type::EventPatterns;
 use hookproof_words::ids::size;
 
 use super::retry::RetryRows;
@@ -18,6 +19,21 @@ use crate::reply::{Refusal, Reply};
 pub(crate) const LOOKED_AT_MAX: u32 = 5_000;
 /// And it sends so many again: each is several statements, under the lane's lock.
 const REPLAYED_MAX: u32 = 100;
+
+pub(crate) fn events_text(events: Option<&EventPatterns>) -> Option<String> {
+    events.map(|events| serde_json::json!(events).to_string())
+}
+
+pub(crate) fn read_events(text: Option<&str>) -> serde_json::Result<Option<EventPatterns>> {
+    text.map(serde_json::from_str).transpose()
+}
+
+pub(crate) fn is_of(events: Option<&EventPatterns>, kind: Option<&str>) -> bool {
+    let matches = |events: &EventPatterns| {
+        kind.and_then(|kind| kind.parse().ok()).is_some_and(|kind| events.matches(&kind))
+    };
+    events.is_none_or(matches)
+}
 
 /// A part of the deliveries, in their order.
 pub(crate) struct Examined {

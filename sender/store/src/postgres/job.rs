@@ -3,7 +3,7 @@ use tokio_postgres::{Error, Row};
 use super::link::{Link, Value};
 use super::values::{Count, int};
 use super::{Result, Work};
-use crate::commit::job::{Examined, JobRows, LOOKED_AT_MAX};
+use crate::commit::job::{Examined, JobRows, LOOKED_AT_MAX, events_text, is_of, read_events};
 use crate::engine::LaneId;
 use crate::job::{Job, JobId, JobState, Task};
 use crate::paging::{selection, spelled};
@@ -11,7 +11,7 @@ use crate::paging::{selection, spelled};
 macro_rules! jobs {
     () => {
         "SELECT job, kind, lane, ids, since, before, up_to, planned, begun_by, state, done, skipped, cursor, begun, ended,
-         error, worker, until FROM jobs"
+         error, worker, until, events FROM jobs"
     };
 }
 const LOCKED: &str = concat!(jobs!(), " WHERE job = $1 FOR UPDATE");
@@ -19,18 +19,20 @@ const ALL: &str = concat!(jobs!(), " WHERE job = coalesce($1, job) ORDER BY job 
 
 /// The newest first. Skips unreadable rows.
 pub(super) fn jobs(sql: &Link, which: Option<JobId>) -> std::result::Result<Vec<Job>, Error> {
-    Ok(sql.query(ALL, &[&which])?.iter().filter_map(|row| read(row).ok()).collect())
+    Ok(sql.query(ALL, &[&which])?.iter().filter_map(|row| read(row).ok().flatten()).collect())
 }
 
-fn read(row: &Row) -> std::result::Result<Job, Error> {
+fn read(row: &Row) -> std::result::Result<Option<Job>, Error> {
+    let Ok(events) = read_events(row.try_get(18)?) else { return Ok(None) };
     let count = |column| row.try_get::<_, Count>(column).map(|count| count.0);
-    Ok(Job {
+    Ok(Some(Job {
         id: row.try_get(0)?,
         task: Task {
             kind: row.try_get(1)?,
             which: selection(row.try_get(2)?, row.try_get(3)?),
             since: row.try_get(4)?,
             before: row.try_get(5)?,
+            events,
             last: row.try_get(6)?,
             planned: count(7)?,
             by: row.try_get::<_, &str>(8)?.into(),
@@ -44,7 +46,7 @@ fn read(row: &Row) -> std::result::Result<Job, Error> {
         error: row.try_get::<_, Option<&str>>(15)?.map(Into::into),
         worker: row.try_get(16)?,
         until: row.try_get(17)?,
-    })
+    }))
 }
 
 impl JobRows for Work<'_> {
@@ -61,14 +63,15 @@ impl JobRows for Work<'_> {
     }
 
     fn job(&mut self, job: JobId) -> Result<Option<Job>> {
-        Ok(self.sql.first(LOCKED, &[&job])?.as_ref().map(read).transpose()?)
+        Ok(self.sql.first(LOCKED, &[&job])?.as_ref().map(read).transpose()?.flatten())
     }
 
     fn put_job(&mut self, job: &Job) -> Result<()> {
         let (lane, ids) = spelled(&job.task.which);
         self.sql.execute(
             "INSERT INTO jobs
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18,
+             $19)
              ON CONFLICT (job) DO UPDATE SET state = $10, done = $11, skipped = $12, cursor = $13, ended = $15,
              error = $16, worker = $17, until = $18",
             &[
@@ -90,18 +93,25 @@ impl JobRows for Work<'_> {
                 &job.error.as_deref(),
                 &job.worker,
                 &job.until,
+                &events_text(job.task.events.as_ref()),
             ],
         )?;
         Ok(())
     }
 
     fn delivered(&mut self, lane: LaneId, Job { task, cursor, .. }: &Job, max: u32) -> Result<Examined> {
-        let query = "SELECT delivery, lane = $3 AND at >= $4 AND at < $5 FROM done
+        let query = "SELECT delivery, lane = $3 AND at >= $4 AND at < $5,
+            CASE WHEN $7 AND lane = $3 THEN (SELECT kind FROM events WHERE event = d.event) END FROM done d
             WHERE delivery > $1 AND delivery <= $2 ORDER BY delivery LIMIT $6";
-        let max_looked_at = i64::from(LOOKED_AT_MAX);
-        let of: &[Value<'_>] = &[cursor, &task.last, &lane, &task.since, &task.before, &max_looked_at];
+        let (max_looked_at, events) = (i64::from(LOOKED_AT_MAX), task.events.as_ref());
+        let of: &[Value<'_>] =
+            &[cursor, &task.last, &lane, &task.since, &task.before, &max_looked_at, &events.is_some()];
         let rows = self.sql.query(query, of)?;
-        Examined::of(rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))), max)
+        let examined = rows.iter().map(|row| {
+            let wanted = row.try_get::<_, bool>(1)? && is_of(events, row.try_get(2)?);
+            Ok((row.try_get(0)?, wanted))
+        });
+        Examined::of(examined, max)
     }
 
     fn forget_jobs(&mut self, kept: u64) -> Result<()> {

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use tokio_postgres::error::SqlState;
 
+use hookproof_words::event_type::EventPatterns;
+
 use super::address::Address;
 use super::failure::failure;
 use super::link::{Link, Purpose};
@@ -243,8 +245,13 @@ impl Reader for PostgresReader {
         self.query("analyse dead letters", |sql| figures::dead_groups(sql, since, max))
     }
 
-    fn delivered(&self, lane: LaneId, since: StoreTime, before: StoreTime) -> Result<u64, StoreError> {
-        self.query("count delivered ones", |sql| figures::delivered(sql, lane, since, before))
+    fn delivered(
+        &self,
+        lane: LaneId,
+        span: (StoreTime, StoreTime),
+        events: Option<&EventPatterns>,
+    ) -> Result<u64, StoreError> {
+        self.query("count delivered ones", |sql| figures::delivered(sql, lane, span, events))
     }
 
     fn audit(

@@ -298,7 +298,8 @@ CREATE TABLE jobs (
     ended int8,
     error text,
     worker int8 NOT NULL,
-    until int8 NOT NULL
+    until int8 NOT NULL,
+    events text
 ) WITH (fillfactor = 50);
 
 -- Tokens of the API. `digest`: the SHA-256, so no row reveals a token. `subscribers`: JSON; NULL reaches all. A change

@@ -1,19 +1,20 @@
-use rusqlite::{Connection, Result, Row, params};
+use rusqlite::{Connection, Error, Result, Row, params};
 
 use super::Work;
 use super::values::int;
-use crate::commit::job::{Examined, JobRows, LOOKED_AT_MAX};
+use crate::commit::job::{Examined, JobRows, LOOKED_AT_MAX, events_text, is_of, read_events};
 use crate::engine::LaneId;
 use crate::job::{Job, JobId, JobState, Task};
 use crate::paging::{selection, spelled};
 
 const JOBS: &str =
     "SELECT job, kind, lane, ids, since, before, up_to, planned, begun_by, state, done, skipped, cursor, begun,
-    ended, error, worker, until FROM jobs WHERE job = coalesce(?1, job) ORDER BY job DESC";
+    ended, error, worker, until, events FROM jobs WHERE job = coalesce(?1, job) ORDER BY job DESC";
 
 /// The newest first. Skips unreadable rows.
 pub(super) fn jobs(sql: &Connection, which: Option<JobId>) -> Result<Vec<Job>> {
     let read = |row: &Row<'_>| -> Result<Job> {
+        let events = row.get::<_, Option<String>>(18)?;
         Ok(Job {
             id: row.get(0)?,
             task: Task {
@@ -21,6 +22,7 @@ pub(super) fn jobs(sql: &Connection, which: Option<JobId>) -> Result<Vec<Job>> {
                 which: selection(row.get(2)?, row.get::<_, Option<String>>(3)?.as_deref()),
                 since: row.get(4)?,
                 before: row.get(5)?,
+                events: read_events(events.as_deref()).map_err(|_| Error::InvalidQuery)?,
                 last: row.get(6)?,
                 planned: row.get(7)?,
                 by: row.get(8)?,
@@ -61,7 +63,8 @@ impl JobRows for Work<'_> {
         self.sql
             .prepare_cached(
                 "INSERT INTO jobs
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,
+                 ?19)
                  ON CONFLICT (job) DO UPDATE SET state = ?10, done = ?11, skipped = ?12, cursor = ?13, ended = ?15,
                  error = ?16, worker = ?17, until = ?18",
             )?
@@ -84,17 +87,24 @@ impl JobRows for Work<'_> {
                 job.error,
                 job.worker,
                 job.until,
+                events_text(job.task.events.as_ref()),
             ])
             .map(drop)
     }
 
     fn delivered(&mut self, lane: LaneId, Job { task, cursor, .. }: &Job, max: u32) -> Result<Examined> {
         let mut query = self.sql.prepare_cached(
-            "SELECT delivery, lane = ?3 AND state = 1 AND at >= ?4 AND at < ?5 FROM deliveries
+            "SELECT delivery, lane = ?3 AND state = 1 AND at >= ?4 AND at < ?5,
+             CASE WHEN ?7 AND lane = ?3 THEN (SELECT kind FROM events WHERE event = d.event) END FROM deliveries d
              WHERE delivery > ?1 AND delivery <= ?2 ORDER BY delivery LIMIT ?6",
         )?;
-        let of = params![cursor, task.last, lane, task.since, task.before, LOOKED_AT_MAX];
-        Examined::of(query.query_map(of, |row| Ok((row.get(0)?, row.get(1)?)))?, max)
+        let events = task.events.as_ref();
+        let of = params![cursor, task.last, lane, task.since, task.before, LOOKED_AT_MAX, events.is_some()];
+        let rows = query.query_map(of, |row| {
+            let kind: Option<String> = row.get(2)?;
+            Ok((row.get(0)?, row.get(1)? && is_of(events, kind.as_deref())))
+        })?;
+        Examined::of(rows, max)
     }
 
     fn forget_jobs(&mut self, kept: u64) -> Result<()> {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use hookproof_words::event_type::EventPatterns;
 use rusqlite::{Connection, Transaction};
 
 use super::failure::Doing;
@@ -273,8 +274,13 @@ impl Reader for SqliteReader {
         self.moment("analyse dead letters", |sql| figures::dead_groups(sql, since, max))
     }
 
-    fn delivered(&self, lane: LaneId, since: StoreTime, before: StoreTime) -> Result<u64, StoreError> {
-        self.moment("count delivered ones", |sql| figures::delivered(sql, lane, since, before))
+    fn delivered(
+        &self,
+        lane: LaneId,
+        span: (StoreTime, StoreTime),
+        events: Option<&EventPatterns>,
+    ) -> Result<u64, StoreError> {
+        self.moment("count delivered ones", |sql| figures::delivered(sql, lane, span, events))
     }
 
     fn audit(

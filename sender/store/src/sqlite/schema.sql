@@ -278,7 +278,8 @@ CREATE TABLE jobs (
     ended INTEGER,
     error TEXT,
     worker INTEGER NOT NULL,
-    until INTEGER NOT NULL
+    until INTEGER NOT NULL,
+    events TEXT
 ) STRICT;
 
 -- Tokens of the API. `digest`: the SHA-256, so no row reveals a token. `subscribers`: JSON; NULL reaches all. A change

@@ -164,7 +164,7 @@ const TABLES: [Table; 19] = [
     same!(
         "jobs",
         "job, kind, lane, ids, since, before, up_to, planned, begun_by, state, done, skipped, cursor, begun, ended, error, worker,
-         until"
+         until, events"
     ),
     same!("tokens", "name, digest, scope, created, created_by, expires, subscribers"),
     same!("changes", "number, at, made_by, operation, subscriber, name, subject, changed"),

@@ -1,5 +1,8 @@
+use std::collections::BTreeMap;
+
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
-use hookproof_sender::store::command::{Change, Dead, Fate, Shed};
+use hookproof_sender::event::EventPatterns;
+use hookproof_sender::store::command::{Change, Dead, Emit, Fate, Shed};
 use hookproof_sender::store::job::{
     ENDED_JOBS_MAX, JOB_LEASE, Job, JobId, JobKind, JobState, OPEN_JOBS_MAX, SetJob, StartJob, StepJob, Task,
 };
@@ -17,7 +20,8 @@ fn letters<B: Backend>(world: &mut World<B>, lane: LaneId, count: u32) -> Vec<De
 
 fn task<B: Backend>(world: &World<B>, kind: JobKind, which: Dead) -> Task {
     let last = world.reader.glance().unwrap().last;
-    Task { kind, which, since: StoreTime(0), before: StoreTime(0), last, planned: 5, by: "ann".into() }
+    let (since, before) = (StoreTime(0), StoreTime(0));
+    Task { kind, which, since, before, events: None, last, planned: 5, by: "ann".into() }
 }
 
 fn job(reply: Reply) -> Job {
@@ -186,7 +190,7 @@ pub(super) fn a_replay_sends_again_what_was_delivered_in_a_span<B: Backend>() {
     let before = world.now;
     world.settle(lane, term, late, Fate::Delivered);
     let waits = world.emit_one(lane);
-    assert_eq!(world.reader.delivered(lane, since, before), Ok(2));
+    assert_eq!(world.reader.delivered(lane, (since, before), None), Ok(2));
     let span = Task { since, before, ..replay(&world, lane) };
     let id = start(&mut world, span.clone());
     let first = step(&mut world, id, 1);
@@ -200,6 +204,29 @@ pub(super) fn a_replay_sends_again_what_was_delivered_in_a_span<B: Backend>() {
     assert_eq!((counts.waiting, world.counts(other).waiting), (1, 0));
     assert_eq!(world.place(wanted[1]), Some(Place::Waiting));
     assert_eq!((world.place(late), world.place(waits)), (Some(Place::Delivered), Some(Place::Delivered)));
+}
+
+pub(super) fn a_replay_takes_the_types_that_its_row_names<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let mut emitted = BTreeMap::new();
+    for kind in ["order.paid", "video.new", "order.made.twice", "order"] {
+        let event = Emit { kind: kind.into(), ..world.event(&[lane]) };
+        world.try_emit(event).unwrap();
+        let delivery = world.claim(lane, term)[0];
+        world.settle(lane, term, delivery, Fate::Delivered);
+        emitted.insert(kind, delivery);
+    }
+    let events: EventPatterns = serde_json::from_str(r#"["order.*", "refund.made"]"#).unwrap();
+    let span = (StoreTime(0), later(world.now, Nanos(1)));
+    assert_eq!(world.reader.delivered(lane, span, Some(&events)), Ok(2));
+    assert_eq!(world.reader.delivered(lane, span, None), Ok(4));
+    let task = Task { events: Some(events), ..replay(&world, lane) };
+    let id = start(&mut world, task.clone());
+    assert_eq!(read(&world, id).task, task);
+    let done = step(&mut world, id, 9);
+    assert_eq!((done.done, done.skipped, done.state), (2, 0, JobState::Done));
+    assert_eq!(world.claim(lane, term), [emitted["order.paid"], emitted["order.made.twice"]]);
 }
 
 pub(super) fn a_replay_counts_what_it_cannot_send<B: Backend>() {

@@ -250,6 +250,7 @@ contract! {
         letters_without_room_are_skipped_and_counted
         a_job_of_one_subscriber_waits_for_room_and_goes_on
         a_replay_sends_again_what_was_delivered_in_a_span
+        a_replay_takes_the_types_that_its_row_names
         a_replay_counts_what_it_cannot_send
         a_replay_to_a_disabled_subscriber_fails
         named_letters_are_purged_step_by_step

@@ -1,7 +1,9 @@
+use hookproof_words::event_type::EventPatterns;
 use tokio_postgres::Row;
 
 use super::Read;
 use super::listing::pause;
+use crate::commit::job::is_of;
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use crate::lane::LaneState;
 use crate::paging::last_if_full;
@@ -132,10 +134,22 @@ pub(super) fn dead_groups(sql: &Link, since: StoreTime, max: u32) -> Read<Vec<De
     sql.query(query, &[&since, &Nanos::HOUR, &i64::from(max)])?.iter().map(group).collect()
 }
 
-pub(super) fn delivered(sql: &Link, lane: LaneId, since: StoreTime, before: StoreTime) -> Read<u64> {
-    let query = "SELECT count(*) FROM done WHERE lane = $1 AND at >= $2 AND at < $3";
-    let found = sql.query(query, &[&lane, &since, &before])?;
-    Ok(found.first().map(|row| row.try_get::<_, Count>(0)).transpose()?.unwrap_or_default().0)
+pub(super) fn delivered(
+    sql: &Link,
+    lane: LaneId,
+    (since, before): (StoreTime, StoreTime),
+    events: Option<&EventPatterns>,
+) -> Read<u64> {
+    let query = if events.is_none() {
+        "SELECT NULL::text, count(*) FROM done WHERE lane = $1 AND at >= $2 AND at < $3"
+    } else {
+        "SELECT e.kind, count(*) FROM done d JOIN events e ON e.event = d.event
+        WHERE d.lane = $1 AND d.at >= $2 AND d.at < $3 GROUP BY e.kind"
+    };
+    let rows = sql.query(query, &[&lane, &since, &before])?;
+    let count =
+        |row: &Row| Ok(if is_of(events, row.try_get(0)?) { row.try_get::<_, Count>(1)?.0 } else { 0 });
+    rows.iter().map(count).sum()
 }
 
 pub(super) fn audit(

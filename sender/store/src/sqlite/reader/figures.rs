@@ -1,9 +1,11 @@
 use std::collections::BTreeMap;
 
+use hookproof_words::event_type::EventPatterns;
 use rusqlite::{Connection, OptionalExtension, Result, params};
 
 use super::super::ledger::{counts, totals};
 use super::super::values::int;
+use crate::commit::job::is_of;
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use crate::lane::{Bounds, LaneState, Pause};
 use crate::paging::last_if_full;
@@ -159,11 +161,26 @@ pub(super) fn dead_groups(sql: &Connection, since: StoreTime, max: u32) -> Resul
     .collect()
 }
 
-pub(super) fn delivered(sql: &Connection, lane: LaneId, since: StoreTime, before: StoreTime) -> Result<u64> {
-    sql.prepare_cached(
-        "SELECT count(*) FROM deliveries WHERE lane = ?1 AND state = 1 AND at >= ?2 AND at < ?3",
-    )?
-    .query_row(params![lane, since, before], |row| row.get(0))
+pub(super) fn delivered(
+    sql: &Connection,
+    lane: LaneId,
+    (since, before): (StoreTime, StoreTime),
+    events: Option<&EventPatterns>,
+) -> Result<u64> {
+    let of = params![lane, since, before];
+    if events.is_none() {
+        let all = "SELECT count(*) FROM deliveries WHERE lane = ?1 AND state = 1 AND at >= ?2 AND at < ?3";
+        return sql.prepare_cached(all)?.query_row(of, |row| row.get(0));
+    }
+    let mut query = sql.prepare_cached(
+        "SELECT e.kind, count(*) FROM deliveries d JOIN events e ON e.event = d.event
+         WHERE d.lane = ?1 AND d.state = 1 AND d.at >= ?2 AND d.at < ?3 GROUP BY e.kind",
+    )?;
+    let rows = query.query_map(of, |row| {
+        let kind: String = row.get(0)?;
+        Ok(if is_of(events, Some(&kind)) { row.get(1)? } else { 0_u64 })
+    })?;
+    rows.sum()
 }
 
 pub(super) fn audit(
