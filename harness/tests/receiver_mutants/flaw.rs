@@ -1,13 +1,13 @@
 //! Each flaw is a published bug, with the case that detects it.
 
 macro_rules! flaws {
-    ($($name:ident, $case:literal, $what:literal;)*) => {
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(crate) enum Flaw {
+    ($of:ident: $($name:ident, $case:literal, $what:literal;)*) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub(crate) enum $of {
             $(#[doc = $what] $name,)*
         }
 
-        impl Flaw {
+        impl $of {
             pub(crate) const ALL: &[Self] = &[$(Self::$name),*];
 
             pub(crate) const fn case(self) -> &'static str {
@@ -21,53 +21,24 @@ macro_rules! flaws {
     };
 }
 
-flaws! {
+pub(crate) use flaws;
+
+flaws! { Flaw:
     NeverVerifies, "sig.wrong-secret", "takes any signature in the right form";
-    EmptyKey, "sig.wrong-secret", "tries an old secret too, out of a variable that is empty";
     MissingIsFine, "sig.missing", "verifies only where there is a signature";
     FailsAfterwards, "sig.missing", "processes what has no signature, and answers 500";
     EmptyIsFine, "sig.empty", "finds nothing wrong in an empty list of signatures";
     ThrowsOnEmpty, "sig.empty", "lets the exception of an empty signature through";
-    TrimsAlso, "sig.body-bit", "verifies the trimmed body where the whole one does not fit";
     DropsMark, "sig.body-bit", "drops a byte order mark before verifying";
-    NormalizesText, "sig.body-bit", "verifies the text after composing its accents";
     IdFromBody, "sig.id-swap", "signs over the id in the body, and dedupes by the one in the header";
-    FoldsId, "sig.id-swap", "writes the id in lower case before verifying";
-    DecodesId, "sig.id-swap", "decodes %xx in the id before verifying";
-    GuessesTimestamp, "sig.timestamp-swap", "tries the seconds around the timestamp, against clock drift";
-    RewritesTimestamp, "sig.timestamp-swap", "verifies over the number that it parsed the timestamp to";
-    ComparesHalf, "sig.tag-bit", "compares the first half of a signature";
-    SkipsByte, "sig.tag-bit", "compares all bytes of a signature but the sixth";
-    MasksBit, "sig.tag-bit", "compares seven bits of each byte of a signature";
     XorsDifferences, "sig.tag-bit", "joins the differences of a signature's bytes by xor, so that two cancel out";
-    ComparesPrefix, "sig.truncated", "compares as many characters as were given";
-    BodyOnly, "sig.parts", "still takes the old scheme, over the body alone";
-    ForgetsId, "sig.parts", "also takes a signature without the id";
-    ForgetsTimestamp, "sig.parts", "also takes a signature without the timestamp";
-    ForgetsBody, "sig.parts", "also takes a signature with an empty body";
-    JoinsWithoutDots, "sig.parts", "also takes a signature over the parts without dots";
     DotInId, "sig.dot-shift", "takes an id with a dot in it";
-    AnyVersion, "sig.unknown-version", "cuts the version off without reading it";
     AnyAlgorithm, "sig.algorithm", "verifies v1a like v1";
     ReadsAlgorithm, "sig.algorithm", "computes the HMAC that the header names";
-    GuessesAlgorithm, "sig.algorithm", "chooses the hash by the length of the signature";
-    ForgetsKey, "sig.algorithm", "takes the hash without a key as well";
-    TakesHex, "sig.encoding", "takes hexadecimal as well";
-    LenientBase64, "sig.base64-junk", "decodes base64 as leniently as Node";
     TrimsSignature, "sig.base64-junk", "trims spaces around a signature";
-    DecodesPercent, "sig.base64-junk", "decodes %xx in the signature";
-    FoldsSignature, "sig.case", "compares base64 without regard to case";
-    VerifiesJsonOnly, "sig.content-type", "verifies bodies that are declared as JSON, and takes text/plain";
     TrustsProxy, "sig.trust", "verifies nothing that X-Forwarded-For says to be from 127.0.0.1";
-    TrustsDebug, "sig.trust", "verifies nothing that has a header X-Debug";
-    LastSignatureOnly, "rotation.first-valid", "looks at the last signature only";
-    StopsAtForeign, "rotation.first-valid", "rejects at any signature of another version";
-    FirstSignatureOnly, "rotation.second-valid", "looks at the first signature only";
-    StopsAtGarbage, "rotation.malformed-first", "rejects at the first signature that it cannot parse";
-    RetiredKey, "rotation.retired-key", "never removes old keys";
     WritesJsonAgain, "raw.whitespace", "verifies over parsed JSON, written again";
     DuplicateKeys, "raw.duplicate-keys", "refuses a key that is there twice";
-    TrimsBody, "raw.newline", "trims the body before verifying";
     NotUtf8Breaks, "raw.not-utf8", "decodes the body with an exception";
     VerifiesText, "raw.replacement", "verifies the decoded text";
     EmptyBreaks, "raw.empty", "reads the first byte of every body";
@@ -86,24 +57,11 @@ flaws! {
     LeavesRest, "raw.unread", "reads 64 KiB of the body of a refused request, and reads on from there";
     NoAgeCheck, "time.old", "never looks at the age";
     NoFutureCheck, "time.future", "looks at the age alone";
-    NarrowTolerance, "time.inside", "allows a minute";
-    NoTimestampIsFine, "time.missing", "checks the timestamp only where there is one";
-    EmptyTimestampIsFine, "time.empty", "takes an empty timestamp for now";
-    LenientTimestamp, "time.noncanonical", "parses timestamps like parseInt";
-    AgeOfFirst, "time.twice", "takes the age from the first timestamp, and verifies the last";
-    AgeOfLast, "time.twice", "takes the age from the last timestamp, and verifies the first";
-    NotANumber, "time.extreme", "compares with NaN";
     AgeOfDate, "time.unsigned", "takes the age from Date, if a request has it";
-    AgeOfUnsigned, "time.unsigned", "takes the age from X-Timestamp, if a request has it";
     RefusesRetries, "time.resigned", "answers 409 to an id that comes with another timestamp";
-    CaseMatters, "header.case", "looks headers up in lower case";
-    FirstOfTwo, "header.twice", "takes the first of two ids";
-    LastOfTwo, "header.twice", "takes the last of two ids";
-    NoIdIsFine, "header.missing-id", "takes a missing id for an empty one";
     NeverContinues, "header.expect", "waits for the body, and never answers Expect: 100-continue";
     SendsHints, "header.expect", "waits for the body, and answers Expect: 100-continue with 103";
     NotAsciiBreaks, "header.not-ascii", "compares text that has to be ASCII, with an exception";
-    FoldsWidth, "header.not-ascii", "takes full-width characters for ASCII";
     EndlessHeaders, "header.32kb", "reads headers of any length";
     NoDedupe, "replay.exact", "processes every request";
     DuplicatesBreak, "replay.exact", "answers 500 to an id that it knows";

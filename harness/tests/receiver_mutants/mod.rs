@@ -1,12 +1,17 @@
-//! Each receiver with one realistic bug must fail the bug's case, and the correct one must pass every case.
+//! Each receiver with one realistic bug must fail the bug's case, and the correct one must pass every case. `profiles` has the bugs of
+//! signatures.
 //! `HOOKPROOF_BLESS=1 cargo test -p hookproof --test all receiver_mutants` rewrites the matrix,
 //! `reports/kill-matrix-receivers.md`.
 
 mod accused;
+mod bugs;
 mod cache;
 mod flaw;
 mod inflate;
+mod profiles;
 mod server;
+mod shipped;
+mod twist;
 mod verify;
 
 use std::fmt::Write as _;
@@ -174,7 +179,7 @@ fn matrix(rows: &str) -> String {
         text,
         "Each row is the same small receiver (`harness/tests/receiver_mutants/`) with one bug; all {count} are caught by the\n\
          case that names the bug, strictly judged, and the receiver without a bug passes every case. `cargo test -p hookproof\n\
-         --test all receiver_mutants` holds this file to the truth.\n\n\
+         --test all receiver_mutants` holds this file to the truth. [Under each profile](kill-matrix-profiles.md) there are more.\n\n\
          One bug is invisible to a black box and not here: a comparison that stops at the first difference. `timing.remote` reports a\n\
          statistic and cannot fail.\n\n| a receiver that … | is caught by | and by |\n|---|---|---|"
     );

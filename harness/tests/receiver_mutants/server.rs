@@ -32,6 +32,8 @@ const STORING: Duration = Duration::from_millis(50);
 
 pub(crate) struct Server {
     pub(crate) flaw: Option<Flaw>,
+    /// In place of its own, which verifies by the default profile.
+    check: Option<Check>,
     folder: PathBuf,
     pub(crate) state: Mutex<State>,
     open: AtomicUsize,
@@ -54,23 +56,36 @@ pub(crate) struct State {
     has_fallen: bool,
 }
 
+#[derive(Clone)]
 pub(crate) struct Request {
     pub(crate) method: String,
     pub(crate) path: String,
     pub(crate) headers: Vec<(String, Vec<u8>)>,
     pub(crate) body: Vec<u8>,
     /// The status that refuses it, if its body was not read.
-    unread: Option<u16>,
+    pub(crate) unread: Option<u16>,
 }
 
 pub(crate) type Answer = (u16, String);
 
+/// The status for a POST.
+pub(crate) type Check = Box<dyn Fn(&Request) -> u16 + Send + Sync>;
+
 impl Server {
     pub(crate) fn start(flaw: Option<Flaw>, folder: PathBuf) -> SocketAddr {
+        Self::start_with(flaw, folder, |_| None)
+    }
+
+    pub(crate) fn start_with(
+        flaw: Option<Flaw>,
+        folder: PathBuf,
+        check: impl FnOnce(SocketAddr) -> Option<Check>,
+    ) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let server = Arc::new(Self {
             flaw,
+            check: check(address),
             folder,
             state: Mutex::default(),
             open: AtomicUsize::new(0),
@@ -304,6 +319,9 @@ impl Server {
     }
 
     fn deliver(&self, request: &Request, connection: &mut Connection) -> Answer {
+        if let Some(check) = &self.check {
+            return (check(request), String::new());
+        }
         if let Some(coding) = request.header("content-encoding")
             && !self.folder.join("unencoded").exists()
         {

@@ -6,7 +6,7 @@ mod handshakes;
 mod libraries;
 mod load;
 mod profiles;
-mod reference;
+pub(crate) mod reference;
 mod round_trip;
 mod stories;
 
@@ -23,7 +23,7 @@ pub(crate) fn hookproof(arguments: &[&str]) -> Output {
 }
 
 #[track_caller]
-fn check(arguments: &[&str], code: i32, said: &str) {
+pub(crate) fn check(arguments: &[&str], code: i32, said: &str) {
     let output = hookproof(arguments);
     let text =
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

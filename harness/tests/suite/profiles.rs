@@ -277,28 +277,59 @@ const { payload } = await jwtVerify(token, given, options).catch(() => process.e
 process.exit(fits(payload) ? 0 : 1);
 "#;
 
-fn judge_plaid(folder: &Path, script: &str, rows: &[(&str, &str)]) {
-    let file = folder.join("receiver.mjs").display().to_string();
-    std::fs::write(&file, format!("{READ_REQUEST}{READ_TOKEN}{script}")).unwrap();
+struct Kind<'a> {
+    profile: &'a str,
+    /// The variable with its secret.
+    secret: &'a str,
+    passed: &'a [&'a str],
+}
+
+const TOKENS: Kind<'_> = Kind {
+    profile: "plaid",
+    secret: "PRIVATE_KEY",
+    passed: &[
+        "sig.wrong-secret",
+        "sig.body-bit",
+        "sig.tag-bit",
+        "sig.timestamp-swap",
+        "sig.parts",
+        "sig.algorithm",
+        "sig.base64-junk",
+    ],
+};
+
+const MESSAGES: Kind<'_> = Kind {
+    profile: "rfc9421",
+    secret: "HOOK_SECRET",
+    passed: &["sig.wrong-secret", "sig.parts", "sig.algorithm", "sig.base64-junk", "time.old", "time.twice"],
+};
+
+/// Whether each flaw is found by its case, and the right receiver has none. The command is given the flaw.
+fn judge(command: &str, Kind { profile, secret, passed }: &Kind<'_>, flaws: &[(&str, &str)]) {
     let judged = |flaw: &str, only: &str| {
-        let command = format!("PUBLIC_KEY='{PUBLIC_JWK}' node {file} {flaw}");
-        let whom = ["receiver", "--exec", &command, "--profile", "plaid", "--secret-env", "PRIVATE_KEY"];
+        let command = format!("{command} {flaw}");
+        let whom = ["receiver", "--exec", &command, "--profile", profile, "--secret-env", secret];
         let output = hookproof(&[&whom[..], &["--strict", "--only", only]].concat());
         (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
     };
     let (code, told) = judged("none", "sig,time,header,raw");
     assert_eq!(code, Some(0), "{told}");
-    for case in ["wrong-secret", "body-bit", "tag-bit", "timestamp-swap", "parts", "algorithm", "base64-junk"]
-    {
-        assert!(told.contains(&format!("PASS           sig.{case} ")), "{case}: {told}");
+    for case in *passed {
+        assert!(told.contains(&format!("PASS           {case} ")), "{case}: {told}");
     }
     assert!(!told.contains(PRIVATE), "{told}");
-    for (flaw, case) in rows {
+    for (flaw, case) in flaws {
         let (code, told) = judged(flaw, &format!("sig.valid,{case}"));
         let failed =
             told.contains("PASS           sig.valid ") && told.contains(&format!("FAIL           {case} "));
         assert!(code == Some(1) && failed, "{flaw}: {told}");
     }
+}
+
+fn judge_plaid(folder: &Path, script: &str, flaws: &[(&str, &str)]) {
+    let file = folder.join("receiver.mjs").display().to_string();
+    std::fs::write(&file, format!("{READ_REQUEST}{READ_TOKEN}{script}")).unwrap();
+    judge(&format!("PUBLIC_KEY='{PUBLIC_JWK}' node {file}"), &TOKENS, flaws);
 }
 
 #[test]
@@ -376,28 +407,7 @@ const dated = /;created=[1-9][0-9]{0,14}(;|$)/.test(all["signature-input"]);
 process.exit(signed === true && whole && dated && /^[\x21-\x7e]+$/.test(all["webhook-id"] ?? "") ? 0 : 1);
 "#;
 
-/// Whether each flaw is found by its case, and the right receiver has none.
-fn judge_messages(command: &str, secret: &str) {
-    let judged = |flaw: &str, only: &str| {
-        let command = format!("{command} {flaw}");
-        let whom = ["receiver", "--exec", &command, "--profile", "rfc9421", "--secret-env", secret];
-        let output = hookproof(&[&whom[..], &["--strict", "--only", only]].concat());
-        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
-    };
-    let (code, told) = judged("none", "sig,time,header,raw");
-    assert_eq!(code, Some(0), "{told}");
-    for case in
-        ["sig.wrong-secret", "sig.parts", "sig.algorithm", "sig.base64-junk", "time.old", "time.twice"]
-    {
-        assert!(told.contains(&format!("PASS           {case} ")), "{case}: {told}");
-    }
-    for (flaw, case) in [("undigested", "sig.body-bit"), ("unlisted", "sig.parts")] {
-        let (code, told) = judged(flaw, &format!("sig.valid,{case}"));
-        let failed =
-            told.contains("PASS           sig.valid ") && told.contains(&format!("FAIL           {case} "));
-        assert!(code == Some(1) && failed, "{flaw}: {told}");
-    }
-}
+const OF_MESSAGES: [(&str, &str); 2] = [("undigested", "sig.body-bit"), ("unlisted", "sig.parts")];
 
 #[test]
 fn a_receiver_of_http_message_signatures_is_certified_and_its_flaws_are_found() {
@@ -408,7 +418,7 @@ fn a_receiver_of_http_message_signatures_is_certified_and_its_flaws_are_found() 
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("receiver.py");
     std::fs::write(&file, MESSAGE_RECEIVER).unwrap();
-    judge_messages(&format!("python3 {}", file.display()), "HOOK_SECRET");
+    judge(&format!("python3 {}", file.display()), &MESSAGES, &OF_MESSAGES);
 }
 
 #[test]
@@ -416,7 +426,8 @@ fn a_receiver_of_http_message_signatures_by_a_library_is_certified_and_its_flaws
     let Some(folder) = folder_with("http-message-signatures") else { return };
     let file = folder.path().join("receiver.mjs");
     std::fs::write(&file, format!("{READ_REQUEST}{MESSAGE_RECEIVER_BY_A_LIBRARY}")).unwrap();
-    judge_messages(&format!("PUBLIC_KEY='{PUBLIC_ED25519_JWK}' node {}", file.display()), "PRIVATE_KEY");
+    let by_key = Kind { secret: "PRIVATE_KEY", ..MESSAGES };
+    judge(&format!("PUBLIC_KEY='{PUBLIC_ED25519_JWK}' node {}", file.display()), &by_key, &OF_MESSAGES);
 }
 
 #[test]

@@ -355,7 +355,8 @@ impl Definition {
             let separator: &[Part] = &[Part::Text(separator.to_owned())];
             [front, &values.join(separator)].concat()
         });
-        let others = runs.chain(without_one).chain(empty).chain(joined).chain([rest.to_vec()]);
+        let bare = [rest.to_vec(), vec![Part::Body]];
+        let others = runs.chain(without_one).chain(empty).chain(joined).chain(bare);
         others.filter(|parts| parts.iter().any(is_value)).collect()
     }
 
@@ -441,23 +442,6 @@ impl Definition {
         } else {
             format!("{value}{separator}{prefix}{timestamp}")
         }
-    }
-
-    /// A text of the secret whose bytes are one zero. HMAC pads keys with zeros, so it equals an empty secret. A
-    /// private key of ed25519 has 32 of them; none of P-256 is zero.
-    #[must_use]
-    pub fn nothing(&self) -> Option<&'static str> {
-        if self.algorithm.is_some_and(Algorithm::is_p256) {
-            return None;
-        }
-        Some(match self.key {
-            _ if self.algorithm == Some(Algorithm::Ed25519) => {
-                "whsk_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
-            }
-            KeyForm::Base64 | KeyForm::Whsec => "whsec_AA==",
-            KeyForm::Hex => "00",
-            KeyForm::Text | KeyForm::Pem | KeyForm::Jwk => "\0",
-        })
     }
 
     /// The literal text beside the signed timestamp, without which the parts have no border.
@@ -635,7 +619,7 @@ fn message<P>(written: &Written<P>) -> Result<Definition, String> {
     }
     let parts = names.iter().map(|name| definition.component(&name.to_ascii_lowercase()));
     definition.signed = parts.chain([Part::Timestamp]).collect();
-    match definition.uncovered() {
+    match definition.uncovered(false) {
         Some(name) => Err(format!(
             "signed: it lacks {name:?}; expected \"@method\", \"content-digest\", and \"@target-uri\" or \"@authority\" with \"@path\""
         )),

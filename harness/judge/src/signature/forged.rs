@@ -19,7 +19,7 @@ impl Signing<'_> {
         stranger: &Secret,
     ) -> Vec<(String, String)> {
         if profile.is_message() {
-            return self.forged_messages(profile, secret, stranger);
+            return self.forged_messages(profile, secret);
         }
         let (Some((kid, _)), Some((_, foreign))) = (secret.jwk(), stranger.jwk()) else { return Vec::new() };
         let claims = self.claims(&profile);
@@ -27,9 +27,6 @@ impl Signing<'_> {
             let front = signed(head, &claims);
             let tag = encode(&tag(front.trim_end_matches('.').as_bytes()));
             front + &tag
-        };
-        let by_hmac = |key: &[u8], message: &[u8]| {
-            hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), message).as_ref().to_vec()
         };
         let bare = ["none", "None", "NONE", "nOnE"]
             .map(|alg| (format!("{alg:?} and no signature"), token(&head(alg, &kid), &|_| Vec::new())));
@@ -46,6 +43,10 @@ impl Signing<'_> {
         let brought = ("by a key in its head".to_owned(), token(&own, &|text| stranger.tag(text)));
         bare.into_iter().chain(signed_as).chain(by_public).chain([brought]).collect()
     }
+}
+
+pub(super) fn by_hmac(key: &[u8], message: &[u8]) -> Vec<u8> {
+    hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), message).as_ref().to_vec()
 }
 
 /// Two numbers side by side as DER writes them.

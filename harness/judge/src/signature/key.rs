@@ -351,6 +351,8 @@ const PREFIX: &str = "whsec_";
 const PRIVATE: &str = "whsk_";
 const PUBLIC: &str = "whpk_";
 const ED25519_BYTES: usize = 32;
+/// A `SubjectPublicKeyInfo` of Ed25519, up to the key.
+const ED25519_FRONT: [u8; 12] = [0x30, 0x2a, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 3, 0x21, 0];
 
 fn after_prefix(text: &str) -> Option<(&'static str, &str)> {
     [PREFIX, PRIVATE, PUBLIC].into_iter().find_map(|prefix| Some((prefix, text.strip_prefix(prefix)?)))
@@ -418,6 +420,30 @@ impl Secret {
             (bytes, Signer::Hmac(key))
         };
         Ok(Self { text: Zeroizing::new(text.to_owned()), bytes, signer })
+    }
+
+    /// Another one of the same kind; none if these bytes are no key of it. An HMAC pads keys with zeros, so that by zeros is one
+    /// by an empty secret.
+    #[must_use]
+    pub fn sibling(&self, bytes: &[u8; 32]) -> Option<Self> {
+        let number = || ecdsa::SigningKey::from_slice(bytes).ok().map(Arc::new);
+        let signer = match &self.signer {
+            Signer::Hmac(key) => Signer::Hmac(hmac::Key::new(key.algorithm(), bytes)),
+            Signer::Ed25519(_) => Signer::Ed25519(Arc::new(Ed25519KeyPair::from_seed_unchecked(bytes).ok()?)),
+            Signer::P256(_) => Signer::P256(number()?),
+            Signer::Es256(_) => Signer::Es256(number()?),
+        };
+        Some(Self { text: Zeroizing::new(hex(bytes)), bytes: Zeroizing::new(bytes.to_vec()), signer })
+    }
+
+    /// None of a shared secret.
+    pub(super) const fn public_algorithm(&self) -> Option<Algorithm> {
+        match &self.signer {
+            Signer::Hmac(_) => None,
+            Signer::Ed25519(_) => Some(Algorithm::Ed25519),
+            Signer::P256(_) => Some(Algorithm::EcdsaP256Der),
+            Signer::Es256(_) => Some(Algorithm::JwtEs256),
+        }
     }
 
     #[must_use]
@@ -506,18 +532,25 @@ impl Secret {
     pub(super) fn jwk(&self) -> Option<(String, String)> {
         let members = self.members().filter(|_| self.is_private())?;
         let kid = token::kid(&members);
-        let whole = format!(r#"{{{},"kid":"{kid}"}}"#, &**members);
-        Some((kid, whole))
+        // In the order of the names, as the docs write it.
+        let named = members.replacen(r#""kty""#, &format!(r#""kid":"{kid}","kty""#), 1);
+        Some((kid, format!("{{{named}}}")))
     }
 
-    /// The public key's forms, as a receiver may hold them: DER, its base64, PEM, and JSON.
+    /// The public key's forms, as a receiver may hold them: bytes of Ed25519, DER, its base64, PEM, and JSON.
     pub(super) fn public_forms(&self) -> Vec<(&'static str, Vec<u8>)> {
-        let Some(((der, text), (_, jwk))) = self.signer.public().zip(self.jwk()) else { return Vec::new() };
+        let Some(((bytes, digits), (_, jwk))) = self.signer.public().zip(self.jwk()) else {
+            return Vec::new();
+        };
+        let is_raw = self.public_algorithm() == Some(Algorithm::Ed25519);
+        let der = if is_raw { [&ED25519_FRONT[..], &bytes].concat() } else { bytes.clone() };
+        let text = base64(&der);
         let lines: Vec<_> = text.as_bytes().chunks(64).map(String::from_utf8_lossy).collect();
         let pem = format!("-----BEGIN PUBLIC KEY-----\n{}\n-----END PUBLIC KEY-----\n", lines.join("\n"));
+        let raw = [("bytes", bytes), ("hexadecimal", digits.into_bytes())].into_iter().filter(|_| is_raw);
         let texts =
             [("base64", text), ("PEM", pem), ("JSON", jwk)].map(|(form, text)| (form, text.into_bytes()));
-        std::iter::once(("DER", der)).chain(texts).collect()
+        raw.chain([("DER", der)]).chain(texts).collect()
     }
 
     #[must_use]

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use ring::digest;
 
 use super::definition::{CREATED, Definition, INPUT, LABEL, Part};
+use super::forged::by_hmac;
 use super::key::{ForeignHash, Key, Secret};
 use super::profile::Profile;
 use super::verify::{Made, Received, SIGNATURES_MAX, Signing, Wrong, is_canonical, made, one};
@@ -76,11 +77,17 @@ fn members(text: &str) -> Option<BTreeMap<&str, &str>> {
     let mut found = BTreeMap::new();
     for member in outside_quotes(text, ',').filter(|_| is_right) {
         let (key, value) = member.trim_matches(' ').split_once('=')?;
-        if found.insert(key, value).is_some() {
+        if !is_key(key) || found.insert(key, value).is_some() {
             return None;
         }
     }
     (!found.is_empty()).then_some(found)
+}
+
+/// RFC 8941, section 3.1.2.
+fn is_key(text: &str) -> bool {
+    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-.*".contains(&byte);
+    text.starts_with(|first: char| first.is_ascii_lowercase() || first == '*') && text.bytes().all(is_inner)
 }
 
 fn bytes(value: &str) -> Option<Vec<u8>> {
@@ -145,11 +152,11 @@ impl Received<'_> {
 }
 
 /// The first component or parameter that a signature has to cover, and this one does not.
-fn uncovered(signed: &[Part]) -> Option<&'static str> {
+fn uncovered(signed: &[Part], has_query: bool) -> Option<&'static str> {
     let has = |part: &Part| signed.contains(part);
     let header = |name: &str| has(&Part::Header(name.to_owned()));
-    let has_target =
-        has(&Part::Url) || header("@authority") && (header("@path") || header("@request-target"));
+    let has_path = header("@path") && (header("@query") || !has_query);
+    let has_target = has(&Part::Url) || header("@authority") && (has_path || header("@request-target"));
     let all = [
         ("@method", has(&Part::Method)),
         ("@target-uri", has_target),
@@ -160,8 +167,8 @@ fn uncovered(signed: &[Part]) -> Option<&'static str> {
 }
 
 impl Definition {
-    pub(super) fn uncovered(&self) -> Option<&'static str> {
-        uncovered(&self.signed)
+    pub(super) fn uncovered(&self, has_query: bool) -> Option<&'static str> {
+        uncovered(&self.signed, has_query)
     }
 
     pub(super) fn component(&self, name: &str) -> Part {
@@ -203,7 +210,7 @@ impl Definition {
             let stamp = input.parameters.get(CREATED).map(|_| Part::Timestamp);
             let parts: Vec<Part> = input.names.iter().map(|name| self.component(name)).chain(stamp).collect();
             let id = self.id.as_deref().filter(|_| !parts.contains(&Part::Id));
-            if let Some(name) = uncovered(&parts).or(id) {
+            if let Some(name) = uncovered(&parts, request.url.contains('?')).or(id) {
                 return Err(Wrong::Uncovered(name.to_owned()));
             }
         }
@@ -216,10 +223,7 @@ impl Definition {
     /// The value of the signature's header.
     #[must_use]
     pub fn in_header(&self, signature: &str) -> String {
-        match signature.rsplit_once('\n').filter(|_| self.is_message()) {
-            Some((_, own)) => format!("{own}:"),
-            None => signature.to_owned(),
-        }
+        signature.rsplit_once('\n').map_or_else(|| signature.to_owned(), |(_, own)| format!("{own}:"))
     }
 }
 
@@ -268,43 +272,34 @@ impl Signing<'_> {
         self.message_base(profile, &input, &self.components(profile))
     }
 
-    /// Each with its description: by another algorithm than that of the key, by another name of it, or over another text.
-    pub(super) fn forged_messages(
-        &self,
-        profile: Profile,
-        secret: &Secret,
-        stranger: &Secret,
-    ) -> Vec<(String, String)> {
+    /// Each with its description: by another algorithm than that of the key, or over another text.
+    pub(super) fn forged_messages(&self, profile: Profile, secret: &Secret) -> Vec<(String, String)> {
         let (kid, own) = (secret.kid(), secret.message_algorithm());
         let names = self.components(&profile);
         let text =
             |input: &str, tag: &[u8]| format!("{input}\n{}{}", profile.signature_prefix(), base64(tag));
-        let named = |kid: &str, alg: &str| {
-            let input = self.input(&profile, kid, alg);
+        let named = |alg: &str| {
+            let input = self.input(&profile, &kid, alg);
             let base = self.message_base(&profile, &input, &names);
             (input, base)
         };
         let algorithms = ["hmac-sha256", "ed25519", "ecdsa-p256-sha256", "rsa-pss-sha512", "none"];
         let mut forged = Vec::new();
         for alg in algorithms.into_iter().filter(|alg| *alg != own) {
-            let (input, base) = named(&kid, alg);
+            let (input, base) = named(alg);
             forged.push((format!("the right signature as {alg:?}"), text(&input, &secret.tag(&base))));
         }
-        let hashes = [
-            ("SHA-256 without the key", ForeignHash::Keyless),
-            ("HMAC-sha256 by the public key", ForeignHash::Sha256),
-            ("HMAC-sha256 by the public key's text", ForeignHash::Sha256ByText),
-        ];
-        let count = if own == "hmac-sha256" { 1 } else { hashes.len() };
-        for (what, hash) in hashes.into_iter().take(count) {
-            for alg in [own, "hmac-sha256"].into_iter().take(count) {
-                let (input, base) = named(&kid, alg);
-                forged.push((format!("{what} as {alg:?}"), text(&input, &secret.foreign_tag(hash, &base))));
-            }
+        let forms = secret.public_forms();
+        for alg in [own, "hmac-sha256"].into_iter().take(if forms.is_empty() { 1 } else { 2 }) {
+            let (input, base) = named(alg);
+            let keyless = text(&input, &secret.foreign_tag(ForeignHash::Keyless, &base));
+            forged.push((format!("SHA-256 without the key as {alg:?}"), keyless));
+            forged.extend(forms.iter().map(|(form, key)| {
+                let label = format!("HMAC-sha256 by the public key's {form} as {alg:?}");
+                (label, text(&input, &by_hmac(key, &base)))
+            }));
         }
-        let (input, base) = named(&stranger.kid(), own);
-        forged.push(("the right signature under another keyid".to_owned(), text(&input, &secret.tag(&base))));
-        let (input, _) = named(&kid, own);
+        let (input, _) = named(own);
         let reversed: Vec<&str> = names.iter().rev().copied().collect();
         let base = self.message_base(&profile, &input, &reversed);
         forged.push(("over the components in another order".to_owned(), text(&input, &secret.tag(&base))));

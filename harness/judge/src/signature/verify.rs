@@ -501,11 +501,10 @@ impl Signing<'_> {
     #[must_use]
     pub fn signature_of_zeros(&self, profile: Profile, secret: &Secret) -> Option<String> {
         const TWO_ZEROS: [u8; 8] = [0x30, 6, 2, 1, 0, 2, 1, 0];
-        let tag = match profile.algorithm? {
+        let tag = match secret.public_algorithm()? {
             Algorithm::Ed25519 => signature_of_zeros(&self.message(&profile, secret))?,
             Algorithm::JwtEs256 => vec![0; 64],
-            algorithm if algorithm.is_p256() => TWO_ZEROS.to_vec(),
-            _ => return None,
+            _ => TWO_ZEROS.to_vec(),
         };
         Some(self.encoded(&profile, secret, &tag))
     }
@@ -519,7 +518,7 @@ impl Signing<'_> {
             let template = signed.iter().map(ToString::to_string).collect();
             let other = Definition { signed, ..profile.definition().clone() };
             // A signature may cover less than ours.
-            if profile.is_message() && other.uncovered().is_none() {
+            if profile.is_message() && other.uncovered(self.url.contains('?')).is_none() {
                 continue;
             }
             let message = self.message(&other, secret);
@@ -563,9 +562,9 @@ impl Signing<'_> {
         let values: Vec<&str> = stamp.iter().chain(signatures).map(String::as_str).collect();
         let signature = values.join(profile.separator.as_deref().unwrap_or(" "));
         let (in_header, digest) = (profile.in_header(&signature), self.content_digest());
-        let input = signature.rsplit_once('\n').map_or("", |(input, _)| input);
-        let own = [("content-digest", &*digest), (INPUT, input)];
-        let own = own.into_iter().filter(|_| profile.is_message());
+        let input =
+            signature.rsplit_once('\n').map(|(input, _)| [("content-digest", &*digest), (INPUT, input)]);
+        let own = input.into_iter().flatten();
         let all = self.written(&profile).chain(own).chain([(profile.signature_header(), &*in_header)]);
         all.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }

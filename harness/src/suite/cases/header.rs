@@ -96,20 +96,21 @@ fn not_ascii(bench: &Bench<'_>) -> Shots {
     let profile = bench.settings.profile;
     let delivery = bench.delivery();
     let header = profile.signature_header();
-    let good = |request: &Request| request.header(header).unwrap_or_default().to_vec();
-    let shot = |what: &str, value: fn(&[u8], Vec<u8>) -> Vec<u8>| {
+    // Another text in the place of the signature, without its prefix.
+    let shot = |what: &str, change: &dyn Fn(&str) -> Vec<u8>| {
         let delivery = bench.delivery();
         let request = bench.signed(&delivery);
-        let prefix = bench.prefix(&delivery);
-        let (_, prefix) = prefix.rsplit_once('\n').unwrap_or(("", &prefix));
-        let value = value(prefix.as_bytes(), good(&request));
+        let bare = bench.signature(&delivery).split_off(bench.prefix(&delivery).len());
+        let value = String::from_utf8_lossy(request.header(header).unwrap_or_default()).into_owned();
+        let (before, after) = value.rsplit_once(&bare).unwrap_or((&value, ""));
+        let value = [before.as_bytes(), &change(&bare), after.as_bytes()].concat();
         Shot::new(what, request.with(header, value), Refuse)
     };
     let mut shots = vec![
-        shot("a signature that is not text", |prefix, _| [prefix, b"\xff\xfe\x80"].concat()),
-        shot("a signature with accents", |prefix, _| [prefix, "é".repeat(22).as_bytes()].concat()),
-        shot("a byte behind the right signature", |_, good| [good.as_slice(), b"\xff"].concat()),
-        shot("the right signature in full-width characters", full_width),
+        shot("a signature that is not text", &|_| b"\xff\xfe\x80".to_vec()),
+        shot("a signature with accents", &|_| "é".repeat(22).into_bytes()),
+        shot("a byte behind the right signature", &|bare| [bare.as_bytes(), b"\xff"].concat()),
+        shot("the right signature in full-width characters", &full_width),
     ];
     if let Some(header) = profile.timestamp_header() {
         // Unicode digits, which some parsers accept.
@@ -121,14 +122,10 @@ fn not_ascii(bench: &Bench<'_>) -> Shots {
     Ok(shots)
 }
 
-/// The signature after its prefix, in characters that Unicode compatibility forms fold to ASCII.
-fn full_width(prefix: &[u8], good: Vec<u8>) -> Vec<u8> {
-    let wide = |byte: &u8| match byte {
-        b'!'..=b'~' => char::from_u32(u32::from(*byte) + 0xfee0).unwrap_or(' '),
-        other => char::from(*other),
-    };
-    let text: String = good[prefix.len().min(good.len())..].iter().map(wide).collect();
-    [prefix, text.as_bytes()].concat()
+/// In characters that Unicode compatibility forms fold to ASCII.
+fn full_width(text: &str) -> Vec<u8> {
+    let wide = |byte: u8| char::from_u32(u32::from(byte) + 0xfee0).unwrap_or(' ');
+    text.bytes().map(wide).collect::<String>().into_bytes()
 }
 
 async fn large(bench: &Bench<'_>) -> Finding {

@@ -40,9 +40,7 @@ fn valid(bench: &Bench<'_>) -> Shots {
 }
 
 fn wrong_secret(bench: &Bench<'_>) -> Shots {
-    let profile = bench.settings.profile;
-    let nothing = profile.nothing().map(|text| Secret::parse(profile, text)).transpose();
-    let nothing = nothing.map_err(|error| error.to_string())?;
+    let nothing = bench.settings.secret.sibling(&[0; 32]);
     let shot = |what: &str, secret: &Secret| {
         let delivery = bench.delivery();
         let signature = bench.forged(&delivery, secret);

@@ -11,7 +11,7 @@ use super::{Case, Finding, Running, Shots, fire, limited};
 use crate::wire::clock::unix_seconds;
 
 pub(super) const CASES: [Case; 10] = [
-    Case::shots("time.old", |bench| far(bench, -1)),
+    Case::shots("time.old", old),
     Case::course("time.future", |bench| -> Running<'_> { Box::pin(future(bench)) }),
     Case::shots("time.inside", inside),
     Case::shots("time.missing", missing),
@@ -43,6 +43,16 @@ fn far(bench: &Bench<'_>, sign: i64) -> Shots {
     let delivery = bench.delivery().at(bench.stamp(unix_seconds() + sign * beyond));
     let side = if sign < 0 { "old" } else { "ahead" };
     Ok(vec![Shot::new(format!("{beyond} s {side}"), bench.signed(&delivery), Reject)])
+}
+
+fn old(bench: &Bench<'_>) -> Shots {
+    let mut shots = far(bench, -1)?;
+    if bench.settings.profile.is_message() {
+        let (now, beyond) = (unix_seconds(), bench.settings.tolerance_seconds + MARGIN_SECONDS);
+        let ended = bench.delivery().at(format!("{now};expires={}", now - beyond));
+        shots.push(Shot::new("an end in the past", bench.signed(&ended), Reject));
+    }
+    Ok(shots)
 }
 
 /// Where the provider's own libraries check the age only, this is a warning.
