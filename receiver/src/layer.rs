@@ -172,6 +172,8 @@ impl Gate {
         if let Some(answer) = self.in_query(&request) {
             return Err(Early::Handshake(answer));
         }
+        let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
+        let is_other = !self.keys.concerns(request.method(), target);
         let (mut parts, body) = request.into_parts();
         let mut body = std::pin::pin!(body);
         let reading = self.read(&parts.headers, body.as_mut());
@@ -181,6 +183,10 @@ impl Gate {
             linger(&parts.headers, body).await;
         }
         let (body, room) = read?;
+        if is_other {
+            debug!(rule = Rejection::Target.rule(), "refused");
+            return Err(Early::Rejected(Rejection::Target));
+        }
         let authentic = match verify(self.admission.clock.seconds(), &parts.headers, &body, &self.keys) {
             Ok(verified) => {
                 if let Some(answer) = handshake::in_body(&verified, &body, &self.keys) {

@@ -2,7 +2,7 @@ use std::io::Write as _;
 
 use hookproof_verify::Profile;
 
-use crate::signing::{OTHER, SECRET, URL, hex, linear_body, sign, tag};
+use crate::signing::{Headers, OTHER, SECRET, URL, hex, linear_body, sign, tag};
 use crate::wire::{answer, connect, head, request};
 use crate::world::{Receiver, Starting, World, command, now, signed};
 
@@ -14,14 +14,15 @@ fn genuine_deliveries_of_every_profile_are_kept_and_worked_on() {
         let world = World::new();
         let receiver = world.serve(&["--profile", profile.name(), "--url", URL]);
         let body = linear_body(now(), "");
+        let path = if profile.signs_url() { "/in?tenant=7" } else { "/any/path?at=all" };
+        let post =
+            |path: &str, headers: &Headers| request(receiver.address, "POST", path, headers, &body).status;
         let headers = sign(profile, SECRET, "evt_1", now(), &body);
-        assert_eq!(
-            request(receiver.address, "POST", "/any/path?at=all", &headers, &body).status,
-            204,
-            "{profile}"
-        );
-        let headers = sign(profile, OTHER, "evt_2", now(), &body);
-        assert_eq!(request(receiver.address, "POST", "/", &headers, &body).status, 401, "{profile}");
+        if profile.signs_url() {
+            assert_eq!(post("/other?tenant=7", &headers), 401, "{profile}");
+        }
+        assert_eq!(post(path, &headers), 204, "{profile}");
+        assert_eq!(post(path, &sign(profile, OTHER, "evt_2", now(), &body)), 401, "{profile}");
         assert_eq!(world.settled_effects(), ["evt_1"], "{profile}");
     }
 }

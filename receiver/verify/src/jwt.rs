@@ -67,7 +67,7 @@ pub(super) fn verify<'a, H: Headers + ?Sized>(
 
 /// The signed text, and the signature. Both its numbers are from 1 to below the order; the second may be in the upper half,
 /// as RFC 7518 allows.
-fn split(token: &str) -> Option<(&str, Signature)> {
+pub(super) fn split(token: &str) -> Option<(&str, Signature)> {
     let (signed, signature) = token.rsplit_once('.').filter(|_| token.len() <= TOKEN_BYTES_MAX)?;
     let signature = decode_base64url::<SIGNATURE_BYTES, SIGNATURE_WRITTEN>(signature)?;
     Some((signed, Signature::from_slice(&signature).ok()?))

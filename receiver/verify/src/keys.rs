@@ -14,8 +14,9 @@ use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
 use super::profile::Profile;
-use super::scheme::Algorithm;
+use super::scheme::{Algorithm, METHOD};
 use super::signature::{Mac, decode_base64, decode_base64url, decode_hex};
+use super::url;
 
 const SECRET_PREFIX: &str = "whsec_";
 const PUBLIC_PREFIX: &str = "whpk_";
@@ -190,6 +191,13 @@ impl Keys {
         &self.url
     }
 
+    /// Whether a signature can be about a request of this method to this path and query. Where none covers the URL, it can be
+    /// about any.
+    #[must_use]
+    pub fn concerns(&self, method: &http::Method, target: &str) -> bool {
+        !self.profile.signs_url() || (method.as_str() == METHOD && url::is_to(&self.url, target))
+    }
+
     pub(super) fn verify_token(&self) -> Option<&str> {
         self.verify_token.as_ref().map(|Secret(text)| text.as_str())
     }
@@ -240,13 +248,13 @@ fn after_prefix(text: &str) -> Option<[u8; PUBLIC_BYTES]> {
     decode_base64::<PUBLIC_BYTES, PUBLIC_WRITTEN>(text.strip_prefix(PUBLIC_PREFIX)?)
 }
 
-fn public(bytes: Option<[u8; PUBLIC_BYTES]>) -> Result<VerifyingKey, KeyError> {
+pub(super) fn public(bytes: Option<[u8; PUBLIC_BYTES]>) -> Result<VerifyingKey, KeyError> {
     let key = bytes.and_then(|bytes| VerifyingKey::from_bytes(&bytes).ok());
     // Signatures for a weak key can be forged.
     key.filter(|key| !key.is_weak()).ok_or(KeyError::Public)
 }
 
-fn point(text: &str) -> Result<ecdsa::VerifyingKey, KeyError> {
+pub(super) fn point(text: &str) -> Result<ecdsa::VerifyingKey, KeyError> {
     let der = STANDARD.decode(text).map_err(|_| KeyError::Point)?;
     ecdsa::VerifyingKey::from_public_key_der(&der).map_err(|_| KeyError::Point)
 }

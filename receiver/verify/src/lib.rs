@@ -22,6 +22,7 @@ mod signature;
 mod standard;
 mod timestamp;
 mod twilio;
+mod url;
 mod vvv;
 
 use std::borrow::Cow;

@@ -14,7 +14,7 @@ use super::keys::{Keys, Named};
 use super::scheme::METHOD;
 use super::signature::{Tag, decode_base64, fitting_key};
 use super::timestamp::{self, UnixSeconds};
-use super::twilio::parts;
+use super::url::parts;
 use super::{Rejection, Verified, body_id};
 
 const INPUT: &str = "signature-input";
@@ -59,8 +59,8 @@ pub(super) fn verify<'a, H: Headers + ?Sized>(
     for (label, input) in &inputs {
         let named = signatures.iter().find(|(other, _)| other == label);
         let (_, signature) = named.ok_or(MALFORMED)?;
-        let Some(input) = input else { continue };
-        match input.verify(now, headers, body, keys, signature) {
+        let found = input.as_ref().map_err(|rejection| *rejection);
+        match found.and_then(|input| input.verify(now, headers, body, keys, signature)) {
             Ok(verified) => return Ok(verified),
             Err(Rejection::NoSignature { .. }) => {}
             Err(rejection) => refused = rejection,
@@ -130,19 +130,24 @@ impl<'a> Input<'a> {
         let (url, _) = url.split_once('#').unwrap_or((url, ""));
         let (origin, port, target) = parts(url);
         let (scheme, host) = origin.split_once("://").unwrap_or(("", origin));
-        let port = if matches!((scheme, port), ("https", ":443") | ("http", ":80")) { "" } else { port };
+        // The usual form (RFC 9110, section 4.2.3), in which clients send to it.
+        let is_usual = |name: &str, usual: &str| scheme.eq_ignore_ascii_case(name) && port == usual;
+        let port = if is_usual("https", ":443") || is_usual("http", ":80") { "" } else { port };
         let (path, query) = target.split_at(target.find('?').unwrap_or(target.len()));
         let path = if path.is_empty() { "/" } else { path };
         for name in self.names() {
             base.extend(["\"", name, "\": "]);
             match name {
                 "@method" => base.push_str(METHOD),
-                "@target-uri" => base.extend([&url[..url.len() - target.len()], path, query]),
+                "@target-uri" => {
+                    push_lower(&mut base, origin);
+                    base.extend([port, path, query]);
+                }
                 "@authority" => {
-                    base.extend(host.chars().map(|letter| letter.to_ascii_lowercase()));
+                    push_lower(&mut base, host);
                     base.push_str(port);
                 }
-                "@scheme" => base.push_str(scheme),
+                "@scheme" => push_lower(&mut base, scheme),
                 "@request-target" => base.extend([path, query]),
                 "@path" => base.push_str(path),
                 "@query" => base.push_str(if query.is_empty() { "?" } else { query }),
@@ -159,8 +164,12 @@ impl<'a> Input<'a> {
     }
 }
 
+fn push_lower(base: &mut String, text: &str) {
+    base.extend(text.chars().map(|letter| letter.to_ascii_lowercase()));
+}
+
 /// Of P-256 both numbers, side by side.
-fn signed(key: &Named, base: &[u8], signature: &str) -> Result<bool, Rejection> {
+pub(super) fn signed(key: &Named, base: &[u8], signature: &str) -> Result<bool, Rejection> {
     let asymmetric = || decode_base64::<64, 88>(signature);
     let found = match key {
         Named::Mac(mac) => Tag::from_base64(signature)
@@ -227,11 +236,18 @@ impl<'a> Reader<'a> {
         key.starts_with(|first: char| first.is_ascii_lowercase() || first == '*').then_some(key)
     }
 
+    /// With its escapes.
     fn string(&mut self) -> Option<&'a str> {
         self.take("\"")?;
-        let text = self.while_in(|byte| !b"\"\\".contains(&byte));
-        self.take("\"")?;
-        Some(text)
+        let start = self.0;
+        loop {
+            self.while_in(|byte| !b"\"\\".contains(&byte));
+            let text = &start[..start.len() - self.0.len()];
+            match self.take("\\") {
+                Some(()) => self.0 = self.0.get(1..)?,
+                None => return self.take("\"").map(|()| text),
+            }
+        }
     }
 
     fn bytes(&mut self) -> Option<&'a str> {
@@ -255,9 +271,9 @@ impl<'a> Reader<'a> {
         Some(())
     }
 
-    /// The inner None is a signature to skip.
-    fn input(&mut self) -> Option<Option<Input<'a>>> {
-        let (start, mut is_known, mut count) = (self.0, true, 0);
+    /// A signature that cannot be read, or is not known, spoils no other one.
+    fn input(&mut self) -> Option<Result<Input<'a>, Rejection>> {
+        let (start, mut is_known, mut is_right, mut count) = (self.0, true, true, 0);
         self.take("(")?;
         let inside = self.0;
         while !self.0.starts_with(')') {
@@ -273,9 +289,8 @@ impl<'a> Reader<'a> {
                 Some(())
             })?;
             count += 1;
-            if count > COMPONENTS_MAX || before.split(' ').any(|other| other.trim_matches('"') == name) {
-                return None;
-            }
+            is_right &=
+                count <= COMPONENTS_MAX && before.split(' ').all(|other| other.trim_matches('"') != name);
         }
         let components = &inside[..inside.len() - self.0.len()];
         self.take(")")?;
@@ -290,13 +305,20 @@ impl<'a> Reader<'a> {
                 0 | 1 => value.bytes().all(|byte| byte.is_ascii_digit()).then_some(value),
                 _ => quoted,
             };
-            let value = value.filter(|value| at > 1 || value.len() <= INTEGER_DIGITS_MAX)?;
-            found[at].replace(value).is_none().then_some(())
+            let fits =
+                |value: &&str| if at > 1 { !value.contains('\\') } else { value.len() <= INTEGER_DIGITS_MAX };
+            let value = value.filter(fits);
+            is_right &= value.is_some() && found[at].is_none();
+            found[at] = value;
+            Some(())
         })?;
         let [created, expires, keyid, alg, ..] = found;
         let text = &start[..start.len() - self.0.len()];
-        let input = keyid.map(|keyid| Input { text, components, created, expires, keyid, alg });
-        Some(input.filter(|_| is_known))
+        Some(match keyid {
+            _ if !is_right => Err(MALFORMED),
+            Some(keyid) if is_known => Ok(Input { text, components, created, expires, keyid, alg }),
+            _ => Err(Rejection::NoSignature { name: SIGNATURE }),
+        })
     }
 }
 

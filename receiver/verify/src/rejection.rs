@@ -81,6 +81,11 @@ pub enum Rejection {
         /// The header.
         name: &'static str,
     },
+    /// The request is another one than any signature can be about.
+    #[error(
+        "the request is no POST to the URL that the signatures cover; check that URL, and the paths that a proxy passes on"
+    )]
+    Target,
     /// No signature matches: the secret or the signed content differs.
     #[error("no signature matches; check the secret, and that the body is the raw one")]
     Signature,
@@ -102,6 +107,7 @@ impl Rejection {
             Self::NoSignature { .. } => "signature-none",
             Self::Encoding { .. } => "signature-malformed",
             Self::Uncovered { .. } => "signature-uncovered",
+            Self::Target => "target-other",
             Self::Signature => "signature-wrong",
         }
     }

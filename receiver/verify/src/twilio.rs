@@ -5,6 +5,7 @@ use sha2::{Digest as _, Sha256};
 use super::headers::{Headers, only};
 use super::keys::Keys;
 use super::signature::{SHA1_BASE64, Tag, fitting_key};
+use super::url::parts;
 use super::{Rejection, Verified, body_id};
 
 const SIGNATURE: &str = "x-twilio-signature";
@@ -59,15 +60,6 @@ fn is_form<H: Headers + ?Sized>(headers: &H) -> Result<bool, Rejection> {
     }
     let kind = kind.split(|byte| *byte == b';').next().unwrap_or_default();
     Ok(kind.trim_ascii().eq_ignore_ascii_case(FORM))
-}
-
-/// A URL up to its port, the port with its colon, and the rest.
-pub(super) fn parts(url: &str) -> (&str, &str, &str) {
-    let start = url.find("://").map_or(0, |at| at + 3);
-    let end = url[start..].find(['/', '?']).map_or(url.len(), |at| start + at);
-    let is_port = |at: &usize| url[at + 1..end].bytes().all(|byte| byte.is_ascii_digit());
-    let colon = url[start..end].rfind(':').map(|at| start + at).filter(is_port).unwrap_or(end);
-    (&url[..colon], &url[colon..end], &url[end..])
 }
 
 /// Each name with its value, sorted. Of equal pairs one counts.

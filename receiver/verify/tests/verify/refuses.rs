@@ -427,6 +427,50 @@ fn one_of_eight_message_signatures_is_enough_and_each_has_one_label() {
 }
 
 #[test]
+fn a_signature_of_a_url_concerns_a_post_to_it() {
+    for profile in Profile::ALL {
+        let keys = keys(profile, &[SECRET]);
+        assert!(keys.concerns(&http::Method::POST, "/in?tenant=7"), "{profile}");
+        let is_other = |method: http::Method, target| !keys.concerns(&method, target);
+        assert_eq!(is_other(http::Method::PUT, "/in?tenant=7"), profile.signs_url(), "{profile}");
+        assert_eq!(is_other(http::Method::POST, "/in?tenant=8"), profile.signs_url(), "{profile}");
+    }
+}
+
+#[test]
+fn a_foreign_signature_that_cannot_be_read_spoils_no_good_one() {
+    let good = signing::message(SECRET, &input(COVERED, ""), ID, BODY);
+    let (own, tag) = (value(&good, "signature-input"), value(&good, "signature"));
+    for foreign in [
+        "(\"@method\");created=\"1700000000\";keyid=\"k\"",
+        "(\"@method\");created=1700000000000000;keyid=\"k\"",
+        "(\"@method\");created=1;created=2;keyid=\"k\"",
+        "(\"@method\");keyid=k",
+        "(\"@method\" \"@method\");keyid=\"k\"",
+        "(\"@method\");keyid=\"a\\\"b\"",
+    ] {
+        let tag = format!("a=:AAAA:, {tag}, b=:AAAA:");
+        let headers = with(good.clone(), "signature-input", format!("a={foreign}, {own}, b={foreign}"));
+        check_message(&with(headers, "signature", tag), Ok(ID));
+    }
+}
+
+#[test]
+fn a_url_is_the_same_in_other_letters_and_with_the_usual_port() {
+    let names = [r#""@method" "@authority" "@path" "@query" "content-digest""#, COVERED];
+    for covered in names {
+        let headers = signing::message(SECRET, &input(covered, ""), ID, BODY);
+        for url in ["HTTPS://Hooks.Example/in?tenant=7", "https://hooks.example:443/in?tenant=7"] {
+            check(&headers, BODY, &keys(Profile::Rfc9421, &[SECRET]).with_url(url), Ok(ID));
+        }
+        for url in ["https://hooks.example:444/in?tenant=7", "https://hooks.example/IN?tenant=7"] {
+            let keys = keys(Profile::Rfc9421, &[SECRET]).with_url(url);
+            check(&headers, BODY, &keys, Err("signature-wrong"));
+        }
+    }
+}
+
+#[test]
 fn the_digest_of_a_message_is_its_own_and_by_sha_256() {
     let base = signing::message(SECRET, &input(COVERED, ""), ID, BODY);
     let digest = value(&base, "content-digest").to_owned();
