@@ -15,6 +15,8 @@ mod jwt;
 pub mod keys;
 mod message;
 pub mod profile;
+#[cfg(test)]
+mod published;
 pub mod rejection;
 mod scheme;
 mod schemed;

@@ -1,5 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "a test ends where what it stands on is missing")]
 
+mod published;
 mod vectors;
 
 use proptest::prelude::*;
