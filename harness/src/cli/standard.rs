@@ -1,7 +1,8 @@
 //! `--standard` and `--certificate` of `run` and `receiver`, and `hookproof verify-certificate`.
 
-use std::fs;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::fs::{self, File};
+use std::io::{self, IsTerminal as _, Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -9,9 +10,10 @@ use clap::Args;
 use hookproof_judge::catalogue::Verdict;
 use hookproof_judge::report::{Colours, Report, Unjudged, in_one_line, paint};
 use hookproof_judge::standard::{
-    self, Broken, Certificate, Grade, Graded, Grades, Level, Seen, Side, Standard,
+    self, Broken, Certificate, Grade, Graded, Grades, Level, PublicKey, Seen, Side, SigningKey, Standard,
 };
 use hookproof_judge::trace::Ended;
+use zeroize::Zeroizing;
 
 use super::forms;
 use super::out::{self, FAILED, HARNESS, USAGE, print_stderr};
@@ -26,6 +28,9 @@ pub(super) struct Standards {
     /// The folder of certificates: a page, JSON and a badge for each standard; without one, a receiver's is by all cases
     #[arg(long, value_name = "DIR")]
     certificate: Option<PathBuf>,
+    /// Sign the certificates: a private key of Ed25519 in PEM
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    sign_key: Option<PathBuf>,
 }
 
 /// A tested program, and how it was tested.
@@ -38,6 +43,9 @@ pub(super) struct Subject<'a> {
     /// Runs that did not end, failed, or were not judged.
     pub(super) unsound: Vec<String>,
 }
+
+const MODE_OTHERS: u32 = 0o007;
+const KEY_BYTES_MAX: u64 = 16 * 1024;
 
 const ENDINGS: [&str; 3] = ["json", "html", "svg"];
 
@@ -73,6 +81,11 @@ impl Standards {
             }
         }
         let Some(folder) = &self.certificate else { return Ok(()) };
+        if self.key()?.is_some_and(|(_, mode)| mode & MODE_OTHERS != 0) {
+            print_stderr(
+                "hookproof: other users can read the file of --sign-key, a private key; chmod 600 it",
+            );
+        }
         let failed = |error: io::Error| format!("--certificate {}: {error}", folder.display());
         fs::create_dir_all(folder).map_err(failed)?;
         for standard in &asked {
@@ -83,14 +96,26 @@ impl Standards {
         Ok(())
     }
 
+    /// With the mode of its file.
+    fn key(&self) -> Result<Option<(SigningKey, u32)>, String> {
+        let read = |path: &PathBuf| {
+            let why = |error: &dyn std::fmt::Display| format!("--sign-key {}: {error}", path.display());
+            let (pem, mode) = key_file(path).map_err(|error| why(&error))?;
+            SigningKey::parse(&pem).map(|key| (key, mode)).map_err(|error| why(&error))
+        };
+        self.sign_key.as_ref().map(read).transpose()
+    }
+
     /// Prints the grades, on stderr where stdout has JSON, and writes certificates. Returns the exit code.
     pub(super) fn grade(&self, subject: &Subject<'_>, seen: &[Seen<'_>], is_json_shown: bool) -> u8 {
         let asked = self.asked_of(subject.side);
         let graded = asked.iter().map(|standard| {
             let grades = standard.grade(subject.side, seen, subject.unsound.clone());
             let printed = print(&grades, is_json_shown);
-            let written =
-                self.certificate.as_deref().map_or(Ok(()), |folder| write(folder, subject, &grades));
+            let written = self.certificate.as_deref().map_or(Ok(()), |folder| {
+                let key = self.key().map_err(io::Error::other)?.map(|(key, _)| key);
+                write(folder, subject, &grades, key.as_ref())
+            });
             match printed.and(written) {
                 Ok(()) => out::code(grades.verdict),
                 Err(error) => {
@@ -137,7 +162,19 @@ fn text(grades: &Grades, colours: Colours) -> String {
     text + &format!("{}: {verdict}: {}\n", grades.standard, grades.summary())
 }
 
-fn write(folder: &Path, subject: &Subject<'_>, grades: &Grades) -> io::Result<()> {
+fn key_file(path: &Path) -> io::Result<(Zeroizing<Vec<u8>>, u32)> {
+    // Opening a pipe would block.
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    let opened = File::open(path)?;
+    let mode = opened.metadata()?.permissions().mode();
+    let mut bytes = Zeroizing::new(Vec::new());
+    opened.take(KEY_BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok((bytes, mode))
+}
+
+fn write(folder: &Path, subject: &Subject<'_>, grades: &Grades, key: Option<&SigningKey>) -> io::Result<()> {
     let certificate = Certificate {
         subject: subject.name,
         hookproof: env!("CARGO_PKG_VERSION"),
@@ -148,7 +185,7 @@ fn write(folder: &Path, subject: &Subject<'_>, grades: &Grades) -> io::Result<()
         grades,
     };
     let file = |ending| file(folder, &grades.standard, subject.side, ending);
-    forms::write(&file("json"), &certificate.json()?)?;
+    forms::write(&file("json"), &certificate.json(key)?)?;
     forms::write(&file("html"), &certificate.page())?;
     forms::write(&file("svg"), &certificate.badge())?;
     print_stderr(format_args!("certificate: {}", file("html").display()));
@@ -162,9 +199,12 @@ pub(super) struct Verify {
     /// Your own profile: it must be the one that the certificate was made with
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
+    /// The public key that must have signed it, in PEM
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
 }
 
-/// A digest shows damage. It cannot show who wrote the file.
+/// A digest shows damage. Only a signature by a known key shows who wrote the file.
 pub(super) fn verify(asked: &Verify) -> ExitCode {
     let refuse = |why: &dyn std::fmt::Display, code| {
         out::refuse("verify-certificate", format_args!("{}: {why}", asked.file.display()), code)
@@ -173,19 +213,25 @@ pub(super) fn verify(asked: &Verify) -> ExitCode {
         Ok(profile) => profile,
         Err(error) => return refuse(&format_args!("--profile: {error}"), USAGE),
     };
+    let key = asked.key.as_ref().map(|path| -> Result<_, String> {
+        let pem = key_file(path).map_err(|error| error.to_string())?.0;
+        PublicKey::parse(&pem).map_err(|error| error.to_string())
+    });
+    let key = match key.transpose() {
+        Ok(key) => key,
+        Err(error) => return refuse(&format_args!("--key: {error}"), USAGE),
+    };
     let text = match fs::read_to_string(&asked.file) {
         Ok(text) => text,
         Err(error) => return refuse(&error, USAGE),
     };
-    match standard::check(&text, profile.as_deref()) {
+    match standard::check(&text, profile.as_deref(), key.as_ref()) {
         Ok(line) => {
             out::one_line(line);
             ExitCode::SUCCESS
         }
-        Err(broken @ (Broken::Changed { .. } | Broken::Profile { .. } | Broken::Embedded)) => {
-            refuse(&broken, FAILED)
-        }
-        Err(broken) => refuse(&broken, USAGE),
+        Err(broken @ (Broken::NotJson(_) | Broken::Lacks(_))) => refuse(&broken, USAGE),
+        Err(broken) => refuse(&broken, FAILED),
     }
 }
 

@@ -1,5 +1,6 @@
 //! `hookproof receiver` for its user: against the reference receiver, and without a receiver.
 
+mod certificates;
 mod endpoints;
 mod examples;
 mod handshakes;

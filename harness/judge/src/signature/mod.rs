@@ -24,6 +24,7 @@ pub use handshake::{Handshake, in_query};
 pub use key::{ForeignHash, Key, KeyError, Secret, redacted};
 pub use profile::{Profile, UnknownProfile};
 use ring::digest;
+pub(crate) use small_order::is_small;
 pub use verify::{CheckedSignature, Received, Signing, Wrong, encode_bare, sign};
 
 /// Given by its subscriber's profile or its driver file.

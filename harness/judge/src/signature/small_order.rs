@@ -16,7 +16,7 @@ const SMALL: [&str; 7] = [
     "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
 ];
 
-pub(super) fn is_small(key: &[u8]) -> bool {
+pub(crate) fn is_small(key: &[u8]) -> bool {
     let mut key = key.to_vec();
     key.iter_mut().skip(KEY_BYTES - 1).for_each(|last| *last &= !TOP_BIT);
     SMALL.contains(&super::hex(&key).as_str())

@@ -3,6 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
+use super::signed::{PublicKey, Signature, SigningKey};
 use super::{Grade, Graded, Grades, Level};
 use crate::catalogue::Verdict;
 use crate::report::{Cell, Document, Headline, Part, Table, page};
@@ -23,8 +24,9 @@ pub struct Certificate<'a> {
     pub grades: &'a Grades,
 }
 
-/// The digest of all other members.
+/// The digest of all members but the signature.
 const DIGEST: &str = "sha256";
+const SIGNATURE: &str = "signature";
 const PROFILE: &str = "profile_sha256";
 
 #[derive(Debug, thiserror::Error)]
@@ -39,15 +41,23 @@ pub enum Broken {
     Profile { stated: String, found: String },
     #[error("it is by none of your own profiles, so not by this one")]
     Embedded,
+    #[error("its signature is not one of its digest by the key {0}")]
+    Signature(String),
+    #[error("it is signed by another key, {found}; expected {expected}")]
+    Key { found: PublicKey, expected: PublicKey },
+    #[error("it is not signed; expected a signature by {0}")]
+    Unsigned(PublicKey),
 }
 
 impl Certificate<'_> {
-    /// Fails only if a value has no form in JSON.
-    pub fn json(&self) -> Result<String, serde_json::Error> {
+    /// Signed by the key, if there is one. Fails only if a value has no form in JSON.
+    pub fn json(&self, key: Option<&SigningKey>) -> Result<String, serde_json::Error> {
         let mut value = serde_json::to_value(self)?;
         let digest = sha256_hex(value.to_string().as_bytes());
+        let signature = key.map(|key| serde_json::to_value(key.sign(&digest))).transpose()?;
         if let Value::Object(members) = &mut value {
             members.insert(DIGEST.to_owned(), digest.into());
+            members.extend(signature.map(|signature| (SIGNATURE.to_owned(), signature)));
         }
         serde_json::to_string_pretty(&value)
     }
@@ -133,11 +143,12 @@ impl Grade {
     }
 }
 
-/// Whether a certificate's JSON is as it was written, and by this profile if one is given; its subject, standard, verdict
-/// and date in one line. A digest shows damage, and no forgery.
-pub fn check(text: &str, profile: Option<&[u8]>) -> Result<String, Broken> {
+/// Whether a certificate's JSON is as it was written, by this profile and signed by this key if they are given; its subject,
+/// standard, verdict, date and signer in one line. A digest shows damage, and no forgery.
+pub fn check(text: &str, profile: Option<&[u8]>, key: Option<&PublicKey>) -> Result<String, Broken> {
     let mut value: Value = serde_json::from_str(text)?;
-    let digest = value.as_object_mut().and_then(|members| members.remove(DIGEST));
+    let mut taken = |name| value.as_object_mut().and_then(|members| members.remove(name));
+    let (digest, signature) = (taken(DIGEST), taken(SIGNATURE));
     let Some(Value::String(stated)) = digest else { return Err(Broken::Lacks(DIGEST)) };
     let found = sha256_hex(value.to_string().as_bytes());
     if found != stated {
@@ -149,12 +160,13 @@ pub fn check(text: &str, profile: Option<&[u8]>) -> Result<String, Broken> {
             return Err(Broken::Profile { stated: stated.to_owned(), found });
         }
     }
+    let signer = signer(signature, &found, key)?;
     let member = |name| value.get(name).and_then(Value::as_str).ok_or(Broken::Lacks(name));
     let [subject, standard, side, date, summary] =
         ["subject", "standard", "side", "date", "summary"].map(member);
     let verdict = member("verdict")?;
     Ok(format!(
-        "{} ({}) by {} on {}: {}: {}",
+        "{} ({}) by {} on {}: {}: {}; {signer}",
         subject?,
         side?,
         standard?,
@@ -162,6 +174,19 @@ pub fn check(text: &str, profile: Option<&[u8]>) -> Result<String, Broken> {
         verdict.to_uppercase(),
         summary?
     ))
+}
+
+fn signer(signature: Option<Value>, digest: &str, key: Option<&PublicKey>) -> Result<String, Broken> {
+    let Some(signature) = signature else {
+        return key.map_or_else(|| Ok("not signed".to_owned()), |key| Err(Broken::Unsigned(key.clone())));
+    };
+    let signature: Signature = serde_json::from_value(signature)?;
+    let found = signature.public_key.clone();
+    match key {
+        _ if !signature.holds(digest) => Err(Broken::Signature(found.to_string())),
+        Some(expected) if *expected != found => Err(Broken::Key { found, expected: expected.clone() }),
+        _ => Ok(format!("signed by {found}")),
+    }
 }
 
 #[cfg(test)]
@@ -190,20 +215,20 @@ mod tests {
     #[test]
     fn a_certificate_is_whole_until_one_letter_changes() {
         let grades = grades();
-        let json = certificate(&grades).json().unwrap();
+        let json = certificate(&grades).json(None).unwrap();
         let line = "mine (sender) by five-failures@1 on 2026-11-28: FAIL: \
-                    1 of 5 must met, 1 failed, 3 not exercised";
-        assert_eq!(check(&json, None).unwrap(), line);
-        assert_eq!(check(&json, Some(b"abc")).unwrap(), line);
-        assert!(matches!(check(&json, Some(b"abd")), Err(Broken::Profile { .. })));
-        let embedded = Certificate { profile_sha256: None, ..certificate(&grades) }.json().unwrap();
-        assert_eq!(check(&embedded, None).unwrap(), line);
-        assert!(matches!(check(&embedded, Some(b"abc")), Err(Broken::Embedded)));
+                    1 of 5 must met, 1 failed, 3 not exercised; not signed";
+        assert_eq!(check(&json, None, None).unwrap(), line);
+        assert_eq!(check(&json, Some(b"abc"), None).unwrap(), line);
+        assert!(matches!(check(&json, Some(b"abd"), None), Err(Broken::Profile { .. })));
+        let embedded = Certificate { profile_sha256: None, ..certificate(&grades) }.json(None).unwrap();
+        assert_eq!(check(&embedded, None, None).unwrap(), line);
+        assert!(matches!(check(&embedded, Some(b"abc"), None), Err(Broken::Embedded)));
         let changed = json.replace("\"fail\"", "\"pass\"");
         assert_ne!(changed, json);
-        assert!(matches!(check(&changed, None), Err(Broken::Changed { .. })));
-        assert!(matches!(check("{}", None), Err(Broken::Lacks("sha256"))));
-        assert!(matches!(check("x", None), Err(Broken::NotJson(_))));
+        assert!(matches!(check(&changed, None, None), Err(Broken::Changed { .. })));
+        assert!(matches!(check("{}", None, None), Err(Broken::Lacks("sha256"))));
+        assert!(matches!(check("x", None, None), Err(Broken::NotJson(_))));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! frozen; a new revision is a new file. The suite's own list follows from its cases.
 
 mod certificate;
+mod signed;
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,6 +14,7 @@ use std::sync::LazyLock;
 use serde::{Deserialize, Serialize};
 
 pub use self::certificate::{Broken, Certificate, check};
+pub use self::signed::{KeyError, PublicKey, SigningKey};
 use crate::catalogue::{self, Severity, Verdict};
 use crate::report::Report;
 
