@@ -106,7 +106,7 @@ fn take_subject(
         Some(cursor) => {
             let cursor = cursor.as_str().and_then(|cursor| cursor.parse().ok());
             Some(cursor.ok_or_else(|| {
-                let message = "`cursor` must be the one of the last answer";
+                let message = "`cursor` must be the value that the last answer gave to go on";
                 Problem::unprocessable("bad_cursor", message).field("cursor")
             })?)
         }
