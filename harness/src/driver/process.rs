@@ -17,19 +17,17 @@ use crate::fault::{has_clock, tidy_clock};
 
 const LOG_BYTES_MAX: u64 = 32 << 20;
 
-/// How to start a process.
 #[derive(Clone, Debug)]
 pub struct Launch {
     /// The `hookproof` program, which wraps the process; `None` starts it bare.
     pub holder: Option<PathBuf>,
-    /// The program and its arguments.
     pub command: Vec<OsString>,
     /// Environment variables beside the inherited ones.
     pub env: Vec<(String, String)>,
     pub log: PathBuf,
 }
 
-/// A running process. Dropping it kills the process and its group.
+/// Dropping it kills the process and its group.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -41,7 +39,6 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts it in a process group of its own.
     pub fn start(launch: &Launch) -> io::Result<Self> {
         let mut command = assemble(launch)?;
         let command = command
@@ -225,7 +222,6 @@ pub fn log_path(dir: &Path, worker: u32) -> PathBuf {
 
 // One scan of `/proc` reads every process of the machine, so a caller asks for all of its groups at once.
 
-/// The cost of process groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
     pub resident_bytes: u64,
@@ -238,7 +234,7 @@ pub(super) fn members(groups: &[Pid]) -> Vec<Pid> {
     in_groups(groups).into_iter().map(|one| one.pid).collect()
 }
 
-/// The cost of all groups; none without groups, or where one has no process.
+/// None without groups, or where one has no process.
 #[must_use]
 pub fn cost_of(groups: &[Pid]) -> Option<Cost> {
     let found = in_groups(groups);

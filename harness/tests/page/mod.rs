@@ -149,7 +149,6 @@ fn the_witness_of_a_failed_check_is_marked_and_told() {
     }
 }
 
-/// The violated rate is drawn as a level against its burst, and the requested delay as a pause.
 #[test]
 fn a_witness_is_drawn_as_what_it_is_about() {
     let Some(page) = page("a_witness_is_drawn", "over-rate.jsonl") else { return };
@@ -192,7 +191,6 @@ fn it_reads_without_its_script() {
     }
 }
 
-/// A passing run keeps its exit code, and removes the chart of an earlier failure.
 #[test]
 fn a_passing_run_writes_no_picture_and_removes_an_older_one() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -231,7 +229,6 @@ fn the_picture_of_the_readme_is_what_its_command_makes() {
     assert!(made == kept, "the picture is stale: {command}");
 }
 
-/// The worst lanes are drawn, and every lane can be found; with scripts by its name.
 #[test]
 fn a_thousand_subscribers_fit_and_each_can_be_found() {
     let Some(page) = Page::of("a_thousand_subscribers", golden::thousand()) else { return };

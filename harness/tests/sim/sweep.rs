@@ -85,7 +85,6 @@ fn every_seed_has_troubles_of_its_own() {
     assert_ne!(one.subscribers[0].answers, other.subscribers[0].answers);
 }
 
-/// A truncated spike is the beginning of the spike, not a smaller one.
 #[test]
 fn a_shortened_run_equals_the_beginning_of_the_whole_one() {
     let spike = "[[traffic]]\nshape = \"spike\"\nrate = \"20/s\"\nto = \"200/s\"\nlasts = \"10s\"\n[[subscriber]]\nname = \"a\"";

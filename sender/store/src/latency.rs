@@ -84,7 +84,7 @@ impl Measured {
     }
 }
 
-/// The times of an attempt. `None` for measures that do not apply.
+/// `None` for measures that do not apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttemptTimes {
     pub answer: Option<Nanos>,
@@ -94,7 +94,7 @@ pub struct AttemptTimes {
 }
 
 impl AttemptTimes {
-    /// Computes the times. `is_first`: the first attempt of its delivery. `received`: the event's receipt, if known.
+    /// `is_first`: the first attempt of its delivery. `received`: the event's receipt, if known.
     #[must_use]
     pub fn of(
         (at, took): (StoreTime, Nanos),
@@ -142,7 +142,7 @@ pub enum Over {
 }
 
 impl Percentiles {
-    /// Whether the endpoint is slow. False with too few attempts.
+    /// False with too few attempts.
     #[must_use]
     pub fn is_slow(&self) -> bool {
         (self.samples >= SLOW_SAMPLES_MIN && self.p95 > SLOW)
@@ -322,7 +322,7 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
-    /// Counts an attempt if the commit succeeds. `is_first`: the first of its delivery.
+    /// Counts an attempt if the commit succeeds.
     pub(super) fn stage(&mut self, lane: LaneId, attempt: &Attempt, is_first: bool) {
         let &Attempt { at, latency, outcome, received, .. } = attempt;
         let times = AttemptTimes::of((at, latency), outcome, is_first, received);
@@ -470,7 +470,6 @@ mod tests {
 
     const NOW: StoreTime = StoreTime::from_secs(7_200);
 
-    /// Whether the figures of `lanes` lanes are written after waiting for `waited`.
     fn is_written(lanes: u64, waited: Nanos) -> bool {
         let attempt = Attempt {
             at: NOW,

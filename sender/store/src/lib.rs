@@ -13,8 +13,7 @@
 //! - A reply is true on disk. If a commit fails, nothing of it happened, and no caller was told otherwise.
 //! - After every commit, in each lane and in total: accepted = delivered + dead + coalesced + waiting.
 //! - A lane has one owner at a time. Commands under an old term are refused, except reports of deliveries.
-//! - A claim writes nothing but a dead letter for each unreadable row. Only the store object that handed out a delivery knows it. If the process dies, its
-//!   successor finds everything waiting.
+//! - A claim writes nothing but a dead letter for each unreadable row.
 //! - Time and randomness are arguments: `now` with each commit, ids from the caller.
 //!
 //! [`database`] hides [`sqlite`] and [`postgres`]; [`thread`] groups commands into commits. `tests/store/` holds the
@@ -111,12 +110,12 @@ pub trait Store: Send {
         |_| false
     }
 
-    /// The length of the write-ahead log. Always 0 without one.
+    /// Always 0 without a write-ahead log.
     fn log_size(&self) -> LogSize {
         LogSize::default()
     }
 
-    /// The state of the store's disk. Never full on a server.
+    /// Never full on a server.
     fn disk_room(&self) -> DiskRoom {
         DiskRoom::default()
     }

@@ -421,7 +421,7 @@ impl Seal {
         Ok(Subscriber { settings: settings.into(), ..stored })
     }
 
-    /// A secret that does not open is replaced by the reason, which is no secret: this subscriber is broken, and no other.
+    /// As [`Self::open_subscriber`]; the reason is no secret.
     pub(crate) fn open_secret(&self, lane: LaneId, stored: LiveSecret) -> Result<LiveSecret, StoreError> {
         let secret = match self.open_text(Field::Secret(lane, stored.created), stored.secret.reveal()) {
             Ok(None) => return Ok(stored),

@@ -30,7 +30,6 @@ use super::verdict::{show, show_beside};
 use crate::scenario::{Answer, SECOND};
 use crate::trace::{Depth, Ended};
 
-/// A sender's least bound where none is declared.
 const UNDECLARED_ROWS: u64 = 10_000;
 const UNDECLARED_BYTES: u64 = 64 << 20;
 
@@ -107,7 +106,6 @@ fn last_status(evidence: &Evidence<'_>, delivery: &Delivery) -> Option<u16> {
     evidence.exchange(*evidence.attempts(delivery).last()?).status()
 }
 
-/// Those beyond the bounds of their lanes and a possible bound on all lanes.
 fn overflowed<'e>(evidence: &'e Evidence<'_>, lanes: Vec<Shed<'e>>) -> Vec<(&'e Delivery, String)> {
     let taken: u64 = lanes.iter().map(|one| one.taken).sum();
     let shed: u64 = lanes.iter().map(|one| one.deliveries.len() as u64).sum();
@@ -328,7 +326,7 @@ pub(super) fn unaccounted<'e>(evidence: &Evidence<'_>, unsettled: &[&'e Delivery
     found
 }
 
-/// The last reported backlog: of the whole, or of all lanes together if that is more; none without a report.
+/// The last reported backlog: of the whole, or of all lanes together if that is more.
 pub(super) fn waiting_at_end(evidence: &Evidence<'_>) -> Option<u64> {
     let told = || evidence.trace.depths.iter().filter_map(|depth| Some((depth, depth.waiting?)));
     let last = told().map(|(depth, _)| depth.t).max()?;

@@ -1,7 +1,6 @@
 //! The trace, laid out for judging: exchanges by delivery and lane, and their outcomes.
 //!
-//! Built once in O(n log n); every check reads it. Times are the trace's; an *arrival* is the moment of the
-//! first byte.
+//! Built once in O(n log n). Times are the trace's; an *arrival* is the moment of the first byte.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -511,7 +510,6 @@ pub(crate) struct Event {
     pub(crate) refused: u32,
 }
 
-/// Owed or received.
 #[derive(Clone, Debug)]
 pub(crate) struct Delivery {
     pub(crate) lane: u32,
@@ -524,7 +522,6 @@ pub(crate) struct Delivery {
     pub(crate) dead: Option<u32>,
 }
 
-/// Deliveries hold ranges of the attempts; both sorted by lane and token, attempts also by time.
 pub(super) fn deliveries(
     trace: &Trace,
     names: &BTreeMap<&str, u32>,

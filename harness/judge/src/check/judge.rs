@@ -128,7 +128,6 @@ fn with_holes(finding: Finding, trace: &Trace) -> Finding {
     Finding { found: Found::Unseen, sentence, ..finding }
 }
 
-/// A written figure makes the check a must.
 fn severity(check: &Check, scenario: &Scenario) -> Severity {
     let is_written = check.figure.is_some_and(|key| scenario.expect.written.contains(key));
     if is_written { Severity::Must } else { check.severity }

@@ -105,7 +105,6 @@ fn finding(tally: Tally) -> Finding {
     tally.finding("queue figures of the sender", "each agrees with the trace", "different from the trace")
 }
 
-/// None if it is short enough.
 fn silence(evidence: &Evidence<'_>, outages: &Outages, samples: &[&Depth]) -> Option<(u64, u64)> {
     if evidence.trace.header.clock == ClockKind::Virtual {
         return None;

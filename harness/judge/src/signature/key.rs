@@ -30,7 +30,6 @@ pub struct Key {
     kind: Kind,
     /// Its name in a token; empty where keys have none.
     kid: Arc<str>,
-    /// The spellings that would disclose it.
     spellings: Arc<[Zeroizing<Vec<u8>>]>,
 }
 
@@ -522,7 +521,6 @@ impl Secret {
         }
     }
 
-    /// A private key.
     #[must_use]
     pub const fn is_private(&self) -> bool {
         !matches!(self.signer, Signer::Hmac(_))

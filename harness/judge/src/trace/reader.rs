@@ -187,7 +187,7 @@ impl Trace {
         self.nothing_later()
     }
 
-    /// Drops the offers that the harness could not hand over. They stay until the trailer is read, since it counts them.
+    /// Not before the trailer is read, since it counts them.
     fn leave_out_unoffered(&mut self) {
         if self.trailer.is_none() || self.unoffered.is_empty() {
             return;
@@ -211,7 +211,7 @@ impl Trace {
         }
     }
 
-    /// Every offer has exactly one outcome. In a run that was not done, some have none.
+    /// In a run that was not done, some offers have no outcome.
     fn outcomes(&self) -> Result<(), TraceError> {
         let mut left: BTreeMap<u64, u64> = BTreeMap::new();
         for offer in &self.offers {
@@ -359,8 +359,7 @@ impl Reading {
         TraceError::Line { line: self.lines + 1, why }
     }
 
-    /// Refuses a line whose time precedes that of an earlier one by more than [`DISORDER`]. Records written
-    /// late by nature (a fault, a report of the queue) are exempt.
+    /// Exempts records that are written late by nature (a fault, a report of the queue).
     fn in_order(&mut self, record: &Record) -> Result<(), TraceError> {
         let t = match record {
             Record::Offer(one) => one.t,
@@ -572,7 +571,6 @@ mod tests {
         }
     }
 
-    /// A trace written byte by byte always reads as its whole lines.
     #[test]
     fn a_partial_line_is_read_once_it_is_complete() {
         let whole = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/traces/good.jsonl");

@@ -526,7 +526,6 @@ fn a_late_arrival_is_recorded_late_and_not_lost() {
     }
 }
 
-/// A stopped process's request arrives a moment later, and the next owner sends it again.
 #[test]
 fn an_arrival_just_after_a_stop_was_sent_before_it() {
     let stopped = |before: u64, goes_on: Option<u64>| {

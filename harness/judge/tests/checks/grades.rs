@@ -68,7 +68,6 @@ fn requests_beyond_the_contract_that_the_scenario_forgives_meet_no_requirement()
     assert_eq!(seen("rate.envelope", &burst, &ours).0, Verdict::Pass);
 }
 
-/// One attempt in all: no failure is ever retried.
 #[test]
 fn a_sender_that_need_not_retry_meets_no_requirement() {
     let once =
@@ -95,7 +94,6 @@ fn a_status_that_the_driver_declares_final_does_not_show_that_failures_are_retri
     is_lenient("retry.status", "declares.final", &failing, &given_up);
 }
 
-/// An open breaker, a short `ttl` and a long backoff each excuse that a failure is not retried.
 #[test]
 fn a_failure_that_need_not_be_retried_does_not_show_that_failures_are_retried() {
     for excuse in [

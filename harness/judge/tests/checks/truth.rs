@@ -73,7 +73,6 @@ fn a_kill_may_lose_outcomes_behind_a_long_store_delay() {
     check("queue.truth", "", killed(Some(SECOND / 2)), Status::Pass);
 }
 
-/// The process is killed, its request arrives a moment later, and must be sent again.
 #[test]
 fn a_kill_may_lose_the_outcome_of_an_arrival_just_after_it() {
     let killed = |before: u64| {

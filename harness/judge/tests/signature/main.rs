@@ -321,7 +321,6 @@ fn the_time_of_a_token_is_a_whole_number_and_its_claims_are_there_once() {
     }
 }
 
-/// And what a careless receiver would take.
 #[test]
 fn a_forged_token_is_wrong() {
     let plaid: Profile = "plaid".parse().unwrap();
@@ -349,7 +348,6 @@ fn a_forged_token_is_wrong() {
     );
 }
 
-/// By each kind of key.
 #[test]
 fn a_forged_message_is_wrong_and_one_over_less_than_is_needed() {
     let rfc9421: Profile = "rfc9421".parse().unwrap();

@@ -91,7 +91,6 @@ fn accepts(vector: &Vector) -> Result<(), String> {
     }
 }
 
-/// Each provider's own library accepts the valid ones.
 #[test]
 fn each_providers_profile_has_vectors_that_its_library_judged() {
     let files = in_folder("providers");

@@ -1,11 +1,8 @@
 //! The living nodes, and the lanes of ours that belong to other nodes.
 //!
-//! A node takes a free lane of its own at once ([`Homes`]). A lane that we own for another node moves in order, once
-//! that node has lived for [`SETTLED_AFTER`] without a break. At most [`MOVES_MAX`] lanes move at a time, so that the
-//! others go on sending. A moving lane becomes free, and its home takes it without a message.
-//!
-//! A list of nodes says until when each lease lasts. After that only a newer list says whether the node renewed it;
-//! until one comes, the node counts as living. Leases may differ in length, so the store is asked at their end.
+//! `docs/internals/leases.md` has the rules. At most [`MOVES_MAX`] lanes move at a time, so that the others go on
+//! sending. A list of nodes says until when each lease lasts. After that a node counts as living until a newer list
+//! comes. Leases may differ in length, so the store is asked at their end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

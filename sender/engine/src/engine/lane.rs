@@ -168,7 +168,6 @@ impl Lane {
         self.limiter.recorded(revision);
     }
 
-    /// At most one record awaits its confirmation.
     pub(super) fn wants_record(&self) -> bool {
         self.limiter.wants_record(self.marks.unsaved)
     }
@@ -249,7 +248,6 @@ impl Lane {
         }
     }
 
-    /// Lowered limits hold at once.
     pub(super) fn change(&mut self, settings: Arc<Settings>, now: StoreTime) {
         self.pace.change(self.limiter.contract(), settings.contract());
         self.limiter.change(settings.contract().clone(), settings.lateness(), now);

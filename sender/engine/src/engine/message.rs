@@ -78,9 +78,8 @@ pub enum Input {
     Settled {
         batch: BatchId,
     },
-    /// That record, or a later one, is durable. The lane starts nothing until its first record and the first after each
-    /// change are durable. An attempt in doubt counts against the cap in flight until a durable record includes it. A
-    /// late confirmation only slows the lane down; an early one breaks the contract if the process dies.
+    /// That record, or a later one, is durable. A late confirmation only slows the lane down; an early one breaks the
+    /// contract if the process dies.
     Persisted {
         lane: LaneId,
         term: Term,
@@ -131,7 +130,6 @@ pub enum Origin {
 pub struct Due {
     pub delivery: DeliveryId,
     pub attempts: u32,
-    /// No attempt starts at or after this moment.
     pub expires: StoreTime,
 }
 

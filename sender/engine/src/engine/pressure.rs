@@ -178,7 +178,7 @@ impl Pressure {
         self.journal.last()
     }
 
-    /// The next change to report to operators, if any. Few changes are reported.
+    /// The next change to report to operators.
     pub fn take_news(&mut self) -> Option<Shift> {
         self.journal.take_news()
     }

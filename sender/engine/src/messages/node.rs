@@ -28,7 +28,6 @@ pub struct Node {
     pub owner: OwnerId,
     /// Its announcement, with the operators' present choice of `draining`.
     pub announced: Announcement,
-    /// It has lived since then without a break.
     /// The time since when it has lived without a break.
     pub since: StoreTime,
     /// The end of its leases, by [`Nodes::lease_time`].
@@ -60,7 +59,6 @@ impl Nodes {
         self.server_clock.unwrap_or(now)
     }
 
-    /// `now` is the store's time.
     /// The nodes with valid leases, given the store's time.
     pub fn living(&self, now: StoreTime) -> impl Iterator<Item = &Node> + Clone {
         let now = self.lease_time(now);
@@ -81,12 +79,8 @@ impl Node {
     }
 }
 
-/// The possible homes of lanes at one moment. A lane's home is the node that should own it, by rendezvous
-/// hashing.
-///
-/// Each node ranks all nodes for a lane by the hash of both; the first node that can serve the lane is its home. So
-/// all nodes come to the same result from the same list. A node that joins becomes the home of about one lane in N,
-/// and no lane moves between the others.
+/// The possible homes of lanes at one moment. A lane's home is the node that should own it, by rendezvous hashing.
+/// Each node ranks all nodes for a lane by the hash of both; the first node that can serve the lane is its home.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Homes {
     nodes: Vec<Candidate>,

@@ -248,13 +248,11 @@ pub struct Claimed {
 pub struct ClaimedRow {
     pub delivery: DeliveryId,
     pub attempts: u32,
-    /// No attempt starts at or after this time.
     pub expires: StoreTime,
     pub event: Arc<str>,
     pub kind: Arc<str>,
     pub received: StoreTime,
     pub body: super::command::Body,
-    /// Only for profiles that sign once for all attempts.
     pub signature: Option<Arc<str>>,
 }
 

@@ -1,9 +1,7 @@
 //! Recording an event: find its targets, check their room, then write the rows.
 //!
-//! All reads come before the first write. If some lanes have no room, the other lanes get the event, unless its
-//! emitter asked for all or nothing.
-//! The store keeps the id of a partly accepted event as long as the event, even beyond the lanes' deduplication
-//! windows. Emitted again, the event goes only to the lanes that lack it.
+//! All reads come before the first write. The store keeps the id of a partly accepted event as long as the event,
+//! even beyond the lanes' deduplication windows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -283,9 +281,6 @@ pub(crate) trait EventRows: RoomRows + SubscriberRows {
 }
 
 // Decides whether an event must be matched again because subscribers changed after its emitter matched it.
-//
-// A change concerns the event if the subscriber is one of its targets, or if the subscriber wants events of its
-// type. All other changes leave the event as it is.
 
 /// The subscribers that are newer than the emitter's set. Removed ones are absent: they want nothing, and their lanes
 /// accept nothing.
@@ -304,7 +299,7 @@ struct Subscriber {
 }
 
 impl Newer {
-    /// An event is compared with at most this many changed subscribers. With more, it is matched again.
+    /// Changed subscribers with which an event is compared, at most.
     pub(crate) const MAX: usize = 1_000;
 
     pub(crate) const fn new(since: u64, current: u64) -> Self {

@@ -1,20 +1,10 @@
 //! The store in a PostgreSQL database, shared by several nodes.
 //!
-//! A commit is one transaction in four round trips, or three if it records nothing: lock the lanes and read
-//! everything that the commands name; take numbers; write; commit. In between it works in memory, so the number of
-//! statements does not depend on the number of deliveries. If the commit must give up deliveries or forget letters,
-//! it reads the next ones of all affected lanes, more each time. Rare commands query the database directly.
+//! The parts of a commit, the properties that are exact and those that are not: `docs/internals/postgres.md`.
 //!
-//! Correctness with several nodes:
-//!
-//! - Everything of a lane changes under the lock of its row, so its counts, bounds, duplicates and terms are exact.
-//!   Commits on different lanes do not wait for each other.
-//! - All commits lock in one order (see `schema.sql`), so there are no deadlocks. A commit that discovers another
-//!   lane starts again with that lane locked too.
-//! - Each writer has a row of its own in `totals`. So the store's bounds can be exceeded, but only by commits of
-//!   other nodes at the same moment.
-//! - Numbers come from sequences. They may have gaps and become visible in any order; `reader` handles that.
-//! - The database's clock measures leases.
+//! - Everything of a lane changes under the lock of its row. Commits on different lanes do not wait for each other.
+//! - All commits lock in one order (see `schema.sql`), so there are no deadlocks.
+//! - Each writer has a row of its own in `totals`.
 //! - A commit in doubt is resolved by its token before anything else.
 //!
 //! The files: `address` and `link` connect, `open` makes the schema. `wanted` and `ledger` lock rows;

@@ -207,7 +207,7 @@ impl QueueCache {
         }
     }
 
-    /// The process owns a lane under this term. It forgets the claims of an earlier term.
+    /// Forgets the claims of an earlier term.
     pub(super) fn own(&mut self, lane: LaneId, owner: OwnerId, term: Term) {
         if !self.queues.holds(lane, term) {
             self.handoff.forget(lane);
@@ -216,7 +216,6 @@ impl QueueCache {
         }
     }
 
-    /// The process owns a lane under this term no more.
     pub(super) fn lose(&mut self, lane: LaneId, term: Term) {
         if let Some(before) = self.queues.remove(lane, term) {
             self.staged.journal.push(Undo::Lane(lane, Some(before)));
@@ -256,7 +255,7 @@ impl QueueCache {
         self.queues.leave(lane, delivery);
     }
 
-    /// A delivery is settled. Returns false if it was not claimed under this term.
+    /// Returns false if it was not claimed under this term.
     pub(super) fn settle(&mut self, lane: LaneId, term: Term, delivery: DeliveryId) -> bool {
         let was_claimed = self.queues.give_back(lane, term, delivery);
         if was_claimed {
@@ -310,7 +309,7 @@ impl QueueCache {
         self.queues.may_know(lane, term, delivery)
     }
 
-    /// Compares the cache with the row of a lane, and raises the row's lower bound by what the cache knows.
+    /// Also raises the row's lower bound by what the cache knows.
     pub(super) fn compare(&mut self, lane: LaneId, term: Term, version: &mut QueueVersion) {
         self.queues.compare(lane, term, version);
     }
@@ -326,8 +325,7 @@ impl QueueCache {
         }
     }
 
-    /// Claims an answer's deliveries in a commit. `version`: of the lane's row, which was read before them; `None` on
-    /// a file.
+    /// `version`: of the lane's row, which was read before them; `None` on a file.
     pub(super) fn claim(&mut self, answer: Answer, version: Option<&QueueVersion>) -> Claimed {
         let version = *version.unwrap_or(&self.of_file);
         let lane = answer.claimed.lane;
@@ -370,7 +368,6 @@ impl QueueCache {
         self.turns
     }
 
-    /// The view of a claim that found these arrivals in a file.
     pub(super) fn view(&self, arrivals: u64) -> View {
         let is_current = self.file.is_some_and(|known| known.arrivals == arrivals);
         View { version: self.of_file, is_current }
@@ -389,7 +386,6 @@ impl QueueCache {
         self.unreadable.or(delivery, now, self.queues.standing_beside(lane, delivery))
     }
 
-    /// Claims an answer's deliveries beside the commits.
     pub(super) fn claim_beside(&mut self, now: StoreTime, answer: Answer, view: &View) -> Claimed {
         let Answer { mut claimed, mut known, cursor, skipped_after } = answer;
         let (lane, term) = (claimed.lane, claimed.term);

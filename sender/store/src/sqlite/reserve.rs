@@ -58,7 +58,6 @@ impl Reserve {
         path.into()
     }
 
-    /// The number of deliveries that wait, for which the reserve must suffice.
     pub(super) fn set_waiting(&self, deliveries: u64) {
         self.lock_state().waiting = Some(deliveries);
     }

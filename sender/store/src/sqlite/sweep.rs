@@ -269,7 +269,6 @@ impl Work<'_> {
         Ok((noted?, last))
     }
 
-    /// Notes a new delivery that may expire before a sweep examines it.
     pub(super) fn index_if_short(&self, delivery: DeliveryId, expires: StoreTime) -> Result<()> {
         if expires.since(self.now) <= SHORT { self.index_expiry(delivery, expires) } else { Ok(()) }
     }

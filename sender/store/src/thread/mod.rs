@@ -4,10 +4,9 @@
 //! Handle::submit ──► Queue (bounded) ──► thread ──► Store::commit([all requests]) ──► answers, after the commit
 //! ```
 //!
-//! - A request is answered after it is durable.
 //! - The thread carries out requests in the order of submission, with two exceptions. Renewals of leases go first.
-//!   Claims go ahead of requests that do not concern them, beside the commits if the store can do that, so that they
-//!   do not wait for the disk. The caller's own thread answers claims that memory can answer.
+//!   Claims go ahead of requests that do not concern them, beside the commits if the store can do that. The caller's
+//!   own thread answers claims that memory can answer.
 //! - If a failure may pass (a lock, a full disk), the thread logs it once, keeps the requests, and retries with
 //!   growing pauses. Meanwhile the queue fills and refuses requests. If a request fails for good, only that request
 //!   gets the error.
@@ -17,8 +16,6 @@
 //! - Claims, sweeps, purges and steps of jobs get an I/O error at once, because a single bad page may cause it. Their callers ask
 //!   again.
 //! - Emitters may use only a part of the queue, so that new work is refused before settlements.
-//!
-//! Time comes from the [`Clock`] that the thread is given.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -45,7 +42,6 @@ pub type Answer = Box<dyn FnOnce(Result<Vec<Reply>, StoreError>) + Send>;
 
 pub struct Request {
     pub commands: Vec<Command>,
-    /// Receives one reply for each command.
     pub answer: Answer,
 }
 
@@ -90,7 +86,7 @@ pub struct StoreThread {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Submits requests. Cheap to clone.
+/// Cheap to clone.
 #[derive(Clone)]
 pub struct Handle {
     queue: Arc<Queue>,
@@ -201,7 +197,7 @@ impl Writer {
         }
     }
 
-    /// Commits all requests together. If one spoils the commit, commits each one alone.
+    /// If one request spoils the commit, commits each one alone.
     fn carry_out(&mut self, requests: Vec<Request>) {
         let adds_work = requests.iter().any(Request::adds_work);
         let counts: Vec<usize> = requests.iter().map(|request| request.commands.len()).collect();
@@ -227,7 +223,7 @@ impl Writer {
         }
     }
 
-    /// Commits each request alone. If events lack room, refuses them and commits all others together.
+    /// If events lack room, refuses them and commits all others together.
     fn carry_out_apart(&mut self, requests: Vec<Request>, error: &StoreError) {
         let no_room = matches!(error, StoreError::Full { .. });
         let (refused, others): (Vec<_>, Vec<_>) =
