@@ -163,7 +163,7 @@ impl Keys {
         Self { tolerance_seconds: seconds, ..self }
     }
 
-    /// With the URL that the sender was given, to the byte. Where a profile signs it, none is genuine without it.
+    /// With the URL that the sender was given. Where a profile signs it, none is genuine without it.
     #[must_use]
     pub fn with_url(self, url: &str) -> Self {
         Self { url: url.into(), ..self }
@@ -195,7 +195,8 @@ impl Keys {
     /// about any.
     #[must_use]
     pub fn concerns(&self, method: &http::Method, target: &str) -> bool {
-        !self.profile.signs_url() || (method.as_str() == METHOD && url::is_to(&self.url, target))
+        let added = (self.profile == Profile::Twilio).then_some(url::BODY_DIGEST);
+        !self.profile.signs_url() || (method.as_str() == METHOD && url::is_to(&self.url, target, added))
     }
 
     pub(super) fn verify_token(&self) -> Option<&str> {

@@ -5,11 +5,10 @@ use sha2::{Digest as _, Sha256};
 use super::headers::{Headers, only};
 use super::keys::Keys;
 use super::signature::{SHA1_BASE64, Tag, fitting_key};
-use super::url::parts;
+use super::url::{BODY_DIGEST, parts};
 use super::{Rejection, Verified, body_id};
 
 const SIGNATURE: &str = "x-twilio-signature";
-const DIGEST: &[u8] = b"bodySHA256=";
 const KIND: &str = "content-type";
 const FORM: &[u8] = b"application/x-www-form-urlencoded";
 /// Each costs memory before the signature is known.
@@ -37,7 +36,7 @@ pub(super) fn verify<'a, H: Headers + ?Sized>(
         [&form, b"", b""]
     } else {
         digits = hex(Sha256::digest(body).into());
-        [if url.contains('?') { b"&" } else { b"?" }, DIGEST, &digits]
+        [if url.contains('?') { b"&" } else { b"?" }, BODY_DIGEST.as_bytes(), &digits]
     };
     let (host, port, path) = parts(url);
     let usual: &[u8] = if url.starts_with("https:") { b":443" } else { b":80" };
