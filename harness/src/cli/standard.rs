@@ -44,7 +44,7 @@ pub(super) struct Subject<'a> {
     pub(super) unsound: Vec<String>,
 }
 
-const MODE_OTHERS: u32 = 0o007;
+const MODE_OTHERS: u32 = 0o077;
 const KEY_BYTES_MAX: u64 = 16 * 1024;
 
 const ENDINGS: [&str; 3] = ["json", "html", "svg"];

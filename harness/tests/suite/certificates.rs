@@ -87,7 +87,7 @@ fn a_certificate_says_who_signed_it_and_a_change_of_text_key_or_signature_shows(
 
     let mut stripped = value;
     stripped.as_object_mut().unwrap().remove("signature").unwrap();
-    std::fs::write(&path, stripped.to_string()).unwrap();
+    std::fs::write(&path, serde_json::to_string_pretty(&stripped).unwrap()).unwrap();
     check(&verify, 0, "; not signed");
     verify_by(&own_pem, 1, &format!("it is not signed; expected a signature by {own}"));
 }

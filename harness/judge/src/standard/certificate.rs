@@ -33,6 +33,10 @@ const PROFILE: &str = "profile_sha256";
 pub enum Broken {
     #[error("it is no JSON: {0}")]
     NotJson(#[from] serde_json::Error),
+    #[error(
+        "it is in another form than Hookproof writes: a member stands twice, or its blanks or order were changed"
+    )]
+    Form,
     #[error("it has no member {name:?}, so it is no certificate", name = .0)]
     Lacks(&'static str),
     #[error("it was changed: its digest is {stated}, and that of its content is {found}")]
@@ -147,6 +151,10 @@ impl Grade {
 /// standard, verdict, date and signer in one line. A digest shows damage, and no forgery.
 pub fn check(text: &str, profile: Option<&[u8]>, key: Option<&PublicKey>) -> Result<String, Broken> {
     let mut value: Value = serde_json::from_str(text)?;
+    // A member that stands twice would show one value and be checked by another.
+    if text.trim_end() != serde_json::to_string_pretty(&value)? {
+        return Err(Broken::Form);
+    }
     let mut taken = |name| value.as_object_mut().and_then(|members| members.remove(name));
     let (digest, signature) = (taken(DIGEST), taken(SIGNATURE));
     let Some(Value::String(stated)) = digest else { return Err(Broken::Lacks(DIGEST)) };
@@ -228,6 +236,8 @@ mod tests {
         assert_ne!(changed, json);
         assert!(matches!(check(&changed, None, None), Err(Broken::Changed { .. })));
         assert!(matches!(check("{}", None, None), Err(Broken::Lacks("sha256"))));
+        let twice = json.replacen('{', "{\n  \"verdict\": \"pass\",", 1);
+        assert!(matches!(check(&twice, None, None), Err(Broken::Form)));
         assert!(matches!(check("x", None, None), Err(Broken::NotJson(_))));
     }
 
