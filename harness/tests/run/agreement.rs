@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use hookproof_judge::check::exact::percentile;
 use hookproof_sender::delivery_ids::DeliveryIds;
 use hookproof_sender::engine::Nanos;
-use hookproof_sender::store::read::{Filter, Notices, Place, Reader};
+use hookproof_sender::store::read::{Filter, Lanes, Notices, Place, Reader};
 use hookproof_sender::store::sqlite::SqliteReader;
 
 use super::*;
@@ -53,7 +53,7 @@ fn database(folder: &Path) -> Option<PathBuf> {
 fn waits_and_latencies(database: &Path) -> BTreeMap<String, (u64, u64)> {
     let reader = SqliteReader::open(database).unwrap();
     let ids = DeliveryIds::new(reader.glance().unwrap().identity);
-    let filter = Filter { place: Some(Place::Delivered), ..Filter::default() };
+    let filter = Filter { lanes: Lanes::All, place: Some(Place::Delivered) };
     let (mut told, mut cursor) = (BTreeMap::new(), None);
     loop {
         let page = reader.deliveries(filter.clone(), cursor, 100).unwrap();

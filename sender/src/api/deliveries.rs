@@ -45,15 +45,12 @@ pub(super) async fn list(
     if let Some(event) = event.filter(|_| place.is_some() || query.get("subscriber").is_some()) {
         return Err(bad("event", event, "no other parameters than limit and cursor"));
     }
-    // The newest event with this id may be another's.
-    if let Some(event) = event.filter(|_| !caller.is_restricted()) {
-        let event = event.to_owned();
-        let found =
-            app.sender().read(move |reader| reader.deliveries_of_event(&event, cursor, limit)).await??;
-        return Ok(shown_page(&Names::now(&app).await?, &found));
-    }
-    let filter = Filter { lanes, place, event: event.map(Into::into) };
-    let found = app.sender().read(move |reader| reader.deliveries(filter, cursor, limit)).await??;
+    let event = event.map(ToOwned::to_owned);
+    let found = app.sender().read(move |reader| match event {
+        Some(event) => reader.deliveries_of_event(&event, &lanes, cursor, limit),
+        None => reader.deliveries(Filter { lanes, place }, cursor, limit),
+    });
+    let found = found.await??;
     Ok(shown_page(&Names::now(&app).await?, &found))
 }
 

@@ -88,7 +88,7 @@ impl List {
         let look = Look::open(&common.existing_database()?)?;
         let lane = self.subscriber.as_deref().map(|name| look.subscriber(name)).transpose()?;
         let lanes = lane.map(|found| found.lane).into();
-        let filter = Filter { lanes, place: self.state.map(Into::into), event: None };
+        let filter = Filter { lanes, place: self.state.map(Into::into) };
         let mut listing = Listing::new(&look, self.max);
         let page = PAGE_ROWS.min(u32::try_from(self.max).unwrap_or(u32::MAX)).max(1);
         let wanted = |delivery: &read::Delivery| !self.tried || delivery.attempts > 0;
@@ -107,7 +107,7 @@ impl List {
         max: u32,
     ) -> Result<Page<read::Delivery>, ReadError> {
         match &self.event {
-            Some(event) => look.reader.deliveries_of_event(event, from, max),
+            Some(event) => look.reader.deliveries_of_event(event, &filter.lanes, from, max),
             None => look.reader.deliveries(filter.clone(), from, max),
         }
     }

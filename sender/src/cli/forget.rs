@@ -7,7 +7,7 @@ use super::options::{Common, Reach, operating};
 use super::print::Printer;
 use super::session::{Look, PAGE_ROWS, each, user, with_session};
 use crate::operate::forget::{Audited, Field, Forgetting, Subject};
-use crate::store::read::Filter;
+use crate::store::read::{Filter, Lanes};
 
 #[derive(Args, Debug)]
 struct Which {
@@ -49,7 +49,7 @@ impl Find {
         let look = Look::open(&common.existing_database()?)?;
         let (subject, mut listing) = (self.which.subject(), Listing::new(&look, self.max));
         each(
-            |from| look.reader.deliveries(Filter::default(), from, PAGE_ROWS),
+            |from| look.reader.deliveries(Filter { lanes: Lanes::All, place: None }, from, PAGE_ROWS),
             |delivery| {
                 if subject.is_in(&*look.reader, &delivery)? {
                     listing.add(&delivery, printer)

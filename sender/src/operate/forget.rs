@@ -10,7 +10,7 @@ use crate::engine::DeliveryId;
 use crate::runtime::jobs::STEP_ROWS;
 use crate::store::command::{Command, Erase};
 use crate::store::paging::{Cursor, Page};
-use crate::store::read::{Delivery, Filter, ReadError, Reader};
+use crate::store::read::{Delivery, Filter, Lanes, ReadError, Reader};
 use crate::store::reply::Erased;
 use crate::store::{Reply, StoreError};
 
@@ -67,7 +67,7 @@ impl Subject {
         reader: &dyn Reader,
         from: Option<Cursor>,
     ) -> Result<Page<Delivery>, ReadError> {
-        let mut page = reader.deliveries(Filter::default(), from, PAGE_ROWS)?;
+        let mut page = reader.deliveries(Filter { lanes: Lanes::All, place: None }, from, PAGE_ROWS)?;
         let mut found = Vec::new();
         for delivery in page.items {
             if self.is_in(reader, &delivery)? {
@@ -118,7 +118,8 @@ impl Forgetting {
 
     /// Reads one page. Its commands must follow before the next.
     pub(crate) fn read(&mut self, reader: &dyn Reader) -> Result<(), ReadError> {
-        let Page { items, next } = reader.deliveries(Filter::default(), self.next, PAGE_ROWS)?;
+        let Page { items, next } =
+            reader.deliveries(Filter { lanes: Lanes::All, place: None }, self.next, PAGE_ROWS)?;
         let last = items.last().map(|last| last.delivery);
         let mut known = BTreeSet::new();
         for delivery in items {

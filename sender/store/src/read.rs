@@ -88,10 +88,11 @@ pub trait Reader: Notices + Send {
 
     fn delivery(&self, delivery: DeliveryId) -> Result<Option<Delivery>, StoreError>;
 
-    /// The deliveries of the newest event with this public id, the oldest first.
+    /// The deliveries of all events with this public id, the oldest first.
     fn deliveries_of_event(
         &self,
         event: &str,
+        lanes: &Lanes,
         from: Option<Cursor>,
         max: u32,
     ) -> Result<Page<Delivery>, ReadError>;
@@ -293,9 +294,9 @@ pub struct LaneStatus {
     pub owner: Option<(OwnerId, Term)>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Without a default, so that each caller names them.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lanes {
-    #[default]
     All,
     One(LaneId),
     /// In order.
@@ -328,35 +329,34 @@ impl Lanes {
     }
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
     pub lanes: Lanes,
     pub place: Option<Place>,
-    pub event: Option<Arc<str>>,
 }
 
 impl Filter {
     pub(super) fn queue(&self) -> Option<LaneId> {
         match self.lanes {
-            Lanes::One(lane) if self.place == Some(Place::Waiting) && self.event.is_none() => Some(lane),
+            Lanes::One(lane) if self.place == Some(Place::Waiting) => Some(lane),
             _ => None,
         }
     }
 }
 
 /// Which changes a listing has.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangesOf {
     /// Its id, or its name at the time of the change.
     pub subscriber: Option<Arc<str>>,
     /// As it is recorded, or without `token ` or `user ` before it.
     pub by: Option<Arc<str>>,
-    /// Ids of subscribers.
+    /// Ids of subscribers; all changes if none.
     pub within: Option<Vec<Arc<str>>>,
 }
 
 /// Which attempts a listing has.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tries {
     pub lanes: Lanes,
     pub failed: bool,

@@ -105,8 +105,15 @@ impl Api {
             let event: Event<'_> = serde_json::from_slice(sent).unwrap();
             let id = told["id"].as_str().unwrap();
             let asked: String = byte_serialize(id.as_bytes()).collect();
-            let found = self.call("GET", &format!("/v1/deliveries?event={asked}"), String::new()).expect(200);
-            let delivery = &found["items"][0];
+            let path = format!("/v1/deliveries?event={asked}");
+            let (mut page, mut newest) = (path.clone(), Value::Null);
+            loop {
+                let mut found = self.call("GET", &page, String::new()).expect(200);
+                newest = found["items"].as_array_mut().and_then(Vec::pop).unwrap_or(newest);
+                let Some(next) = found["next"].as_str() else { break };
+                page = format!("{path}&cursor={next}");
+            }
+            let delivery = &newest;
             assert_eq!((&delivery["type"], &delivery["key"]), (&json!(event.kind), &json!(event.key)));
             let path = format!("/v1/deliveries/{}", delivery["id"].as_str().unwrap());
             let stored = self.call("GET", &path, String::new()).expect(200);

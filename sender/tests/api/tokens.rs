@@ -154,3 +154,35 @@ async fn events_of_a_restricted_token_reach_its_subscribers_alone() {
         assert!(endpoint.arrived.try_recv().is_err());
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restricted_token_finds_its_event_behind_any_number_of_others() {
+    let world = World::new().await;
+    for name in ["acme-one", "shop"] {
+        let id = world.subscribe(name, "http://127.0.0.1:9/", json!({})).await;
+        world.post(&format!("/v1/subscribers/{id}/pause"), json!({})).await.expect(200);
+    }
+    let ann = first(&world).await;
+    let mut tokens = Vec::new();
+    for name in ["acme-*", "shop"] {
+        let new = json!({ "name": &name[..4], "scope": "admin", "subscribers": [name] });
+        let made = ask(&world, "POST", "/v1/tokens", &ann, &new).await.expect(201);
+        tokens.push(made["token"].as_str().unwrap().to_owned());
+    }
+    for token in &tokens {
+        let event = json!({ "id": "both", "type": "x", "data": 1 });
+        ask(&world, "POST", "/v1/events", token, &event).await.expect(202);
+    }
+    let lines = "{\"type\":\"x\",\"data\":1}\n".repeat(1_000);
+    for _ in 0..11 {
+        let request = Request::post("/v1/events").header("content-type", "application/x-ndjson");
+        let request = request.header("authorization", format!("Bearer {}", tokens[1]));
+        let answer = world.send(request.body(Body::from(lines.clone())).unwrap()).await;
+        assert_eq!(answer.status.as_u16(), 202, "{answer:?}");
+    }
+    for (token, expected) in [(&tokens[0], 1), (&tokens[1], 1), (&ann, 2)] {
+        let found = ask(&world, "GET", "/v1/deliveries?event=both", token, &Value::Null).await.expect(200);
+        assert_eq!(found["items"].as_array().unwrap().len(), expected, "{found}");
+    }
+    world.stop().await;
+}

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use hookproof_sender::store::command::Command;
-use hookproof_sender::store::read::Filter;
+use hookproof_sender::store::read::{Filter, Lanes};
 
 use crate::runtime::sink::{Sink, status};
 use crate::runtime::start::{emit, sender, subscribe};
@@ -122,7 +122,11 @@ async fn a_removed_subscriber_gets_nothing_more() {
     sender.command(Command::Remove(lane)).await.unwrap();
     sender.wait_for_roster_after(before).await;
     assert_eq!(emit(&sender, "{}").await.unwrap().deliveries, 0);
-    let page = sender.read(|reader| reader.deliveries(Filter::default(), None, 10)).await.unwrap().unwrap();
+    let page = sender
+        .read(|reader| reader.deliveries(Filter { lanes: Lanes::All, place: None }, None, 10))
+        .await
+        .unwrap()
+        .unwrap();
     assert!(page.items.is_empty());
     assert!(sender.stop(LONG).await);
 }

@@ -2,7 +2,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Command as Process, Stdio};
 
 use hookproof_sender::store::command::Fate;
-use hookproof_sender::store::read::Place;
+use hookproof_sender::store::read::{Lanes, Place};
 use hookproof_sender::store::{Command, Reply};
 
 use crate::store::sqlite::File;
@@ -68,7 +68,7 @@ fn an_event_acknowledged_before_a_kill_survives_it() {
         let mut world = World::<File>::over(backend.again());
         world.check_totals();
         for (delivered, event) in &told {
-            let found = world.reader.deliveries_of_event(event, None, 2).unwrap().items;
+            let found = world.reader.deliveries_of_event(event, &Lanes::All, None, 2).unwrap().items;
             assert_eq!(found.len(), 1, "event {event} after kill {kill}");
             assert!(!delivered || found[0].place == Place::Delivered, "{:?}", found[0]);
         }

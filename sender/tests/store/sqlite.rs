@@ -8,7 +8,7 @@ use hookproof_sender::runtime::{Retention, upkeep_due};
 use hookproof_sender::store::command::{Claim, Coalesce, Dead, Fate, KeptAnswer, Persist, Reason};
 use hookproof_sender::store::job::{JobId, JobKind, StartJob, Task};
 use hookproof_sender::store::lane::{Bounds, Limits};
-use hookproof_sender::store::read::{Notices, Place};
+use hookproof_sender::store::read::{Lanes, Notices, Place};
 use hookproof_sender::store::reply::Purged;
 use hookproof_sender::store::sqlite::{Options, SqliteReader, SqliteStore};
 use hookproof_sender::store::{Command, Database, Durability, Reader, Reply, Store, StoreError};
@@ -350,7 +350,7 @@ mod threads {
             let event = world.event(&[lane]);
             let (told, reader, id) = (told.clone(), world.backend.reader(), event.id.clone());
             let answer = Box::new(move |replies: Result<Vec<Reply>, StoreError>| {
-                let found = reader.deliveries_of_event(&id, None, 10).unwrap().items.len();
+                let found = reader.deliveries_of_event(&id, &Lanes::All, None, 10).unwrap().items.len();
                 told.send((replies.is_ok(), found)).unwrap();
             });
             handle.submit(Request { commands: vec![Command::Emit(event)], answer }).unwrap();

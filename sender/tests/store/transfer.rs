@@ -12,7 +12,7 @@ use hookproof_sender::store::command::{
 };
 use hookproof_sender::store::job::{JobKind, StartJob, Task};
 use hookproof_sender::store::postgres::PostgresReader;
-use hookproof_sender::store::read::{Filter, Place};
+use hookproof_sender::store::read::{Filter, Lanes, Place};
 use hookproof_sender::store::reply::Handover;
 use hookproof_sender::store::token::{Scope, StoredToken};
 use hookproof_sender::store::transfer::{LOCKED_MAX, MoveError, Moved, transfer};
@@ -71,7 +71,7 @@ fn contents(file: &Path) -> Vec<String> {
 fn listing(reader: &dyn Reader) -> Vec<String> {
     const ALL: u32 = 100_000;
     let lanes = reader.lanes(None, ALL).unwrap().items;
-    let deliveries = reader.deliveries(Filter::default(), None, ALL).unwrap().items;
+    let deliveries = reader.deliveries(Filter { lanes: Lanes::All, place: None }, None, ALL).unwrap().items;
     let mut shown = vec![format!("{:?}", reader.subscribers(None, ALL).unwrap().items), format!("{lanes:?}")];
     for one in &deliveries {
         let id = one.delivery;
@@ -79,7 +79,7 @@ fn listing(reader: &dyn Reader) -> Vec<String> {
             "{one:?} {:?} {:?} {:?}",
             reader.body(id).unwrap(),
             reader.attempts_of(id).unwrap(),
-            reader.deliveries_of_event(&one.event, None, ALL).unwrap().items
+            reader.deliveries_of_event(&one.event, &Lanes::All, None, ALL).unwrap().items
         ));
     }
     shown.push(format!("{:?}", reader.outbox(None, ALL).unwrap()));
@@ -383,7 +383,7 @@ fn events_with_mixed_numbers_are_told_apart_in_a_file() {
     move_store(&server(&address), &Database::from(back.clone())).unwrap();
     let mut world = World::over(File::at(back));
     let of = |world: &World<File>, event: &str| {
-        let all = world.reader.deliveries_of_event(event, None, 10).unwrap().items;
+        let all = world.reader.deliveries_of_event(event, &Lanes::All, None, 10).unwrap().items;
         all.iter().map(|one| one.delivery.0).collect::<Vec<_>>()
     };
     assert_eq!((of(&world, "e3"), of(&world, "e4")), (vec![1, 3], vec![2, 4]));
@@ -405,7 +405,7 @@ fn events_with_mixed_numbers_are_told_apart_in_a_file() {
     assert!(matches!(world.one(Command::Purge(purge)), Reply::Purged(_)));
     assert_eq!((of(&world, "e3"), of(&world, "e4")), (vec![1, 3], vec![]));
     assert!(world.reader.body(hookproof_sender::engine::DeliveryId(3)).unwrap().is_some());
-    let waiting = Filter { place: Some(Place::Waiting), ..Filter::default() };
+    let waiting = Filter { lanes: Lanes::All, place: Some(Place::Waiting) };
     assert_eq!(world.reader.deliveries(waiting, None, 10).unwrap().items.len(), 2);
 }
 

@@ -91,7 +91,7 @@ impl<B: Backend> World<B> {
         for lane in &lanes {
             let counts = lane.counts;
             assert!(counts.conserved(), "lane {}: {counts:?}", lane.lane.0);
-            let of = Filter { lanes: Lanes::One(lane.lane), place: Some(Place::Waiting), event: None };
+            let of = Filter { lanes: Lanes::One(lane.lane), place: Some(Place::Waiting) };
             let queue = self.reader.deliveries(of, None, PLENTY).unwrap();
             assert_eq!(lane.next, queue.items.first().map(|first| first.at), "lane {}", lane.lane.0);
             let queue = all_of(queue);

@@ -203,11 +203,12 @@ impl Reader for PostgresReader {
     fn deliveries_of_event(
         &self,
         event: &str,
+        lanes: &Lanes,
         from: Option<Cursor>,
         max: u32,
     ) -> Result<Page<Delivery>, ReadError> {
         self.page("list an event's deliveries", 'e', from, |sql, place| {
-            listing::deliveries_of_event(sql, event, place, max)
+            listing::deliveries_of_event(sql, (event, lanes), place, max)
         })
     }
 

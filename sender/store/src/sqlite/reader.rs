@@ -232,11 +232,12 @@ impl Reader for SqliteReader {
     fn deliveries_of_event(
         &self,
         event: &str,
+        lanes: &Lanes,
         from: Option<Cursor>,
         max: u32,
     ) -> Result<Page<Delivery>, ReadError> {
         self.page("list an event's deliveries", 'e', from, |sql, place| {
-            listing::deliveries_of_event(sql, event, place, max)
+            listing::deliveries_of_event(sql, (event, lanes), place, max)
         })
     }
 

@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 
 use crate::store::world::{Backend, WIDE, World};
 
+const EVERYTHING: ChangesOf = ChangesOf { subscriber: None, by: None, within: None };
+
 fn by(who: &str, command: Command) -> Command {
     command.by(&who.into(), None)
 }
@@ -19,7 +21,7 @@ fn changes<B: Backend>(world: &World<B>, of: &ChangesOf) -> Vec<RecordedChange> 
 }
 
 fn all<B: Backend>(world: &World<B>) -> Vec<RecordedChange> {
-    changes(world, &ChangesOf::default())
+    changes(world, &EVERYTHING)
 }
 
 fn changed(change: &RecordedChange) -> Value {
@@ -74,11 +76,11 @@ pub(super) fn a_change_and_its_record_are_one_commit_that_survives_a_power_cut<B
     }
     let id = found[0].subscriber.clone().unwrap().0;
     for (within, expected) in [(vec![id], 4), (vec!["nobody".into()], 0), (vec![], 0)] {
-        let of = ChangesOf { within: Some(within), ..ChangesOf::default() };
+        let of = ChangesOf { within: Some(within), ..EVERYTHING };
         assert_eq!(changes(&world, &of).len(), expected, "{of:?}");
     }
-    let first = world.reader.changes(&ChangesOf::default(), None, 3).unwrap();
-    let rest = world.reader.changes(&ChangesOf::default(), first.next, 3).unwrap();
+    let first = world.reader.changes(&EVERYTHING, None, 3).unwrap();
+    let rest = world.reader.changes(&EVERYTHING, first.next, 3).unwrap();
     assert_eq!([first.items.len(), rest.items.len()], [3, 1]);
 }
 

@@ -3,6 +3,7 @@ use hookproof_sender::store::command::{
     Change, Condition, Emit, Fate, LaneSelection, Purge, RejectOutbox, Transition,
 };
 use hookproof_sender::store::lane::{Bounds, LaneState, WhenFull};
+use hookproof_sender::store::read::Lanes;
 use hookproof_sender::store::reply::{Placed, SettleResult};
 use hookproof_sender::store::{Command, Refusal, Reply};
 
@@ -60,7 +61,7 @@ pub(super) fn an_event_for_nobody_leaves_nothing<B: Backend>() {
     let id = event.id.clone();
     assert_eq!(world.try_emit(event).unwrap().targets, []);
     assert_eq!(world.total().accepted, 0);
-    assert_eq!(world.reader.deliveries_of_event(&id, None, 10).unwrap().items, []);
+    assert_eq!(world.reader.deliveries_of_event(&id, &Lanes::All, None, 10).unwrap().items, []);
 }
 
 pub(super) fn a_lane_that_takes_nothing_is_left_out<B: Backend>() {

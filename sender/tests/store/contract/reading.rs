@@ -1,7 +1,8 @@
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use hookproof_sender::store::Command;
 use hookproof_sender::store::command::{
-    Attempt, AttemptOutcome, Dead, Details, Fate, LaneSelection, Purge, Reason, Redrive, Settlement, Shed,
+    Attempt, AttemptOutcome, Dead, Details, Emit, Fate, LaneSelection, Purge, Reason, Redrive, Settlement,
+    Shed,
 };
 use hookproof_sender::store::lane::LaneState;
 use hookproof_sender::store::paging::{Cursor, Page};
@@ -34,11 +35,12 @@ pub(super) fn pages_follow_each_other_without_gaps_or_doubles<B: Backend>() {
         assert_eq!(subscribers.iter().map(|found| found.lane).collect::<Vec<_>>(), lanes);
         let figures = all(|from| world.reader.lanes(from, max));
         assert_eq!(figures.iter().map(|found| found.lane).collect::<Vec<_>>(), lanes);
-        let queue = Filter { lanes: Lanes::One(lanes[0]), place: Some(Place::Waiting), event: None };
+        let queue = Filter { lanes: Lanes::One(lanes[0]), place: Some(Place::Waiting) };
         let waiting = all(|from| world.reader.deliveries(queue.clone(), from, max));
         assert_eq!(waiting.iter().map(|found| found.delivery).collect::<Vec<_>>(), deliveries[5..]);
         deliveries.reverse();
-        let everything = all(|from| world.reader.deliveries(Filter::default(), from, max));
+        let everything =
+            all(|from| world.reader.deliveries(Filter { lanes: Lanes::All, place: None }, from, max));
         assert_eq!(everything.iter().map(|found| found.delivery).collect::<Vec<_>>(), deliveries);
         let reasons = everything.iter().map(|found| found.reason);
         assert!(
@@ -71,7 +73,7 @@ pub(super) fn the_queue_is_listed_as_it_is_due<B: Backend>() {
     world.claim(lane, term);
     let due = later(world.now, Nanos::MINUTE);
     world.settle(lane, term, first, Fate::Retry { due });
-    let queue = Filter { lanes: Lanes::One(lane), place: Some(Place::Waiting), event: None };
+    let queue = Filter { lanes: Lanes::One(lane), place: Some(Place::Waiting) };
     let listed = all(|from| world.reader.deliveries(queue.clone(), from, 1));
     let listed: Vec<_> = listed.iter().map(|found| (found.delivery, found.at, found.attempts)).collect();
     assert_eq!(listed, [(second, world.now, 0), (first, due, 1)]);
@@ -310,15 +312,21 @@ pub(super) fn an_events_deliveries_are_found_by_its_id<B: Backend>() {
     let event = world.event(&lanes);
     let (id, received) = (event.id.clone(), event.received);
     world.try_emit(event).unwrap();
-    let found = all(|from| world.reader.deliveries_of_event(&id, from, 1));
+    let found = all(|from| world.reader.deliveries_of_event(&id, &Lanes::All, from, 1));
     assert_eq!(found.iter().map(|delivery| delivery.lane).collect::<Vec<_>>(), lanes);
     let first = &found[0];
     assert_eq!((&first.event, &*first.kind, first.key.as_deref()), (&id, "video.trending", Some("clip")));
     assert_eq!((first.received, first.place, first.bytes), (received, Place::Waiting, 10));
     assert_eq!(world.reader.delivery(first.delivery).unwrap().as_ref(), Some(first));
-    assert_eq!(world.reader.deliveries_of_event("nothing", None, 10).unwrap().items, []);
-    let first_page = world.reader.deliveries_of_event(&id, None, 1).unwrap();
+    assert_eq!(world.reader.deliveries_of_event("nothing", &Lanes::All, None, 10).unwrap().items, []);
+    let first_page = world.reader.deliveries_of_event(&id, &Lanes::All, None, 1).unwrap();
     assert_eq!(first_page.items, found[..1]);
+    let other = world.new_lane(WIDE);
+    let same_id = Emit { id: id.clone(), ..world.event(&[other]) };
+    world.try_emit(same_id).unwrap();
+    let found = all(|from| world.reader.deliveries_of_event(&id, &Lanes::All, from, 2));
+    let lanes = [lanes[0], lanes[1], other];
+    assert_eq!(found.iter().map(|delivery| delivery.lane).collect::<Vec<_>>(), lanes, "of both events");
 }
 
 pub(super) fn a_listing_of_some_lanes_leaves_out_the_others<B: Backend>() {
@@ -343,7 +351,7 @@ pub(super) fn a_listing_of_some_lanes_leaves_out_the_others<B: Backend>() {
         let all_of = wanted().map(|one| one.1).collect::<Vec<_>>();
         let dead_of = wanted().filter(|one| one.3).map(|one| one.1).collect::<Vec<_>>();
         for max in [1, 2, 100] {
-            let filter = Filter { lanes: these.clone(), ..Filter::default() };
+            let filter = Filter { lanes: these.clone(), place: None };
             let found = all(|from| world.reader.deliveries(filter.clone(), from, max));
             assert_eq!(found.iter().map(|one| one.delivery).collect::<Vec<_>>(), all_of, "{these:?}");
             let found = all(|from| world.reader.dead(&these, from, max));
@@ -362,12 +370,9 @@ pub(super) fn a_listing_of_some_lanes_leaves_out_the_others<B: Backend>() {
             let found = all(|from| world.reader.subscribers_with(&some, from, max));
             assert_eq!(found.iter().map(|one| one.lane).collect::<Vec<_>>(), some);
         }
-        let event = Some(made[0].2.clone());
-        let found = world.reader.deliveries(Filter { lanes: these, place: None, event }, None, 10).unwrap();
+        let found = world.reader.deliveries_of_event(&made[0].2, &these, None, 10).unwrap();
         assert_eq!(found.items.len(), usize::from(some.contains(&made[0].0)));
     }
-    let nul = Filter { event: Some("\0".into()), ..Filter::default() };
-    assert_eq!(world.reader.deliveries(nul, None, 10).unwrap().items, []);
 }
 
 pub(super) fn owners_are_listed<B: Backend>() {
@@ -392,7 +397,7 @@ pub(super) fn a_text_with_a_character_zero_is_known_to_nobody<B: Backend>() {
     for text in ["\0", "s1\0", "\0sub_s1", "e2\0"] {
         assert_eq!(world.reader.subscriber(&SubscriberRef::Id(text.into())).unwrap(), None);
         assert_eq!(world.reader.subscriber(&SubscriberRef::Name(text.into())).unwrap(), None);
-        assert_eq!(world.reader.deliveries_of_event(text, None, 10).unwrap().items, []);
+        assert_eq!(world.reader.deliveries_of_event(text, &Lanes::All, None, 10).unwrap().items, []);
         assert_eq!(world.reader.lanes_in_part(text).unwrap(), []);
     }
 }
@@ -448,7 +453,8 @@ pub(super) fn attempts_are_listed_by_their_beginning<B: Backend>() {
             }
         }
     }
-    let first = world.reader.attempts(Tries::default(), None, 1).unwrap().items.remove(0);
+    let first =
+        world.reader.attempts(Tries { lanes: Lanes::All, failed: false }, None, 1).unwrap().items.remove(0);
     assert_eq!((first.lane, first.attempted.attempt.at), (made[0].0, made[0].3));
     assert_eq!(first.received, Some(world.reader.delivery(made[0].2).unwrap().unwrap().received));
     // An attempt outlives its delivery.
@@ -461,7 +467,7 @@ pub(super) fn attempts_are_listed_by_their_beginning<B: Backend>() {
         max: 100,
     };
     world.one(Command::Purge(purge));
-    let kept = all(|from| world.reader.attempts(Tries::default(), from, 100));
+    let kept = all(|from| world.reader.attempts(Tries { lanes: Lanes::All, failed: false }, from, 100));
     let received: Vec<bool> = kept.iter().map(|tried| tried.received.is_some()).collect();
     assert_eq!(received, [false, false, false, true, true, true]);
 }

@@ -75,7 +75,7 @@ pub(super) fn a_partly_accepted_event_is_known_for_any_deduplication_window<B: B
         world.try_emit(whole.clone()).unwrap();
         assert_eq!(lanes.map(|lane| world.counts(lane).accepted), expected);
     }
-    let deliveries = world.reader.deliveries_of_event(&event.id, None, 10).unwrap().items;
+    let deliveries = world.reader.deliveries_of_event(&event.id, &Lanes::All, None, 10).unwrap().items;
     assert_eq!(deliveries.iter().map(|delivery| delivery.lane).collect::<Vec<_>>(), lanes);
 }
 

@@ -183,7 +183,7 @@ impl<B: Backend> Run<B> {
     }
 
     fn listed(&self, lane: LaneId, place: Place) -> Vec<u64> {
-        let of = Filter { lanes: Lanes::One(lane), place: Some(place), event: None };
+        let of = Filter { lanes: Lanes::One(lane), place: Some(place) };
         let page = self.reader.deliveries(of, None, 10_000).unwrap();
         page.items.iter().map(|delivery| delivery.delivery.0).collect()
     }

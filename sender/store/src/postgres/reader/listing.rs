@@ -140,9 +140,6 @@ pub(super) fn queue(sql: &Link, lane: LaneId, place: Option<[u64; 2]>, max: u32)
 }
 
 pub(super) fn deliveries(sql: &Link, of: &Filter, place: Option<[u64; 2]>, max: u32) -> Read<Rows<Delivery>> {
-    if of.event.as_ref().is_some_and(|event| !is_storable(event)) {
-        return Ok((Vec::new(), None));
-    }
     let before = place.map_or(u64::MAX, |at| at[0]);
     // Examines a limited number, and reads only the matching ones in full. The lower bound comes from `done`: below
     // it, the other table holds dead rows of deliveries that moved there.
@@ -153,11 +150,10 @@ pub(super) fn deliveries(sql: &Link, of: &Filter, place: Option<[u64; 2]>, max: 
         SELECT d.delivery, d.lane, e.id, e.kind, e.key, e.received, d.state, d.attempts, d.bytes, d.at, d.expires, d.reason
         FROM looked l JOIN all_deliveries d ON d.delivery = l.delivery LEFT JOIN events e ON e.event = d.event
         WHERE ($3::int8[] IS NULL OR l.lane = ANY($3)) AND ($4::int2 IS NULL OR l.state = $4)
-            AND ($7::text IS NULL OR e.id = $7)
         ORDER BY d.delivery DESC LIMIT $5";
-    let (lanes, event) = (of.lanes.listed(), of.event.as_deref());
+    let lanes = of.lanes.listed();
     let found =
-        sql.query(query, &[&int(before), &LOOKED_AT_MAX, &lanes, &of.place, &i64::from(max), &low, &event])?;
+        sql.query(query, &[&int(before), &LOOKED_AT_MAX, &lanes, &of.place, &i64::from(max), &low])?;
     let rows = found.iter().map(read_delivery).collect::<Read<Vec<_>>>()?;
     if let Some(next) = last_if_full(&rows, max, |row| [row.delivery.0, 0]) {
         return Ok((rows, Some(next)));
@@ -175,7 +171,7 @@ pub(super) fn delivery(sql: &Link, delivery: DeliveryId) -> Read<Option<Delivery
 
 pub(super) fn deliveries_of_event(
     sql: &Link,
-    event: &str,
+    (event, lanes): (&str, &Lanes),
     place: Option<[u64; 2]>,
     max: u32,
 ) -> Read<Rows<Delivery>> {
@@ -184,11 +180,10 @@ pub(super) fn deliveries_of_event(
     }
     let after = place.map_or(0, |at| at[0]);
     let query = delivery!(
-        "WHERE d.delivery IN (SELECT unnest(n.deliveries) FROM events n WHERE n.id = $1
-         AND (n.in_part OR n.event = (SELECT max(event) FROM events WHERE id = $1))) AND d.delivery > $3
-         ORDER BY d.delivery LIMIT $2"
+        "WHERE d.delivery IN (SELECT unnest(n.deliveries) FROM events n WHERE n.id = $1) AND d.delivery > $3
+         AND ($4::int8[] IS NULL OR d.lane = ANY($4)) ORDER BY d.delivery LIMIT $2"
     );
-    let rows = all(sql, query, &[&event, &i64::from(max), &int(after)], read_delivery)?;
+    let rows = all(sql, query, &[&event, &i64::from(max), &int(after), &lanes.listed()], read_delivery)?;
     let next = last_if_full(&rows, max, |row| [row.delivery.0, 0]);
     Ok((rows, next))
 }

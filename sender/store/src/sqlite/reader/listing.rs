@@ -140,11 +140,8 @@ pub(super) fn deliveries(
         "{DELIVERY} {ITS_EVENT} WHERE d.delivery < ?1 ORDER BY d.delivery DESC LIMIT ?2"
     ))?;
     let found = query.query_map(params![int(before), LOOKED_AT_MAX], read_delivery)?;
-    let is_wanted = |found: &Delivery| {
-        of.lanes.have(found.lane)
-            && of.place.is_none_or(|place| place == found.place)
-            && of.event.as_ref().is_none_or(|event| *event == found.event)
-    };
+    let is_wanted =
+        |found: &Delivery| of.lanes.have(found.lane) && of.place.is_none_or(|place| place == found.place);
     wanted(found, max, is_wanted, |delivery| [delivery.delivery.0, 0])
 }
 
@@ -178,22 +175,17 @@ pub(super) fn delivery(sql: &Connection, delivery: DeliveryId) -> Result<Option<
 
 pub(super) fn deliveries_of_event(
     sql: &Connection,
-    event: &str,
+    (event, lanes): (&str, &Lanes),
     place: Option<[u64; 2]>,
     max: u32,
 ) -> Result<Rows<Delivery>> {
     let from = place.map_or(0, |at| at[0].saturating_add(1));
-    let rows: Vec<Delivery> = sql
-        .prepare_cached(&format!(
-            "{DELIVERY} {ITS_EVENT} WHERE e.id = ?1
-             AND (e.in_part IS NOT NULL OR e.event = (SELECT max(event) FROM events WHERE id = ?1))
-             AND d.event = e.event AND d.delivery >= max(e.first_delivery, ?3)
-             AND d.delivery < e.first_delivery + e.deliveries ORDER BY d.delivery LIMIT ?2"
-        ))?
-        .query_map(params![EventId::new(event), max, int(from)], read_delivery)?
-        .collect::<Result<_>>()?;
-    let next = last_if_full(&rows, max, |row| [row.delivery.0, 0]);
-    Ok((rows, next))
+    let mut query = sql.prepare_cached(&format!(
+        "{DELIVERY} {ITS_EVENT} WHERE e.id = ?1 AND d.event = e.event AND d.delivery >= max(e.first_delivery, ?3)
+         AND d.delivery < e.first_delivery + e.deliveries ORDER BY d.delivery LIMIT ?2"
+    ))?;
+    let found = query.query_map(params![EventId::new(event), LOOKED_AT_MAX, int(from)], read_delivery)?;
+    wanted(found, max, |delivery| lanes.have(delivery.lane), |delivery| [delivery.delivery.0, 0])
 }
 
 pub(super) fn siblings(sql: &Connection, delivery: DeliveryId) -> Result<Vec<DeliveryId>> {
