@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::deliveries::{self, Names};
 use super::form::take_events;
-use super::input::{Query, Segment, bad, nothing_left, object, seen_subscriber, subscriber, take_text};
+use super::input::{Query, Segment, bad, nothing_left, object, subscriber, take_text};
 use super::jobs::start;
 use super::problem::{Problem, ok};
 use super::token::Caller;
@@ -128,7 +128,7 @@ async fn parse_selection(
     }
     match (all, whom, ids) {
         (Some(Value::Bool(true)), None, None) => Ok(Dead::All),
-        (None, Some(whom), None) => Ok(Dead::Of(seen_subscriber(app, caller, &whom).await?.lane)),
+        (None, Some(whom), None) => Ok(Dead::Of(subscriber(app, caller, &whom).await?.lane)),
         (None, None, Some(Value::Array(ids))) if (1..=JOB_IDS_MAX).contains(&ids.len()) => {
             let names = Names::now(app).await?;
             let ids = ids.iter().map(|id| one_id(&names, id)).collect::<Result<_, _>>()?;
@@ -143,7 +143,7 @@ async fn parse_selection(
 }
 
 fn one_id(names: &Names, id: &Value) -> Result<DeliveryId, Problem> {
-    id.as_str().and_then(|id| names.find(id)).ok_or_else(|| {
+    id.as_str().and_then(|id| names.decode(id)).ok_or_else(|| {
         let message = "an item of `ids` is not the id of a delivery of this database";
         Problem::unprocessable("bad_ids", message).field("ids")
     })
@@ -163,7 +163,7 @@ pub(super) async fn shed(
 ) -> Result<Response, Problem> {
     Query::read(request.uri().query(), &[])?;
     let ShedRequest { max, plan } = ShedRequest::take(object(request).await?)?;
-    let lane = subscriber(&app, &whom).await?.lane;
+    let lane = subscriber(&app, &caller, &whom).await?.lane;
     let (claimed, now) = (claimed_here(&app, lane).await, app.sender().clock().now());
     let found = app.sender().read(move |reader| Plan::read(reader, now, lane, claimed, max)).await??;
     if plan {
@@ -188,7 +188,7 @@ pub(super) async fn replay(
     })?;
     let now = app.sender().clock().now();
     nothing_left(&object, &["since", "before", "events", "plan"])?;
-    let lane = subscriber(&app, &whom).await?.lane;
+    let lane = subscriber(&app, &caller, &whom).await?.lane;
     let replay = Replay::new(lane, since, before.unwrap_or(now), events, now)
         .map_err(|problem| Problem::unprocessable("bad_span", problem).field("since"))?;
     if plan {

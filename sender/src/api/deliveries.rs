@@ -82,11 +82,12 @@ pub(super) fn shown_page(names: &Names, page: &Page<Delivery>) -> Response {
 pub(super) async fn show(
     State(app): State<App>,
     Segment(id): Segment,
+    Extension(caller): Extension<Caller>,
     uri: Uri,
 ) -> Result<Response, Problem> {
     Query::read(uri.query(), &[])?;
     let names = Names::now(&app).await?;
-    let delivery = names.find(&id).ok_or_else(|| unknown(&id))?;
+    let delivery = names.find(&app, &caller, &id).await?;
     let present = Present::of(app.sender()).await;
     let found = app.sender().read(move |reader| {
         let flows = Flows::read(reader, present.roster, present.views, present.now)?;
@@ -116,8 +117,18 @@ impl Names {
         self.roster.get(lane).map(|known| &**known.id())
     }
 
-    /// Decodes an id. Does not check that the delivery exists.
-    pub(super) fn find(&self, id: &str) -> Option<DeliveryId> {
+    /// Only for a restricted caller it checks that the delivery exists.
+    pub(super) async fn find(&self, app: &App, caller: &Caller, id: &str) -> Result<DeliveryId, Problem> {
+        let found = self.decode(id).ok_or_else(|| unknown(id))?;
+        if caller.is_restricted() {
+            let delivery = app.sender().read(move |reader| reader.delivery(found)).await??;
+            let lanes = caller.lanes(&app.sender().roster());
+            delivery.filter(|delivery| lanes.have(delivery.lane)).ok_or_else(|| unknown(id))?;
+        }
+        Ok(found)
+    }
+
+    pub(super) fn decode(&self, id: &str) -> Option<DeliveryId> {
         let found = self.ids.find(&id.parse::<PublicId>().ok()?)?;
         // The store uses signed numbers.
         i64::try_from(found.0).is_ok().then_some(found)

@@ -11,7 +11,6 @@ use tracing::info;
 
 use super::App;
 use super::problem::Problem;
-use super::reach::Reach;
 use super::token::{Caller, Scope};
 use crate::runtime::clock::wall;
 use crate::store::Command;
@@ -65,10 +64,10 @@ fn admit(app: &App, request: &Request) -> Result<Caller, Problem> {
     Ok(caller)
 }
 
-/// Refuses a request whose token does not include the scope of its route, or does not reach that. Logs each that acts.
+/// Refuses a request whose token does not include the scope of its route, or whose restriction excludes the route. Logs
+/// each that acts.
 pub(super) async fn check_token(
-    (needed, reach): (Scope, Reach),
-    State(app): State<App>,
+    (needed, reach): (Scope, Result<(), &'static str>),
     Extension(caller): Extension<Caller>,
     request: Request,
     next: Next,
@@ -76,13 +75,11 @@ pub(super) async fn check_token(
     if let Err(problem) = caller.check(needed) {
         return problem.into_response();
     }
-    let (mut parts, body) = request.into_parts();
     if caller.is_restricted()
-        && let Err(problem) = reach.check(&app, &caller, &mut parts).await
+        && let Err(why) = reach
     {
-        return problem.into_response();
+        return Problem::restricted(why).into_response();
     }
-    let request = Request::from_parts(parts, body);
     if needed == Scope::Emit || matches!(*request.method(), Method::GET | Method::HEAD) {
         return next.run(request).await;
     }

@@ -40,27 +40,17 @@ impl FromRequestParts<App> for Segment {
     }
 }
 
-pub(super) async fn subscriber(app: &App, whom: &str) -> Result<Subscriber, Problem> {
-    find_subscriber(app, whom).await?.ok_or_else(|| unknown_subscriber(whom))
-}
-
-pub(super) async fn seen_subscriber(app: &App, caller: &Caller, whom: &str) -> Result<Subscriber, Problem> {
-    let found = find_subscriber(app, whom).await?.filter(|found| caller.sees(&found.name));
-    found.ok_or_else(|| unknown_subscriber(whom))
-}
-
-fn unknown_subscriber(whom: &str) -> Problem {
-    let message = format!("there is no subscriber with the id or name {}", Excerpt::of(whom));
-    Problem::not_found("unknown_subscriber", message).field("subscriber")
-}
-
-async fn find_subscriber(app: &App, whom: &str) -> Result<Option<Subscriber>, Problem> {
+/// After the body, because a rename meanwhile may take it out of the caller's restriction.
+pub(super) async fn subscriber(app: &App, caller: &Caller, whom: &str) -> Result<Subscriber, Problem> {
     let (id, name): (Arc<str>, Arc<str>) = (whom.into(), whom.into());
     let found = app.sender().read(move |reader| match reader.subscriber(&SubscriberRef::Id(id))? {
         None => reader.subscriber(&SubscriberRef::Name(name)),
         found => Ok(found),
     });
-    Ok(found.await??)
+    found.await??.filter(|found| caller.sees(&found.name)).ok_or_else(|| {
+        let message = format!("there is no subscriber with the id or name {}", Excerpt::of(whom));
+        Problem::not_found("unknown_subscriber", message).field("subscriber")
+    })
 }
 
 #[derive(Debug)]
@@ -114,7 +104,7 @@ impl Query {
     pub(super) async fn lanes(&self, app: &App, caller: &Caller) -> Result<Lanes, Problem> {
         match self.get("subscriber") {
             None => Ok(caller.lanes(&app.sender().roster())),
-            Some(whom) => Ok(Lanes::One(seen_subscriber(app, caller, whom).await?.lane)),
+            Some(whom) => Ok(Lanes::One(subscriber(app, caller, whom).await?.lane)),
         }
     }
 }

@@ -41,10 +41,8 @@ pub(super) async fn list(
 ) -> Result<Response, Problem> {
     Query::read(uri.query(), &[])?;
     let jobs = app.sender().read(|reader| reader.jobs(None)).await??;
-    let lanes = caller.lanes(&app.sender().roster());
-    let seen =
-        jobs.iter().filter(|job| lanes == Lanes::All || job.lane().is_some_and(|lane| lanes.have(lane)));
-    let items: Vec<_> = seen.map(|job| shown(&app, job)).collect();
+    let seen = seen(&app, &caller, jobs);
+    let items: Vec<_> = seen.iter().map(|job| shown(&app, job)).collect();
     Ok(ok(&json!({ "items": items })))
 }
 
@@ -52,12 +50,24 @@ pub(super) async fn list(
 pub(super) async fn show(
     State(app): State<App>,
     Segment(id): Segment,
+    Extension(caller): Extension<Caller>,
     uri: Uri,
 ) -> Result<Response, Problem> {
     Query::read(uri.query(), &[])?;
-    let job = number(&id)?;
+    Ok(ok(&shown(&app, &find(&app, &caller, &id).await?)))
+}
+
+fn seen(app: &App, caller: &Caller, mut jobs: Vec<Job>) -> Vec<Job> {
+    let lanes = caller.lanes(&app.sender().roster());
+    jobs.retain(|job| lanes == Lanes::All || job.lane().is_some_and(|lane| lanes.have(lane)));
+    jobs
+}
+
+async fn find(app: &App, caller: &Caller, id: &str) -> Result<Job, Problem> {
+    let number = id.parse::<i64>().ok().and_then(|number| u64::try_from(number).ok());
+    let job = number.map(JobId).ok_or_else(|| unknown(id))?;
     let found = app.sender().read(move |reader| reader.jobs(Some(job))).await??;
-    found.first().map(|job| ok(&shown(&app, job))).ok_or_else(|| unknown(&id))
+    seen(app, caller, found).pop().ok_or_else(|| unknown(id))
 }
 
 /// `POST /v1/jobs/{id}/pause`, `/resume` and `/cancel`
@@ -70,17 +80,12 @@ pub(super) async fn set(
 ) -> Result<Response, Problem> {
     Query::read(request.uri().query(), &[])?;
     nothing_left(&object_or_nothing(request).await?, &["no fields"])?;
-    let set = SetJob { job: number(&id)?, state, error: None };
+    let set = SetJob { job: find(&app, &caller, &id).await?.id, state, error: None };
     let reply = app.sender().command(caller.makes(Command::SetJob(set))).await?;
     Ok(ok(&shown(&app, &job_of("change a job", reply)?)))
 }
 
-pub(super) fn number(id: &str) -> Result<JobId, Problem> {
-    let number = id.parse::<i64>().ok().and_then(|number| u64::try_from(number).ok());
-    number.map(JobId).ok_or_else(|| unknown(id))
-}
-
-pub(super) fn unknown(id: &str) -> Problem {
+fn unknown(id: &str) -> Problem {
     let message = format!("there is no job {}; only the newest are kept", Excerpt::of(id));
     Problem::not_found("unknown_job", message)
 }

@@ -1,3 +1,4 @@
+use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use serde_json::{Value, json};
@@ -7,6 +8,7 @@ use super::form::Written;
 use super::input::{Segment, subscriber};
 use super::problem::{Problem, ok};
 use super::subscribers::{agreed, read_change};
+use super::token::Caller;
 use crate::engine::LaneId;
 use crate::operate::backlog::Clearing;
 use crate::store::latency::Measured;
@@ -18,10 +20,11 @@ use crate::subscriber::{Agreement, SettingsText};
 pub(super) async fn plan(
     State(app): State<App>,
     Segment(whom): Segment,
+    Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (expected, written) = read_change(&app, request).await?;
-    let before = subscriber(&app, &whom).await?;
+    let before = subscriber(&app, &caller, &whom).await?;
     let found = before.version;
     if let Some(expected) = expected.filter(|expected| *expected != found) {
         return Err(Refusal::VersionConflict { expected, found }.into());

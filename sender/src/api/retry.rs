@@ -26,7 +26,7 @@ pub(super) async fn of_subscriber(
     request: Request,
 ) -> Result<Response, Problem> {
     let insist = insist(request).await?;
-    let lane = subscriber(&app, &whom).await?.lane;
+    let lane = subscriber(&app, &caller, &whom).await?.lane;
     retry(&app, (ToRetry::Of(lane), None), insist, &caller).await
 }
 
@@ -38,7 +38,7 @@ pub(super) async fn of_delivery(
     request: Request,
 ) -> Result<Response, Problem> {
     let insist = insist(request).await?;
-    let delivery = Names::now(&app).await?.find(&id).ok_or_else(|| unknown(&id))?;
+    let delivery = Names::now(&app).await?.find(&app, &caller, &id).await?;
     retry(&app, (ToRetry::This(delivery), Some(&id)), insist, &caller).await
 }
 
@@ -52,7 +52,7 @@ pub(super) async fn resend(
     Query::read(request.uri().query(), &[])?;
     nothing_left(&object_or_nothing(request).await?, &["no fields"])?;
     let names = Names::now(&app).await?;
-    let delivery = names.find(&id).ok_or_else(|| unknown(&id))?;
+    let delivery = names.find(&app, &caller, &id).await?;
     let resend = Command::Resend(delivery).by(&caller.by(), Some(&id));
     match app.sender().command(resend).await? {
         Reply::Resent => {}

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use axum::Router;
 use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, delete, get, patch, post};
 use base64::Engine as _;
@@ -87,8 +87,8 @@ pub(super) fn router(app: App) -> Router {
     let routes = routes().into_iter();
     let router = routes.fold(Router::new(), |router, (method, path, handler)| {
         let demands = (needed(&method, path), reach(&method, path));
-        let check = move |app, caller, request, next| check_token(demands, app, caller, request, next);
-        router.route(path, handler.route_layer(from_fn_with_state(app.clone(), check)))
+        let check = from_fn(move |caller, request, next| check_token(demands, caller, request, next));
+        router.route(path, handler.route_layer(check))
     });
     router
         .fallback(unknown_path)

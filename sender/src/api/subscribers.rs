@@ -110,10 +110,11 @@ pub(super) async fn create(
 pub(super) async fn show(
     State(app): State<App>,
     Segment(whom): Segment,
+    Extension(caller): Extension<Caller>,
     uri: Uri,
 ) -> Result<Response, Problem> {
     Query::read(uri.query(), &[])?;
-    let subscriber = subscriber(&app, &whom).await?;
+    let subscriber = subscriber(&app, &caller, &whom).await?;
     let present = Present::of(app.sender()).await;
     let (lanes, over) = ([subscriber.lane], Over::Day { until: present.now });
     let (roster, url) = (app.sender().roster(), Arc::clone(&subscriber.url));
@@ -148,7 +149,7 @@ pub(super) async fn change(
 ) -> Result<Response, Problem> {
     let (version, written) = read_change(&app, request).await?;
     for _ in 0..CHANGES_MAX {
-        let before = subscriber(&app, &whom).await?;
+        let before = subscriber(&app, &caller, &whom).await?;
         let change =
             Change { version: version.or(Some(before.version)), ..prepare(&app, &before, &written).await? };
         match app.sender().command(caller.makes(Command::Change(change))).await? {
@@ -206,7 +207,7 @@ pub(super) async fn remove(
     uri: Uri,
 ) -> Result<Response, Problem> {
     Query::read(uri.query(), &[])?;
-    let lane = subscriber(&app, &whom).await?.lane;
+    let lane = subscriber(&app, &caller, &whom).await?.lane;
     carry_out(&app, caller.makes(Command::Remove(lane)), "remove the subscriber").await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
@@ -220,7 +221,7 @@ pub(super) async fn pause(
 ) -> Result<Response, Problem> {
     Query::read(request.uri().query(), &[])?;
     let wanted = read_pause(object_or_nothing(request).await?)?;
-    let before = subscriber(&app, &whom).await?;
+    let before = subscriber(&app, &caller, &whom).await?;
     if (before.state, &before.pause) != (LaneState::Paused, &wanted) {
         let change = Change { state: Some(LaneState::Paused), pause: wanted, ..Change::of(before.lane) };
         carry_out(&app, caller.makes(Command::Change(change)), "pause the subscriber").await?;
@@ -237,7 +238,7 @@ pub(super) async fn resume(
 ) -> Result<Response, Problem> {
     Query::read(request.uri().query(), &[])?;
     nothing_left(&object_or_nothing(request).await?, &["no fields"])?;
-    let before = subscriber(&app, &whom).await?;
+    let before = subscriber(&app, &caller, &whom).await?;
     if before.state != LaneState::Active {
         let change = Change { state: Some(LaneState::Active), ..Change::of(before.lane) };
         carry_out(&app, caller.makes(Command::Change(change)), "resume the subscriber").await?;
@@ -278,7 +279,7 @@ pub(super) async fn rotate(
 ) -> Result<Response, Problem> {
     Query::read(request.uri().query(), &[])?;
     let Rotation { secret, overlap } = Rotation::take(object_or_nothing(request).await?)?;
-    let subscriber = subscriber(&app, &whom).await?;
+    let subscriber = subscriber(&app, &caller, &whom).await?;
     let settings = SettingsText::from_json(&subscriber.settings)?;
     let secret = secret_or(secret, &settings, random)?;
     let id: PublicId = PublicId::new(Kind::Subscriber, wall(), random());
@@ -312,7 +313,7 @@ pub(super) async fn test(
     let data = object.remove("data").map_or_else(|| trial::DATA.to_owned(), |data| data.to_string());
     let wait = form::length(&mut object, "wait", TRIAL_WAIT, TRIAL_WAIT_MAX)?;
     nothing_left(&object, &["type", "data", "wait"])?;
-    let lane = subscriber(&app, &whom).await?.lane;
+    let lane = subscriber(&app, &caller, &whom).await?.lane;
     let trial = Trial { lane, event_type: event_type.as_ref(), data: &data };
     let delivery = trial.record(app.sender(), &caller.by()).await?;
     let tried = Tried::within(Duration::from_nanos(wait.0), app.sender(), delivery).await?;

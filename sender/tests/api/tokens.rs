@@ -1,9 +1,14 @@
+use std::convert::Infallible;
+
 use axum::body::Body;
 use axum::http::Request;
+use futures_util::StreamExt as _;
+use futures_util::stream::once;
 use hookproof_sender::engine::StoreTime;
 use hookproof_sender::store::token::{Scope, StoredToken, TOKENS_MAX};
 use hookproof_sender::store::{Command, Reply};
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
 
 use crate::api::world::{Answer, Endpoint, World};
 
@@ -153,6 +158,62 @@ async fn events_of_a_restricted_token_reach_its_subscribers_alone() {
     for endpoint in &mut endpoints {
         assert!(endpoint.arrived.try_recv().is_err());
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rename_during_a_body_takes_the_subscriber_out_of_a_tokens_restriction() {
+    let world = World::new().await;
+    let endpoint = Endpoint::answering(204).await;
+    let id = world.subscribe("acme-one", &endpoint.url, json!({})).await;
+    let ann = first(&world).await;
+    let new = json!({ "name": "acme", "scope": "admin", "subscribers": ["acme-*"] });
+    let made = ask(&world, "POST", "/v1/tokens", &ann, &new).await.expect(201);
+    let acme = made["token"].as_str().unwrap();
+    ask(&world, "POST", "/v1/events", acme, &json!({ "type": "x", "data": 1 })).await.expect(202);
+    let listed = ask(&world, "GET", "/v1/deliveries", acme, &Value::Null).await.expect(200);
+    let delivery = listed["items"][0]["id"].as_str().unwrap();
+    let replay = json!({ "since": "2020-01-01T00:00:00Z" });
+    let job = ask(&world, "POST", &format!("/v1/subscribers/{id}/replay"), acme, &replay).await.expect(202);
+    let shown = format!("/v1/subscribers/{id}");
+    let rename =
+        async |name: &str| ask(&world, "PATCH", &shown, &ann, &json!({ "name": name })).await.expect(200);
+    let since = r#""since":"2020-01-01T00:00:00Z"}"#;
+    for (path, rest) in [
+        (format!("{shown}/pause"), "}"),
+        (format!("{shown}/resume"), "}"),
+        (format!("{shown}/retry"), "}"),
+        (format!("{shown}/rotate"), "}"),
+        (format!("{shown}/test"), "}"),
+        (format!("{shown}/plan"), "}"),
+        (format!("{shown}/shed"), r#""all":true}"#),
+        (format!("{shown}/replay"), since),
+        (format!("/v1/deliveries/{delivery}/retry"), "}"),
+        (format!("/v1/deliveries/{delivery}/resend"), "}"),
+        (format!("/v1/jobs/{}/cancel", job["id"]), "}"),
+    ] {
+        let (tell, told) = oneshot::channel();
+        let (send, sent) = oneshot::channel();
+        let begun = once(async move {
+            tell.send(()).unwrap();
+            Ok::<_, Infallible>("{")
+        });
+        let body = begun.chain(once(async move { Ok(sent.await.unwrap()) }));
+        let request = Request::post(&path).header("content-type", "application/json");
+        let request = request.header("authorization", format!("Bearer {acme}"));
+        let asked = world.send(request.body(Body::from_stream(body)).unwrap());
+        let moved = async {
+            told.await.unwrap();
+            let before = rename("moved").await;
+            send.send(rest).unwrap();
+            before
+        };
+        let (answer, before) = tokio::join!(asked, moved);
+        assert_eq!(answer.status.as_u16(), 404, "{path}: {answer:?}");
+        let after = ask(&world, "GET", &shown, &ann, &Value::Null).await.expect(200);
+        assert_eq!((&after["state"], &after["version"]), (&json!("active"), &before["version"]), "{path}");
+        rename("acme-one").await;
+    }
+    world.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
