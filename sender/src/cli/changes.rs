@@ -16,7 +16,7 @@ Examples:
   hookproof sender changes --db sender.db --by ann --max 100 --json
 
 Each change by the API, the command line or MCP is here, with the values before and after, but for `encrypt`, `move`, `doctor` and
-`vacuum`. Secrets and tokens are not here, and of headers the names alone. The newest 100,000 are kept, for 365 days (`serve --keep-changes`).")]
+`vacuum`. Secrets and tokens are not here, and of headers the names alone. 100,000 of subscribers and 100,000 others are kept, for 365 days (`serve --keep-changes`).")]
 pub(super) struct Changes {
     /// Only of this subscriber, by its name or id; of a removed one too
     #[arg(long, value_name = "NAME")]

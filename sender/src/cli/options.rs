@@ -314,7 +314,7 @@ pub(super) struct Keep {
     /// How long to keep dead letters
     #[arg(long, value_name = "TIME", default_value = "30d")]
     keep_dead: Nanos,
-    /// How long to keep the log of changes, at most the newest 100,000
+    /// How long to keep the log of changes, at most 100,000 of subscribers and 100,000 others
     #[arg(long, value_name = "TIME", default_value = "365d")]
     keep_changes: Nanos,
 }

@@ -18,6 +18,8 @@ use crate::reply::{Emitted, Erased, Placed, Reply};
 const CLIENT_SECRET: &str = "oauth.client_secret";
 /// A longer value is cut.
 const VALUE_BYTES_MAX: usize = 1_000;
+/// In a full log, one subscriber's changes push out those of others up to one of so many shares.
+const SHARES: u64 = 100;
 
 type Fields = BTreeMap<String, Value>;
 /// A subscriber's id and name.
@@ -41,6 +43,15 @@ pub(crate) struct StateBefore {
     fields: Fields,
 }
 
+/// Which records.
+#[derive(Clone, Copy)]
+pub(crate) enum Records<'a> {
+    OfSubscribers,
+    Of(&'a str),
+    /// Of tokens, nodes, and jobs of all subscribers.
+    Others,
+}
+
 pub(crate) trait ChangeRows: JobRows + TokenRows {
     fn described(&mut self, lane: LaneId) -> Result<Option<Described>, Self::Error>;
 
@@ -49,8 +60,9 @@ pub(crate) trait ChangeRows: JobRows + TokenRows {
 
     fn insert_change(&mut self, change: &RecordedChange) -> Result<(), Self::Error>;
 
-    /// Deletes those up to this number.
-    fn forget_changes(&mut self, last: u64) -> Result<(), Self::Error>;
+    fn count_changes(&mut self, of: Records<'_>) -> Result<u64, Self::Error>;
+
+    fn delete_oldest_change(&mut self, of: Records<'_>) -> Result<(), Self::Error>;
 
     fn state_before(&mut self, command: &Command) -> Result<StateBefore, Self::Error> {
         let lane = match command {
@@ -115,6 +127,7 @@ pub(crate) trait ChangeRows: JobRows + TokenRows {
             return Ok(());
         }
         let number = self.next_change()?;
+        let id = subscriber.as_ref().map(|(id, _)| Arc::clone(id));
         self.insert_change(&RecordedChange {
             number,
             at: self.now(),
@@ -124,7 +137,21 @@ pub(crate) trait ChangeRows: JobRows + TokenRows {
             subject,
             changed: changed.to_string().into(),
         })?;
-        self.forget_changes(number.saturating_sub(self.limits().changes_max))
+        self.bound_changes(number, id.as_deref())
+    }
+
+    /// Deletes one for the newest, if the log is full. Subscribers and the others have `changes_max` each, so no change
+    /// of a subscriber deletes one of a token.
+    fn bound_changes(&mut self, newest: u64, subscriber: Option<&str>) -> Result<(), Self::Error> {
+        let max = self.limits().changes_max;
+        let all = subscriber.map_or(Records::Others, |_| Records::OfSubscribers);
+        if newest <= max || self.count_changes(all)? <= max {
+            return Ok(());
+        }
+        match subscriber.map(Records::Of) {
+            Some(own) if self.count_changes(own)? > max.div_ceil(SHARES) => self.delete_oldest_change(own),
+            _ => self.delete_oldest_change(all),
+        }
     }
 
     /// Its id and name, and its settings.

@@ -1,10 +1,10 @@
 use tokio_postgres::{Error, Row};
 
-use super::link::Link;
+use super::link::{Link, Value};
 use super::values::{Count, int, is_storable};
 use super::{Result, Work};
 use crate::change::RecordedChange;
-use crate::commit::change::{ChangeRows, Described};
+use crate::commit::change::{ChangeRows, Described, Records};
 use crate::engine::LaneId;
 use crate::lane::Pause;
 use crate::paging::last_if_full;
@@ -85,8 +85,37 @@ impl ChangeRows for Work<'_> {
         Ok(())
     }
 
-    fn forget_changes(&mut self, last: u64) -> Result<()> {
-        self.sql.execute("DELETE FROM changes WHERE number <= $1", &[&int(last)])?;
+    fn count_changes(&mut self, of: Records<'_>) -> Result<u64> {
+        let ([count, _], id) = queries(of);
+        let values: Vec<Value<'_>> = id.iter().map(|id| id as Value<'_>).collect();
+        Ok(self.sql.one(count, &values)?.try_get::<_, Count>(0)?.0)
+    }
+
+    fn delete_oldest_change(&mut self, of: Records<'_>) -> Result<()> {
+        let ([_, delete], id) = queries(of);
+        let values: Vec<Value<'_>> = id.iter().map(|id| id as Value<'_>).collect();
+        self.sql.execute(delete, &values)?;
         Ok(())
+    }
+}
+
+macro_rules! count_and_delete {
+    ($which:literal) => {
+        [
+            concat!("SELECT count(*) FROM changes WHERE ", $which),
+            concat!(
+                "DELETE FROM changes WHERE number = (SELECT number FROM changes WHERE ",
+                $which,
+                " ORDER BY number LIMIT 1)"
+            ),
+        ]
+    };
+}
+
+const fn queries(of: Records<'_>) -> ([&'static str; 2], Option<&str>) {
+    match of {
+        Records::OfSubscribers => (count_and_delete!("subscriber IS NOT NULL"), None),
+        Records::Of(id) => (count_and_delete!("subscriber = $1"), Some(id)),
+        Records::Others => (count_and_delete!("subscriber IS NULL"), None),
     }
 }

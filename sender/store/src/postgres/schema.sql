@@ -326,6 +326,7 @@ CREATE TABLE changes (
     subject text,
     changed text NOT NULL
 );
+CREATE INDEX changes_of_subscriber ON changes (subscriber, number);
 
 -- One row for each of three measures (latency.rs). Hour 0 holds the sum of all hours.
 CREATE TABLE latencies (

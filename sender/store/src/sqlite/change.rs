@@ -1,9 +1,9 @@
-use rusqlite::{Connection, OptionalExtension, Result, Row, params};
+use rusqlite::{Connection, OptionalExtension, Result, Row, params, params_from_iter};
 
 use super::Work;
 use super::values::int;
 use crate::change::RecordedChange;
-use crate::commit::change::{ChangeRows, Described};
+use crate::commit::change::{ChangeRows, Described, Records};
 use crate::engine::LaneId;
 use crate::lane::Pause;
 use crate::paging::last_if_full;
@@ -84,7 +84,25 @@ impl ChangeRows for Work<'_> {
             .map(drop)
     }
 
-    fn forget_changes(&mut self, last: u64) -> Result<()> {
-        self.sql.prepare_cached("DELETE FROM changes WHERE number <= ?1")?.execute([int(last)]).map(drop)
+    fn count_changes(&mut self, of: Records<'_>) -> Result<u64> {
+        let (which, id) = condition(of);
+        let mut query = self.sql.prepare_cached(&format!("SELECT count(*) FROM changes WHERE {which}"))?;
+        query.query_row(params_from_iter(id), |row| row.get(0))
+    }
+
+    fn delete_oldest_change(&mut self, of: Records<'_>) -> Result<()> {
+        let (which, id) = condition(of);
+        let oldest = format!("SELECT number FROM changes WHERE {which} ORDER BY number LIMIT 1");
+        let mut delete =
+            self.sql.prepare_cached(&format!("DELETE FROM changes WHERE number = ({oldest})"))?;
+        delete.execute(params_from_iter(id)).map(drop)
+    }
+}
+
+const fn condition(of: Records<'_>) -> (&'static str, Option<&str>) {
+    match of {
+        Records::OfSubscribers => ("subscriber IS NOT NULL", None),
+        Records::Of(id) => ("subscriber = ?1", Some(id)),
+        Records::Others => ("subscriber IS NULL", None),
     }
 }

@@ -305,6 +305,7 @@ CREATE TABLE changes (
     subject TEXT,
     changed TEXT NOT NULL
 ) STRICT;
+CREATE INDEX changes_of_subscriber ON changes (subscriber);
 
 -- Latencies of endpoints: one row for each of three measures (latency.rs) and each hour with attempts. Hour 0
 -- holds the sum of all hours.

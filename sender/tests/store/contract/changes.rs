@@ -8,6 +8,7 @@ use hookproof_sender::store::read::ChangesOf;
 use hookproof_sender::store::{Command, Refusal, Reply};
 use serde_json::{Value, json};
 
+use crate::store::contract::tokens::token;
 use crate::store::world::{Backend, WIDE, World};
 
 const EVERYTHING: ChangesOf = ChangesOf { subscriber: None, by: None, within: None };
@@ -120,4 +121,39 @@ pub(super) fn changes_are_bounded_by_number_and_age_and_no_number_is_used_again<
     let pause = pausing(&world, lane, "f");
     world.one(by("ann", pause));
     assert_eq!(numbers(&world), [6, 5]);
+}
+
+pub(super) fn one_subscribers_changes_push_out_few_of_others_and_none_of_tokens<B: Backend>() {
+    let mut world = World::<B>::with(Limits { changes_max: 200, ..Limits::default() });
+    let lanes = [world.new_lane(WIDE), world.new_lane(WIDE)];
+    for number in 0..3 {
+        world.one(by("ann", Command::CreateToken(token(&format!("{number}")))));
+    }
+    let pause = |world: &mut World<B>, lane, times: u32| {
+        for time in 0..times {
+            world.pass(Nanos::SECOND);
+            let pause = pausing(world, lane, &time.to_string());
+            assert_eq!(world.one(by("bob", pause)), Reply::Done);
+        }
+    };
+    let counts = |world: &World<B>| {
+        let found = all(world);
+        let names = ["s1", "s2"].map(|name| {
+            found.iter().filter(|one| one.subscriber.as_ref().is_some_and(|of| &*of.1 == name)).count()
+        });
+        (found.iter().filter(|one| one.subscriber.is_none()).count(), names)
+    };
+    pause(&mut world, lanes[0], 199);
+    assert_eq!(counts(&world), (3, [199, 0]));
+    pause(&mut world, lanes[1], 400);
+    assert_eq!(counts(&world), (3, [198, 2]), "a hundredth, and the room that was left");
+    let newest = all(&world)[0].clone();
+    assert_eq!((newest.number, &*newest.subscriber.unwrap().1), (602, "s2"));
+    pause(&mut world, lanes[0], 1);
+    assert_eq!(counts(&world), (3, [198, 2]), "its own oldest went");
+    for number in 3..203 {
+        let reply = world.all(&[by("ann", Command::CreateToken(token(&format!("{number}"))))]);
+        assert_eq!(reply, [Reply::Done]);
+    }
+    assert_eq!(counts(&world), (200, [198, 2]));
 }

@@ -214,6 +214,7 @@ contract! {
         a_change_and_its_record_are_one_commit_that_survives_a_power_cut
         a_refused_change_leaves_no_record
         changes_are_bounded_by_number_and_age_and_no_number_is_used_again
+        one_subscribers_changes_push_out_few_of_others_and_none_of_tokens
     }
     retrying {
         a_retry_is_brought_forward_and_nothing_else

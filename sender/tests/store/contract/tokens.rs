@@ -4,7 +4,7 @@ use hookproof_sender::store::{Command, Refusal, Reply};
 
 use crate::store::world::{Backend, WIDE, World};
 
-fn token(name: &str) -> StoredToken {
+pub(super) fn token(name: &str) -> StoredToken {
     StoredToken {
         name: name.into(),
         digest: std::array::from_fn(|place| u8::try_from(place * 8).unwrap()),
