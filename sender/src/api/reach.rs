@@ -27,9 +27,9 @@ pub(super) fn reach(method: &Method, path: &str) -> Result<(), &'static str> {
         | ("POST", "/v1/jobs/{id}/pause" | "/v1/jobs/{id}/resume" | "/v1/jobs/{id}/cancel") => Ok(()),
         // Events, shape and files of keys may be another's.
         ("POST", "/v1/subscribers") | ("PATCH", "/v1/subscribers/{id}") => {
-            Err("it decides what a subscriber is sent")
+            Err("it sets the events of a subscriber")
         }
-        (_, "/v1/tokens" | "/v1/tokens/{name}") => Err("tokens decide who reaches what"),
+        (_, "/v1/tokens" | "/v1/tokens/{name}") => Err("tokens give access to subscribers"),
         _ => Err("it covers the whole database"),
     }
 }

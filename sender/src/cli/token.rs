@@ -6,12 +6,13 @@ use serde_json::json;
 use super::failure::Failure;
 use super::options::{Common, Reach, operating};
 use super::print::{Printer, Table, moment};
-use super::session::{Look, user, with_session};
+use super::session::{Look, PAGE_ROWS, each, user, with_session};
 use crate::engine::Nanos;
 use crate::operate::tokens::{life, make, names, to_json};
 use crate::runtime::clock::wall;
 use crate::store::Command;
-use crate::store::token::Scope;
+use crate::store::read::Subscriber;
+use crate::store::token::{Scope, SubscriberNames};
 use crate::subscriber::checked_name;
 
 #[derive(Subcommand, Debug)]
@@ -44,7 +45,7 @@ pub(super) struct Create {
     /// How long it is valid, by the wall clock; by default until it is revoked
     #[arg(long, value_name = "TIME", value_parser = life)]
     expires: Option<Nanos>,
-    /// Let it reach only this subscriber, or those whose name begins so: acme-*. May be given several times
+    /// Let it reach only this subscriber, or those with this prefix: acme-*. Repeat it for more
     #[arg(long, value_name = "NAME")]
     subscriber: Vec<String>,
 }
@@ -82,7 +83,14 @@ impl Create {
         let names = names.map_err(|problem| Failure::usage(format_args!("--subscriber: {problem}")))?;
         let (stored, token) = make(self.name, self.scope, (self.expires, names), user());
         let mut value = to_json(&stored, stored.created);
+        let names = stored.subscribers.clone();
         with_session(options, |session| session.change(Command::CreateToken(stored)))?;
+        if let Some(names) = names
+            && !is_present(&names, common)?
+        {
+            let names = names.as_slice().join("` or `");
+            eprintln!("note: no present subscriber is named `{names}`; repeat --subscriber for each name");
+        }
         if printer.json {
             value["token"] = token.into();
             return printer.object(&value);
@@ -91,6 +99,16 @@ impl Create {
         eprintln!("the token is not shown again");
         Ok(())
     }
+}
+
+fn is_present(names: &SubscriberNames, common: &Common) -> Result<bool, Failure> {
+    let (look, mut found) = (Look::open(&common.existing_database()?)?, false);
+    let check = |subscriber: Subscriber| {
+        found = names.include(&subscriber.name);
+        Ok(!found)
+    };
+    each(|from| look.reader.subscribers(from, PAGE_ROWS), check)?;
+    Ok(found)
 }
 
 fn list(common: &Common, printer: &mut Printer) -> Result<(), Failure> {

@@ -29,10 +29,8 @@ pub(crate) fn life(text: &str) -> Result<Nanos, String> {
 
 pub(crate) fn names(given: Vec<String>) -> Result<SubscriberNames, String> {
     for name in &given {
-        match name.strip_suffix('*') {
-            Some(beginning) => checked_name(&format!("{beginning}x")).map(drop)?,
-            None => checked_name(name).map(drop)?,
-        }
+        // A name may go on after a space.
+        checked_name(name.strip_suffix('*').map_or(&**name, str::trim_end))?;
     }
     given.try_into().map_err(|error: SubscriberNamesError| error.to_string())
 }

@@ -195,3 +195,35 @@ fn a_backup_of_an_encrypted_database_brings_a_token_back() {
     let serving = world.serve();
     assert_eq!([read(&serving, Some(&token)), read(&serving, None)], [200, 401]);
 }
+
+#[test]
+fn a_restriction_that_matches_no_subscriber_is_noted() {
+    for world in worlds("a_restriction_that_matches_no_subscriber") {
+        for (number, (names, noted)) in [
+            (&["shop"][..], false),
+            (&["nobody", "sh*"], false),
+            (&["acme-shop,globex-shop"], true),
+            (&["shops*", "sho"], true),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let token = number.to_string();
+            let given = names.iter().flat_map(|name| ["--subscriber", name]);
+            let create = ["token", "create", &token, "--scope", "read"].into_iter().chain(given);
+            let ran = world.run(&create.collect::<Vec<_>>());
+            assert_eq!(
+                (ran.code, ran.stderr.contains("no present subscriber")),
+                (0, noted),
+                "{}",
+                ran.stderr
+            );
+            assert!(!noted || names.iter().all(|name| ran.stderr.contains(&format!("`{name}`"))));
+        }
+        for refused in ["sub_*", "a/*", " *"] {
+            let ran = world.run(&["token", "create", "b", "--scope", "read", "--subscriber", refused]);
+            let named = format!("the name {:?} ", refused.trim_end_matches('*').trim_end());
+            assert!(ran.code == 64 && ran.stderr.contains(&named), "{named}: {}", ran.stderr);
+        }
+    }
+}

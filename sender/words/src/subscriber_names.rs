@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// Names, and with a star their beginnings.
+/// Names, and prefixes with a star.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<String>", into = "Vec<String>")]
 pub struct SubscriberNames(Arc<[String]>);
@@ -15,7 +15,7 @@ impl SubscriberNames {
     #[must_use]
     pub fn include(&self, name: &str) -> bool {
         self.0.iter().any(|one| match one.strip_suffix('*') {
-            Some(beginning) => name.starts_with(beginning),
+            Some(prefix) => name.starts_with(prefix),
             None => name == one,
         })
     }
@@ -52,7 +52,7 @@ impl From<SubscriberNames> for Vec<String> {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubscriberNamesError {
-    #[error("{0:?} is neither a name nor its beginning with a star, such as acme-*")]
+    #[error("{0:?} is neither a name nor a prefix with a star, such as acme-*")]
     Star(String),
     #[error("there are {0} names; expected 1 to {max}", max = SubscriberNames::COUNT_MAX)]
     Count(usize),
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_included_whole_and_a_beginning_with_a_star() {
+    fn a_name_is_included_whole_or_by_a_prefix_with_a_star() {
         let some = names(&["shop", "acme-*"]).unwrap();
         for (name, expected) in [
             ("shop", true),

@@ -36,7 +36,7 @@ impl StoredToken {
             created: StoreTime(0),
             by: "unreadable".into(),
             expires: Some(StoreTime(0)),
-            subscribers: None,
+            subscribers: vec!["unreadable".to_owned()].try_into().ok(),
         }
     }
 

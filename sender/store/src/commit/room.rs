@@ -340,7 +340,7 @@ impl Before {
         lately || self.in_part.contains(&target.lane)
     }
 
-    /// Others may use the same id.
+    /// Events of other tokens may have the same id.
     pub(crate) fn in_part(&self, emit: &Emit) -> bool {
         emit.targets.iter().any(|target| self.in_part.contains(&target.lane))
     }

@@ -97,6 +97,8 @@ pub(super) fn a_row_that_is_no_token_hides_no_other<B: Backend>() {
         // So the API goes on demanding a token.
         assert_eq!((&*found.name, found.is_expired(StoreTime(1))), (name, true));
         assert_ne!(found.digest, token(name).digest);
+        let shown = found.subscribers.as_ref().map(|names| names.as_slice().concat());
+        assert_eq!(shown.as_deref(), Some("unreadable"), "not all");
         assert_eq!(revoke(&mut world, name), Reply::Done);
     }
 }
