@@ -65,7 +65,7 @@ fn check_trace(world: &World) {
         assert_eq!(arrival.header("traceparent"), format!("00-{}-{}-01", text("traceId"), text("spanId")));
         assert!(text("startTimeUnixNano") <= text("endTimeUnixNano"));
         let is = |name: &str, kind: &str, value: &str| {
-            assert_eq!(attribute(attempt, name), json!({ kind: value }))
+            assert_eq!(attribute(attempt, name), json!({ kind: value }));
         };
         is("http.response.status_code", "intValue", &statuses[number][..3]);
         is("server.port", "intValue", shop.url.rsplit([':', '/']).nth(1).unwrap());

@@ -45,8 +45,7 @@ fn waiting(url: &str) -> (Database, String) {
 fn a_restored_copy_starts_paused_and_delivers_again_when_it_is_resumed() {
     let sink = Endpoint::taking();
     let (database, event) = waiting(&sink.url);
-    let job =
-        "INSERT INTO jobs VALUES (1, 0, NULL, NULL, 0, 0, 0, 0, 'ann', 0, 0, 0, 0, 1, NULL, NULL, 1, 0)";
+    let job = "INSERT INTO jobs VALUES (1, 0, NULL, NULL, 0, 0, 0, 0, 'ann', 0, 0, 0, 0, 1, NULL, NULL, 1, 0, NULL)";
     database.sql().execute(job, []).unwrap();
     let brief = database.json(&["subscriber", "show", "brief", "--json"])["pause"].take();
     assert_eq!((&brief["reason"], brief["until"].is_string()), (&"a move".into(), true), "{brief}");
