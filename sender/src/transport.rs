@@ -109,6 +109,14 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    /// For a database with this identity.
+    #[must_use]
+    pub fn of_database(self, identity: u64) -> Self {
+        Self { spans: self.spans.map(|spans| spans.of_database(identity)), ..self }
+    }
+}
+
 impl Transport {
     /// # Panics
     /// Outside of a tokio runtime.

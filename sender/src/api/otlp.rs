@@ -180,7 +180,11 @@ impl Exporter {
                     }
                     if count < SPANS_AT_ONCE {
                         rest(GATHER).await;
-                        self.waiting.recv_many(&mut self.batch, SPANS_AT_ONCE - count).await;
+                        while self.batch.len() < SPANS_AT_ONCE
+                            && let Ok(span) = self.waiting.try_recv()
+                        {
+                            self.batch.push(span);
+                        }
                     }
                     if !self.post_spans().await {
                         rest(AFTER_FAILURE).await;

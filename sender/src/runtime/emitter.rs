@@ -103,9 +103,13 @@ impl Emitter {
         roster: Arc<Roster>,
         events: EventSender,
         spans: Option<Spans>,
-    ) -> Self {
+    ) -> Arc<Self> {
         let (roster, recorded) = (watch::Sender::new(roster), Mutex::default());
-        Self { store, clock, limits, roster, events, spans, recorded }
+        Arc::new(Self { store, clock, limits, roster, events, spans, recorded })
+    }
+
+    pub(super) const fn spans(&self) -> Option<&Spans> {
+        self.spans.as_ref()
     }
 
     pub(super) fn limits(&self) -> &Limits {

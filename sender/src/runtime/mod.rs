@@ -109,7 +109,6 @@ struct Inner {
     looked: watcher::Looked,
     tokens: TokenCache,
     proxy: Option<Arc<transport::EgressProxy>>,
-    spans: Option<Spans>,
     work_done: Arc<Mutex<WorkDone>>,
     running: Mutex<Option<Running>>,
 }
@@ -149,14 +148,11 @@ impl Sender {
         let (id, handle) = (registration.id(), thread.handle());
         owner::clear_up_the_dead(&liveness, &*reader, &handle, id).map_err(store)?;
         let mut keeper = RosterKeeper::caught_up(options.regions.clone(), &*reader, wall()).map_err(store)?;
-        let roster = Arc::clone(keeper.reach(glance.roster));
-        let proxy = requests.proxy.clone();
-        let spans = requests.spans.clone().map(|spans| spans.of_database(glance.identity));
-        let requests = transport::Settings { spans: spans.clone(), ..requests };
+        let requests = requests.of_database(glance.identity);
+        let (roster, proxy) = (Arc::clone(keeper.reach(glance.roster)), requests.proxy.clone());
         let (events, messages) = shell::channel();
-        let (told, at) = (events.clone(), Arc::clone(&roster));
-        let emitter = Emitter::new(handle.clone(), clock, options.limits, at, told, spans.clone());
-        let emitter = Arc::new(emitter);
+        let (told, at, spans) = (events.clone(), Arc::clone(&roster), requests.spans.clone());
+        let emitter = Emitter::new(handle.clone(), clock, options.limits, at, told, spans);
         let post = HttpPost::new(options.guard.clone(), DeliveryIds::new(glance.identity), requests);
         watcher::log_broken(&Roster::default(), &roster);
         let dispatcher = dispatcher(id, (options.name, options.address), options.lease, roster, clock);
@@ -199,7 +195,6 @@ impl Sender {
             looked,
             tokens,
             proxy,
-            spans,
             work_done,
             running: Mutex::new(Some(running)),
         })))
@@ -312,7 +307,7 @@ impl Sender {
 
     #[must_use]
     pub(crate) fn spans(&self) -> Option<&Spans> {
-        self.0.spans.as_ref()
+        self.0.emitter.spans()
     }
 
     #[must_use]

@@ -45,7 +45,7 @@ struct TargetLanes {
 }
 
 enum Plan {
-    Emit(Prepared, TargetLanes),
+    Emit(Box<Prepared>, TargetLanes),
     Reject(String),
     Leave(Outboxed),
 }
@@ -93,7 +93,7 @@ impl Emitter {
             {
                 match self.plan(reader, &roster, row, wanted, &full)? {
                     Plan::Emit(prepared, of) => {
-                        chunk.add(place, prepared);
+                        chunk.add(place, *prepared);
                         asked.push(of);
                     }
                     Plan::Reject(why) => rejects.push((place, RejectOutbox { id: row.id, why })),
@@ -185,7 +185,7 @@ impl Emitter {
                 emit.targets.retain(|target| wanted.contains(&target.lane));
                 emit.withheld = !withheld.is_empty() || !prepared.left_out.is_empty();
                 emit.outbox = Some(row.id);
-                Plan::Emit(prepared, TargetLanes { lanes: asked, withheld })
+                Plan::Emit(Box::new(prepared), TargetLanes { lanes: asked, withheld })
             }
             Err(error) if !error.may_pass() => Plan::Reject(error.to_string()),
             Err(error) => {
