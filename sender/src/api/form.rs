@@ -73,17 +73,6 @@ pub(super) fn agree(
     Ok(agreement)
 }
 
-pub(super) fn secret_or(
-    given: Option<String>,
-    settings: &SettingsText,
-    fresh: impl FnOnce() -> [u8; Secret::RANDOM_BYTES],
-) -> Result<Secret, Problem> {
-    given.map_or_else(
-        || Ok(Secret::generate(settings.sign.unwrap_or_default(), &fresh())),
-        |text| Ok(Secret::parse(&text)?),
-    )
-}
-
 pub(super) struct Rotation {
     pub(super) secret: Option<String>,
     pub(super) overlap: Nanos,

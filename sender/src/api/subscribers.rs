@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use tracing::warn;
 
 use super::App;
-use super::form::{self, Rotation, Written, agree, keys, required, secret_or};
+use super::form::{self, Rotation, Written, agree, keys, required};
 use super::input::time_text;
 use super::input::{Query, Segment, nothing_left, object, object_or_nothing, subscriber, take_text};
 use super::problem::{Problem, answer, ok};
@@ -23,9 +23,9 @@ use crate::operate::json_forms;
 use crate::operate::pause::{self, End, Unfit};
 use crate::operate::trial::{self, Trial, TrialError, Tried};
 use crate::runtime::clock::{random, wall};
-use crate::sign::Keys;
+use crate::sign::{Keys, Secret};
 use crate::store::command::{Change, Command, Rotate, Subscribe};
-use crate::store::lane::{LaneState, Pause, Secret};
+use crate::store::lane::{self, LaneState, Pause};
 use crate::store::read::{self, Lanes, Over, ReadError, SubscriberRef};
 use crate::store::{Refusal, Reply, StoreError};
 use crate::subscriber::{Agreement, SettingsText};
@@ -80,7 +80,10 @@ pub(super) async fn create(
     let secret = take_text(&mut object, "secret")?;
     let written = Written::take(object, &app.config().guard)?;
     let settings = SettingsText::read(&written.settings)?;
-    let secret = secret_or(secret, &settings, random)?;
+    let secret = match secret {
+        Some(text) => Secret::parse(&text)?,
+        None => Secret::generate(settings.sign.unwrap_or_default(), &random()),
+    };
     let id = PublicId::new(Kind::Subscriber, wall(), random());
     let agreement = agree(&settings, &id, &Keys::new(secret.clone()), &app.config().regions)?;
     let url = required(written.url, "url")?;
@@ -92,7 +95,7 @@ pub(super) async fn create(
         patterns: patterns_text(&written.events.unwrap_or_else(EventPatterns::all))?,
         settings: settings.to_json().into(),
         bounds: agreement.bounds,
-        secret: Secret::new(secret.reveal()),
+        secret: lane::Secret::new(secret.reveal()),
     };
     let lane = match app.sender().command(caller.makes(Command::Subscribe(subscribe))).await? {
         Reply::Subscribed { lane } => lane,
@@ -281,13 +284,21 @@ pub(super) async fn rotate(
     let Rotation { secret, overlap } = Rotation::take(object_or_nothing(request).await?)?;
     let subscriber = subscriber(&app, &caller, &whom).await?;
     let settings = SettingsText::from_json(&subscriber.settings)?;
-    let secret = secret_or(secret, &settings, random)?;
+    let lane = subscriber.lane;
+    let secret = match secret {
+        Some(text) => Secret::parse(&text)?,
+        None => {
+            let live = app.sender().read(move |reader| reader.secrets(lane, wall())).await??;
+            let old = live.first().map(|live| live.secret.reveal());
+            Secret::after(old, settings.sign.unwrap_or_default(), &random())?
+        }
+    };
     let id: PublicId = PublicId::new(Kind::Subscriber, wall(), random());
     // Only the kind of secret can be wrong here.
     let agreement = agree(&settings, &id, &Keys::new(secret.clone()), &app.config().regions)?;
     let now = wall();
     let retire = StoreTime(now.0.saturating_add(overlap.0));
-    let rotate = Rotate { lane: subscriber.lane, secret: Secret::new(secret.reveal()), retire, now };
+    let rotate = Rotate { lane, secret: lane::Secret::new(secret.reveal()), retire, now };
     carry_out(&app, caller.makes(Command::Rotate(rotate)), "rotate the secret").await?;
     let mut value = json!({ "id": &*subscriber.id, "old_secrets_retire": time_text(retire) });
     json_forms::add_secret(&mut value, &secret, agreement.profile);

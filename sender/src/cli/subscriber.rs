@@ -379,11 +379,19 @@ impl RotateSecret {
             )));
         }
         let database = common.existing_database()?;
-        let subscriber = Look::open(&database)?.subscriber(&self.name)?;
+        let look = Look::open(&database)?;
+        let subscriber = look.subscriber(&self.name)?;
         let settings = SettingsText::from_json(&subscriber.settings).map_err(Failure::refused)?;
         let profile = settings.sign.unwrap_or_default();
-        let secret = secret(self.secret_env.as_deref(), profile)?;
         let now = wall();
+        let secret = match &self.secret_env {
+            Some(variable) => secret(Some(variable), profile)?,
+            None => {
+                let live = look.reader.secrets(subscriber.lane, now)?;
+                let old = live.first().map(|live| live.secret.reveal());
+                Secret::after(old, profile, &random()).map_err(Failure::refused)?
+            }
+        };
         let retire = StoreTime(now.0.saturating_add(self.overlap.0));
         let rotate = Rotate { lane: subscriber.lane, secret: stored(&secret), retire, now };
         let options = operating(database.clone(), &Reach::default(), None)?;

@@ -6,7 +6,7 @@ use ed25519_dalek::SigningKey;
 use ed25519_dalek::ed25519::signature::MultipartSigner as _;
 use hmac::{Hmac, KeyInit, Mac as _};
 use p256::ecdsa;
-use p256::pkcs8::{DecodePrivateKey as _, EncodePublicKey as _};
+use p256::pkcs8::{DecodePrivateKey as _, EncodePrivateKey as _, EncodePublicKey as _};
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
@@ -246,15 +246,34 @@ impl Secret {
     #[must_use]
     pub fn generate(profile: Profile, random: &[u8; Self::RANDOM_BYTES]) -> Self {
         let form = profile.form().key;
-        let mut bytes = Zeroizing::new(*random);
-        if form.is_p256() {
-            // A key is a number below the order of the group.
-            bytes[0] &= 0x7f;
+        let prefix = if form.is_private() { PRIVATE_PREFIX } else { PREFIX };
+        if form.is_p256() { Self::of(prefix, &*below_order(random)) } else { Self::of(prefix, random) }
+    }
+
+    /// Of the old one's kind, where the profile takes several.
+    pub fn after(
+        old: Option<&str>,
+        profile: Profile,
+        random: &[u8; Self::RANDOM_BYTES],
+    ) -> Result<Self, SecretError> {
+        let takes_several = profile.form().key == KeyForm::Message;
+        let old = old.filter(|old| takes_several && old.starts_with(PRIVATE_PREFIX));
+        let Some(old) = old.and_then(|old| Self::parse(old).ok()) else {
+            return Ok(Self::generate(profile, random));
+        };
+        if old.pkcs8().is_none() {
+            return Ok(Self::of(PRIVATE_PREFIX, random));
         }
+        let key = ecdsa::SigningKey::from_slice(&*below_order(random)).ok();
+        let der = key.and_then(|key| key.to_pkcs8_der().ok()).ok_or(SecretError::Message)?;
+        Ok(Self::of(PRIVATE_PREFIX, der.as_bytes()))
+    }
+
+    fn of(prefix: &str, bytes: &[u8]) -> Self {
         // A growing buffer would leave copies of the secret in memory.
-        let mut text = Zeroizing::new(String::with_capacity(PREFIX.len() + 2 * Self::RANDOM_BYTES));
-        text.push_str(if form.is_private() { PRIVATE_PREFIX } else { PREFIX });
-        STANDARD.encode_string(bytes.as_slice(), &mut text);
+        let mut text = Zeroizing::new(String::with_capacity(prefix.len() + 2 * bytes.len()));
+        text.push_str(prefix);
+        STANDARD.encode_string(bytes, &mut text);
         Self { text }
     }
 
@@ -413,6 +432,13 @@ impl fmt::Display for Jwk {
         let (Self { alg, members }, kid) = (self, self.kid());
         write!(f, r#"{{{},"alg":"{alg}","kid":"{kid}","use":"sig"}}"#, &**members)
     }
+}
+
+/// A private key of P-256 is a number below the order of the group.
+fn below_order(random: &[u8; Secret::RANDOM_BYTES]) -> Zeroizing<[u8; Secret::RANDOM_BYTES]> {
+    let mut bytes = Zeroizing::new(*random);
+    bytes[0] &= 0x7f;
+    bytes
 }
 
 fn decode(encoded: &str) -> Result<Zeroizing<Vec<u8>>, SecretError> {

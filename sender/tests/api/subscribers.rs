@@ -252,6 +252,24 @@ async fn a_new_private_key_comes_with_its_public_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_rotated_secret_is_of_the_old_ones_kind() {
+    let world = World::new().await;
+    let p256 = "MEECAQAwEwYHKoZIzj0CAQYIKoZIzj0DAQcEJzAlAgEBBCAAAQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHw==";
+    let ed25519 = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+    for (name, secret, algorithm) in [("p", p256, "ES256"), ("e", ed25519, "EdDSA")] {
+        let secret = format!("whsk_{secret}");
+        let subscriber = json!({ "name": name, "url": URL, "sign": "rfc9421", "secret": secret });
+        let added = world.post("/v1/subscribers", subscriber).await.expect(201);
+        let path = format!("/v1/subscribers/{name}/rotate");
+        for answer in [added, world.post(&path, json!({})).await.expect(200)] {
+            let public = answer["public_key"].as_str().unwrap_or_default();
+            assert!(public.contains(algorithm), "{answer}");
+        }
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn as_many_secrets_as_are_ever_live_sign_together() {
     let world = World::new().await;
     world.subscribe("acme", URL, json!({})).await;
