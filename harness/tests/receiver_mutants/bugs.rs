@@ -5,7 +5,6 @@ use base64::alphabet;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use hookproof::wire::clock::unix_seconds;
-use hookproof_judge::signature::in_der;
 use hookproof_play::endpoint::http_date;
 use ring::signature::{ECDSA_P256_SHA256_FIXED, ED25519, UnparsedPublicKey};
 use ring::{digest, hmac};
@@ -39,6 +38,7 @@ impl Shipped {
                 let tolerance = keys.tolerance() / 5;
                 self.verified(request, &keys.with_tolerance(tolerance)).is_some()
             }
+            Twist::StopsAtForeign if self.facts.kind == Kind::Message => is_genuine && items.len() == 1,
             Twist::StopsAtForeign => {
                 let joint = prefix.chars().last().unwrap();
                 is_genuine && items.iter().all(|item| !item.contains(joint) || item.starts_with(prefix))
@@ -179,7 +179,7 @@ impl Shipped {
                 let numbers = |text: &str| self.decoded(text).and_then(|der| numbers(&der));
                 numbers(given).is_some() && numbers(given) == numbers(right)
             }),
-            Twist::TakesDer => is(&|given, _| self.decoded(given) == in_der(&tag())),
+            Twist::TakesDer => is(&|given, _| self.decoded(given) == self.secret.in_der(&tag())),
             Twist::AnyVersion => {
                 let joint = self.profile.signature_prefix().chars().last().unwrap();
                 let (_, items) = self.items(request);

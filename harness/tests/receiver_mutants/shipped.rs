@@ -85,9 +85,10 @@ impl Facts {
             is_der: text("algorithm").unwrap() == "ecdsa-p256-der",
             has_digest: text("body_digest").is_some() || kind == Kind::Message,
             has_version: prefix.bytes().any(|byte| byte.is_ascii_digit()),
-            has_several: table.contains_key("separator") && !table.contains_key("several"),
+            has_several: kind == Kind::Message
+                || table.contains_key("separator") && !table.contains_key("several"),
             has_own_headers: stamp == Stamp::Header || table.contains_key("id"),
-            separator: text("separator"),
+            separator: text("separator").or_else(|| (kind == Kind::Message).then(|| ", ".to_owned())),
             stamp_name,
             id: text("id"),
         }
@@ -180,8 +181,9 @@ impl Shipped {
         match self.facts.kind {
             Kind::Token => whole.rsplit_once('.').map(|(_, text)| text.to_owned()).into_iter().collect(),
             Kind::Message => {
-                let text = whole.split_once("=:").map(|(_, text)| text.strip_suffix(':').unwrap_or(text));
-                text.map(str::to_owned).into_iter().collect()
+                let (_, items) = self.items(request);
+                let texts = items.iter().filter_map(|item| item.split_once("=:"));
+                texts.map(|(_, text)| text.strip_suffix(':').unwrap_or(text).to_owned()).collect()
             }
             Kind::Template => {
                 let (_, items) = self.items(request);
@@ -194,7 +196,15 @@ impl Shipped {
     pub(crate) fn with_items(&self, request: &Request, items: &[String]) -> Request {
         let (times, _) = self.items(request);
         let separator = self.facts.separator.as_deref().unwrap_or_default();
-        with(request, self.profile.signature_header(), [&times, items].concat().join(separator))
+        let joined = with(request, self.profile.signature_header(), [&times, items].concat().join(separator));
+        let input = first(request, "signature-input");
+        let label = |text: &str| text.split('=').next().unwrap_or_default().to_owned();
+        let labels: Vec<String> = items.iter().map(|item| label(item)).collect();
+        let inputs: Vec<&str> = input.split(", ").filter(|input| labels.contains(&label(input))).collect();
+        match self.facts.kind {
+            Kind::Message => with(&joined, "signature-input", inputs.join(", ")),
+            _ => joined,
+        }
     }
 
     pub(crate) fn with_signature(&self, request: &Request, text: &str) -> Request {

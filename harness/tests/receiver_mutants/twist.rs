@@ -116,13 +116,18 @@ impl Twist {
             Self::NoAlgorithm | Self::KeyFromHead => {
                 when(of.kind == Kind::Token, "its signature is no token")
             }
-            Self::TakesDer => when(of.kind == Kind::Token, "its signature is no token"),
+            Self::TakesDer => {
+                when(of.has_named_keys() && of.is_p256(), "its signature has no two numbers side by side")
+            }
             Self::LenientDer => when(of.is_der, "its signature is not in DER"),
             Self::TakesHex | Self::LenientBase64 => when(of.is_base64, "its signature is in hexadecimal"),
             Self::FoldsSignature => {
                 when(of.is_base64 && of.is_shared, "its signature is in hexadecimal, or is not compared")
             }
             Self::TakesBase64 | Self::LenientHex => when(!of.is_base64, "its signature is in base64"),
+            Self::StopsAtGarbage if of.kind == Kind::Message => {
+                Err("a header with one broken label is broken as a whole")
+            }
             Self::LastSignatureOnly
             | Self::StopsAtForeign
             | Self::FirstSignatureOnly

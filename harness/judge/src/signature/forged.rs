@@ -3,6 +3,7 @@
 use p256::ecdsa::Signature;
 use ring::hmac;
 
+use super::definition::Algorithm;
 use super::key::Secret;
 use super::profile::Profile;
 use super::token::{ES256, encode, head, signed};
@@ -49,8 +50,12 @@ pub(super) fn by_hmac(key: &[u8], message: &[u8]) -> Vec<u8> {
     hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), message).as_ref().to_vec()
 }
 
-/// Two numbers side by side as DER writes them.
-#[must_use]
-pub fn in_der(numbers: &[u8]) -> Option<Vec<u8>> {
-    Some(Signature::from_slice(numbers).ok()?.to_der().as_bytes().to_vec())
+impl Secret {
+    /// A signature of two numbers side by side as DER writes them.
+    #[must_use]
+    pub fn in_der(&self, tag: &[u8]) -> Option<Vec<u8>> {
+        let is_of_numbers = self.public_algorithm() == Some(Algorithm::JwtEs256);
+        let signature = Signature::from_slice(tag).ok().filter(|_| is_of_numbers)?;
+        Some(signature.to_der().as_bytes().to_vec())
+    }
 }

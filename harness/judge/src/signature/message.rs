@@ -225,6 +225,17 @@ impl Definition {
     pub fn in_header(&self, signature: &str) -> String {
         signature.rsplit_once('\n').map_or_else(|| signature.to_owned(), |(_, own)| format!("{own}:"))
     }
+
+    /// The values of both headers. Each signature has a label of its own there.
+    pub(super) fn dictionaries(&self, signatures: &[String]) -> (String, String) {
+        let member = |(place, signature): (usize, &String)| {
+            let (input, _) = signature.rsplit_once('\n')?;
+            let named = |text: &str| text.replacen(LABEL, &format!("sig{place}="), 1);
+            Some((named(input), named(&self.in_header(signature))))
+        };
+        let (inputs, values): (Vec<_>, Vec<_>) = (1..).zip(signatures).filter_map(member).unzip();
+        (inputs.join(", "), values.join(", "))
+    }
 }
 
 impl Signing<'_> {

@@ -19,7 +19,6 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 pub use definition::{Definition, Written};
-pub use forged::in_der;
 pub use handshake::{Handshake, in_query};
 pub use key::{ForeignHash, Key, KeyError, Secret, redacted};
 pub use profile::{Profile, UnknownProfile};

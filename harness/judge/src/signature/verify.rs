@@ -560,13 +560,17 @@ impl Signing<'_> {
             _ => None,
         };
         let values: Vec<&str> = stamp.iter().chain(signatures).map(String::as_str).collect();
-        let signature = values.join(profile.separator.as_deref().unwrap_or(" "));
-        let (in_header, digest) = (profile.in_header(&signature), self.content_digest());
-        let input =
-            signature.rsplit_once('\n').map(|(input, _)| [("content-digest", &*digest), (INPUT, input)]);
-        let own = input.into_iter().flatten();
-        let all = self.written(&profile).chain(own).chain([(profile.signature_header(), &*in_header)]);
-        all.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+        let joined = values.join(profile.separator.as_deref().unwrap_or(" "));
+        let (own, in_header) = match profile.is_message() {
+            true => {
+                let (input, value) = profile.dictionaries(signatures);
+                (vec![("content-digest", self.content_digest()), (INPUT, input)], value)
+            }
+            false => (Vec::new(), joined),
+        };
+        let own = own.into_iter().chain([(profile.signature_header(), in_header)]);
+        let all = self.written(&profile).map(|(name, value)| (name, value.to_owned())).chain(own);
+        all.map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
     pub(super) const fn content_type(&self) -> &'static [u8] {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hookproof_judge::catalogue::Verdict;
-use hookproof_judge::signature::{Definition, ForeignHash, Secret, base64, hex, in_der};
+use hookproof_judge::signature::{Definition, ForeignHash, Secret, base64, hex};
 
 use super::{Case, Finding, Running, Shots};
 use crate::suite::bench::{Bench, Delivery, Shot};
@@ -371,8 +371,12 @@ fn junk(bench: &Bench<'_>) -> Shots {
         let text = bench.encoded(&delivery, &change(&bench.tag(&delivery)));
         Shot::new(what, bench.request(&delivery, &[text]), Reject)
     };
+    let in_der =
+        bench.settings.secret.in_der(&bench.tag(&bench.delivery())).map(|_| {
+            coded("the signature in DER", &|tag| bench.settings.secret.in_der(tag).unwrap_or_default())
+        });
     if profile.is_token() {
-        return Ok(vec![
+        let written = [
             shot("a junk character inside", &|good| inside(good, "*")),
             shot("a space inside", &|good| inside(good, " ")),
             shot("padding added", &|good| format!("{good}==")),
@@ -380,8 +384,8 @@ fn junk(bench: &Bench<'_>) -> Shots {
             shot("an empty part after the signature", &|good| format!("{good}.")),
             shot("other bits in the last character", &other_last_bits),
             shot("a character as %xx", &|good| format!("%{:02X}{}", good.as_bytes()[0], &good[1..])),
-            coded("the signature in DER", &|tag| in_der(tag).unwrap_or_default()),
-        ]);
+        ];
+        return Ok(written.into_iter().chain(in_der).collect());
     }
     if profile.is_base64() {
         let spelled = profile.is_der().then(|| {
@@ -410,7 +414,7 @@ fn junk(bench: &Bench<'_>) -> Shots {
             },
             shot("the padding as %3D", &|good| good.replace('=', "%3D")),
         ];
-        let special = lenient.into_iter().flatten().chain(spelled.into_iter().flatten());
+        let special = lenient.into_iter().flatten().chain(spelled.into_iter().flatten()).chain(in_der);
         return Ok(written.into_iter().chain(special).collect());
     }
     Ok(vec![
@@ -542,7 +546,9 @@ const PROMPT: Duration = Duration::from_secs(2);
 
 fn several(bench: &Bench<'_>) -> Result<(), String> {
     let profile = bench.settings.profile;
-    profile.has_several_signatures().then_some(()).ok_or_else(|| format!("{profile} has one signature"))
+    // Proxies sign messages too, under labels of their own (RFC 9421, section 4.3).
+    let has_several = profile.has_several_signatures() || profile.is_message();
+    has_several.then_some(()).ok_or_else(|| format!("{profile} has one signature"))
 }
 
 fn first_valid(bench: &Bench<'_>) -> Shots {
@@ -558,27 +564,27 @@ fn first_valid(bench: &Bench<'_>) -> Shots {
         let (good, foreign) = (bench.signature(&delivery), bench.signature_by(&delivery, &foreign));
         Shot::new(what, bench.request(&delivery, &signatures(good, foreign)), Accept)
     };
-    Ok(vec![
+    let versioned = (!bench.settings.profile.is_message())
+        .then(|| shot("the right one, then one of another version", &|good, _| vec![good, other.clone()]));
+    let foreign = [
         shot("the right signature, then a foreign one", &|good, foreign| vec![good, foreign]),
-        shot("the right one between two others", &|good, foreign| {
-            vec![foreign, good, wrong(bench, &bench.delivery(), 0)]
-        }),
-        shot("the right one, then one of another version", &|good, _| vec![good, other.clone()]),
-    ])
+        shot("the right one between two others", &|good, foreign| vec![foreign.clone(), good, foreign]),
+    ];
+    Ok(foreign.into_iter().chain(versioned).collect())
 }
 
 fn second_valid(bench: &Bench<'_>) -> Shots {
     several(bench)?;
     let delivery = bench.delivery();
-    let signatures = [wrong(bench, &delivery, 0), bench.signature(&delivery)];
-    Ok(vec![Shot::new(
-        "a wrong signature, then the right one",
-        bench.request(&delivery, &signatures),
-        Accept,
-    )])
+    let foreign = bench.signature_by(&delivery, &bench.foreign_secret()?);
+    let request = bench.request(&delivery, &[foreign, bench.signature(&delivery)]);
+    Ok(vec![Shot::new("a foreign signature, then the right one", request, Accept)])
 }
 
 fn malformed_first(bench: &Bench<'_>) -> Shots {
+    if bench.settings.profile.is_message() {
+        return Err("a header with one broken label is broken as a whole".to_owned());
+    }
     several(bench)?;
     let broken = format!("{}!!!", bench.settings.profile.signature_prefix());
     let rows = [("garbage", "garbage".to_owned()), ("a broken signature", broken)];
