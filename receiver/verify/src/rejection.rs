@@ -81,7 +81,7 @@ pub enum Rejection {
         /// The header.
         name: &'static str,
     },
-    /// The request is another one than any signature can be about.
+    /// The method, path or query is not that of the signed URL.
     #[error(
         "the request is no POST to the URL that the signatures cover; check that URL, and the paths that a proxy passes on"
     )]

@@ -384,6 +384,7 @@ pub struct Delivery {
     pub bytes: u64,
     /// The due time while it waits, the settlement time afterwards.
     pub at: StoreTime,
+    /// No attempt starts at or after this time.
     pub expires: StoreTime,
     /// The reason why it is a dead letter, if it is one with a readable reason.
     pub reason: Option<Reason>,

@@ -8,8 +8,8 @@
 //! - *Dead*: at most the listed dead letters that can have been given up by then (`dead_letters`). At the last sample,
 //!   dead and waiting together are at least the listed ones.
 //! - *Coalesced*: at most the offers by then to coalescing lanes that were neither delivered nor given up.
-//! - *Bytes*: at most the size of that many deliveries; at least the least data of each that certainly waits in a lane
-//!   whose bodies hold their data whole, else a byte.
+//! - *Bytes*: at most the size of that many deliveries. Each that certainly waits has at least a byte, or its data where a
+//!   lane's bodies hold it whole.
 //! - *Dead letters*, each in the list: it concerns an event that was offered for its subscriber; it is there once; the
 //!   sender does not certainly know its delivery to be made; and its `attempts` are those that arrived. Attempts that
 //!   the endpoint can't see, and those that a kill made the sender forget, may count or not.

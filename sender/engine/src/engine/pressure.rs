@@ -221,8 +221,8 @@ impl Pressure {
         self.started = now;
     }
 
-    /// For an operator who holds the endpoint for mended: an attempt may start at once, the share is at least half, one
-    /// good answer restores the whole contract, and earlier answers count no more.
+    /// An operator asked for it: an attempt may start at once, the share is at least half, one good answer restores the
+    /// whole contract, and earlier answers no longer count.
     pub fn start_over(&mut self, now: StoreTime) {
         let before = std::mem::take(self);
         let (share, recorded) = (before.share, before.recorded);
