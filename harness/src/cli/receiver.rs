@@ -19,7 +19,7 @@ use super::standard::{Standards, Subject, seen_of_receiver};
 use crate::clock::Clock;
 use crate::driver::DriverFile;
 use crate::suite::{
-    self, Bodies, Hooks, Known, Need, Report, SERVER, Selection, Settings, Step, Stopped, quoted,
+    self, Bodies, Hooks, Known, Library, Need, Report, SERVER, Selection, Settings, Step, Stopped, quoted,
 };
 use crate::wire::request::Target;
 
@@ -95,6 +95,9 @@ struct Weighing {
     /// Expected failures with their reasons; one that no longer happens fails the run
     #[arg(long, value_name = "FILE")]
     known: Option<PathBuf>,
+    /// The library that verifies, such as stripe@23.1.0: its own listed faults warn, and fail only under --strict
+    #[arg(long, value_name = "NAME@VERSION")]
+    library: Option<String>,
     /// Treat `should` as `must`
     #[arg(long)]
     strict: bool,
@@ -253,6 +256,7 @@ fn settings(asked: &ReceiverArgs) -> Result<Settings, Unusable> {
         },
         selection: selection(asked)?,
         known,
+        library: weighing.library.as_deref().map(|name| Library::find(name, whom.profile)).transpose()?,
         strict: weighing.strict,
         again: again(asked),
     })
@@ -311,12 +315,13 @@ fn again(asked: &ReceiverArgs) -> String {
 }
 
 /// The options that change what a pass means.
-fn weights(asked: &ReceiverArgs) -> [(&'static str, Option<String>); 4] {
+fn weights(asked: &ReceiverArgs) -> [(&'static str, Option<String>); 5] {
     let length = |length: Duration| Some(format!("{}ms", length.as_millis()));
     let unless = |default: Duration, given: Duration| length(given).filter(|_| given != default);
     let weighing = &asked.weighing;
     let bodies = weighing.bodies.to_possible_value().filter(|_| weighing.bodies != Bodies::All);
     [
+        ("--library", weighing.library.clone()),
         ("--bodies", bodies.map(|bodies| bodies.get_name().to_owned())),
         ("--tolerance", weighing.tolerance.and_then(length)),
         ("--timeout", unless(Settings::TIMEOUT, weighing.timeout)),

@@ -256,6 +256,7 @@ mod tests {
             hooks: Hooks::default(),
             selection: Selection::default(),
             known: Known::default(),
+            library: None,
             strict: false,
             again: String::new(),
         };

@@ -9,6 +9,7 @@ use hookproof_judge::signature::{Profile, Secret, in_query, redacted};
 use serde::{Deserialize, Serialize};
 
 use super::hooks::Hooks;
+use super::library::Library;
 use crate::wire::request::Target;
 
 #[derive(Clone, Debug)]
@@ -30,6 +31,8 @@ pub struct Settings {
     pub hooks: Hooks,
     pub selection: Selection,
     pub known: Known,
+    /// That the receiver verifies with.
+    pub library: Option<&'static Library>,
     /// Whether `should` counts as `must`.
     pub strict: bool,
     /// The options of `hookproof receiver` that repeat a case, without its selection.

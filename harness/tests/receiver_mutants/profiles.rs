@@ -99,8 +99,17 @@ impl Keyed {
     }
 
     fn judged(&self, twist: Option<Twist>, cases: &[String]) -> Report {
+        self.judged_by(twist, cases, |_| {})
+    }
+
+    fn judged_by(
+        &self,
+        twist: Option<Twist>,
+        cases: &[String],
+        change: impl FnOnce(&mut Settings),
+    ) -> Report {
         let folder = tempfile::tempdir().unwrap();
-        let settings = Settings {
+        let mut settings = Settings {
             target: Target::parse(&self.served(twist, folder.path())).unwrap(),
             profile: self.profile,
             secret: self.secret(),
@@ -113,9 +122,11 @@ impl Keyed {
             hooks: Hooks { effects: None, restart: None, break_it: None, mend: None },
             selection: Selection::new(catalogue::receiver(), cases, &[]).unwrap(),
             known: Known::default(),
+            library: None,
             strict: true,
             again: String::new(),
         };
+        change(&mut settings);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(suite::run(&settings, |_| {})).unwrap()
     }
@@ -237,4 +248,25 @@ fn written(matrix: &BTreeMap<Twist, BTreeMap<Cell, BTreeSet<usize>>>, names: &[&
         }
     }
     text + "```\n"
+}
+
+#[test]
+fn a_librarys_own_faults_warn_and_the_receivers_fail() {
+    let svix = keyed().into_iter().find(|keyed| keyed.name == "standard-webhooks").unwrap();
+    let library = suite::Library::find("svix@1.99.1", svix.profile).unwrap();
+    let verdict = |twist: Twist, library, strict| {
+        let only = [twist.case().to_owned(), "sig.valid".to_owned()];
+        let report = svix.judged_by(Some(twist), &only, |settings| {
+            (settings.library, settings.strict) = (library, strict)
+        });
+        let row = report.rows.iter().find(|row| row.id == twist.case()).unwrap();
+        (row.verdict, report.exit_code())
+    };
+    let rewrites = Twist::RewritesTimestamp;
+    assert_eq!(verdict(rewrites, None, false), (Verdict::Fail, 1));
+    assert_eq!(verdict(rewrites, Some(library), false), (Verdict::Warn, 0));
+    assert_eq!(verdict(rewrites, Some(library), true), (Verdict::Fail, 1));
+    // Its own fault in the same case, beside those of the library.
+    assert_eq!(verdict(Twist::GuessesTimestamp, Some(library), false), (Verdict::Fail, 1));
+    assert_eq!(verdict(Twist::ComparesHalf, Some(library), false), (Verdict::Fail, 1));
 }

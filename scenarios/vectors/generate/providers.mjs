@@ -4,10 +4,12 @@
 //       @paddle/paddle-node-sdk@3.10.0 @line/bot-sdk@11.0.0 @hubspot/api-client@13.5.0 @octokit/webhooks-methods@6.0.0 \
 //       discord-interactions@4.4.0 twilio@6.3.1 @sendgrid/eventwebhook@8.0.0 @noble/curves@2.4.0 jose@6.2.18
 //     node providers.mjs PATH/TO/scenarios/vectors/providers [PROFILE]     (in a folder of its own, from which this is run)
+//     node providers.mjs serve PROFILE PORT     a receiver that does no more than ask the library; prints the library
 //
 // The signatures are made here by Node's crypto, or by @noble/curves where it cannot repeat one, after the provider's
 // documents. A valid one that the library refuses ends the script. The files are data of the repository; nothing runs this in a build.
 
+import { createServer } from "node:http";
 import { createHash, createHmac, createPrivateKey, createPublicKey, sign } from "node:crypto";
 import { createRequire } from "node:module";
 import { readFileSync, writeFileSync } from "node:fs";
@@ -19,6 +21,7 @@ const place = process.argv[2];
 const NOW = 1_700_000_000;
 const URL = "https://example.org/hooks?tenant=7";
 const SECRET = "a-secret-of-twenty-bytes";
+const WHSEC = `whsec_${Buffer.from(SECRET).toString("base64")}`;
 const OTHER = "another-secret-of-thirty-bytes";
 const SEED = "a-seed-of-an-ed25519-private-key";
 const BODIES = {
@@ -305,7 +308,7 @@ const PROFILES = {
       return ({ headers, body, url, sent }) => {
         const signature = headers["x-twilio-signature"];
         return headers["content-type"] === FORM ? validateRequest(SECRET, signature, url, fields(body))
-          : validateRequestWithBody(SECRET, signature, digested(url, sent), body);
+          : validateRequestWithBody(SECRET, signature, sent === undefined ? url : digested(url, sent), body);
       };
     },
     headers: (body, secret = SECRET, url = URL) => {
@@ -321,6 +324,47 @@ const PROFILES = {
     signature: "x-twilio-signature", encoding: "base64", addressed: true,
   },
 };
+
+/** Served, and without vectors here. */
+const SERVED = {
+  "standard-webhooks": {
+    library: "svix",
+    check: () => {
+      const { Webhook } = require("svix");
+      return ({ headers, body }) => Boolean(new Webhook(WHSEC).verify(body, headers)) || true;
+    },
+  },
+  stripe: {
+    library: "stripe",
+    check: () => {
+      const client = require("stripe")("key");
+      return ({ headers, body }) => client.webhooks.signature.verifyHeader(body, headers["stripe-signature"], SECRET, 300);
+    },
+  },
+  github: {
+    library: "@octokit/webhooks-methods",
+    check: async () => {
+      const octokit = await import(join(process.cwd(), "node_modules/@octokit/webhooks-methods/dist-node/index.js"));
+      return ({ headers, body }) => octokit.verify(SECRET, body, headers["x-hub-signature-256"]);
+    },
+  },
+};
+
+/** Express and its kind give a body as text, and join or drop repeated headers as Node does. */
+async function serve(profile, port) {
+  const of = { ...PROFILES, ...SERVED }[profile];
+  const check = await of.check();
+  createServer((request, response) => {
+    const chunks = [];
+    request.on("data", (chunk) => chunks.push(chunk)).on("end", async () => {
+      const { headers, method } = request, body = Buffer.concat(chunks).toString();
+      const url = `http://${headers.host}${request.url}`, now = Date.now() / 1000;
+      let accepted = false;
+      try { accepted = Boolean(await check({ headers, body, url, method, now })); } catch { /* A refusal. */ }
+      response.writeHead(accepted ? 204 : 401).end();
+    });
+  }).listen(Number(port), "127.0.0.1", () => process.stdout.write(`${of.library}@${version(of.library)}\n`));
+}
 
 const FORM = "application/x-www-form-urlencoded";
 const digested = (url, body) => `${url}&bodySHA256=${createHash("sha256").update(body).digest("hex")}`;
@@ -347,7 +391,8 @@ async function judged(check, one, sent) {
   } catch { return false; } finally { globalThis.Date = RealDate; }
 }
 
-for (const [profile, of] of Object.entries(PROFILES).filter(([name]) => [name, undefined].includes(process.argv[3]))) {
+if (place === "serve") await serve(process.argv[3], process.argv[4]);
+for (const [profile, of] of Object.entries(place === "serve" ? {} : PROFILES).filter(([name]) => [name, undefined].includes(process.argv[3]))) {
   const { headers, id = "evt_1", signature, stamped, tolerance = 300 } = of;
   const signedAt = stamped ? NOW : (of.signedAt ?? null);
   const text = (body) => JSON.stringify(of.body ? of.body(body) : body);

@@ -220,7 +220,7 @@ impl Case {
         bench.take_wrong();
         let finding = match self.how {
             CaseBody::Shots(make) => match make(bench) {
-                Ok(shots) => fire_each(bench, shots, Some(make), None).await,
+                Ok(shots) => fire_each(bench, shots, Some((self.id, make)), None).await,
                 Err(why) => return Finding::new(Verdict::NotApplicable, why),
             },
             CaseBody::Course(course) => course(bench).await,
@@ -263,17 +263,17 @@ pub(super) async fn fire_after(bench: &Bench<'_>, shots: &[Shot], known: Option<
 async fn fire_each(
     bench: &Bench<'_>,
     mut shots: Vec<Shot>,
-    make: Option<fn(&Bench<'_>) -> Shots>,
+    case: Option<(&'static str, fn(&Bench<'_>) -> Shots)>,
     known: Option<&Delivery>,
 ) -> Finding {
     let mut seen: Vec<String> = Vec::new();
     let (mut broken, mut accidents, mut forged) = (Vec::new(), Vec::new(), Vec::new());
-    let mut unproven = Vec::new();
+    let (mut unproven, mut by_library) = (Vec::new(), Vec::new());
     let mut watch = Watch::start();
     let fresh = Duration::from_secs(bench.settings.tolerance_seconds.unsigned_abs()) / 2;
     for place in 0..shots.len() {
         if watch.passed() > fresh && bench.settings.profile.has_timestamp() && broken.is_empty() {
-            let made = make.and_then(|make| make(bench).ok()).filter(|made| made.len() == shots.len());
+            let made = case.and_then(|(_, make)| make(bench).ok()).filter(|made| made.len() == shots.len());
             let Some(made) = made else { return too_old(&shots[place]) };
             (shots, watch) = (made, Watch::start());
         }
@@ -301,6 +301,12 @@ async fn fire_each(
                 unproven.push(format!("{label}: {came}; without that: {}", words(&outcome)));
                 continue;
             }
+            if let Some((id, _)) = case
+                && is_by_library(bench, id, label, &exchange.outcome)
+            {
+                by_library.push(format!("{label}: {came}"));
+                continue;
+            }
             broken.push(format!("{label}: {came}"));
             if exchange.outcome == Outcome::Silent {
                 // Further silent requests would take as long.
@@ -322,8 +328,21 @@ async fn fire_each(
             let forged: Vec<_> = forged.iter().collect();
             Finding::accident(bench, &forged, known, &accidents.join("; ")).await
         }
+        (true, true) if let Some(library) = bench.settings.library.filter(|_| !by_library.is_empty()) => {
+            let fault = format!("a fault of {}, to be caught before its call", library.name);
+            Finding {
+                wrong: Some(fault.clone()),
+                ..Finding::warn(format!("{fault}: {}", by_library.join("; ")))
+            }
+        }
         (true, true) => Finding::pass(seen.join(", ")),
     }
+}
+
+/// A library accepts or refuses. Any other outcome is the receiver's own.
+fn is_by_library(bench: &Bench<'_>, case: &str, label: &str, outcome: &Outcome) -> bool {
+    let is_decision = matches!(outcome, Outcome::Answer(answer) if [2, 4].contains(&(answer.status / 100)));
+    is_decision && bench.settings.library.is_some_and(|library| library.fails(case, label))
 }
 
 fn too_old(shot: &Shot) -> Finding {
