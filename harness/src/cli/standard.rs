@@ -240,7 +240,7 @@ pub(super) fn listed() -> String {
     let line = |one: &Standard| {
         let sides = [Side::Sender, Side::Receiver].into_iter().filter(|side| one.concerns(*side));
         let sides = sides.map(|side| side.to_string()).collect::<Vec<_>>().join(", ");
-        format!("  {:<26}  {} ({sides})\n", one.to_string(), one.title)
+        format!("  {:<28}  {} ({sides})\n", one.to_string(), one.title)
     };
     standard::all().iter().map(line).collect()
 }

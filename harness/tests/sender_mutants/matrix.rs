@@ -128,7 +128,7 @@ fn secure(scenario: &str) -> bool {
     scenario.contains("wrong-certificate")
 }
 
-pub(crate) fn command(bug: &str) -> (Option<i32>, String) {
+pub(crate) fn command(bug: &str, standard: &str) -> (Option<i32>, String) {
     let bug = BUGS.iter().find(|one| one.name == bug).unwrap();
     let stage = SCENARIOS.iter().find(|stage| stage.name == bug.scenario).unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -140,6 +140,9 @@ pub(crate) fn command(bug: &str) -> (Option<i32>, String) {
     program.arg("run").arg(scenario).arg("--driver").arg(driver).arg("--out").arg(out);
     if secure(stage.text) {
         program.arg("--tls");
+    }
+    if !standard.is_empty() {
+        program.args(["--standard", standard]);
     }
     let output = program.output().unwrap();
     (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())

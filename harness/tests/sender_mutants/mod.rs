@@ -41,15 +41,28 @@ fn a_wrong_sender_ends_the_command_with_1() {
     if std::env::var_os("SENDER_PORT").is_some() {
         return;
     }
-    for (bug, check) in [
-        ("names-no-host", "format.http"),
-        ("writes-long-ids-with-blanks", "format.id"),
-        ("signs-with-every-secret", "identity.secret"),
-        ("shows-its-secret", "identity.secret"),
-        ("takes-any-certificate", "tls.verified"),
+    let (adcp, a2a) = ("adcp-webhook-emission@3.1", "a2a-push-notifications@1.0.1");
+    for (bug, check, standard, requirement) in [
+        ("names-no-host", "format.http", a2a, ("S1", "(4.3.3)")),
+        ("writes-long-ids-with-blanks", "format.id", "", ("", "")),
+        ("signs-with-every-secret", "identity.secret", "", ("", "")),
+        ("shows-its-secret", "identity.secret", "", ("", "")),
+        (
+            "takes-any-certificate",
+            "tls.verified",
+            adcp,
+            ("S24", "(Certificate validation (outbound fetches))"),
+        ),
+        ("rebuilds-the-body-for-a-retry", "identity.body", adcp, ("S8", "(idempotency_key_stability)")),
     ] {
-        let (code, said) = matrix::command(bug);
+        let (code, said) = matrix::command(bug, standard);
         assert!(code == Some(1) && said.contains(&format!("1 failed: {check}")), "{bug}: {code:?}: {said}");
+        let (id, section) = requirement;
+        let is_failed = |line: &str| {
+            let mut words = line.split_whitespace();
+            words.next() == Some("failed") && words.next() == Some(id) && line.ends_with(section)
+        };
+        assert!(standard.is_empty() || said.lines().any(is_failed), "{bug} by {standard}: {said}");
     }
 }
 

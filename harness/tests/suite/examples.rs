@@ -91,9 +91,14 @@ fn commands_with_a_flaw_fail_by_their_exit_code() {
     );
     let graded = ["--only", "sig.valid,sig.missing", "--standard", "standard-webhooks@1.0"];
     let arguments = [&["receiver", "--exec", "cat >/dev/null", "--secret-env", "HOOK_SECRET"][..], &graded];
-    let output = hookproof(&arguments.concat());
+    let a2a = ["--standard", "a2a-push-notifications@1.0.1"];
+    let output = hookproof(&[arguments.concat(), a2a.to_vec()].concat());
     let table = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.code() == Some(1) && table.contains("standard-webhooks@1.0: FAIL"), "{table}");
+    assert!(
+        table.contains("failed         R1   must    a notification is accepted only if its credentials"),
+        "{table}"
+    );
     assert!(table.contains("failed         R1   must    a webhook is accepted only with"), "{table}");
     let arguments = [&["receiver", "--exec", raises, "--secret-env", "HOOK_SECRET"][..], &graded].concat();
     let table = hookproof(&arguments).stdout;

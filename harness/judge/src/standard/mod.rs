@@ -106,9 +106,11 @@ pub struct Grades {
     pub requirements: Vec<Graded>,
 }
 
-const FILES: [(&str, &str); 3] = [
+const FILES: [(&str, &str); 5] = [
     ("standard-webhooks", include_str!("standard-webhooks.toml")),
     ("cloudevents-webhook", include_str!("cloudevents-webhook.toml")),
+    ("adcp-webhook-emission", include_str!("adcp-webhook-emission.toml")),
+    ("a2a-push-notifications", include_str!("a2a-push-notifications.toml")),
     ("five-failures", include_str!("five-failures.toml")),
 ];
 
@@ -466,9 +468,8 @@ mod tests {
     #[test]
     fn an_unknown_standard_is_refused_with_the_known_ones() {
         let error = <&Standard>::from_str("standard-webhooks").unwrap_err().to_string();
-        assert!(
-            error.contains("standard-webhooks@1.0, cloudevents-webhook@1.0.2, five-failures@1"),
-            "{error}"
-        );
+        let known = "standard-webhooks@1.0, cloudevents-webhook@1.0.2, adcp-webhook-emission@3.1, \
+                     a2a-push-notifications@1.0.1, five-failures@1";
+        assert!(error.contains(known), "{error}");
     }
 }

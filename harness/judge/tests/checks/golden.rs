@@ -60,12 +60,19 @@ fn a_wrong_sender_fails_the_requirement_of_each_standard() {
         let failed = grades.requirements.iter().filter(|one| one.grade == Grade::Failed);
         failed.map(|one| format!("{} ({})", one.id, one.section)).collect()
     };
-    let rows: [(&str, &str, &[&str]); 5] = [
+    let rows: [(&str, &str, &[&str]); 12] = [
         ("good.jsonl", "standard-webhooks@1.0", &[]),
         ("get.jsonl", "standard-webhooks@1.0", &["S1 (Webhook headers)"]),
         ("get.jsonl", "cloudevents-webhook@1.0.2", &["S2 (2.1)", "S3 (2.1)"]),
         ("early-retry.jsonl", "cloudevents-webhook@1.0.2", &["S6 (2.2)", "S8 (2.2)"]),
         ("early-retry.jsonl", "five-failures@1", &["S2 (blind retry)"]),
+        ("good.jsonl", "adcp-webhook-emission@3.1", &[]),
+        ("lost.jsonl", "adcp-webhook-emission@3.1", &["S7 (idempotency_key_stability)"]),
+        ("rebuilt-body.jsonl", "adcp-webhook-emission@3.1", &["S8 (idempotency_key_stability)"]),
+        ("good.jsonl", "a2a-push-notifications@1.0.1", &[]),
+        ("get.jsonl", "a2a-push-notifications@1.0.1", &["S1 (4.3.3)"]),
+        ("wrong-signature.jsonl", "a2a-push-notifications@1.0.1", &["S6 (A2A Server Security)"]),
+        ("stale-timestamp.jsonl", "a2a-push-notifications@1.0.1", &["S7 (Client Webhook Receiver Security)"]),
     ];
     for (file, standard, expected) in rows {
         assert_eq!(failed(file, standard), expected, "{file} by {standard}");
