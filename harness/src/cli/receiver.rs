@@ -234,7 +234,8 @@ fn settings(asked: &ReceiverArgs) -> Result<Settings, Unusable> {
     let retired = probes.retired_secret_env.as_deref().map(|name| secret(whom.profile, name)).transpose()?;
     let verify_token =
         probes.verify_token_env.as_deref().map(|name| verify_token(whom.profile, name)).transpose()?;
-    let known = weighing.known.as_deref().map(known).transpose()?.unwrap_or_default();
+    let mut known = weighing.known.as_deref().map(known).transpose()?.unwrap_or_default();
+    known.library = weighing.library.as_deref().map(|name| Library::find(name, whom.profile)).transpose()?;
     Ok(Settings {
         target,
         profile: whom.profile,
@@ -256,7 +257,6 @@ fn settings(asked: &ReceiverArgs) -> Result<Settings, Unusable> {
         },
         selection: selection(asked)?,
         known,
-        library: weighing.library.as_deref().map(|name| Library::find(name, whom.profile)).transpose()?,
         strict: weighing.strict,
         again: again(asked),
     })

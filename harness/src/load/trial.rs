@@ -7,6 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use hookproof_judge::scenario::quantity::rfc3339;
 use hookproof_judge::signature::{Profile, Secret, Signing, sign};
 use tokio::io::{AsyncRead as _, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::sync::Semaphore;
@@ -255,14 +256,19 @@ impl Shared {
         let (id, url) = (format!("load_{:x}_{number}", self.run), target.signed_url());
         let stamp =
             profile.timestamp_field().map_or(String::new(), |name| format!(r#""{name}":{timestamp},"#));
-        let start = format!(r#"{{"id":"{id}",{stamp}"type":"video.trending","data":""#);
-        let filler = "x".repeat(body_bytes.saturating_sub(start.len() + 2));
-        let body = format!("{start}{filler}\"}}").into_bytes();
         let (method, event_type) = ("POST", "video.trending");
+        let date = rfc3339(unix_seconds().unsigned_abs());
+        let with = |data: &str| {
+            let own = profile.filled(&id, event_type, &date, data);
+            own.unwrap_or_else(|| format!(r#"{{"id":"{id}",{stamp}"type":"{event_type}","data":{data}}}"#))
+        };
+        let filler = "x".repeat(body_bytes.saturating_sub(with("\"\"").len()));
+        let body = with(&format!("\"{filler}\"")).into_bytes();
         let signing = Signing {
             id: &id,
             timestamp: &timestamp,
             event_type,
+            date: &date,
             method,
             url: &url,
             body: &body,

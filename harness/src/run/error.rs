@@ -42,8 +42,8 @@ pub enum RunError {
     )]
     Store { driver: String },
     #[error(
-        "subscriber.sign: {subscriber} has {profile}, whose time is in the body, and our sender sends the \
-         same body on each retry; choose another profile, or the driver of a sender with this one"
+        "subscriber.sign: {subscriber} has {profile}, which our sender lacks; choose another profile, or the \
+         driver of a sender with this one"
     )]
     Sign { subscriber: String, profile: String },
     #[error(

@@ -24,7 +24,7 @@ pub use folder::Home;
 use folder::raise_files;
 use heartbeat::EndpointThread;
 use hookproof_judge::scenario::{FaultAction, FaultPlan, Scenario, Store, Subscriber};
-use hookproof_judge::signature::{Scheme, sha256_hex};
+use hookproof_judge::signature::{Profile, Scheme, sha256_hex};
 use hookproof_judge::trace::ledger::Ledger;
 use hookproof_judge::trace::{
     Ceiling, ClockKind, Dead, Declared, End, Ended, FORMAT, Header, OURS, Public, Record, Recorder, TraceFile,
@@ -392,9 +392,12 @@ fn with_certificates(scenario: &Scenario, options: &Options, file: &DriverFile) 
 }
 
 fn is_fit(scenario: &Scenario, file: &DriverFile) -> Result<(), RunError> {
-    // A retry of our sender repeats the body, and so the time in it.
-    let dated = scenario.subscribers.iter().find(|one| one.sign.timestamp_field().is_some());
-    if let Some(Subscriber { name, sign, .. }) = dated.filter(|_| file.name == OURS) {
+    // A retry of our sender repeats the body, and so a time or a signature in it.
+    let is_lacking = |sign: &Profile| {
+        sign.timestamp_field().is_some() || sign.has_own_bodies() || sign.key_url().is_some()
+    };
+    let lacking = scenario.subscribers.iter().find(|one| is_lacking(&one.sign));
+    if let Some(Subscriber { name, sign, .. }) = lacking.filter(|_| file.name == OURS) {
         return Err(RunError::Sign { subscriber: name.clone(), profile: sign.to_string() });
     }
     if scenario.sender.store == Store::Postgres && !file.names_database() {
@@ -522,7 +525,7 @@ mod tests {
         let error = is_fit(&scenario, &ours).unwrap_err();
         let said = error.to_string();
         assert!(
-            error.is_askers() && said.starts_with("subscriber.sign: a has linear, whose time is"),
+            error.is_askers() && said.starts_with("subscriber.sign: a has linear, which our sender lacks"),
             "{said}"
         );
         let mut theirs = ours;

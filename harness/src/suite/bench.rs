@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hookproof_judge::scenario::quantity::rfc3339;
 use hookproof_judge::signature::{
-    ForeignHash, Handshake, Received, Secret, Signing, base64, encode_bare, hex, sha256_hex,
+    ForeignHash, Handshake, Profile, Received, Secret, Signing, base64, encode_bare, hex, sha256_hex,
 };
 
 use super::record::{Recorded, Repeat};
@@ -54,6 +54,8 @@ pub(super) struct Delivery {
     pub(super) body: Vec<u8>,
     /// Else JSON, or whatever is declared as JSON.
     pub(super) is_form: bool,
+    pub(super) profile: Profile,
+    pub(super) date: String,
 }
 
 #[derive(Clone, Debug)]
@@ -104,8 +106,8 @@ impl Greeting {
 
 impl Delivery {
     fn signing(&self) -> Signing<'_> {
-        let Self { id, timestamp, event_type, url, body, is_form, .. } = self;
-        Signing { id, timestamp, event_type, method: "POST", url, body, is_form: *is_form }
+        let Self { id, timestamp, event_type, date, url, body, is_form, .. } = self;
+        Signing { id, timestamp, event_type, date, method: "POST", url, body, is_form: *is_form }
     }
 
     pub(super) fn with_data(self, data: &str) -> Self {
@@ -116,13 +118,16 @@ impl Delivery {
         if self.is_form {
             return self.into_form(data);
         }
-        let body = format!(
-            r#"{{"id":"{}","type":"{}",{}"timestamp":"{}","data":{data}}}"#,
-            self.id,
-            self.event_type,
-            self.member(),
-            rfc3339(u64::try_from(happened).unwrap_or_default())
-        );
+        let happened = rfc3339(u64::try_from(happened).unwrap_or_default());
+        let own = self.profile.filled(&self.id, &self.event_type, &happened, data);
+        let body = own.unwrap_or_else(|| {
+            format!(
+                r#"{{"id":"{}","type":"{}",{}"timestamp":"{happened}","data":{data}}}"#,
+                self.id,
+                self.event_type,
+                self.member()
+            )
+        });
         Self { body: body.into_bytes(), ..self }
     }
 
@@ -185,8 +190,18 @@ impl<'a> Bench<'a> {
             field: self.settings.profile.timestamp_field().map(str::to_owned),
             body: Vec::new(),
             is_form: self.settings.bodies == Bodies::Forms,
+            profile: self.settings.profile,
+            date: rfc3339(unix_seconds().unsigned_abs()),
         };
         delivery.with_data(DATA)
+    }
+
+    /// The id of a delivery of this run, wherever it is in a body.
+    pub(super) fn id_in_body(&self, body: &[u8]) -> Option<String> {
+        let text = String::from_utf8_lossy(body);
+        let (_, rest) = text.split_once(&format!("hookproof_{}_", self.run))?;
+        let number: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        Some(format!("hookproof_{}_{number}", self.run)).filter(|_| !number.is_empty())
     }
 
     /// None if the profile signs no forms, or the receiver takes none.
@@ -363,6 +378,7 @@ impl<'a> Bench<'a> {
 
     /// Sends the body only after `100 Continue`; the second value says whether that came.
     pub(super) async fn expectant(&self, request: &Request) -> (Exchange, bool) {
+        let request = request.sent();
         let head = [request.head().as_slice(), b"\r\n"].concat();
         let limit = self.settings.timeout;
         expectant(&self.settings.target, &self.addresses, &head, &request.body, limit).await

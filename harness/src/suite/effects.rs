@@ -1,7 +1,7 @@
 //! The receiver's effects: its own list of processed ids.
 //!
 //! The list is JSON (an array of ids, of objects with an `id`, or an object with such an array), JSON Lines
-//! of the same, or an id in each line. An id counts once for each occurrence.
+//! of the same, or an id in each line. An id counts once for each occurrence, also with a colon and more behind it.
 
 use std::time::Duration;
 
@@ -111,6 +111,7 @@ impl Bench<'_> {
     fn id_in(&self, request: &Request) -> Option<String> {
         let id = match self.settings.profile.id_header() {
             Some(header) => request.header(header).map(|id| String::from_utf8_lossy(id).into_owned()),
+            None if self.settings.profile.has_own_bodies() => self.id_in_body(&request.body),
             None => {
                 let body: Value = serde_json::from_slice(&request.body).ok()?;
                 body.get("id").and_then(Value::as_str).map(str::to_owned)
@@ -166,11 +167,13 @@ fn parsed(text: &str) -> Value {
 
 fn in_value(value: &Value, id: &str) -> usize {
     const NAMES: [&str; 5] = ["id", "delivery_id", "delivery", "webhook_id", "event_id"];
+    let is_it =
+        |text: &str| text.strip_prefix(id).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'));
     match value {
-        Value::String(text) => usize::from(text == id),
+        Value::String(text) => usize::from(is_it(text)),
         Value::Array(items) => items.iter().map(|item| in_value(item, id)).sum(),
         Value::Object(fields) => {
-            if NAMES.iter().any(|name| fields.get(*name).and_then(Value::as_str) == Some(id)) {
+            if NAMES.iter().any(|name| fields.get(*name).and_then(Value::as_str).is_some_and(is_it)) {
                 return 1;
             }
             fields.values().filter(|value| value.is_array()).map(|value| in_value(value, id)).sum()
@@ -191,6 +194,7 @@ mod tests {
             (r#"{"effects":[{"id":"a","body":"a"},{"id":"a"}],"count":2}"#, 2),
             ("{\"id\":\"a\"}\n{\"id\":\"b\"}\n", 1),
             ("a\nb\n a \n", 2),
+            (r#"["a:CAPTURE:true","ab:CAPTURE"]"#, 1),
             ("", 0),
             (r#"{"effects":[]}"#, 0),
         ];

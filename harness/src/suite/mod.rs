@@ -7,6 +7,7 @@
 mod bench;
 mod cases;
 mod effects;
+mod foreign_key;
 mod hooks;
 mod library;
 mod record;

@@ -55,6 +55,7 @@ impl Recorded {
         repeat: Repeat<'_>,
         settings: &Settings,
     ) -> Self {
+        let request = &*request.sent();
         let (curl, no_curl) = match repeated(&settings.target, request, repeat) {
             Ok(line) => (Some(settings.redact_text(&line)), None),
             Err(why) => (None, Some(why)),
@@ -121,6 +122,7 @@ fn repeated(target: &Target, request: &Request, repeat: Repeat<'_>) -> Result<St
         Repeat::With(more) => Ok(format!("{} {more}", line(request)?)),
         Repeat::AtOnce(times) => Ok(format!("for _ in $(seq {times}); do {} & done; wait", line(request)?)),
         Repeat::After(first) => {
+            let first = &*first.sent();
             Ok(format!("{} --next {} {}", line(first)?, options(target, request), body(request)?))
         }
         Repeat::Fed(command) => {
@@ -256,7 +258,6 @@ mod tests {
             hooks: Hooks::default(),
             selection: Selection::default(),
             known: Known::default(),
-            library: None,
             strict: false,
             again: String::new(),
         };

@@ -31,8 +31,6 @@ pub struct Settings {
     pub hooks: Hooks,
     pub selection: Selection,
     pub known: Known,
-    /// That the receiver verifies with.
-    pub library: Option<&'static Library>,
     /// Whether `should` counts as `must`.
     pub strict: bool,
     /// The options of `hookproof receiver` that repeat a case, without its selection.
@@ -151,6 +149,9 @@ impl Need {
 #[serde(transparent)]
 pub struct Known {
     failures: BTreeMap<String, Expected>,
+    /// That the receiver verifies with.
+    #[serde(skip)]
+    pub library: Option<&'static Library>,
 }
 
 #[derive(Clone, Debug, Deserialize)]

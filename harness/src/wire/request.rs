@@ -1,7 +1,9 @@
 //! Requests byte by byte, without normalisation, and their target.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
+use hookproof_judge::signature::folded;
 use tokio::net::lookup_host;
 use url::{Host, Url};
 
@@ -90,9 +92,22 @@ impl Request {
         self
     }
 
+    /// With the signature in its place, where that is the body.
+    #[must_use]
+    pub fn sent(&self) -> Cow<'_, Self> {
+        match folded(&self.headers, &self.body) {
+            Some((headers, body)) => Cow::Owned(Self { headers, body, ..self.clone() }),
+            None => Cow::Borrowed(self),
+        }
+    }
+
     /// Excludes the final empty line.
     #[must_use]
     pub fn head(&self) -> Vec<u8> {
+        self.sent().own_head()
+    }
+
+    fn own_head(&self) -> Vec<u8> {
         let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.path).into_bytes();
         for (name, value) in &self.headers {
             head.extend_from_slice(name.as_bytes());
@@ -109,7 +124,11 @@ impl Request {
 
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
-        let mut bytes = self.head();
+        self.sent().own_bytes()
+    }
+
+    fn own_bytes(&self) -> Vec<u8> {
+        let mut bytes = self.own_head();
         bytes.extend_from_slice(b"\r\n");
         match self.framing {
             Framing::Length => bytes.extend_from_slice(&self.body),

@@ -1,10 +1,14 @@
 //! Each bug of a profile, around the shipped verification.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use hookproof::wire::clock::unix_seconds;
+use hookproof_judge::signature::STRANGERS_CERTIFICATE;
 use hookproof_play::endpoint::http_date;
 use ring::signature::{ECDSA_P256_SHA256_FIXED, ED25519, UnparsedPublicKey};
 use ring::{digest, hmac};
@@ -15,6 +19,7 @@ use crate::receiver_mutants::twist::Twist;
 
 impl Shipped {
     pub(crate) fn status(&self, request: &Request) -> u16 {
+        let request = &self.unfolded(request);
         let Some(twist) = self.twist else { return answer(self.is_genuine(request)) };
         let signature = request.values(self.profile.signature_header());
         match twist {
@@ -118,15 +123,19 @@ impl Shipped {
             }
             Twist::NormalizesText => str::from_utf8(&request.body)
                 .is_ok_and(|text| self.is_genuine(&bearing(request, text.replace("e\u{301}", "é")))),
+            Twist::TakesFlag => {
+                let body = String::from_utf8_lossy(&request.body).replace(r#":"false""#, r#":"true""#);
+                self.is_genuine(&bearing(request, body))
+            }
             Twist::IgnoresDigest => self.holds(request) && self.is_dated_now(request),
             Twist::FoldsId | Twist::DecodesId => {
-                let name = self.facts.id.as_deref().unwrap();
+                let name = self.facts.texts.id.as_deref().unwrap();
                 let id = first(request, name);
                 let id = if twist == Twist::FoldsId { id.to_lowercase() } else { percent_decoded(&id) };
                 self.is_genuine(&with(request, name, id))
             }
             Twist::NoIdIsFine => {
-                request.values(self.facts.id.as_deref().unwrap()).is_empty() && self.holds(request)
+                request.values(self.facts.texts.id.as_deref().unwrap()).is_empty() && self.holds(request)
             }
             Twist::RetiredKey => {
                 self.given(request).contains(&self.text_of(&self.retired.tag(&self.message(request))))
@@ -156,7 +165,7 @@ impl Shipped {
             Twist::DropsBlanks => {
                 let name = self.profile.signature_header();
                 let joint = self.profile.signature_prefix().chars().last().unwrap_or(' ');
-                let blank = if self.facts.separator.as_deref() == Some(" ") {
+                let blank = if self.facts.texts.separator.as_deref() == Some(" ") {
                     format!("{joint} ")
                 } else {
                     " ".to_owned()
@@ -221,7 +230,13 @@ impl Shipped {
                 })
             }
             Twist::HmacByKey => is_by(&self.public_bytes()),
-            Twist::HmacByText => is_by(self.public.as_bytes()),
+            Twist::HmacByText => is_by(self.public_text().as_bytes()),
+            Twist::KeyFromUrl => {
+                let url = first(request, self.facts.texts.key_url.as_deref().unwrap());
+                let stranger = self.secret.sibling(&[1; 32]).unwrap();
+                let is_given = self.given(request).contains(&self.text_of(&stranger.tag(&message)));
+                is_given && fetched(&url).is_some_and(|text| text.ends_with(STRANGERS_CERTIFICATE))
+            }
             Twist::HmacByPem => is_by(self.pem().as_bytes()),
             Twist::NoAlgorithm => {
                 let alg = self.head(request)["alg"].as_str().unwrap_or_default().to_lowercase();
@@ -251,9 +266,16 @@ impl Shipped {
             Twist::ReadsBorder => return self.holds(request) && self.is_dated_now(request),
             Twist::ForgetsId => "{id}",
             Twist::ForgetsTimestamp => "{timestamp}",
+            Twist::ForgetsBody if self.facts.signs("{crc32}") => "{crc32}",
             Twist::ForgetsBody => "{body}",
+            Twist::ForgetsAudience => "{audience}",
+            Twist::AnyAudience => {
+                let other = format!("{}2", self.facts.texts.audience.as_deref().unwrap());
+                return over(&self.facts.template.replace("{audience}", &other));
+            }
             Twist::ForgetsUrl => "{url}",
             Twist::ForgetsMethod => "{method}",
+            Twist::ForgetsMember => self.facts.texts.member.as_deref().unwrap(),
             _ => return false,
         };
         match self.facts.kind {
@@ -335,9 +357,18 @@ impl Shipped {
         serde_json::from_slice(&URL_SAFE_NO_PAD.decode(head).unwrap_or_default()).unwrap_or_default()
     }
 
+    /// Without the name of a webhook.
+    fn public_text(&self) -> &str {
+        self.public.split_once(':').filter(|_| self.facts.is_rsa()).map_or(&self.public, |(_, text)| text)
+    }
+
     fn key_bytes(&self) -> Vec<u8> {
         match self.public.strip_prefix("whsec_").filter(|_| self.profile.name() == "standard-webhooks") {
             Some(encoded) => STANDARD.decode(encoded).unwrap(),
+            None if self.facts.texts.signature_field.is_some() => {
+                let pairs = self.public.as_bytes().as_chunks::<2>().0.iter();
+                pairs.map(|pair| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
+            }
             None => self.public.as_bytes().to_vec(),
         }
     }
@@ -347,7 +378,7 @@ impl Shipped {
         if !self.public.starts_with('{') {
             return match self.facts.is_ed25519 {
                 true => self.decoded(&self.public).unwrap(),
-                false => STANDARD.decode(&self.public).unwrap(),
+                false => STANDARD.decode(self.public_text()).unwrap(),
             };
         }
         let jwk: serde_json::Value = serde_json::from_str(&self.public).unwrap();
@@ -375,6 +406,15 @@ const P256_FRONT: [u8; 27] = [
     0x30, 0x59, 0x30, 0x13, 6, 7, 0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1, 6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 3,
     1, 7, 3, 0x42, 0, 4,
 ];
+
+fn fetched(url: &str) -> Option<String> {
+    let (address, path) = url.strip_prefix("http://")?.split_once('/')?;
+    let mut stream = TcpStream::connect(address).ok()?;
+    write!(stream, "GET /{path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").ok()?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).ok()?;
+    Some(text)
+}
 
 fn answer(is_accepted: bool) -> u16 {
     if is_accepted { 204 } else { 401 }

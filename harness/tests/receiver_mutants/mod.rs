@@ -78,7 +78,6 @@ fn judged_in(
         },
         selection,
         known: Known::default(),
-        library: None,
         strict,
         again: "--secret-env HOOK_SECRET".to_owned(),
     };

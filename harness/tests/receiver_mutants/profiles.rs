@@ -20,7 +20,9 @@ use crate::receiver_mutants::server::Server;
 use crate::receiver_mutants::shipped::{Facts, Shipped};
 use crate::receiver_mutants::twist::Twist;
 use crate::receiver_mutants::{RETIRED, SECRET, hold, ids};
-use crate::suite::reference::{PRIVATE, PUBLIC, PUBLIC_ED25519_JWK, PUBLIC_JWK, PUBLIC_P256};
+use crate::suite::reference::{
+    PRIVATE, PUBLIC, PUBLIC_ED25519_JWK, PUBLIC_JWK, PUBLIC_P256, PUBLIC_RSA, RSA, RSA_OTHER,
+};
 
 const AT_ONCE: usize = 4;
 
@@ -41,7 +43,12 @@ struct Keyed {
 
 fn keyed() -> Vec<Keyed> {
     let row = |profile: Profile, kind: &str, private: &str, public: &str| {
-        let retired = if private.starts_with("whsk_") { other_key(private) } else { RETIRED.to_owned() };
+        let retired = match () {
+            () if private.starts_with("whsk_") => other_key(private),
+            () if private == SECRET => RETIRED.to_owned(),
+            () if private == RSA => RSA_OTHER.to_owned(),
+            () => profile.secret_of(&RETIRED.as_bytes()[..32]),
+        };
         let name = format!("{}{kind}", profile.name());
         Keyed { name, profile, private: private.to_owned(), public: public.to_owned(), retired }
     };
@@ -57,7 +64,12 @@ fn keyed() -> Vec<Keyed> {
         ],
         () if profile.is_token() => vec![row(profile, "", PRIVATE, PUBLIC_JWK)],
         () if profile.is_der() => vec![row(profile, "", PRIVATE, PUBLIC_P256)],
+        () if profile.key_url().is_some() => vec![row(profile, "", RSA, PUBLIC_RSA)],
         () if profile.is_public() => vec![row(profile, "", PRIVATE, PUBLIC)],
+        () if !profile.signs_body() => {
+            let secret = profile.secret_of(&SECRET.as_bytes()[..32]);
+            vec![row(profile, "", &secret, &secret)]
+        }
         () => vec![row(profile, "", SECRET, SECRET)],
     });
     rows.collect()
@@ -122,7 +134,6 @@ impl Keyed {
             hooks: Hooks { effects: None, restart: None, break_it: None, mend: None },
             selection: Selection::new(catalogue::receiver(), cases, &[]).unwrap(),
             known: Known::default(),
-            library: None,
             strict: true,
             again: String::new(),
         };
@@ -257,7 +268,7 @@ fn a_librarys_own_faults_warn_and_the_receivers_fail() {
     let verdict = |twist: Twist, library, strict| {
         let only = [twist.case().to_owned(), "sig.valid".to_owned()];
         let report = svix.judged_by(Some(twist), &only, |settings| {
-            (settings.library, settings.strict) = (library, strict)
+            (settings.known.library, settings.strict) = (library, strict)
         });
         let row = report.rows.iter().find(|row| row.id == twist.case()).unwrap();
         (row.verdict, report.exit_code())

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use hookproof::wire::clock::unix_seconds;
-use hookproof_judge::signature::{Profile, Secret, encode_bare};
+use hookproof_judge::signature::{IN_BODY, Profile, Secret, encode_bare, folded};
 use hookproof_receiver::verify::{Keys, UnixSeconds, Verified, verify};
 
 use crate::receiver_mutants::server::Request;
@@ -29,7 +29,19 @@ pub(crate) enum Stamp {
     Parameter,
 }
 
+/// As the profile writes them.
+pub(crate) struct Texts {
+    pub(crate) separator: Option<String>,
+    pub(crate) id: Option<String>,
+    pub(crate) signature_field: Option<String>,
+    pub(crate) audience: Option<String>,
+    pub(crate) key_url: Option<String>,
+    /// The last one that is signed.
+    pub(crate) member: Option<String>,
+}
+
 pub(crate) struct Facts {
+    pub(crate) texts: Texts,
     pub(crate) kind: Kind,
     pub(crate) stamp: Stamp,
     pub(crate) template: String,
@@ -41,9 +53,7 @@ pub(crate) struct Facts {
     pub(crate) has_version: bool,
     pub(crate) has_several: bool,
     pub(crate) has_own_headers: bool,
-    pub(crate) separator: Option<String>,
     pub(crate) stamp_name: String,
-    pub(crate) id: Option<String>,
 }
 
 impl Facts {
@@ -73,9 +83,20 @@ impl Facts {
             Kind::Message => (Stamp::Parameter, ";created=".to_owned()),
             _ => stamp.unwrap_or((Stamp::None, String::new())),
         };
+        let member =
+            template.rfind("{body/").map(|at| template[at..].split_inclusive('}').next().unwrap().to_owned());
         let encoding = text("encoding").unwrap_or_default();
         let prefix = text("prefix").unwrap_or_default();
+        let texts = Texts {
+            separator: text("separator").or_else(|| (kind == Kind::Message).then(|| ", ".to_owned())),
+            id: text("id"),
+            signature_field: text("signature_field"),
+            audience: text("audience"),
+            key_url: text("key_url"),
+            member,
+        };
         Self {
+            texts,
             kind,
             stamp,
             template,
@@ -88,9 +109,7 @@ impl Facts {
             has_several: kind == Kind::Message
                 || table.contains_key("separator") && !table.contains_key("several"),
             has_own_headers: stamp == Stamp::Header || table.contains_key("id"),
-            separator: text("separator").or_else(|| (kind == Kind::Message).then(|| ", ".to_owned())),
             stamp_name,
-            id: text("id"),
         }
     }
 
@@ -99,7 +118,11 @@ impl Facts {
     }
 
     pub(crate) fn is_p256(&self) -> bool {
-        !self.is_shared && !self.is_ed25519
+        !self.is_shared && !self.is_ed25519 && !self.is_rsa()
+    }
+
+    pub(crate) const fn is_rsa(&self) -> bool {
+        self.texts.key_url.is_some()
     }
 
     pub(crate) fn has_named_keys(&self) -> bool {
@@ -151,8 +174,29 @@ pub(crate) fn bearing(request: &Request, body: impl AsRef<[u8]>) -> Request {
 }
 
 impl Shipped {
-    pub(crate) fn verified<'r>(&self, request: &'r Request, keys: &Keys) -> Option<Verified<'r>> {
-        verify(UnixSeconds(unix_seconds()), request.headers.as_slice(), &request.body, keys).ok()
+    pub(crate) fn verified(&self, request: &Request, keys: &Keys) -> Option<Verified<'static>> {
+        let sent = folded(&request.headers, &request.body);
+        let (headers, body) = sent.unwrap_or_else(|| (request.headers.clone(), request.body.clone()));
+        let Verified { id, signed_at, key } =
+            verify(UnixSeconds(unix_seconds()), headers.as_slice(), &body, keys).ok()?;
+        Some(Verified { id: id.into_owned().into(), signed_at, key })
+    }
+
+    /// With a signature that is in the body as a header.
+    pub(crate) fn unfolded(&self, request: &Request) -> Request {
+        let Some(name) =
+            self.facts.texts.signature_field.as_deref().and_then(|pointer| pointer.rsplit('/').next())
+        else {
+            return request.clone();
+        };
+        let find =
+            |bytes: &[u8], text: &str| bytes.windows(text.len()).position(|part| part == text.as_bytes());
+        let (member, mut request) = (format!("\"{name}\":\""), request.clone());
+        let Some(start) = find(&request.body, &member).map(|at| at + member.len()) else { return request };
+        let end = start + find(&request.body[start..], "\"").unwrap_or_default();
+        let value: Vec<u8> = request.body.splice(start..end, IN_BODY.bytes()).collect();
+        request.headers.push((IN_BODY.to_owned(), value));
+        request
     }
 
     pub(crate) fn is_genuine(&self, request: &Request) -> bool {
@@ -166,7 +210,7 @@ impl Shipped {
     /// The values of the signature's header, without times.
     pub(crate) fn items(&self, request: &Request) -> (Vec<String>, Vec<String>) {
         let whole = self.whole(request);
-        let values: Vec<String> = match &self.facts.separator {
+        let values: Vec<String> = match &self.facts.texts.separator {
             Some(separator) => whole.split(separator.as_str()).map(str::to_owned).collect(),
             None => vec![whole],
         };
@@ -195,7 +239,7 @@ impl Shipped {
 
     pub(crate) fn with_items(&self, request: &Request, items: &[String]) -> Request {
         let (times, _) = self.items(request);
-        let separator = self.facts.separator.as_deref().unwrap_or_default();
+        let separator = self.facts.texts.separator.as_deref().unwrap_or_default();
         let joined = with(request, self.profile.signature_header(), [&times, items].concat().join(separator));
         let input = first(request, "signature-input");
         let label = |text: &str| text.split('=').next().unwrap_or_default().to_owned();
@@ -259,7 +303,7 @@ impl Shipped {
                 with(
                     request,
                     self.profile.signature_header(),
-                    all.join(self.facts.separator.as_deref().unwrap()),
+                    all.join(self.facts.texts.separator.as_deref().unwrap()),
                 )
             }
             Stamp::Parameter => {
@@ -323,13 +367,30 @@ impl Shipped {
             let (before, name) = piece.split_at(piece.find('{').unwrap_or(piece.len()));
             text.extend_from_slice(before.as_bytes());
             match name {
-                "{id}" => text.extend(first(request, self.facts.id.as_deref().unwrap_or_default()).bytes()),
+                "{id}" => {
+                    text.extend(first(request, self.facts.texts.id.as_deref().unwrap_or_default()).bytes());
+                }
                 "{timestamp}" => {
                     text.extend(self.stamps(request).first().into_iter().flat_map(|one| one.bytes()));
                 }
                 "{body}" => text.extend_from_slice(&request.body),
                 "{url}" => text.extend(url(request).bytes()),
                 "{method}" => text.extend(request.method.bytes()),
+                "{audience}" => {
+                    text.extend(self.facts.texts.audience.iter().flat_map(|audience| audience.bytes()));
+                }
+                "{crc32}" => text.extend(crc32(&request.body).to_string().bytes()),
+                name if name.starts_with("{header.") => {
+                    text.extend(first(request, &name["{header.".len()..name.len() - 1]).bytes());
+                }
+                name if name.starts_with("{body/") => {
+                    let json = serde_json::from_slice::<serde_json::Value>(&request.body).unwrap_or_default();
+                    let value = json.pointer(&name["{body".len()..name.len() - 1]);
+                    let written = |value: &serde_json::Value| {
+                        value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+                    };
+                    text.extend(value.map(written).unwrap_or_default().bytes());
+                }
                 _ => {}
             }
         }
@@ -379,6 +440,11 @@ impl Shipped {
     pub(crate) fn holds(&self, request: &Request) -> bool {
         self.given(request).contains(&self.right(request))
     }
+}
+
+fn crc32(bytes: &[u8]) -> u32 {
+    let step = |rest: u32, _: u32| if rest & 1 == 1 { rest >> 1 ^ 0xedb8_8320 } else { rest >> 1 };
+    !bytes.iter().fold(u32::MAX, |rest, byte| (0..8).fold(rest ^ u32::from(*byte), step))
 }
 
 pub(crate) fn url(request: &Request) -> String {

@@ -5,6 +5,7 @@ use crate::receiver_mutants::shipped::{Facts, Kind, Stamp};
 
 flaws! { Twist:
     NeverVerifies, "sig.wrong-secret", "takes any signature in the right form";
+    KeyFromUrl, "sig.wrong-secret", "fetches the key from any host";
     EmptyKey, "sig.wrong-secret", "tries an old secret too, out of a variable that is empty";
     ZeroKey, "sig.wrong-secret", "tries a public key of zeros too";
     ZeroSignature, "sig.wrong-secret", "takes a signature of two zeros";
@@ -15,6 +16,7 @@ flaws! { Twist:
     DropsMark, "sig.body-bit", "drops a byte order mark before verifying";
     NormalizesText, "sig.body-bit", "verifies the text after composing its accents";
     IgnoresDigest, "sig.body-bit", "does not compare the body with its digest";
+    TakesFlag, "sig.body-bit", "takes a flag for true, whatever it is";
     FoldsId, "sig.id-swap", "writes the id in lower case before verifying";
     DecodesId, "sig.id-swap", "decodes %xx in the id before verifying";
     GuessesTimestamp, "sig.timestamp-swap", "tries the seconds around the timestamp, against clock drift";
@@ -30,6 +32,9 @@ flaws! { Twist:
     ForgetsBody, "sig.parts", "also takes a signature without the body";
     ForgetsUrl, "sig.parts", "also takes a signature without the URL";
     ForgetsMethod, "sig.parts", "also takes a signature without the method";
+    ForgetsAudience, "sig.parts", "also takes a signature that names no receiver";
+    AnyAudience, "sig.parts", "also takes a signature for another receiver";
+    ForgetsMember, "sig.parts", "also takes a signature without the last member";
     JoinsWithoutDots, "sig.parts", "also takes a signature over the parts without the text between them";
     ReadsBorder, "sig.dot-shift", "takes a part with the text in it that ends it";
     AnyVersion, "sig.unknown-version", "cuts the version off without reading it";
@@ -90,6 +95,27 @@ impl Twist {
     pub(crate) fn applies(self, of: &Facts) -> Result<(), &'static str> {
         let when = |is_so: bool, why: &'static str| if is_so { Ok(()) } else { Err(why) };
         match self {
+            Self::TrimsAlso
+            | Self::DropsMark
+            | Self::NormalizesText
+            | Self::BodyOnly
+            | Self::ForgetsBody
+            | Self::WritesJsonAgain
+            | Self::TrimsBody
+            | Self::VerifiesText
+            | Self::ParsesFirst
+                if of.texts.member.is_some() =>
+            {
+                Err("members of the body are signed, not its bytes")
+            }
+            Self::TakesFlag | Self::ForgetsMember => {
+                when(of.texts.member.is_some(), "no member of the body is signed")
+            }
+            Self::KeyFromUrl => when(of.texts.key_url.is_some(), "no URL of a key is sent"),
+            Self::ForgetsAudience | Self::AnyAudience => {
+                when(of.texts.audience.is_some(), "the receiver is not named")
+            }
+            Self::CaseMatters => when(of.texts.signature_field.is_none(), "its signature is in the body"),
             Self::EmptyKey
             | Self::ComparesHalf
             | Self::SkipsByte
@@ -125,13 +151,6 @@ impl Twist {
                 when(of.is_base64 && of.is_shared, "its signature is in hexadecimal, or is not compared")
             }
             Self::TakesBase64 | Self::LenientHex => when(!of.is_base64, "its signature is in base64"),
-            Self::StopsAtGarbage if of.kind == Kind::Message => {
-                Err("a header with one broken label is broken as a whole")
-            }
-            Self::LastSignatureOnly
-            | Self::StopsAtForeign
-            | Self::FirstSignatureOnly
-            | Self::StopsAtGarbage => when(of.has_several, "a request has one signature"),
             Self::FirstOfTwo | Self::LastOfTwo => {
                 when(of.has_own_headers, "neither an id nor a time has a header of its own")
             }
@@ -141,8 +160,15 @@ impl Twist {
 
     fn applies_to_parts(self, of: &Facts) -> Result<(), &'static str> {
         let when = |is_so: bool, why: &'static str| if is_so { Ok(()) } else { Err(why) };
-        let is_dated = || when(of.stamp != Stamp::None, "no time is signed");
+        let is_dated = || when(of.stamp != Stamp::None, "no signed time is judged");
         match self {
+            Self::StopsAtGarbage if of.kind == Kind::Message => {
+                Err("a header with one broken label is broken as a whole")
+            }
+            Self::LastSignatureOnly
+            | Self::StopsAtForeign
+            | Self::FirstSignatureOnly
+            | Self::StopsAtGarbage => when(of.has_several, "a request has one signature"),
             Self::BodyOnly | Self::JoinsWithoutDots if of.kind != Kind::Template => {
                 Err("claims and components have names")
             }
@@ -150,7 +176,7 @@ impl Twist {
             Self::JoinsWithoutDots => when(of.has_text(), "no text is between the parts"),
             Self::ReadsBorder => when(of.border().is_some(), "nothing ends the signed time"),
             Self::ForgetsBody => when(
-                of.signs("{body}") && of.template != "{body}",
+                of.signs("{crc32}") || (of.signs("{body}") && of.template != "{body}"),
                 "the body alone is signed, or a digest in the URL",
             ),
             Self::ForgetsUrl => when(of.signs("{url}"), "no URL is signed"),

@@ -52,7 +52,6 @@ fn a_receiver_that_starts_a_moment_later_is_waited_for() {
         hooks: Hooks::default(),
         selection: Selection::new(catalogue::receiver(), &["sig.valid".to_owned()], &[]).unwrap(),
         known: Known::default(),
-        library: None,
         strict: false,
         again: "--secret-env HOOK_SECRET".to_owned(),
     };

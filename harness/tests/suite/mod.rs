@@ -19,7 +19,11 @@ pub(crate) const VERIFY_TOKEN: &str = "let me in";
 pub(crate) fn hookproof(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof"));
     command.args(arguments).env("HOOK_SECRET", reference::SECRET).env("OLD_SECRET", reference::RETIRED);
-    command.env("PRIVATE_KEY", reference::PRIVATE).env("VERIFY_TOKEN", VERIFY_TOKEN);
+    command
+        .env("HEX_SECRET", reference::HEX)
+        .env("RSA_KEY", reference::RSA)
+        .env("PRIVATE_KEY", reference::PRIVATE)
+        .env("VERIFY_TOKEN", VERIFY_TOKEN);
     command.output().unwrap()
 }
 

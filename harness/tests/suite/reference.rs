@@ -23,6 +23,14 @@ pub(crate) const PUBLIC_JWK: &str = r#"{"crv":"P-256","kid":"ATF_g40JMSIkCSUOhyj
 /// That of Ed25519, as in `rfc9421.json`.
 pub(crate) const PUBLIC_ED25519_JWK: &str = r#"{"crv":"Ed25519","kid":"ZdR6-jhISyEQqNvymeAp25siGGEYwSBh8-gP_WzRx5w","kty":"OKP","x":"JhWTbDQ_Hb2pT78kyamccjFSwQXGmuT8n72AXLX1_8I"}"#;
 
+/// Of `adyen`, in hexadecimal.
+pub(crate) const HEX: &str = "44782dd0b7efb6ae0d5d57ab2b55cd1cc4ca8a31d6a9f1d9b2bbd2d5b7a1f3e8";
+
+/// Of RSA. The public key follows the audience of `paypal`.
+pub(crate) const RSA: &str = include_str!("../../../receiver/verify/tests/signing/rsa.key");
+pub(crate) const RSA_OTHER: &str = include_str!("../../../receiver/verify/tests/signing/rsa-other.key");
+pub(crate) const PUBLIC_RSA: &str = "HOOKPROOF:MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEApdis3RY2IvNhf7Az84ATyIE3oXePNNf22L/iWwCCFe9D/maWVnOrC/uSGF9ZVDr4ywTDn4C3ipEqEu3i81LukzPNPxwGBvZM36I5CTbK/mMLQGtYO6q8GyaJjQMjOm8mrO3J/fSkihJvygng39yDT4jAcgJHmUaTOqpYX8Yqsofhax2W8F2KBKQhcqfJFysMmXCiVPk2Feyya+KolunDnijbCh+Wj5cXJMcF0RM4flRqTozUlXEgPKGZ2lwU4EmRDxOyKxGWqRnkX/nab2OBYYkyn7nKRb0wArqnnCJO5q6+Q+LaU9dAwlpAIfuRERPIYKYb1oZdmK0CajNws0V4XwIDAQAB";
+
 /// A receiver in its own folder, started by a script, until the test ends.
 pub(crate) struct Daemon {
     folder: tempfile::TempDir,
@@ -90,7 +98,9 @@ impl Drop for Daemon {
 pub(crate) fn reference(profile: &str) -> (Daemon, String) {
     let (port, effects_port) = (free_port(), free_port());
     let secret = match profile {
+        "adyen" => HEX,
         "discord" => PUBLIC,
+        "paypal" => PUBLIC_RSA,
         "plaid" => PUBLIC_JWK,
         "sendgrid" => PUBLIC_P256,
         _ => SECRET,
@@ -235,7 +245,12 @@ fn the_reference_receiver_passes_what_concerns_the_other_profiles() {
             "--profile",
             profile,
             "--secret-env",
-            if profile.parse::<Profile>().unwrap().is_public() { "PRIVATE_KEY" } else { "HOOK_SECRET" },
+            match *profile {
+                "adyen" => "HEX_SECRET",
+                "paypal" => "RSA_KEY",
+                name if name.parse::<Profile>().unwrap().is_public() => "PRIVATE_KEY",
+                _ => "HOOK_SECRET",
+            },
             "--effects-url",
             &effects,
         ];

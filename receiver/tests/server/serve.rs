@@ -2,7 +2,7 @@ use std::io::Write as _;
 
 use hookproof_verify::Profile;
 
-use crate::signing::{Headers, OTHER, SECRET, URL, hex, linear_body, sign, tag};
+use crate::signing::{Headers, OTHER, SECRET, URL, hex, linear_body, sign, signs_any_body, tag};
 use crate::wire::{answer, connect, head, request};
 use crate::world::{Receiver, Starting, World, command, now, signed};
 
@@ -10,7 +10,7 @@ const BODY: &[u8] = br#"{"id":"evt_1","data":{}}"#;
 
 #[test]
 fn genuine_deliveries_of_every_profile_are_kept_and_worked_on() {
-    for profile in Profile::ALL {
+    for profile in Profile::ALL.into_iter().filter(signs_any_body) {
         let world = World::new();
         let receiver = world.serve(&["--profile", profile.name(), "--url", URL]);
         let body = linear_body(now(), "");

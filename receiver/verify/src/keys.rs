@@ -14,6 +14,7 @@ use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
 use super::profile::Profile;
+use super::rsa::RsaKey;
 use super::scheme::{Algorithm, METHOD};
 use super::signature::{Mac, decode_base64, decode_base64url, decode_hex};
 use super::url;
@@ -28,7 +29,7 @@ const COORDINATE_BYTES: usize = 32;
 const COORDINATE_WRITTEN: usize = 43;
 
 /// `whsec_` and base64, `whpk_` and base64 (a public key; for `discord` also in hex), base64 of DER (the public key of
-/// `sendgrid`), a JWK (that of `plaid`, and of `rfc9421`), or plain text for profiles that use the text itself.
+/// `sendgrid`), hex (of `adyen`), the webhook's id, a colon and base64 of DER (of `paypal`), a JWK (that of `plaid`, and of `rfc9421`), or plain text for profiles that use the text itself.
 /// Cannot be printed. Wiped when dropped.
 #[derive(Clone)]
 pub struct Secret(Zeroizing<String>);
@@ -69,6 +70,8 @@ pub struct Keys {
     points: Vec<ecdsa::VerifyingKey>,
     /// Of profiles that name keys.
     named: Vec<(Box<str>, Named)>,
+    /// Of PayPal, each by its id.
+    webhooks: Vec<(Box<str>, RsaKey)>,
     places: Vec<usize>,
 }
 
@@ -113,6 +116,7 @@ impl Keys {
             publics: Vec::new(),
             points: Vec::new(),
             named: Vec::new(),
+            webhooks: Vec::new(),
             places: Vec::new(),
         };
         let mut places_of_publics = Vec::new();
@@ -138,6 +142,12 @@ impl Keys {
                 } else {
                     jwk(text, profile).ok_or(KeyError::Message)?
                 });
+                keys.places.push(place);
+            } else if profile == Profile::Paypal {
+                keys.webhooks.push(of_webhook(text).ok_or(KeyError::Rsa)?);
+                keys.places.push(place);
+            } else if profile == Profile::Adyen {
+                keys.macs.push(Mac::new(hexadecimal(text)?.as_slice()));
                 keys.places.push(place);
             } else if profile == Profile::Twilio {
                 keys.macs.push(Mac::sha1(text.as_bytes()));
@@ -215,6 +225,10 @@ impl Keys {
         &self.points
     }
 
+    pub(super) fn webhooks(&self) -> &[(Box<str>, RsaKey)] {
+        &self.webhooks
+    }
+
     /// Those of this name, each with its place.
     pub(super) fn named(&self, name: &str) -> impl Iterator<Item = (usize, &Named)> {
         let all = self.named.iter().enumerate();
@@ -243,6 +257,20 @@ fn shared(text: &str) -> Result<Zeroizing<Vec<u8>>, KeyError> {
     let bytes = STANDARD.decode(encoded).map(Zeroizing::new).map_err(|_| KeyError::Encoding)?;
     let (min, max) = Keys::BYTES;
     if (min..=max).contains(&bytes.len()) { Ok(bytes) } else { Err(KeyError::Length { bytes: bytes.len() }) }
+}
+
+/// The webhook's id, and the certificate's public key.
+fn of_webhook(text: &str) -> Option<(Box<str>, RsaKey)> {
+    let (webhook, encoded) = text.split_once(':')?;
+    let der = STANDARD.decode(encoded).ok()?;
+    let key = RsaKey::from_der(&der).filter(|_| !webhook.is_empty() && !webhook.contains('|'))?;
+    Some((webhook.into(), key))
+}
+
+/// In either case: Adyen shows capitals.
+fn hexadecimal(text: &str) -> Result<Zeroizing<[u8; 32]>, KeyError> {
+    let text = Zeroizing::new(text.to_ascii_lowercase());
+    decode_hex(&text).map(Zeroizing::new).ok_or(KeyError::Hex)
 }
 
 fn after_prefix(text: &str) -> Option<[u8; PUBLIC_BYTES]> {
@@ -350,6 +378,9 @@ pub enum KeyError {
     /// Not base64.
     #[error("the secret is not standard base64 with its padding after {SECRET_PREFIX}")]
     Encoding,
+    /// Not hexadecimal.
+    #[error("the secret is no HMAC key of Adyen; expected its 64 hexadecimal digits")]
+    Hex,
     /// Too few or too many bytes.
     #[error("the secret has {bytes} bytes after {SECRET_PREFIX}; expected {} to {}", Keys::BYTES.0, Keys::BYTES.1)]
     Length {
@@ -373,6 +404,12 @@ pub enum KeyError {
          kty, crv, kid, x and y, and not expired"
     )]
     Jwk,
+    /// Not a webhook's id and a public key of RSA.
+    #[error(
+        "the key is not one of PayPal; expected the webhook's id, a colon, and base64 of the certificate's public key (RSA, \
+         SubjectPublicKeyInfo in DER), without PEM's lines"
+    )]
+    Rsa,
     /// Neither a shared secret nor a JWK.
     #[error(
         "the key is neither {SECRET_PREFIX} and base64 nor a JWK; expected of a JWK kty OKP with crv Ed25519, EC with P-256, or oct, \

@@ -1,23 +1,26 @@
 //! [`verify`] says whether a sender signed a request. It is pure and total: the time is an argument, and no input
 //! makes it panic. It compares secrets in constant time, and allocates only for an id without a header, for
-//! Twilio's forms, to check Ed25519 signatures, and for the text of an HTTP Message Signature.
+//! Twilio's forms, to check public signatures, for Adyen's members, and for the text of an HTTP Message Signature.
 //!
 //! Stricter than public libraries, because attackers use input that two parsers read differently: canonical base64
 //! with padding, lower-case hex, canonical timestamps, no repeated header, only visible ASCII. No body is parsed
-//! before its signature is verified, but Twilio's forms, of up to 1,000 `&`.
+//! before its signature is verified, but Twilio's forms, of up to 1,000 `&`, and Adyen's JSON, whose signature is in it.
 
 #![warn(missing_docs)]
 
+mod adyen;
 mod body_id;
 pub mod handshake;
 mod headers;
 mod jwt;
 pub mod keys;
 mod message;
+mod paypal;
 pub mod profile;
 #[cfg(test)]
 mod published;
 pub mod rejection;
+mod rsa;
 mod scheme;
 mod schemed;
 mod signature;
@@ -58,8 +61,10 @@ pub fn verify<'a, H: Headers + ?Sized>(
 ) -> Result<Verified<'a>, Rejection> {
     match keys.profile().scheme() {
         Some(scheme) => scheme.verify(now, headers, body, keys),
+        None if keys.profile() == Profile::Adyen => adyen::verify(body, keys),
         None if keys.profile() == Profile::VvvFrozen => vvv::verify(headers, body, keys),
         None if keys.profile() == Profile::Twilio => twilio::verify(headers, body, keys),
+        None if keys.profile() == Profile::Paypal => paypal::verify(headers, body, keys),
         None if keys.profile() == Profile::Plaid => jwt::verify(now, headers, body, keys),
         None if keys.profile() == Profile::Rfc9421 => message::verify(now, headers, body, keys),
         None => standard::verify(now, headers, body, keys),

@@ -19,6 +19,8 @@ pub enum Profile {
     Stripe,
     /// `X-Hub-Signature-256`.
     Github,
+    /// `hmacSignature` in the body, over eight members of it: whatever else is in the body, anybody can change.
+    Adyen,
     /// `X-Signature-Ed25519` over timestamp and body, by the application's public key.
     Discord,
     /// HubSpot's v3, over method, [URL](crate::Keys::with_url), body and milliseconds.
@@ -31,6 +33,8 @@ pub enum Profile {
     Meta,
     /// `Paddle-Signature: ts=…;h1=…`.
     Paddle,
+    /// `PayPal-Transmission-Sig` by RSA over the transmission's id and time, the webhook's id and a CRC-32 of the body.
+    Paypal,
     /// `Plaid-Verification`, a JWT by ES256 that has the time and the body's SHA-256, by the key of its `kid`.
     Plaid,
     /// `Signature-Input` and `Signature` over method, [URL](crate::Keys::with_url), `Content-Digest` and more (RFC 9421), by HMAC,
@@ -52,18 +56,20 @@ pub enum Profile {
 
 impl Profile {
     /// All profiles, the default first.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::StandardWebhooks,
         Self::VvvTimestamped,
         Self::VvvFrozen,
         Self::Stripe,
         Self::Github,
+        Self::Adyen,
         Self::Discord,
         Self::Hubspot,
         Self::Line,
         Self::Linear,
         Self::Meta,
         Self::Paddle,
+        Self::Paypal,
         Self::Plaid,
         Self::Rfc9421,
         Self::Sendgrid,
@@ -83,12 +89,14 @@ impl Profile {
             Self::VvvFrozen => "vvv-frozen",
             Self::Stripe => "stripe",
             Self::Github => "github",
+            Self::Adyen => "adyen",
             Self::Discord => "discord",
             Self::Hubspot => "hubspot",
             Self::Line => "line",
             Self::Linear => "linear",
             Self::Meta => "meta",
             Self::Paddle => "paddle",
+            Self::Paypal => "paypal",
             Self::Plaid => "plaid",
             Self::Rfc9421 => "rfc9421",
             Self::Sendgrid => "sendgrid",
@@ -103,9 +111,13 @@ impl Profile {
     /// None for profiles with code of their own.
     pub(super) const fn scheme(self) -> Option<&'static Scheme> {
         Some(match self {
-            Self::StandardWebhooks | Self::VvvFrozen | Self::Plaid | Self::Rfc9421 | Self::Twilio => {
-                return None;
-            }
+            Self::StandardWebhooks
+            | Self::VvvFrozen
+            | Self::Adyen
+            | Self::Paypal
+            | Self::Plaid
+            | Self::Rfc9421
+            | Self::Twilio => return None,
             Self::VvvTimestamped => &scheme::VVV_TIMESTAMPED,
             Self::Stripe => &scheme::STRIPE,
             Self::Github => &scheme::GITHUB,
@@ -127,7 +139,8 @@ impl Profile {
     /// under another id, so use TLS.
     #[must_use]
     pub fn id_is_signed(self) -> bool {
-        self != Self::VvvFrozen && self.scheme().is_none_or(|scheme| !scheme.has_id_header())
+        !matches!(self, Self::VvvFrozen | Self::Paypal)
+            && self.scheme().is_none_or(|scheme| !scheme.has_id_header())
     }
 
     /// Whether the signature covers a time, so that old ones are refused.

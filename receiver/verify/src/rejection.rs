@@ -59,10 +59,22 @@ pub enum Rejection {
         /// The largest difference.
         tolerance: u32,
     },
-    /// No signature of a version that the keys can check.
-    #[error("the header {name} has no signature that these keys can verify")]
-    NoSignature {
+    /// Not the profile's JSON, with each member that matters once, and no colon that would make the signed text ambiguous.
+    #[error(
+        "the body is no notification with one item; expected each signed member once, as a text, whole number or flag, and a colon \
+         in none but merchantReference"
+    )]
+    Body,
+    /// The key of the signature is at a host that anybody could own.
+    #[error("{name} is no https URL of paypal.com")]
+    Url {
         /// The header.
+        name: &'static str,
+    },
+    /// No signature of a version that the keys can check.
+    #[error("{name} has no signature that these keys can verify")]
+    NoSignature {
+        /// The header, or the member of the body.
         name: &'static str,
     },
     /// All signatures are badly encoded.
@@ -104,6 +116,8 @@ impl Rejection {
             Self::Timestamp { .. } => "timestamp-malformed",
             Self::Old { .. } => "timestamp-old",
             Self::Ahead { .. } => "timestamp-ahead",
+            Self::Body => "body-malformed",
+            Self::Url { .. } => "key-url-foreign",
             Self::NoSignature { .. } => "signature-none",
             Self::Encoding { .. } => "signature-malformed",
             Self::Uncovered { .. } => "signature-uncovered",
@@ -116,9 +130,11 @@ impl Rejection {
     #[must_use]
     pub const fn status(&self) -> http::StatusCode {
         match self {
-            Self::Twice { .. } | Self::NotAscii { .. } | Self::Id { .. } | Self::Timestamp { .. } => {
-                http::StatusCode::BAD_REQUEST
-            }
+            Self::Twice { .. }
+            | Self::NotAscii { .. }
+            | Self::Id { .. }
+            | Self::Timestamp { .. }
+            | Self::Body => http::StatusCode::BAD_REQUEST,
             _ => http::StatusCode::UNAUTHORIZED,
         }
     }

@@ -1,10 +1,9 @@
 //! A signature as data: the keys of a driver file's `[sign]`, of the embedded profiles, and of a user's own profile.
 
-use std::fmt;
-
 use serde::Deserialize;
 
 use super::handshake::{Handshake, WrittenHandshake};
+use super::part::{IN_BODY, Part, is_name, is_pointer, parts};
 use crate::spelling::nearest;
 
 const ALGORITHMS: [(&str, Option<Algorithm>); 10] = [
@@ -80,20 +79,6 @@ pub(super) enum Encoding {
     Base64Url,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Part {
-    Id,
-    Timestamp,
-    Body,
-    Url,
-    Method,
-    /// The pairs of a form, sorted by name, without separators. Empty for another body, whose digest is in the URL.
-    Form,
-    /// The value of another header.
-    Header(String),
-    Text(String),
-}
-
 /// The unit of a timestamp since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Unit {
@@ -148,6 +133,13 @@ pub(super) struct Habits {
     pub(super) body_digest: Option<String>,
     /// The claim that has the SHA-256 of the body. Then the signature's header has a token.
     pub(super) digest_claim: Option<String>,
+    /// The pointer of the signature, if it is in the body.
+    pub(super) signature_field: Option<String>,
+    pub(super) audience: Option<String>,
+    /// The header with the URL of the key.
+    pub(super) key_url: Option<String>,
+    /// Of the suite's deliveries.
+    pub(super) body: Option<String>,
     /// Further headers of each request.
     pub(super) headers: Vec<(String, String)>,
     pub(super) handshake: Option<Handshake>,
@@ -169,6 +161,10 @@ pub struct Written<P> {
     pub(super) separator: Option<String>,
     pub(super) several: Option<bool>,
     pub(super) signed: Option<Vec<String>>,
+    pub(super) signature_field: Option<String>,
+    pub(super) audience: Option<String>,
+    pub(super) key_url: Option<String>,
+    pub(super) body: Option<String>,
     pub(super) body_digest: Option<String>,
     pub(super) timestamp: Option<String>,
     pub(super) timestamp_prefix: Option<String>,
@@ -182,21 +178,6 @@ pub struct Written<P> {
     pub(super) r#type: Option<String>,
     pub(super) headers: Option<std::collections::BTreeMap<String, String>>,
     pub(super) handshake: Option<WrittenHandshake>,
-}
-
-impl fmt::Display for Part {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Id => f.write_str("{id}"),
-            Self::Timestamp => f.write_str("{timestamp}"),
-            Self::Body => f.write_str("{body}"),
-            Self::Url => f.write_str("{url}"),
-            Self::Method => f.write_str("{method}"),
-            Self::Form => f.write_str("{form}"),
-            Self::Header(name) => write!(f, "{{header.{name}}}"),
-            Self::Text(text) => f.write_str(text),
-        }
-    }
 }
 
 impl Algorithm {
@@ -222,10 +203,6 @@ impl Algorithm {
             (Self::Message, None) => Self::HmacSha256,
             _ => self,
         }
-    }
-
-    pub(super) const fn can_sign(self) -> bool {
-        !matches!(self, Self::RsaSha256)
     }
 }
 
@@ -253,6 +230,18 @@ impl Definition {
     #[must_use]
     pub fn signature_header(&self) -> &str {
         &self.header
+    }
+
+    /// The header with the URL of the key.
+    #[must_use]
+    pub fn key_url(&self) -> Option<(&str, &str)> {
+        let header = self.habits.key_url.as_deref()?;
+        self.habits.headers.iter().find(|(name, _)| name == header).map(|(name, url)| (&**name, &**url))
+    }
+
+    /// The signed headers beside those of the id and the time.
+    pub fn signed_headers(&self) -> impl Iterator<Item = &str> {
+        self.signed.iter().filter_map(|part| if let Part::Header(name) = part { Some(&**name) } else { None })
     }
 
     /// None if the timestamp is in the signature's header.
@@ -473,7 +462,7 @@ pub(super) fn own<P>(written: &Written<P>, algorithm: &str) -> Result<Definition
                 .to_owned(),
         );
     }
-    let header = name("header", &written.header)?;
+    let header = signature_header(written, name("header", &written.header)?)?;
     if algorithm == Some(Algorithm::JwtEs256) {
         return token(written, header);
     }
@@ -482,16 +471,8 @@ pub(super) fn own<P>(written: &Written<P>, algorithm: &str) -> Result<Definition
     }
     let signed = written.signed.iter().flatten().map(|text| parts(text)).collect::<Result<Vec<_>, _>>()?;
     let signed = signed.concat();
-    if algorithm.is_some() && header.is_none() {
-        return Err(
-            "header: it is missing; expected the header of the signature, such as \"X-Signature\"".to_owned()
-        );
-    }
-    if algorithm.is_some() && signed.is_empty() {
-        return Err(
-            "signed: it is missing; expected the signed parts, such as [\"{timestamp}\", \".\", \"{body}\"]"
-                .to_owned(),
-        );
+    if algorithm.is_some() {
+        is_whole(header.as_deref(), &signed)?;
     }
     let timestamp = stamp(written, name("timestamp", &written.timestamp)?)?;
     let id = name("id", &written.id)?;
@@ -529,6 +510,31 @@ pub(super) fn own<P>(written: &Written<P>, algorithm: &str) -> Result<Definition
     })
 }
 
+fn is_whole(header: Option<&str>, signed: &[Part]) -> Result<(), String> {
+    if header.is_none() {
+        return Err(
+            "header: it is missing; expected the header of the signature, such as \"X-Signature\", or `signature_field`"
+                .to_owned()
+        );
+    }
+    if signed.is_empty() {
+        return Err(
+            "signed: it is missing; expected the signed parts, such as [\"{timestamp}\", \".\", \"{body}\"]"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}
+
+fn signature_header<P>(written: &Written<P>, header: Option<String>) -> Result<Option<String>, String> {
+    let Some(pointer) = &written.signature_field else { return Ok(header) };
+    is_pointer("signature_field", pointer)?;
+    if header.is_some() || written.separator.is_some() {
+        return Err("signature_field: expected it only without `header` and `separator`".to_owned());
+    }
+    Ok(Some(IN_BODY.to_owned()))
+}
+
 /// Its claims are a time in seconds, and the body's SHA-256 in hexadecimal.
 fn token<P>(written: &Written<P>, header: Option<String>) -> Result<Definition, String> {
     let others = [
@@ -541,6 +547,7 @@ fn token<P>(written: &Written<P>, header: Option<String>) -> Result<Definition, 
         ("timestamp_prefix", written.timestamp_prefix.is_some()),
         ("timestamp_unit", written.timestamp_unit.is_some()),
         ("frozen", written.frozen.is_some()),
+        ("signature_field", written.signature_field.is_some()),
     ];
     if let Some((key, _)) = others.into_iter().find(|(_, is_given)| *is_given) {
         return Err(format!(
@@ -589,6 +596,7 @@ fn message<P>(written: &Written<P>) -> Result<Definition, String> {
         ("timestamp_field", written.timestamp_field.is_some()),
         ("timestamp_unit", written.timestamp_unit.is_some()),
         ("frozen", written.frozen.is_some()),
+        ("signature_field", written.signature_field.is_some()),
     ];
     if let Some((key, _)) = others.into_iter().find(|(_, is_given)| *is_given) {
         return Err(format!("{key}: expected it only without rfc9421, which sets it"));
@@ -632,9 +640,21 @@ fn covers_body<P>(written: &Written<P>, algorithm: Option<Algorithm>, signed: &[
     if written.body_digest.is_some() && !has_url_and_form {
         return Err("body_digest: expected it only with {url} and {form} in `signed`".to_owned());
     }
-    if algorithm.is_some() && !signed.contains(&Part::Body) && written.body_digest.is_none() {
+    if signed.contains(&Part::Audience) && written.audience.is_none() {
+        return Err("signed: it has {audience}; expected `audience` as well".to_owned());
+    }
+    let is_covered =
+        written.body_digest.is_some() || signed.contains(&Part::Body) || signed.contains(&Part::Crc32);
+    let has_members = signed.iter().any(|part| matches!(part, Part::Member(_)));
+    if algorithm.is_some() && !is_covered && !has_members {
         return Err(
-            "signed: it lacks {body}, so that the signature would hold for any body; expected {body} in it, or {url} and {form} with `body_digest`"
+            "signed: it lacks {body}, so that the signature would hold for any body; expected {body} in it, {body/POINTER}, or {url} and {form} with `body_digest`"
+                .to_owned(),
+        );
+    }
+    if written.signature_field.is_some() && (signed.contains(&Part::Body) || !has_members) {
+        return Err(
+            "signed: a signature in the body cannot cover itself; expected {body/POINTER} in place of {body}"
                 .to_owned(),
         );
     }
@@ -670,6 +690,10 @@ fn habits<P>(written: &Written<P>) -> Result<Habits, String> {
         single: written.several == Some(false),
         body_digest: written.body_digest.as_deref().map(named).transpose()?,
         digest_claim: None,
+        signature_field: written.signature_field.clone(),
+        audience: written.audience.clone(),
+        key_url: written.key_url.clone(),
+        body: written.body.clone(),
         headers: headers.collect::<Result<_, String>>()?,
         handshake: None,
         digest: None,
@@ -709,56 +733,4 @@ pub(super) fn word<T: Copy>(key: &str, given: &str, words: &[(&str, T)]) -> Resu
     let hint = nearest(given, names()).map_or(String::new(), |meant| format!("; did you mean {meant:?}?"));
     let all = names().collect::<Vec<_>>().join(", ");
     Err(format!("{key}: expected one of {all}, got {given:?}{hint}"))
-}
-
-/// Parses texts such as `{timestamp}.{body}`.
-fn parts(text: &str) -> Result<Vec<Part>, String> {
-    const KNOWN: [(&str, Part); 6] = [
-        ("id", Part::Id),
-        ("timestamp", Part::Timestamp),
-        ("body", Part::Body),
-        ("url", Part::Url),
-        ("method", Part::Method),
-        ("form", Part::Form),
-    ];
-    const HEADER: &str = "header.";
-    let (mut parts, mut rest) = (Vec::new(), text);
-    while let Some((before, after)) = rest.split_once('{') {
-        let wrong = |hint: String| {
-            format!(
-                "signed: {text:?} is not understood; expected {{id}}, {{timestamp}}, {{body}}, {{url}}, {{method}}, {{form}}, {{header.NAME}}, or a text without braces{hint}"
-            )
-        };
-        let (name, after) = after.split_once('}').ok_or_else(|| wrong(String::new()))?;
-        if !before.is_empty() {
-            parts.push(Part::Text(before.to_owned()));
-        }
-        let known = KNOWN.iter().find(|(known, _)| *known == name).map(|(_, part)| part.clone());
-        parts.push(match (known, name.strip_prefix(HEADER)) {
-            (Some(part), _) => part,
-            (None, Some(header)) => {
-                is_name("signed", header)?;
-                Part::Header(header.to_owned())
-            }
-            (None, None) => {
-                let meant = nearest(name, KNOWN.iter().map(|(known, _)| *known));
-                return Err(wrong(
-                    meant.map_or(String::new(), |meant| format!("; did you mean {{{meant}}}?")),
-                ));
-            }
-        });
-        rest = after;
-    }
-    if !rest.is_empty() {
-        parts.push(Part::Text(rest.to_owned()));
-    }
-    Ok(parts)
-}
-
-pub(super) fn is_name(key: &str, text: &str) -> Result<(), String> {
-    let is_right = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-    if !text.is_empty() && text.bytes().all(is_right) {
-        return Ok(());
-    }
-    Err(format!("{key}: {text:?} is not a header name; expected letters, digits and hyphens"))
 }

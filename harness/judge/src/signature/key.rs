@@ -9,7 +9,8 @@ use md5::{Digest as _, Md5};
 use p256::ecdsa;
 use p256::ecdsa::signature::Signer as _;
 use p256::pkcs8::{DecodePrivateKey as _, EncodePublicKey as _};
-use ring::signature::{self, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
+use ring::rand::SystemRandom;
+use ring::signature::{self, Ed25519KeyPair, KeyPair as _, RsaKeyPair, UnparsedPublicKey};
 use ring::{digest, hmac};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{PrivatePkcs8KeyDer, SubjectPublicKeyInfoDer};
@@ -87,9 +88,7 @@ impl Key {
                 point
             }
             (None, _) => public_key_of_der(key_bytes(definition.key, text)?),
-            (Some((PRIVATE, _)), algorithm) if algorithm.can_sign() => {
-                return Ok(Secret::of(definition, text)?.into());
-            }
+            (Some((PRIVATE, _)), _) => return Ok(Secret::of(definition, text)?.into()),
             (Some((PUBLIC, encoded)), Algorithm::Ed25519) => unbase64(encoded).ok_or(KeyError::Public)?,
             (Some((prefix, _)), _) => return Err(KeyError::Prefix(prefix)),
         };
@@ -242,7 +241,13 @@ fn private_key(form: KeyForm, text: &str) -> Result<(Zeroizing<Vec<u8>>, Ed25519
     pair.map_err(|_| KeyError::Private)
 }
 
-fn private_key_p256(form: KeyForm, text: &str) -> Result<(Zeroizing<Vec<u8>>, ecdsa::SigningKey), KeyError> {
+fn private_key_rsa(form: KeyForm, text: &str) -> Result<(Zeroizing<Vec<u8>>, RsaKeyPair), KeyError> {
+    let bytes = private_bytes(form, text)?.ok_or(KeyError::PrivateRsa)?;
+    let pair = RsaKeyPair::from_pkcs8(&bytes).map_err(|_| KeyError::PrivateRsa)?;
+    Ok((bytes, pair))
+}
+
+fn private_bytes(form: KeyForm, text: &str) -> Result<Option<Zeroizing<Vec<u8>>>, KeyError> {
     let (prefix, bare) = after_prefix(text).unwrap_or(("", text));
     if bare.is_empty() {
         return Err(KeyError::Empty);
@@ -255,7 +260,11 @@ fn private_key_p256(form: KeyForm, text: &str) -> Result<(Zeroizing<Vec<u8>>, ec
         }
         _ => None,
     };
-    let bytes = Zeroizing::new(bytes.ok_or(KeyError::PrivateP256)?);
+    Ok(bytes.map(Zeroizing::new))
+}
+
+fn private_key_p256(form: KeyForm, text: &str) -> Result<(Zeroizing<Vec<u8>>, ecdsa::SigningKey), KeyError> {
+    let bytes = private_bytes(form, text)?.ok_or(KeyError::PrivateP256)?;
     let number = ecdsa::SigningKey::from_slice(&bytes).ok();
     let key = number.or_else(|| ecdsa::SigningKey::from_pkcs8_der(&bytes).ok());
     Ok((bytes, key.ok_or(KeyError::PrivateP256)?))
@@ -329,6 +338,10 @@ pub enum KeyError {
     )]
     PrivateP256,
     #[error(
+        "the private key is not one of RSA; expected PEM of its PKCS #8, or {PRIVATE} and base64 of that, with 2,048 to 4,096 bits"
+    )]
+    PrivateRsa,
+    #[error(
         "the public key is not one of ed25519; expected its 32 bytes in the form of `key`, or {PUBLIC} and base64"
     )]
     Public,
@@ -377,7 +390,12 @@ enum Signer {
     P256(Arc<ecdsa::SigningKey>),
     /// The same, for tokens and messages: two numbers in place of DER.
     Es256(Arc<ecdsa::SigningKey>),
+    Rsa(Arc<RsaKeyPair>),
 }
+
+/// Another key than any receiver's, and its certificate, which no authority signed.
+const STRANGER: &str = include_str!("stranger.key");
+pub const STRANGERS_CERTIFICATE: &str = include_str!("stranger.pem");
 
 impl Signer {
     /// Its bytes and its text; none of a shared secret.
@@ -394,8 +412,23 @@ impl Signer {
                 let text = base64(&der);
                 Some((der, text))
             }
+            Self::Rsa(pair) => {
+                let bits = [&[0], pair.public_key().as_ref()].concat();
+                let der = of_der(0x30, &[&RSA_ENCRYPTION[..], &of_der(3, &bits)].concat());
+                let text = base64(&der);
+                Some((der, text))
+            }
         }
     }
+}
+
+/// The algorithm of a `SubjectPublicKeyInfo`.
+const RSA_ENCRYPTION: [u8; 15] = [0x30, 13, 6, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7, 13, 1, 1, 1, 5, 0];
+
+/// With a length of two bytes.
+fn of_der(tag: u8, content: &[u8]) -> Vec<u8> {
+    let [.., high, low] = content.len().to_be_bytes();
+    [&[tag, 0x82, high, low], content].concat()
 }
 
 impl Secret {
@@ -408,6 +441,9 @@ impl Secret {
         let (bytes, signer) = if algorithm == Some(Algorithm::Ed25519) {
             let (bytes, pair) = private_key(definition.key, text)?;
             (bytes, Signer::Ed25519(Arc::new(pair)))
+        } else if algorithm == Some(Algorithm::RsaSha256) {
+            let (bytes, pair) = private_key_rsa(definition.key, text)?;
+            (bytes, Signer::Rsa(Arc::new(pair)))
         } else if algorithm.is_some_and(Algorithm::is_p256) {
             let (bytes, key) = private_key_p256(definition.key, text)?;
             let signs = if algorithm == Some(Algorithm::JwtEs256) { Signer::Es256 } else { Signer::P256 };
@@ -431,6 +467,8 @@ impl Secret {
             Signer::Ed25519(_) => Signer::Ed25519(Arc::new(Ed25519KeyPair::from_seed_unchecked(bytes).ok()?)),
             Signer::P256(_) => Signer::P256(number()?),
             Signer::Es256(_) => Signer::Es256(number()?),
+            Signer::Rsa(_) if bytes == &[0; 32] => return None,
+            Signer::Rsa(_) => Signer::Rsa(Arc::new(private_key_rsa(KeyForm::Pem, STRANGER).ok()?.1)),
         };
         Some(Self { text: Zeroizing::new(hex(bytes)), bytes: Zeroizing::new(bytes.to_vec()), signer })
     }
@@ -442,6 +480,7 @@ impl Secret {
             Signer::Ed25519(_) => Some(Algorithm::Ed25519),
             Signer::P256(_) => Some(Algorithm::EcdsaP256Der),
             Signer::Es256(_) => Some(Algorithm::JwtEs256),
+            Signer::Rsa(_) => Some(Algorithm::RsaSha256),
         }
     }
 
@@ -457,6 +496,13 @@ impl Secret {
             Signer::Es256(key) => {
                 let signature: ecdsa::Signature = key.sign(message);
                 signature.to_bytes().to_vec()
+            }
+            Signer::Rsa(pair) => {
+                let mut tag = vec![0; pair.public().modulus_len()];
+                // It fails without random numbers alone; no receiver takes the zeros.
+                let _signed =
+                    pair.sign(&signature::RSA_PKCS1_SHA256, &SystemRandom::new(), message, &mut tag);
+                tag
             }
         }
     }
@@ -487,6 +533,7 @@ impl Secret {
             Signer::Ed25519(pair) => verifies(Algorithm::Ed25519, pair.public_key().as_ref(), message, tag),
             Signer::P256(_) => self.verifies(Algorithm::EcdsaP256Der, tag, message),
             Signer::Es256(_) => self.verifies(Algorithm::JwtEs256, tag, message),
+            Signer::Rsa(_) => self.verifies(Algorithm::RsaSha256, tag, message),
         }
     }
 
@@ -504,7 +551,7 @@ impl Secret {
         match &self.signer {
             Signer::Hmac(_) => Some(token::members(Algorithm::HmacSha256, &self.bytes)),
             Signer::Ed25519(pair) => Some(token::members(Algorithm::Ed25519, pair.public_key().as_ref())),
-            Signer::P256(_) => None,
+            Signer::P256(_) | Signer::Rsa(_) => None,
             Signer::Es256(key) => {
                 let point = key.verifying_key().to_sec1_point(false);
                 Some(token::members(Algorithm::JwtEs256, point.as_bytes()))
@@ -518,6 +565,7 @@ impl Secret {
             Signer::Hmac(_) => "hmac-sha256",
             Signer::Ed25519(_) => "ed25519",
             Signer::P256(_) | Signer::Es256(_) => "ecdsa-p256-sha256",
+            Signer::Rsa(_) => "rsa-v1_5-sha256",
         }
     }
 

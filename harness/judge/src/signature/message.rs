@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 
 use ring::digest;
 
-use super::definition::{CREATED, Definition, INPUT, LABEL, Part};
+use super::definition::{CREATED, Definition, INPUT, LABEL};
 use super::forged::by_hmac;
 use super::key::{ForeignHash, Key, Secret};
+use super::part::Part;
 use super::profile::Profile;
 use super::verify::{Made, Received, SIGNATURES_MAX, Signing, Wrong, is_canonical, made, one};
 use super::{base64, unbase64};
@@ -268,10 +269,10 @@ impl Signing<'_> {
         let digest = self.content_digest();
         let kind = str::from_utf8(self.content_type()).unwrap_or_default();
         let written: Vec<_> =
-            self.written(profile).chain([(DIGEST, &*digest), ("content-type", kind)]).collect();
+            self.written(profile).chain([(DIGEST, digest.into()), ("content-type", kind.into())]).collect();
         let field = |name: &str| {
             let found = written.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
-            found.map(|(_, value)| *value).ok_or(Wrong::Input)
+            found.map(|(_, value)| &**value).ok_or(Wrong::Input)
         };
         let received = Received { method: self.method, url: self.url, ..Received::default() };
         let text = input.strip_prefix(LABEL).unwrap_or(input);

@@ -4,11 +4,13 @@
 //! both sides. So this module follows the profiles' public definitions, and verifies by another crypto library
 //! (`ring`). Its verifier also reports *which* key signed. It reads no clock: time is an argument.
 
+mod body;
 mod definition;
 mod forged;
 mod handshake;
 mod key;
 mod message;
+mod part;
 mod profile;
 mod small_order;
 mod token;
@@ -18,9 +20,11 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+pub use body::folded;
 pub use definition::{Definition, Written};
 pub use handshake::{Handshake, in_query};
-pub use key::{ForeignHash, Key, KeyError, Secret, redacted};
+pub use key::{ForeignHash, Key, KeyError, STRANGERS_CERTIFICATE, Secret, redacted};
+pub use part::IN_BODY;
 pub use profile::{Profile, UnknownProfile};
 use ring::digest;
 pub(crate) use small_order::is_small;
@@ -117,8 +121,15 @@ mod tests {
         let check = |profile: Profile, expected: &[&str]| {
             let secret = Secret::parse(profile, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
             let (id, timestamp, url) = ("a", "1", "http://b/");
-            let signing =
-                Signing { id, timestamp, event_type: "c", method: "POST", url, body: b"{}", is_form: false };
+            let signing = Signing {
+                id,
+                timestamp,
+                event_type: "c",
+                method: "POST",
+                url,
+                body: b"{}",
+                ..Signing::default()
+            };
             let others = signing.other_signatures(profile, &secret);
             let templates: Vec<_> = others.iter().map(|(template, _)| template.as_str()).collect();
             assert_eq!(templates, expected, "{profile}");

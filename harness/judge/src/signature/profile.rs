@@ -7,7 +7,8 @@ use std::sync::{Arc, LazyLock};
 
 use serde::de::IgnoredAny;
 
-use super::definition::{Algorithm, Definition, Stamp, Written, is_name, only_standard, own, word};
+use super::definition::{Definition, Stamp, Written, only_standard, own, word};
+use super::part::is_name;
 use super::sha256_hex;
 
 macro_rules! embedded {
@@ -19,18 +20,20 @@ macro_rules! embedded {
 /// The standard's prefix of header names, which `header_prefix` replaces.
 const STANDARD_PREFIX: &str = "webhook-";
 
-const EMBEDDED: [(&str, &str); 19] = embedded![
+const EMBEDDED: [(&str, &str); 21] = embedded![
     "standard-webhooks",
     "vvv-timestamped",
     "vvv-frozen",
     "stripe",
     "github",
+    "adyen",
     "discord",
     "hubspot",
     "line",
     "linear",
     "meta",
     "paddle",
+    "paypal",
     "plaid",
     "rfc9421",
     "sendgrid",
@@ -110,8 +113,12 @@ impl Profile {
             };
             return Err(serde::de::Error::custom(wrong));
         }
-        if !definition.algorithm.is_some_and(Algorithm::can_sign) {
-            let wrong = "algorithm: expected hmac-sha1, hmac-sha256, hmac-sha512, ed25519, ecdsa-p256, jwt-es256 or rfc9421, with which the suite can sign";
+        definition.check_template().map_err(serde::de::Error::custom)?;
+        if definition.habits.key_url.is_some() && definition.key_url().is_none() {
+            return Err(serde::de::Error::custom("key_url: expected the header in `headers` as well"));
+        }
+        if definition.algorithm.is_none() {
+            let wrong = "algorithm: expected one with which the suite can sign";
             return Err(serde::de::Error::custom(wrong));
         }
         Ok(Self(Source::Own(Box::leak(Box::new(definition)))))
@@ -169,6 +176,10 @@ fn of_profile<P>(written: &Written<P>, given: &str) -> Result<Definition, String
         ("header", &written.header),
         ("prefix", &written.prefix),
         ("separator", &written.separator),
+        ("signature_field", &written.signature_field),
+        ("audience", &written.audience),
+        ("key_url", &written.key_url),
+        ("body", &written.body),
         ("body_digest", &written.body_digest),
         ("timestamp", &written.timestamp),
         ("timestamp_prefix", &written.timestamp_prefix),

@@ -5,12 +5,13 @@ use std::borrow::Cow;
 use ::base64::Engine as _;
 use ::base64::engine::general_purpose::URL_SAFE;
 
-use super::definition::{Algorithm, Definition, Encoding, INPUT, KeyForm, Part, Stamp, Unit};
+use super::definition::{Algorithm, Definition, Encoding, INPUT, KeyForm, Stamp, Unit};
 use super::key::{ForeignHash, Key, KeyError, Secret};
+use super::part::Part;
 use super::profile::Profile;
 use super::small_order::signature_of_zeros;
 use super::token::{self, ES256, Token};
-use super::{base64, hex, sha256_hex, unbase64, unbase64url, unhex};
+use super::{base64, body, hex, sha256_hex, unbase64, unbase64url, unhex};
 
 pub(super) const SIGNATURES_MAX: usize = 64;
 const FORM: &[u8] = b"application/x-www-form-urlencoded";
@@ -34,6 +35,8 @@ pub struct CheckedSignature {
 pub enum Wrong {
     #[error("there is no {0} header")]
     Missing(Cow<'static, str>),
+    #[error("the body has no text at {0}")]
+    Member(String),
     #[error("there are several {0} headers")]
     Several(Cow<'static, str>),
     #[error("the {0} header is empty or not visible ASCII")]
@@ -124,14 +127,19 @@ impl Definition {
     #[must_use]
     pub fn verify(&self, keys: &[Key], request: &Received<'_>) -> CheckedSignature {
         let shown = |name: &str| request.shown(name);
-        let signature = shown(&self.header);
+        let signature = match &self.habits.signature_field {
+            Some(pointer) => {
+                member(request.body, pointer).map(|text| text.chars().take(TEXT_BYTES_MAX).collect())
+            }
+            None => shown(&self.header),
+        };
         let timestamp = match &self.timestamp {
             None => None,
             Some(Stamp::Header(name)) => shown(name),
             Some(Stamp::Beside(prefix)) => {
                 signature.as_deref().and_then(|values| self.value_after(values, prefix)).map(str::to_owned)
             }
-            Some(Stamp::Field(name)) => member(request.body, name),
+            Some(Stamp::Field(name)) => at_top(request.body, name),
             Some(Stamp::Claim(name)) => {
                 signature.as_deref().and_then(Token::read).and_then(|token| token.number(name))
             }
@@ -169,7 +177,7 @@ impl Definition {
             Some(Stamp::Beside(prefix)) => {
                 self.value_after(&first(&self.header), prefix).unwrap_or_default().to_owned()
             }
-            Some(Stamp::Field(name)) => member(request.body, name).unwrap_or_default(),
+            Some(Stamp::Field(name)) => at_top(request.body, name).unwrap_or_default(),
             Some(Stamp::Claim(_) | Stamp::Parameter(_)) => String::new(),
         };
         secret.tag(&self.message(&id, &timestamp, request))
@@ -188,7 +196,14 @@ impl Definition {
             return self.judge_message(keys, request);
         }
         let value = |name: &str| one(name, request.field(name));
-        let values = value(&self.header)?;
+        let own;
+        let values = match &self.habits.signature_field {
+            Some(pointer) => {
+                own = member(request.body, pointer).filter(|text| !text.is_empty());
+                own.as_deref().ok_or_else(|| Wrong::Member(pointer.clone()))?
+            }
+            None => value(&self.header)?,
+        };
         let id = self.id.as_deref().map(value).transpose()?.unwrap_or_default();
         if let Some(digest) = &self.habits.digest_claim {
             return self.judge_token(keys, values, digest, request.body);
@@ -197,7 +212,7 @@ impl Definition {
         let timestamp = match &self.timestamp {
             None | Some(Stamp::Claim(_) | Stamp::Parameter(_)) => "",
             Some(Stamp::Field(name)) => {
-                field = member(request.body, name).unwrap_or_default();
+                field = at_top(request.body, name).unwrap_or_default();
                 &field
             }
             Some(Stamp::Header(name)) => value(name)?,
@@ -274,6 +289,7 @@ impl Definition {
         let is_form = self.signs_forms() && request.is_form();
         let url = self.addressed(request.url, request.body, is_form);
         let form = if is_form { pairs(request.body).concat() } else { Vec::new() };
+        let json = self.json(request.body);
         for part in &self.signed {
             message.extend_from_slice(match part {
                 Part::Id => id.as_bytes(),
@@ -283,6 +299,15 @@ impl Definition {
                 Part::Form => &form,
                 Part::Method => request.method.as_bytes(),
                 Part::Header(name) => request.field(name).first.unwrap_or_default(),
+                Part::Audience => self.habits.audience.as_deref().unwrap_or_default().as_bytes(),
+                Part::Crc32 => {
+                    message.extend(crc32(request.body).to_string().bytes());
+                    continue;
+                }
+                Part::Member(pointer) => {
+                    message.extend(body::text(&json, pointer).iter());
+                    continue;
+                }
                 Part::Text(text) => text.as_bytes(),
             });
         }
@@ -371,11 +396,21 @@ impl<'a> Field<'a> {
     }
 }
 
-fn member(body: &[u8], name: &str) -> Option<String> {
-    match serde_json::from_slice::<serde_json::Value>(body).ok()?.get(name)? {
+fn at_top(body: &[u8], name: &str) -> Option<String> {
+    member(body, &format!("/{}", name.replace('~', "~0").replace('/', "~1")))
+}
+
+fn member(body: &[u8], pointer: &str) -> Option<String> {
+    match serde_json::from_slice::<serde_json::Value>(body).ok()?.pointer(pointer)? {
         serde_json::Value::String(text) => Some(text.clone()),
         other => Some(other.to_string()),
     }
+}
+
+/// CRC-32 of ISO 3309.
+fn crc32(bytes: &[u8]) -> u32 {
+    let step = |rest: u32, _: u32| (rest >> 1) ^ (0xedb8_8320 * (rest & 1));
+    !bytes.iter().fold(!0, |rest, byte| (0..8).fold(rest ^ u32::from(*byte), step))
 }
 
 /// The names of a form, each followed by its value, sorted. Of equal pairs one stays.
@@ -438,6 +473,8 @@ pub struct Signing<'a> {
     /// In its text form: the judge also signs timestamps that are no number.
     pub timestamp: &'a str,
     pub event_type: &'a str,
+    /// Of the timestamp, as RFC 3339 writes it.
+    pub date: &'a str,
     pub method: &'a str,
     pub url: &'a str,
     pub body: &'a [u8],
@@ -504,6 +541,7 @@ impl Signing<'_> {
         let tag = match secret.public_algorithm()? {
             Algorithm::Ed25519 => signature_of_zeros(&self.message(&profile, secret))?,
             Algorithm::JwtEs256 => vec![0; 64],
+            Algorithm::RsaSha256 => vec![0; self.tag(profile, secret).len()],
             _ => TWO_ZEROS.to_vec(),
         };
         Some(self.encoded(&profile, secret, &tag))
@@ -514,9 +552,17 @@ impl Signing<'_> {
     pub fn other_signatures(&self, profile: Profile, secret: &Secret) -> Vec<(String, String)> {
         let mut messages = vec![self.message(&profile, secret)];
         let mut signatures = Vec::new();
-        for signed in profile.other_parts() {
-            let template = signed.iter().map(ToString::to_string).collect();
-            let other = Definition { signed, ..profile.definition().clone() };
+        let with = |signed| Definition { signed, ..profile.definition().clone() };
+        let others = profile
+            .other_parts()
+            .into_iter()
+            .map(|signed| (signed.iter().map(ToString::to_string).collect::<String>(), with(signed)));
+        let elsewhere = profile.habits.audience.as_ref().map(|audience| {
+            let mut other = with(profile.signed.clone());
+            other.habits.audience = Some(format!("{audience}2"));
+            ("another {audience}".to_owned(), other)
+        });
+        for (template, other) in others.chain(elsewhere) {
             // A signature may cover less than ours.
             if profile.is_message() && other.uncovered(self.url.contains('?')).is_none() {
                 continue;
@@ -544,7 +590,8 @@ impl Signing<'_> {
         }
         let Self { method, url, body, .. } = *self;
         let form = self.is_form.then_some(("content-type", FORM));
-        let headers = self.written(profile).map(|(name, value)| (name, value.as_bytes()));
+        let written: Vec<_> = self.written(profile).collect();
+        let headers = written.iter().map(|(name, value)| (*name, value.as_bytes()));
         let headers: Vec<(&str, &[u8])> = headers.chain(form).collect();
         profile.message(
             self.id,
@@ -569,8 +616,8 @@ impl Signing<'_> {
             false => (Vec::new(), joined),
         };
         let own = own.into_iter().chain([(profile.signature_header(), in_header)]);
-        let all = self.written(&profile).map(|(name, value)| (name, value.to_owned())).chain(own);
-        all.map(|(name, value)| (name.to_owned(), value)).collect()
+        let own = own.map(|(name, value)| (name, Cow::from(value)));
+        self.written(&profile).chain(own).map(|(name, value)| (name.to_owned(), value.into_owned())).collect()
     }
 
     pub(super) const fn content_type(&self) -> &'static [u8] {
@@ -578,15 +625,22 @@ impl Signing<'_> {
     }
 
     /// Beside the signature.
-    pub(super) fn written<'s>(&'s self, profile: &'s Definition) -> impl Iterator<Item = (&'s str, &'s str)> {
+    pub(super) fn written<'s>(
+        &'s self,
+        profile: &'s Definition,
+    ) -> impl Iterator<Item = (&'s str, Cow<'s, str>)> {
         let named = [
             (profile.id_header(), self.id),
             (profile.timestamp_header(), self.timestamp),
             (profile.event_type.as_deref(), self.event_type),
             (profile.attempt.as_deref(), "1"),
         ];
-        let named = named.into_iter().filter_map(|(name, value)| Some((name?, value)));
-        named.chain(profile.habits.headers.iter().map(|(name, value)| (&**name, &**value)))
+        let named = named.into_iter().filter_map(|(name, value)| Some((name?, value.into())));
+        let dated = |value: &'s str| match value {
+            "{timestamp}" => self.date.into(),
+            other => other.into(),
+        };
+        named.chain(profile.habits.headers.iter().map(move |(name, value)| (&**name, dated(value))))
     }
 }
 
@@ -623,6 +677,12 @@ mod tests {
         check("b=2&a=3&b=1&b=2", "a3b1b2");
         check("a&B=&%zz=%4", "%zz%4Ba");
         check("", "");
+    }
+
+    #[test]
+    fn a_crc_is_that_of_the_check_value() {
+        assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
+        assert_eq!(crc32(b""), 0);
     }
 
     #[test]

@@ -6,8 +6,8 @@ mod vectors;
 use proptest::prelude::*;
 
 use hookproof_judge::signature::{
-    CheckedSignature, Key, KeyError, Profile, Received, Secret, Signing, Wrong, base64, hex, sign, unbase64,
-    unhex,
+    CheckedSignature, IN_BODY, Key, KeyError, Profile, Received, Secret, Signing, Wrong, base64, folded, hex,
+    sign, unbase64, unhex,
 };
 
 const BODY: &[u8] = br#"{"id":"evt_1","type":"video.trending"}"#;
@@ -15,7 +15,21 @@ const BODY: &[u8] = br#"{"id":"evt_1","type":"video.trending"}"#;
 /// A private key has 32 bytes.
 fn longer(profile: Profile, text: &str) -> Secret {
     let private = format!("{}aGFsZiBvZiA=", text.replace("whsec_", "whsk_"));
-    Secret::parse(profile, if profile.is_public() { &private } else { text }).unwrap()
+    let text = match () {
+        () if profile.key_url().is_some() => match text.contains("Mf") {
+            true => include_str!("../../../../receiver/verify/tests/signing/rsa.key").to_owned(),
+            false => include_str!("../../../../receiver/verify/tests/signing/rsa-other.key").to_owned(),
+        },
+        () if profile.is_public() => private,
+        () if profile.signs_body() => text.to_owned(),
+        () => profile.secret_of(&text.as_bytes()[..32]),
+    };
+    Secret::parse(profile, &text).unwrap()
+}
+
+fn body_of(profile: Profile) -> Vec<u8> {
+    let own = profile.filled("evt_1", "video.trending", "2023-11-14T22:13:20Z", "{}");
+    own.map_or_else(|| BODY.to_vec(), String::into_bytes)
 }
 
 fn secret(profile: Profile) -> Secret {
@@ -27,7 +41,8 @@ fn other(profile: Profile) -> Secret {
 }
 
 fn signing(body: &[u8]) -> Signing<'_> {
-    Signing { id: "msg_1", timestamp: "1614265330", event_type: "video.trending", body, ..Signing::default() }
+    let (id, timestamp, date) = ("msg_1", "1614265330", "2021-02-25T15:02:10Z");
+    Signing { id, timestamp, date, event_type: "video.trending", body, ..Signing::default() }
 }
 
 fn verify(profile: Profile, secrets: &[Secret], headers: &[(&str, &[u8])], body: &[u8]) -> CheckedSignature {
@@ -43,9 +58,11 @@ fn verdict(
     headers: &[(String, String)],
     body: &[u8],
 ) -> Result<Vec<usize>, Wrong> {
-    let headers: Vec<(&str, &[u8])> =
-        headers.iter().map(|(name, value)| (&**name, value.as_bytes())).collect();
-    verify(profile, secrets, &headers, body).verdict
+    let headers: Vec<_> =
+        headers.iter().map(|(name, value)| (name.clone(), value.as_bytes().to_vec())).collect();
+    let (headers, body) = folded(&headers, body).unwrap_or_else(|| (headers.clone(), body.to_vec()));
+    let headers: Vec<(&str, &[u8])> = headers.iter().map(|(name, value)| (&**name, &**value)).collect();
+    verify(profile, secrets, &headers, &body).verdict
 }
 
 #[test]
@@ -70,12 +87,16 @@ fn the_example_of_github_comes_out() {
 #[test]
 fn a_signature_verifies_with_the_keys_that_made_it() {
     for profile in Profile::ALL {
-        let (first, second) = (secret(profile), other(profile));
-        let headers = sign(profile, &[&first, &second], &signing(BODY));
+        let (first, second, body) = (secret(profile), other(profile), body_of(profile));
+        let headers = sign(profile, &[&first, &second], &signing(&body));
         let both = if profile.has_several_signatures() { vec![0, 1] } else { vec![1] };
-        assert_eq!(verdict(profile, &[second.clone(), first.clone()], &headers, BODY), Ok(both), "{profile}");
-        let headers = sign(profile, &[&second], &signing(BODY));
-        assert_eq!(verdict(profile, &[first, second], &headers, BODY), Ok(vec![1]), "{profile}");
+        assert_eq!(
+            verdict(profile, &[second.clone(), first.clone()], &headers, &body),
+            Ok(both),
+            "{profile}"
+        );
+        let headers = sign(profile, &[&second], &signing(&body));
+        assert_eq!(verdict(profile, &[first, second], &headers, &body), Ok(vec![1]), "{profile}");
     }
 }
 
@@ -248,11 +269,15 @@ fn for_another_body(profile: Profile) -> Wrong {
 #[test]
 fn another_key_another_body_and_no_key_at_all_are_wrong() {
     for profile in Profile::ALL {
-        let headers = sign(profile, &[&secret(profile)], &signing(BODY));
-        assert_eq!(verdict(profile, &[other(profile)], &headers, BODY), Err(Wrong::NoKey), "{profile}");
-        let other_body = verdict(profile, &[secret(profile)], &headers, b"{}");
-        assert_eq!(other_body, Err(for_another_body(profile)), "{profile}");
-        assert_eq!(verdict(profile, &[], &headers, BODY), Err(Wrong::NoKey), "{profile}");
+        let body = body_of(profile);
+        let headers = sign(profile, &[&secret(profile)], &signing(&body));
+        assert_eq!(verdict(profile, &[other(profile)], &headers, &body), Err(Wrong::NoKey), "{profile}");
+        let others = profile.with_other_members(&body).into_iter().map(|(_, other)| other);
+        for other in others.chain(profile.signs_body().then(|| b"{}".to_vec())) {
+            let judged = verdict(profile, &[secret(profile)], &headers, &other);
+            assert_eq!(judged, Err(for_another_body(profile)), "{profile}");
+        }
+        assert_eq!(verdict(profile, &[], &headers, &body), Err(Wrong::NoKey), "{profile}");
     }
 }
 
@@ -447,6 +472,45 @@ fn a_profile_of_ones_own_may_have_tokens() {
 }
 
 #[test]
+fn a_profile_of_ones_own_signs_members_of_the_body() {
+    let text = "algorithm = \"hmac-sha256\"\nsignature_field = \"/sig\"\nprefix = \"v1=\"\n\
+         signed = [\"{body/id}|{body/a/0}|{body/flag}\"]\n\
+         body = '{\"sig\":\"{signature}\",\"id\":\"{id}\",\"a\":[{data}],\"flag\":true}'\n";
+    let profile = Profile::parse("own", text).unwrap();
+    let signing = Signing {
+        id: "i",
+        body: br#"{"sig":"{signature}","id":"i","a":[7],"flag":true}"#,
+        ..Signing::default()
+    };
+    let headers = sign(profile, &[&secret(profile)], &signing);
+    assert_eq!(headers[0].0, IN_BODY);
+    let judged = |body: &[u8]| verdict(profile, &[secret(profile)], &headers, body);
+    assert_eq!(judged(signing.body), Ok(vec![0]));
+    assert_eq!(judged(br#"{"x":1,"flag":true,"a":["7"],"id":"i","sig":"{signature}"}"#), Ok(vec![0]));
+    assert_eq!(judged(br#"{"sig":"{signature}","id":"i","a":[7],"flag":false}"#), Err(Wrong::NoKey));
+    for absent in [&b"{}"[..], b"{", br#"{"sig":null}"#, br#"{"sig":""}"#] {
+        let judged = verdict(profile, &[secret(profile)], &[], absent);
+        assert!(matches!(judged, Err(Wrong::Member(_) | Wrong::NoSignature(_))), "{judged:?}");
+    }
+    for (from, to, expected) in [
+        ("|{body/a/0}", "{body}", "a signature in the body cannot cover itself"),
+        ("{body/id}|{body/a/0}|{body/flag}", "{url}", "signed: it lacks {body}"),
+        ("{body/id}", "{body/}", "signed: \"/\" is not a JSON pointer"),
+        ("\"/sig\"", "\"sig\"", "signature_field: \"sig\" is not a JSON pointer"),
+        ("\"/sig\"", "\"/other\"", "body: expected \"{signature}\" at /other"),
+        ("prefix", "separator", "signature_field: expected it only without `header`"),
+        ("signature_field = \"/sig\"", "header = \"S\"", "body: it has {signature}"),
+        ("{id}", "id", "body: it lacks {id}"),
+        ("true}", "true", "body: it is no JSON"),
+        ("body =", "# body =", "body: it is missing"),
+    ] {
+        assert!(text.contains(from), "{from}");
+        let error = Profile::parse("own", &text.replacen(from, to, 1)).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
 fn a_public_jwk_has_each_member_once_and_no_private_number() {
     let plaid: Profile = "plaid".parse().unwrap();
     let jwk = r#"{"crv":"P-256","kid":"k","kty":"EC","x":"axfR8uEsQkf4vOblY6RA8ncDfYEt6zOg9KE5RdiYwpY","y":"T-NC4v4af5uO5-tKfA-eFivOM1drMV7Oy7ZAaDe_UfU"}"#;
@@ -466,10 +530,11 @@ fn a_public_jwk_has_each_member_once_and_no_private_number() {
 #[test]
 fn a_signature_has_one_spelling() {
     for profile in Profile::ALL {
-        let good = signing(BODY).signature(profile, &secret(profile));
+        let body = body_of(profile);
+        let good = signing(&body).signature(profile, &secret(profile));
         for bad in [good[..good.len() - 1].to_owned(), format!("{good}0"), format!("{good}\n")] {
-            let headers = signing(BODY).headers(profile, &[bad]);
-            assert!(verdict(profile, &[secret(profile)], &headers, BODY).is_err(), "{profile}");
+            let headers = signing(&body).headers(profile, &[bad]);
+            assert!(verdict(profile, &[secret(profile)], &headers, &body).is_err(), "{profile}");
         }
     }
 }
@@ -524,7 +589,7 @@ fn a_profile_is_read_by_its_name() {
 proptest! {
     #[test]
     fn no_change_of_one_byte_verifies(
-        profile in proptest::sample::select(&Profile::ALL[..]),
+        profile in proptest::sample::select(&Profile::ALL[..]).prop_filter("signs members", |one| one.signs_body()),
         body in proptest::collection::vec(any::<u8>(), 1..200),
         at in any::<proptest::sample::Index>(),
         flip in 1..=255_u8,

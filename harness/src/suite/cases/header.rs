@@ -27,7 +27,7 @@ const LARGE_BYTES: usize = 32 * 1024;
 const ENDLESS_MAX: u64 = 8 * 1024 * 1024;
 
 fn odd_case(bench: &Bench<'_>) -> Shots {
-    let mut request = bench.signed(&bench.delivery());
+    let mut request = bench.signed(&bench.delivery()).sent().into_owned();
     for (name, _) in &mut request.headers {
         let odd = |(at, c): (usize, char)| {
             if at % 2 == 0 { c.to_ascii_uppercase() } else { c.to_ascii_lowercase() }
@@ -46,7 +46,12 @@ fn twice(bench: &Bench<'_>) -> Shots {
     let mut shots = vec![Shot::new("the signature header twice", request, NoBreak)];
     let mut both_orders = |header: &str, other: &str, want: Want| {
         let signed = || bench.signed(&bench.delivery());
-        let what = |order: &str| format!("two {header} headers, {order}");
+        let place = if header == profile.signature_header() {
+            profile.signature_place()
+        } else {
+            format!("{header} header")
+        };
+        let what = |order: &str| format!("two {place}s, {order}");
         shots.push(Shot::new(what("the signed one first"), signed().and(header, other), want));
         shots.push(Shot::new(what("the signed one last"), signed().after(header, other), want));
     };
@@ -222,7 +227,14 @@ fn not_utf8(bench: &Bench<'_>) -> Shots {
     Ok(vec![Shot::new("bytes that are not UTF-8", bench.signed(&delivery.with_body(body)), NoBreak)])
 }
 
+fn signs_bytes(bench: &Bench<'_>) -> Result<(), String> {
+    let profile = bench.settings.profile;
+    let why = "signs members of the body, not its bytes";
+    if profile.signs_body() { Ok(()) } else { Err(format!("{profile} {why}")) }
+}
+
 fn replacement(bench: &Bench<'_>) -> Shots {
+    signs_bytes(bench)?;
     let (delivery, signed) = marked(bench, "\u{fffd}".as_bytes())?;
     let at = signed.windows(3).position(|three| three == "\u{fffd}".as_bytes()).unwrap_or_default();
     let wire = [&signed[..at], b"\xff", &signed[at + 3..]].concat();
@@ -358,6 +370,9 @@ async fn unread(bench: &Bench<'_>) -> Finding {
 }
 
 async fn verify_first(bench: &Bench<'_>) -> Finding {
+    if let Err(why) = signs_bytes(bench) {
+        return Finding::new(Verdict::NotApplicable, why);
+    }
     let (good, bad) = match (bench.json(), bench.json()) {
         (Ok(good), Ok(bad)) => (good, bad.with_body("{\"a\":")),
         (Err(why), _) | (_, Err(why)) => return Finding::new(Verdict::NotApplicable, why),

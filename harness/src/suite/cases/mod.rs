@@ -266,13 +266,11 @@ async fn fire_each(
     case: Option<(&'static str, fn(&Bench<'_>) -> Shots)>,
     known: Option<&Delivery>,
 ) -> Finding {
-    let mut seen: Vec<String> = Vec::new();
-    let (mut broken, mut accidents, mut forged) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut unproven, mut by_library) = (Vec::new(), Vec::new());
+    let mut sum = Sum::default();
     let mut watch = Watch::start();
     let fresh = Duration::from_secs(bench.settings.tolerance_seconds.unsigned_abs()) / 2;
     for place in 0..shots.len() {
-        if watch.passed() > fresh && bench.settings.profile.has_timestamp() && broken.is_empty() {
+        if watch.passed() > fresh && bench.settings.profile.has_timestamp() && sum.broken.is_empty() {
             let made = case.and_then(|(_, make)| make(bench).ok()).filter(|made| made.len() == shots.len());
             let Some(made) = made else { return too_old(&shots[place]) };
             (shots, watch) = (made, Watch::start());
@@ -285,12 +283,12 @@ async fn fire_each(
         }
         if withheld.as_ref().is_some_and(|greeting| greeting.is_given_by(&exchange.outcome)) {
             bench.refute_last();
-            broken.push(format!("{label}: {came} with the answer to a handshake"));
+            sum.broken.push(format!("{label}: {came} with the answer to a handshake"));
             continue;
         }
         if want.is_accident(&exchange.outcome) {
-            accidents.push(format!("{label}: {came}"));
-            forged.push(request.clone());
+            sum.accidents.push(format!("{label}: {came}"));
+            sum.forged.push(request.clone());
             continue;
         }
         if !want.is_met(&exchange.outcome) {
@@ -298,51 +296,65 @@ async fn fire_each(
                 && let outcome = bench.send(&format!("{label}: the control"), control, *want).await.outcome
                 && !want.is_met(&outcome)
             {
-                unproven.push(format!("{label}: {came}; without that: {}", words(&outcome)));
+                sum.unproven.push(format!("{label}: {came}; without that: {}", words(&outcome)));
                 continue;
             }
             if let Some((id, _)) = case
                 && is_by_library(bench, id, label, &exchange.outcome)
             {
-                by_library.push(format!("{label}: {came}"));
+                sum.by_library.push(format!("{label}: {came}"));
                 continue;
             }
-            broken.push(format!("{label}: {came}"));
+            sum.broken.push(format!("{label}: {came}"));
             if exchange.outcome == Outcome::Silent {
                 // Further silent requests would take as long.
                 break;
             }
         }
         if *want == Want::Report {
-            seen.push(format!("{label}: {came}"));
-        } else if !seen.contains(&came) {
-            seen.push(came);
+            sum.seen.push(format!("{label}: {came}"));
+        } else if !sum.seen.contains(&came) {
+            sum.seen.push(came);
         }
     }
-    match (broken.is_empty(), accidents.is_empty()) {
-        (false, _) => Finding::fail(broken.join("; ")),
-        _ if !unproven.is_empty() => {
-            Finding::unclear(format!("{}: another cause comes before it", unproven.join("; ")))
-        }
-        (true, false) => {
-            let forged: Vec<_> = forged.iter().collect();
-            Finding::accident(bench, &forged, known, &accidents.join("; ")).await
-        }
-        (true, true) if let Some(library) = bench.settings.library.filter(|_| !by_library.is_empty()) => {
+    sum.finding(bench, known).await
+}
+
+/// What came of the shots of a case, in words.
+#[derive(Default)]
+struct Sum {
+    seen: Vec<String>,
+    broken: Vec<String>,
+    by_library: Vec<String>,
+    unproven: Vec<String>,
+    accidents: Vec<String>,
+    forged: Vec<Request>,
+}
+
+impl Sum {
+    async fn finding(self, bench: &Bench<'_>, known: Option<&Delivery>) -> Finding {
+        let library = bench.settings.known.library.filter(|_| !self.by_library.is_empty());
+        if !self.broken.is_empty() {
+            Finding::fail(self.broken.join("; "))
+        } else if !self.unproven.is_empty() {
+            Finding::unclear(format!("{}: another cause comes before it", self.unproven.join("; ")))
+        } else if !self.accidents.is_empty() {
+            let forged: Vec<_> = self.forged.iter().collect();
+            Finding::accident(bench, &forged, known, &self.accidents.join("; ")).await
+        } else if let Some(library) = library {
             let fault = format!("a fault of {}, to be caught before its call", library.name);
-            Finding {
-                wrong: Some(fault.clone()),
-                ..Finding::warn(format!("{fault}: {}", by_library.join("; ")))
-            }
+            let came = format!("{fault}: {}", self.by_library.join("; "));
+            Finding { wrong: Some(fault), ..Finding::warn(came) }
+        } else {
+            Finding::pass(self.seen.join(", "))
         }
-        (true, true) => Finding::pass(seen.join(", ")),
     }
 }
 
 /// A library accepts or refuses. Any other outcome is the receiver's own.
 fn is_by_library(bench: &Bench<'_>, case: &str, label: &str, outcome: &Outcome) -> bool {
     let is_decision = matches!(outcome, Outcome::Answer(answer) if [2, 4].contains(&(answer.status / 100)));
-    is_decision && bench.settings.library.is_some_and(|library| library.fails(case, label))
+    is_decision && bench.settings.known.library.is_some_and(|library| library.fails(case, label))
 }
 
 fn too_old(shot: &Shot) -> Finding {

@@ -7,6 +7,7 @@ use hookproof_judge::signature::{Definition, ForeignHash, Secret, base64, hex};
 
 use super::{Case, Finding, Running, Shots};
 use crate::suite::bench::{Bench, Delivery, Shot};
+use crate::suite::foreign_key;
 use crate::suite::want::Want::{Accept, NoFailure, Reject, Report};
 use crate::suite::want::words;
 use crate::wire::clock::unix_seconds;
@@ -53,20 +54,42 @@ fn wrong_secret(bench: &Bench<'_>) -> Shots {
         let what = if empty.is_some() { "signed for a public key of zeros" } else { "a signature of zeros" };
         Shot::new(what, request, Reject)
     });
-    Ok(std::iter::once(foreign).chain(empty).chain(zeros).collect())
+    Ok(std::iter::once(foreign).chain(empty).chain(zeros).chain(elsewhere(bench)?).collect())
+}
+
+/// The key of these signatures is at the URL of the request, as that of the right ones is. The host is another.
+fn elsewhere(bench: &Bench<'_>) -> Result<Vec<Shot>, String> {
+    let Some((header, own)) = bench.settings.profile.key_url() else { return Ok(Vec::new()) };
+    let (stranger, foreign) = (bench.foreign_secret()?, foreign_key::address());
+    let (host, path) = own.trim_start_matches("https://").split_once('/').unwrap_or((own, ""));
+    let urls = [
+        format!("http://{foreign}/{path}"),
+        format!("http://{foreign}/?{own}"),
+        format!("http://{host}@{foreign}/{path}"),
+        format!("https://{host}.hookproof.example/{path}"),
+        format!("https://hookproof-{}/{path}", host.split_once('.').map_or(host, |(_, domain)| domain)),
+    ];
+    let shot = |url: String| {
+        let delivery = bench.delivery();
+        let request = bench.request(&delivery, &[bench.forged(&delivery, &stranger)]);
+        Shot::new(format!("signed by the key at {url}"), request.with(header, url), Reject)
+    };
+    Ok(urls.map(shot).into())
 }
 
 fn missing(bench: &Bench<'_>) -> Shots {
     let request = bench.signed(&bench.delivery());
-    let header = bench.settings.profile.signature_header();
-    Ok(vec![Shot::new(format!("no {header} header"), request.without(header), Reject)])
+    let profile = bench.settings.profile;
+    let request = request.without(profile.signature_header());
+    Ok(vec![Shot::new(format!("no {}", profile.signature_place()), request, Reject)])
 }
 
 fn empty(bench: &Bench<'_>) -> Shots {
     let profile = bench.settings.profile;
     let delivery = bench.delivery();
     let request = bench.signed(&delivery).with(profile.signature_header(), "");
-    let mut shots = vec![Shot::new("an empty header", request, Reject)];
+    let what = if profile.signs_body() { "an empty header" } else { "an empty text" };
+    let mut shots = vec![Shot::new(what, request, Reject)];
     let delivery = bench.delivery();
     let bare = bench.prefix(&delivery);
     if !bare.is_empty() {
@@ -78,6 +101,9 @@ fn empty(bench: &Bench<'_>) -> Shots {
 }
 
 fn body_bit(bench: &Bench<'_>) -> Shots {
+    if !bench.settings.profile.signs_body() {
+        return Ok(other_members(bench));
+    }
     let shots = [("first", 0), ("middle", 1), ("last", 2)].map(|(what, part)| {
         let delivery = bench.delivery();
         let mut body = delivery.body.clone();
@@ -91,6 +117,18 @@ fn body_bit(bench: &Bench<'_>) -> Shots {
         Shot::new("another value in a form", bench.signed(&delivery).carrying(body), Reject)
     });
     Ok(shots.into_iter().chain(form).chain(other_spellings(bench)).collect())
+}
+
+/// The rest of the body is not signed.
+fn other_members(bench: &Bench<'_>) -> Vec<Shot> {
+    let with_others = |delivery: &Delivery| bench.settings.profile.with_other_members(&delivery.body);
+    let count = with_others(&bench.delivery()).len();
+    let shots = (0..count).filter_map(|at| {
+        let delivery = bench.delivery();
+        let (pointer, body) = with_others(&delivery).into_iter().nth(at)?;
+        Some(Shot::new(format!("another value at {pointer}"), bench.signed(&delivery).carrying(body), Reject))
+    });
+    shots.collect()
 }
 
 /// Normalisation turns them into the signed body: trimming, a dropped byte order mark, composed accents.
@@ -122,6 +160,9 @@ fn id_swap(bench: &Bench<'_>) -> Shots {
     let Some(header) = profile.id_header().filter(|_| profile.signs_id()) else {
         let unsigned = profile.unsigned_headers().join(" and ");
         return Err(match unsigned.as_str() {
+            "" if !profile.signs_body() => {
+                format!("{profile} signs members of the body; sig.body-bit changes them")
+            }
             "" => format!("{profile} does not sign an id"),
             _ => format!(
                 "{profile} does not sign {unsigned}: a captured delivery passes again with another value there; \
@@ -234,7 +275,19 @@ fn parts(bench: &Bench<'_>) -> Shots {
         let request = bench.request(&delivery, &[signature]);
         Some(Shot::new(format!("signed over {template:?}"), request, Reject))
     });
-    Ok(shots.collect())
+    let headers = if profile.is_message() { Vec::new() } else { profile.signed_headers().collect() };
+    let others = headers.into_iter().map(|name| {
+        let request = bench.signed(&bench.delivery());
+        let value = String::from_utf8_lossy(request.header(name).unwrap_or_default()).into_owned();
+        let last = |digit: char| if digit == '1' { "2" } else { "1" };
+        let at = value.rfind(|digit: char| digit.is_ascii_digit());
+        let other = at.map_or_else(
+            || format!("{value}1"),
+            |at| format!("{}{}{}", &value[..at], last(char::from(value.as_bytes()[at])), &value[at + 1..]),
+        );
+        Shot::new(format!("another {name}"), request.with(name, other), Reject)
+    });
+    Ok(shots.chain(others).collect())
 }
 
 fn dot_shift(bench: &Bench<'_>) -> Shots {
@@ -366,15 +419,6 @@ fn junk(bench: &Bench<'_>) -> Shots {
         let text = change(&bench.signature(&delivery)[prefix.len()..]);
         Shot::new(what, bench.request(&delivery, &[prefix + &text]), Reject)
     };
-    let coded = |what: &str, change: &dyn Fn(&[u8]) -> Vec<u8>| {
-        let delivery = bench.delivery();
-        let text = bench.encoded(&delivery, &change(&bench.tag(&delivery)));
-        Shot::new(what, bench.request(&delivery, &[text]), Reject)
-    };
-    let in_der =
-        bench.settings.secret.in_der(&bench.tag(&bench.delivery())).map(|_| {
-            coded("the signature in DER", &|tag| bench.settings.secret.in_der(tag).unwrap_or_default())
-        });
     if profile.is_token() {
         let written = [
             shot("a junk character inside", &|good| inside(good, "*")),
@@ -385,17 +429,9 @@ fn junk(bench: &Bench<'_>) -> Shots {
             shot("other bits in the last character", &other_last_bits),
             shot("a character as %xx", &|good| format!("%{:02X}{}", good.as_bytes()[0], &good[1..])),
         ];
-        return Ok(written.into_iter().chain(in_der).collect());
+        return Ok(written.into_iter().chain(other_forms(bench)).collect());
     }
     if profile.is_base64() {
-        let spelled = profile.is_der().then(|| {
-            [
-                coded("a length in two bytes", &|tag| [&[0x30, 0x81], &tag[1..]].concat()),
-                coded("a zero more in front of a number", &|tag| {
-                    [&[0x30, tag[1] + 1, 2, tag[3] + 1, 0], &tag[4..]].concat()
-                }),
-            ]
-        });
         // RFC 8941, section 4.2.7, tells a reader of structured fields to take these two.
         let lenient = (!profile.is_message()).then(|| {
             [
@@ -414,8 +450,11 @@ fn junk(bench: &Bench<'_>) -> Shots {
             },
             shot("the padding as %3D", &|good| good.replace('=', "%3D")),
         ];
-        let special = lenient.into_iter().flatten().chain(spelled.into_iter().flatten()).chain(in_der);
-        return Ok(written.into_iter().chain(special).collect());
+        return Ok(written
+            .into_iter()
+            .chain(lenient.into_iter().flatten())
+            .chain(other_forms(bench))
+            .collect());
     }
     Ok(vec![
         shot("a junk character inside", &|good| inside(good, "_")),
@@ -424,6 +463,27 @@ fn junk(bench: &Bench<'_>) -> Shots {
         shot("0x in front", &|good| format!("0x{good}")),
         shot("a digit as %xx", &|good| format!("%{:02X}{}", good.as_bytes()[0], &good[1..])),
     ])
+}
+
+/// The two numbers of a signature in another form than that of the profile.
+fn other_forms(bench: &Bench<'_>) -> Vec<Shot> {
+    let shot = |what: &str, change: &dyn Fn(&[u8]) -> Vec<u8>| {
+        let delivery = bench.delivery();
+        let text = bench.encoded(&delivery, &change(&bench.tag(&delivery)));
+        Shot::new(what, bench.request(&delivery, &[text]), Reject)
+    };
+    if bench.settings.profile.is_der() {
+        return vec![
+            shot("a length in two bytes", &|tag| [&[0x30, 0x81], &tag[1..]].concat()),
+            shot("a zero more in front of a number", &|tag| {
+                [&[0x30, tag[1] + 1, 2, tag[3] + 1, 0], &tag[4..]].concat()
+            }),
+        ];
+    }
+    let secret = &bench.settings.secret;
+    let is_of_numbers = secret.in_der(&bench.tag(&bench.delivery())).is_some();
+    let in_der = || shot("the signature in DER", &|tag| secret.in_der(tag).unwrap_or_default());
+    is_of_numbers.then(in_der).into_iter().collect()
 }
 
 /// In base64 the case of a letter matters, so a case-insensitive comparison accepts many signatures.

@@ -7,6 +7,8 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use hookproof_verify::Profile;
 use p256::ecdsa;
 use p256::pkcs8::EncodePublicKey as _;
+use ring::rand::SystemRandom;
+use ring::signature::{KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair};
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256};
 
@@ -28,6 +30,45 @@ fn private_p256(secret: &str) -> ecdsa::SigningKey {
     ecdsa::SigningKey::from_slice(&bytes_of(secret)[..32]).unwrap()
 }
 
+/// PayPal's name of the receiver.
+pub(crate) const WEBHOOK: &str = "8PT597110X687430LKGECATA";
+pub(crate) const CERTIFICATE: &str = "https://api.paypal.com/v1/notifications/certs/CERT-1";
+
+/// A key in PEM for each of the two secrets.
+fn private_rsa(secret: &str) -> RsaKeyPair {
+    let pem = if secret == SECRET { include_str!("rsa.key") } else { include_str!("rsa-other.key") };
+    let lines: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
+    RsaKeyPair::from_pkcs8(&STANDARD.decode(lines).unwrap()).unwrap()
+}
+
+fn public_rsa(secret: &str) -> Vec<u8> {
+    let of_der = |tag: u8, content: &[u8]| {
+        let [.., high, low] = content.len().to_be_bytes();
+        [&[tag, 0x82, high, low], content].concat()
+    };
+    let algorithm = [0x30, 13, 6, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7, 13, 1, 1, 1, 5, 0];
+    let bits = of_der(3, &[&[0], private_rsa(secret).public_key().as_ref()].concat());
+    of_der(0x30, &[&algorithm[..], &bits].concat())
+}
+
+fn crc32(bytes: &[u8]) -> u32 {
+    let step = |rest: u32, _: u32| if rest & 1 == 1 { rest >> 1 ^ 0xedb8_8320 } else { rest >> 1 };
+    !bytes.iter().fold(u32::MAX, |rest, byte| (0..8).fold(rest ^ u32::from(*byte), step))
+}
+
+/// For the webhook of this name.
+pub(crate) fn paypal(secret: &str, webhook: &str, id: &str, time: &str, body: &[u8]) -> Headers {
+    let text = format!("{id}|{time}|{webhook}|{}", crc32(body));
+    let headers = [
+        ("paypal-transmission-id", id.to_owned()),
+        ("paypal-transmission-time", time.to_owned()),
+        ("paypal-transmission-sig", base64(&tag(Profile::Paypal, secret, &[text.as_bytes()]))),
+        ("paypal-cert-url", CERTIFICATE.to_owned()),
+        ("paypal-auth-algo", "SHA256withRSA".to_owned()),
+    ];
+    headers.map(|(name, value)| (name, value.into_bytes())).into()
+}
+
 /// The text that the receiver is given.
 pub(crate) fn key(profile: Profile, secret: &str) -> String {
     match profile {
@@ -36,6 +77,8 @@ pub(crate) fn key(profile: Profile, secret: &str) -> String {
             base64(private_p256(secret).verifying_key().to_public_key_der().unwrap().as_bytes())
         }
         Profile::Plaid => jwk(secret, KID),
+        Profile::Adyen => hex(&bytes_of(secret)),
+        Profile::Paypal => format!("{WEBHOOK}:{}", base64(&public_rsa(secret))),
         Profile::Rfc9421 => {
             format!(r#"{{"k":"{}","kid":"{KID}","kty":"oct"}}"#, base64url(&bytes_of(secret)))
         }
@@ -75,11 +118,17 @@ pub(crate) fn tag(profile: Profile, secret: &str, parts: &[&[u8]]) -> Vec<u8> {
             let signature: ecdsa::DerSignature = private_p256(secret).sign(&parts.concat());
             return signature.as_bytes().to_vec();
         }
+        Profile::Paypal => {
+            let pair = private_rsa(secret);
+            let mut tag = vec![0; pair.public().modulus_len()];
+            pair.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), &parts.concat(), &mut tag).unwrap();
+            return tag;
+        }
         Profile::Plaid => {
             let signature: ecdsa::Signature = private_p256(secret).sign(&parts.concat());
             return signature.to_bytes().to_vec();
         }
-        Profile::StandardWebhooks | Profile::Rfc9421 => bytes_of(secret),
+        Profile::StandardWebhooks | Profile::Rfc9421 | Profile::Adyen => bytes_of(secret),
         Profile::Twilio => {
             let mut mac = Hmac::<Sha1>::new_from_slice(secret.as_bytes()).unwrap();
             parts.iter().for_each(|part| mac.update(part));
@@ -144,9 +193,24 @@ fn usual_message(secret: &str, id: &str, at: &str, body: &[u8]) -> Headers {
     message(secret, &format!("{covered}{parameters}"), id, body)
 }
 
+/// Whether the signature is in a header, so that any body can be signed.
+pub(crate) fn signs_any_body(profile: &Profile) -> bool {
+    *profile != Profile::Adyen
+}
+
 /// A body with the time that Linear reads.
 pub(crate) fn linear_body(at: i64, data: &str) -> Vec<u8> {
     format!("{{\"id\":\"evt_1\",\"webhookTimestamp\":{at}250,\"data\":\"{data}\"}}").into_bytes()
+}
+
+fn frozen(tag: String, id: &str) -> Vec<(&'static str, String)> {
+    vec![
+        ("x-vvv-signature", tag),
+        ("x-vvv-event", "video.trending".to_owned()),
+        ("x-vvv-attempt", "1".to_owned()),
+        ("x-vvv-delivery-id", id.to_owned()),
+        ("x-vvv-subscriber", "sub_1".to_owned()),
+    ]
 }
 
 pub(crate) fn sign(profile: Profile, secret: &str, id: &str, at: i64, body: &[u8]) -> Headers {
@@ -167,19 +231,14 @@ pub(crate) fn sign(profile: Profile, secret: &str, id: &str, at: i64, body: &[u8
         Profile::VvvTimestamped => {
             vec![("x-vvv-timestamp", at.clone()), ("x-vvv-signature", format!("sha256={}", hex(&dated())))]
         }
-        Profile::VvvFrozen => vec![
-            ("x-vvv-signature", plain()),
-            ("x-vvv-event", "video.trending".to_owned()),
-            ("x-vvv-attempt", "1".to_owned()),
-            ("x-vvv-delivery-id", id.to_owned()),
-            ("x-vvv-subscriber", "sub_1".to_owned()),
-        ],
+        Profile::VvvFrozen => frozen(plain(), id),
         Profile::Stripe => vec![("stripe-signature", format!("t={at},v1={}", hex(&dated())))],
         Profile::Github => vec![
             ("x-hub-signature-256", format!("sha256={}", plain())),
             ("x-github-event", "video.trending".to_owned()),
             ("x-github-delivery", id.to_owned()),
         ],
+        Profile::Adyen => Vec::new(),
         Profile::Discord => {
             let tag = hex(&tag(profile, secret, &[at.as_bytes(), body]));
             vec![("x-signature-timestamp", at), ("x-signature-ed25519", tag)]
@@ -195,6 +254,7 @@ pub(crate) fn sign(profile: Profile, secret: &str, id: &str, at: i64, body: &[u8
             let tag = tag(profile, secret, &[at.as_bytes(), b":", body]);
             vec![("paddle-signature", format!("ts={at};h1={}", hex(&tag)))]
         }
+        Profile::Paypal => return paypal(secret, WEBHOOK, id, &format!("time-{at}"), body),
         Profile::Plaid => vec![("plaid-verification", token(secret, &head(KID), &claims(&at, body)))],
         Profile::Rfc9421 => return usual_message(secret, id, &at, body),
         Profile::Sendgrid => vec![

@@ -7,7 +7,9 @@ mod fuzzing;
 mod signing;
 
 mod accepts;
+mod adyen;
 mod laws;
+mod paypal;
 mod refuses;
 mod vectors;
 
@@ -26,9 +28,13 @@ fn keys(profile: Profile, secrets: &[&str]) -> Keys {
     Keys::new(profile, &secrets).unwrap().with_url(signing::URL)
 }
 
-/// All but Linear, whose body has the time in it.
+fn signed_by_headers() -> impl Iterator<Item = Profile> {
+    Profile::ALL.into_iter().filter(signing::signs_any_body)
+}
+
+/// Linear's body has the time in it.
 fn stamped_by_headers() -> impl Iterator<Item = Profile> {
-    Profile::ALL.into_iter().filter(|profile| *profile != Profile::Linear)
+    signed_by_headers().filter(|profile| *profile != Profile::Linear)
 }
 
 fn signed(profile: Profile) -> Headers {
@@ -57,6 +63,7 @@ fn value<'h>(headers: &'h Headers, name: &str) -> &'h str {
 /// The header with a profile's signature, and the text before the signature.
 fn place_of_signature(profile: Profile) -> (&'static str, String) {
     match profile {
+        Profile::Adyen => unreachable!("its signature is in the body"),
         Profile::StandardWebhooks => ("webhook-signature", "v1,".to_owned()),
         Profile::VvvTimestamped => ("x-vvv-signature", "sha256=".to_owned()),
         Profile::VvvFrozen => ("x-vvv-signature", String::new()),
@@ -67,6 +74,7 @@ fn place_of_signature(profile: Profile) -> (&'static str, String) {
         Profile::Line => ("x-line-signature", String::new()),
         Profile::Linear => ("linear-signature", String::new()),
         Profile::Paddle => ("paddle-signature", format!("ts={NOW};h1=")),
+        Profile::Paypal => ("paypal-transmission-sig", String::new()),
         Profile::Plaid => {
             let token = signed(profile);
             let (before, _) = value(&token, "plaid-verification").rsplit_once('.').unwrap();

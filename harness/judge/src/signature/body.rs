@@ -1,0 +1,163 @@
+//! A signature in the body, and one over members of the body.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+use super::definition::Definition;
+use super::part::{IN_BODY, Part};
+
+type Header = (String, Vec<u8>);
+
+/// The request as it is sent: the values of [`IN_BODY`] are members of the body. None if it has them already.
+#[must_use]
+pub fn folded(headers: &[Header], body: &[u8]) -> Option<(Vec<Header>, Vec<u8>)> {
+    let placeholder = format!("\"{IN_BODY}\"");
+    let place = memchr::memmem::find(body, placeholder.as_bytes());
+    let (own, rest): (Vec<_>, Vec<_>) = headers.iter().cloned().partition(|(name, _)| name == IN_BODY);
+    let Some(place) = place else { return (!own.is_empty()).then(|| (rest, body.to_vec())) };
+    let (front, behind) = (&body[..place], &body[place + placeholder.len()..]);
+    let name = front.iter().rev().position(|byte| *byte == b':').map_or(0, |at| place - at - 1);
+    let quotes = front[..name].iter().rev().enumerate().filter(|(_, byte)| **byte == b'"');
+    let start = quotes.map(|(at, _)| name - at - 1).nth(1).unwrap_or(name);
+    let members = own.iter().map(|(_, value)| [&front[start..], b"\"", &escaped(value), b"\""].concat());
+    let members = members.collect::<Vec<_>>().join(&b","[..]);
+    let behind = if members.is_empty() { behind.strip_prefix(b",").unwrap_or(behind) } else { behind };
+    Some((rest, [&front[..start], &members, behind].concat()))
+}
+
+/// Bytes that are no text stay.
+fn escaped(value: &[u8]) -> Vec<u8> {
+    let each = |byte: &u8| if b"\"\\".contains(byte) { vec![b'\\', *byte] } else { vec![*byte] };
+    value.iter().flat_map(each).collect()
+}
+
+/// Null, and a member that is missing, are empty.
+pub(super) fn text(json: &Value, pointer: &str) -> Cow<'static, [u8]> {
+    match json.pointer(pointer) {
+        None | Some(Value::Null) => Cow::Borrowed(b""),
+        Some(Value::String(text)) => text.clone().into_bytes().into(),
+        Some(other) => other.to_string().into_bytes().into(),
+    }
+}
+
+fn other(value: Option<&Value>) -> Value {
+    match value {
+        Some(Value::Bool(flag)) => (!flag).into(),
+        Some(Value::Number(number)) => (number.as_i64().unwrap_or_default() + 1).into(),
+        Some(Value::String(text)) if text == "true" => "false".into(),
+        Some(Value::String(text)) => format!("{text}1").into(),
+        _ => "1".into(),
+    }
+}
+
+impl Definition {
+    /// Whether a signature holds for this body alone. One over members holds whatever else is in it.
+    #[must_use]
+    pub fn signs_body(&self) -> bool {
+        !self.signed.iter().any(|part| matches!(part, Part::Member(_)))
+    }
+
+    /// The signature's header, or its member of the body.
+    #[must_use]
+    pub fn signature_place(&self) -> String {
+        match &self.habits.signature_field {
+            Some(pointer) => format!("{pointer} member"),
+            None => format!("{} header", self.header),
+        }
+    }
+
+    pub(super) fn json(&self, body: &[u8]) -> Value {
+        if self.signs_body() { Value::Null } else { serde_json::from_slice(body).unwrap_or_default() }
+    }
+
+    #[must_use]
+    pub const fn has_own_bodies(&self) -> bool {
+        self.habits.body.is_some()
+    }
+
+    /// The bodies of the suite's deliveries, if the profile has its own.
+    #[must_use]
+    pub fn filled(&self, id: &str, event_type: &str, timestamp: &str, data: &str) -> Option<String> {
+        let template = self.habits.body.as_deref()?;
+        Some(filled(template, id, event_type, timestamp, data))
+    }
+
+    /// Each signed member with the body in which it has another value.
+    #[must_use]
+    pub fn with_other_members(&self, body: &[u8]) -> Vec<(String, Vec<u8>)> {
+        let json = self.json(body);
+        let members = self.signed.iter().filter_map(|part| match part {
+            Part::Member(pointer) => Some(pointer),
+            _ => None,
+        });
+        let changed = members.filter_map(|pointer| {
+            let mut json = json.clone();
+            let (parent, name) = pointer.rsplit_once('/')?;
+            let members = json.pointer_mut(parent)?.as_object_mut()?;
+            members.insert(name.to_owned(), other(members.get(name)));
+            Some((pointer.clone(), json.to_string().into_bytes()))
+        });
+        changed.collect()
+    }
+
+    /// Of a profile for the suite, which makes the bodies.
+    pub(super) fn check_template(&self) -> Result<(), String> {
+        let Some(template) = &self.habits.body else {
+            return if self.signs_body() && self.habits.signature_field.is_none() {
+                Ok(())
+            } else {
+                Err("body: it is missing; expected the deliveries' body, with {id} and {data}, and {signature} where it is signed"
+                    .to_owned())
+            };
+        };
+        if self.timestamp_field().is_some() || self.is_token() {
+            return Err("body: expected it only without `timestamp_field`".to_owned());
+        }
+        let sample = filled(template, "i", "t", "s", "{}");
+        let json: Value = serde_json::from_str(&sample).map_err(|error| {
+            format!(
+                "body: it is no JSON once {{id}}, {{type}}, {{timestamp}} and {{data}} have values: {error}"
+            )
+        })?;
+        if !template.contains("{id}") {
+            return Err("body: it lacks {id}".to_owned());
+        }
+        match &self.habits.signature_field {
+            Some(pointer) if json.pointer(pointer).and_then(Value::as_str) != Some(IN_BODY) => {
+                Err(format!("body: expected \"{IN_BODY}\" at {pointer}, its `signature_field`"))
+            }
+            None if template.contains(IN_BODY) => {
+                Err(format!("body: it has {IN_BODY}; expected `signature_field` as well"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn filled(template: &str, id: &str, event_type: &str, timestamp: &str, data: &str) -> String {
+    let texts = template.replace("{id}", id).replace("{type}", event_type);
+    texts.replace("{timestamp}", timestamp).replace("{data}", data)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signature_is_a_member_of_the_body_once_for_each_value() {
+        let body = br#"{"a":{"sig":"{signature}","b":1}}"#;
+        let check = |values: &[&str], expected: &str| {
+            let own = values.iter().map(|value| (IN_BODY.to_owned(), value.as_bytes().to_vec()));
+            let headers: Vec<Header> = own.chain([("Host".to_owned(), b"h".to_vec())]).collect();
+            let (headers, body) = folded(&headers, body).unwrap();
+            assert_eq!(headers, [("Host".to_owned(), b"h".to_vec())]);
+            assert_eq!(String::from_utf8(body).unwrap(), expected);
+        };
+        check(&[], r#"{"a":{"b":1}}"#);
+        check(&["x\""], r#"{"a":{"sig":"x\"","b":1}}"#);
+        check(&["x", "y"], r#"{"a":{"sig":"x","sig":"y","b":1}}"#);
+        assert_eq!(folded(&[], b"{}"), None);
+        assert_eq!(folded(&[(IN_BODY.to_owned(), Vec::new())], b"{}"), Some((Vec::new(), b"{}".to_vec())));
+    }
+}
