@@ -268,7 +268,7 @@ fn a_librarys_own_faults_warn_and_the_receivers_fail() {
     let verdict = |twist: Twist, library, strict| {
         let only = [twist.case().to_owned(), "sig.valid".to_owned()];
         let report = svix.judged_by(Some(twist), &only, |settings| {
-            (settings.known.library, settings.strict) = (library, strict)
+            (settings.known.library, settings.strict) = (library, strict);
         });
         let row = report.rows.iter().find(|row| row.id == twist.case()).unwrap();
         (row.verdict, report.exit_code())

@@ -215,12 +215,19 @@ impl Case {
         Self { id, how: CaseBody::Course(course) }
     }
 
+    fn made(&self, bench: &Bench<'_>) -> Option<Vec<Shot>> {
+        match self.how {
+            CaseBody::Shots(make) => make(bench).ok(),
+            CaseBody::Course(_) => None,
+        }
+    }
+
     /// A correct delivery follows: a receiver that stopped serving fails the case.
     pub(super) async fn run<'a>(&self, bench: &'a Bench<'a>) -> Finding {
         bench.take_wrong();
         let finding = match self.how {
             CaseBody::Shots(make) => match make(bench) {
-                Ok(shots) => fire_each(bench, shots, Some((self.id, make)), None).await,
+                Ok(shots) => fire_each(bench, shots, Some(self), None).await,
                 Err(why) => return Finding::new(Verdict::NotApplicable, why),
             },
             CaseBody::Course(course) => course(bench).await,
@@ -263,7 +270,7 @@ pub(super) async fn fire_after(bench: &Bench<'_>, shots: &[Shot], known: Option<
 async fn fire_each(
     bench: &Bench<'_>,
     mut shots: Vec<Shot>,
-    case: Option<(&'static str, fn(&Bench<'_>) -> Shots)>,
+    case: Option<&Case>,
     known: Option<&Delivery>,
 ) -> Finding {
     let mut sum = Sum::default();
@@ -271,7 +278,7 @@ async fn fire_each(
     let fresh = Duration::from_secs(bench.settings.tolerance_seconds.unsigned_abs()) / 2;
     for place in 0..shots.len() {
         if watch.passed() > fresh && bench.settings.profile.has_timestamp() && sum.broken.is_empty() {
-            let made = case.and_then(|(_, make)| make(bench).ok()).filter(|made| made.len() == shots.len());
+            let made = case.and_then(|case| case.made(bench)).filter(|made| made.len() == shots.len());
             let Some(made) = made else { return too_old(&shots[place]) };
             (shots, watch) = (made, Watch::start());
         }
@@ -299,7 +306,7 @@ async fn fire_each(
                 sum.unproven.push(format!("{label}: {came}; without that: {}", words(&outcome)));
                 continue;
             }
-            if let Some((id, _)) = case
+            if let Some(Case { id, .. }) = case
                 && is_by_library(bench, id, label, &exchange.outcome)
             {
                 sum.by_library.push(format!("{label}: {came}"));
