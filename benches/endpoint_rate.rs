@@ -150,6 +150,7 @@ fn spec(name: &str) -> Spec {
         path: "/hook".to_owned(),
         behaviours: Vec::new(),
         answers: Range::just(Duration(0)),
+        permission: None,
         scheme: Profile::STANDARD_WEBHOOKS.into(),
     }
 }

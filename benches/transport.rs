@@ -227,7 +227,8 @@ async fn reqwest(sink: SocketAddr) -> Figures {
 async fn hookproof(sink: SocketAddr) -> Figures {
     let guard = Guard::strict().allow_private_targets();
     let url = Target::parse(&format!("http://{sink}/"), &guard).expect("it is well formed");
-    let target = Arc::new(Destination { url, tls: None, oauth: None, late_max: Nanos::MINUTE });
+    let target =
+        Arc::new(Destination { url, tls: None, oauth: None, permission: None, late_max: Nanos::MINUTE });
     let transport = Arc::new(Transport::new(Settings::default(), guard));
     let connections_max = u32::try_from(CONNECTIONS).ok().and_then(NonZeroU32::new).expect("it is 64");
     let (clock, body) = (BootClock::default(), Arc::<[u8]>::from(&BODY[..]));

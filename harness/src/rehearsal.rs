@@ -126,6 +126,7 @@ fn spec(file: &DriverFile, subscriber: &Subscriber) -> Spec {
         path: subscriber.path(),
         behaviours: Vec::new(),
         answers: subscriber.answers,
+        permission: subscriber.permission.clone(),
         scheme: scheme(file, subscriber.sign),
     }
 }

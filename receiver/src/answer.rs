@@ -20,16 +20,20 @@ pub fn text<R: From<Bytes>>(status: StatusCode, line: impl Into<String>) -> Resp
 }
 
 pub fn handshake<R: From<Bytes>>(answer: Result<Answer, Refused>) -> Response<R> {
-    let Answer { content_type, body } = match answer {
+    let Answer { content_type, body, headers } = match answer {
         Ok(answer) => answer,
         Err(refused) => return text(refused.status(), refused.to_string()),
     };
     let mut response = Response::new(Bytes::from(body).into());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    for (name, value) in headers {
+        if let Ok(value) = HeaderValue::from_str(&value) {
+            response.headers_mut().insert(name, value);
+        }
+    }
     response
 }
 
-/// The delivery is stored.
 pub fn received<R: From<Bytes>>() -> Response<R> {
     let mut response = Response::new(Bytes::new().into());
     *response.status_mut() = StatusCode::NO_CONTENT;
@@ -45,7 +49,6 @@ pub fn rejected<R: From<Bytes>>(rejection: &Rejection, status: StatusCode) -> Re
     response
 }
 
-/// Asks the sender to retry after a while.
 pub fn overloaded<R: From<Bytes>>(line: &str, after: Duration) -> Response<R> {
     let mut response = text(StatusCode::SERVICE_UNAVAILABLE, line);
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(after.as_secs().max(1)));

@@ -58,7 +58,6 @@ pub struct Authentic {
     pub signed_at: Option<UnixSeconds>,
     /// The index of the matching key.
     pub key: usize,
-    /// Released with the last clone.
     pub(crate) room: Arc<OwnedSemaphorePermit>,
 }
 
@@ -70,7 +69,6 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// Reserves the memory for bodies.
     #[must_use]
     pub fn new(clock: Clock, bounds: Bounds) -> Self {
         let room = Arc::new(Semaphore::new(bounds.bodies_bytes as usize));
@@ -124,9 +122,9 @@ pub struct Verify<S> {
 }
 
 impl<S> Verify<S> {
-    /// Whether it answers a request other than a `POST`: a handshake in a query.
-    pub(crate) fn answers_query<B>(&self, request: &Request<B>) -> bool {
-        self.gate.in_query(request).is_some()
+    /// Whether it answers a request other than a `POST`.
+    pub(crate) fn answers_handshake<B>(&self, request: &Request<B>) -> bool {
+        self.gate.without_body(request).is_some()
     }
 }
 
@@ -160,16 +158,19 @@ where
 }
 
 impl Gate {
-    fn in_query<B>(&self, request: &Request<B>) -> Option<Result<Answer, Refused>> {
-        let query = request.uri().query().filter(|_| *request.method() == Method::GET)?;
-        handshake::in_query(query, &self.keys)
+    fn without_body<B>(&self, request: &Request<B>) -> Option<Result<Answer, Refused>> {
+        match *request.method() {
+            Method::GET => handshake::in_query(request.uri().query()?, &self.keys),
+            Method::OPTIONS => handshake::in_headers(request.headers(), &self.keys),
+            _ => None,
+        }
     }
 
     async fn admit<B>(&self, request: Request<B>) -> Result<Request<Full<Bytes>>, Early>
     where
         B: Body<Data = Bytes>,
     {
-        if let Some(answer) = self.in_query(&request) {
+        if let Some(answer) = self.without_body(&request) {
             return Err(Early::Handshake(answer));
         }
         let target = request.uri().path_and_query().map_or("/", |target| target.as_str());

@@ -7,8 +7,8 @@
 //! - [`event`]: offers of emitters, and the bytes that are sent.
 //! - [`guard`]: the addresses that deliveries may be sent to.
 //! - [`sign`]: signatures for endpoints.
-//! - [`subscriber`]: a subscriber's settings; [`tls_files`]: its certificates; [`oauth`]: its OAuth 2.0 client; [`roster`]: all
-//!   subscribers at one version.
+//! - [`subscriber`]: a subscriber's settings; [`tls_files`]: its certificates; [`oauth`]: its OAuth 2.0 client;
+//!   [`permission`]: its endpoint's permission; [`roster`]: all subscribers at one version.
 //! - [`fanout`]: from an event to deliveries; [`delivery_ids`]: their public ids.
 //! - `operate`: decisions for operators, shared by the API and the command line.
 //! - [`dispatch`]: decisions around the engine: leases of lanes, claims and records.
@@ -30,6 +30,7 @@ mod fuzzing;
 pub mod guard;
 pub mod oauth;
 mod operate;
+pub mod permission;
 pub mod roster;
 pub mod runtime;
 pub mod sign;

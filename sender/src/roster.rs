@@ -393,16 +393,20 @@ impl Ready {
         let id: PublicId = subscriber.id.parse()?;
         let patterns = serde_json::from_str(&subscriber.patterns)
             .map_err(|error| Fault::Patterns { problem: error.to_string().into() })?;
-        let agreement = SettingsText::from_json(&subscriber.settings)?.validate(&id, regions)?;
+        let mut agreement = SettingsText::from_json(&subscriber.settings)?.validate(&id, regions)?;
         let signer = Signer::new(agreement.profile, &keys(secrets)?)?;
         // The guard is asked when a subscriber is written and for each connection. If it refuses the host today,
         // events are still recorded.
         let url = Target::stored(&subscriber.url)?;
         let signer = signer.with_url(url.as_str());
+        if let Some(permission) = &agreement.permission {
+            let asking = agreement.lane.as_ref().clone().asking(Some(permission.key(&url)));
+            agreement.lane = Arc::new(asking);
+        }
         let lateness = agreement.lane.lateness();
         let late_max = lateness.doubt().min(lateness.quarantine());
         let (tls, oauth) = (agreement.tls.clone(), agreement.oauth.clone());
-        let target = Destination { url, tls, oauth, late_max };
+        let target = Destination { url, tls, oauth, permission: agreement.permission.clone(), late_max };
         Ok(Self { id, target, patterns, agreement, signer })
     }
 

@@ -31,6 +31,7 @@ mod lane;
 mod limit;
 mod lookups;
 mod outlet;
+mod permissions;
 mod permit;
 mod proxy;
 mod request;

@@ -15,7 +15,7 @@ const IN_FLIGHT_BOUNDLESS: u32 = 10_000;
 const ROWS_BOUNDLESS: u64 = 1_000_000_000;
 const BYTES_BOUNDLESS: &str = "1024GiB";
 
-pub const NAMES: [&str; 24] = [
+pub const NAMES: [&str; 25] = [
     "name",
     "url",
     "secret",
@@ -29,6 +29,7 @@ pub const NAMES: [&str; 24] = [
     "retry",
     "attempts",
     "breaker",
+    "permission",
     "timeout",
     "timeout_seconds",
     "limit",
@@ -61,6 +62,9 @@ pub fn of_subscriber(subscriber: &Subscriber, types: &[String], url: &str, secre
             })
         },
     );
+    let permission = subscriber.permission.as_ref();
+    let permission =
+        permission.map_or_else(|| json!({}), |permission| json!({ "origin": permission.origin }));
     let mut variables = of_limit(&subscriber.limit);
     let own = [
         ("name", subscriber.name.clone()),
@@ -77,6 +81,7 @@ pub fn of_subscriber(subscriber: &Subscriber, types: &[String], url: &str, secre
         ("retry", retry(&subscriber.retry).to_string()),
         ("attempts", subscriber.retry.attempts.to_string()),
         ("breaker", breaker.to_string()),
+        ("permission", permission.to_string()),
     ];
     variables.extend(own.map(|(name, value)| (name.to_owned(), value)));
     variables.extend(of_timeout(subscriber.timeout));

@@ -495,6 +495,7 @@ async fn bare(scenario: &Scenario) -> Result<u64, (u8, String)> {
         path: subscriber.path(),
         behaviours: Vec::new(),
         answers: Range::just(Duration(0)),
+        permission: None,
         scheme: subscriber.sign.into(),
     };
     let size = usize::try_from(scenario.events.data_bytes.most.0).unwrap_or(usize::MAX);

@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use super::out::{USAGE, print_stderr, refuse, written};
 
 /// They exist even if the trace has no such record.
-const TABLES: [(&str, &str); 25] = [
+const TABLES: [(&str, &str); 26] = [
     (
         "header",
         "format, version, scenario, scenario_sha256, schedule_sha256, seed, driver, clock, clock_resolution_ns, \
@@ -28,7 +28,7 @@ const TABLES: [(&str, &str); 25] = [
     ("refused", "t, token, status, retry_after, unknown, cut_off, why"),
     (
         "arrival",
-        "t, read, n, endpoint, connection, token, more, id, attempt, method, path, content_type, forbidden, http2, bytes, \
+        "t, read, n, endpoint, connection, token, more, id, attempt, method, path, content_type, forbidden, origin, http2, bytes, \
          sha256, payload, signature, verified, surplus, disclosed, timestamp",
     ),
     ("answer", "t, end, n, status, retry_after, whole"),
@@ -55,6 +55,7 @@ const TABLES: [(&str, &str); 25] = [
     ("stray", "t, kind, token, said, count"),
     ("handshake", "t, until, connection"),
     ("certificate", "t, endpoint, connection, certificate, refused"),
+    ("permission", "t, endpoint, origin, granted"),
     ("undone", "t, do, worker, plan, why"),
     ("trailer", "t, ended, lines, offers, arrivals, dead_listed, late, dropped"),
 ];
@@ -65,7 +66,7 @@ pub(crate) struct Arguments {
     trace: PathBuf,
     /// A SELECT over the tables header, offer, accepted, refused, arrival, answer, cut, fault, process, depth, dead,
     /// "shared-secret", ceiling, machine, "clock-set", declared, stall, unoffered, "offset", public, stray, handshake,
-    /// certificate, undone, trailer
+    /// certificate, permission, undone, trailer
     sql: String,
     /// Print rows as JSON, one object a line
     #[arg(long)]
@@ -206,10 +207,10 @@ fn json(value: ValueRef<'_>) -> Value {
 mod tests {
     use hookproof_judge::scenario::{Certificate, FaultKind};
     use hookproof_judge::trace::{
-        Accepted, Answer, Arrival, Ceiling, ClockSet, Cut, CutKind, Dead, Declared, Depth, Ended, Fault,
-        Handshake, Head, Machine, Offer, Offset, Payload, Process, ProcessEvent, Public, Record, Refused,
-        Retained, SharedSecret, ShownCertificate, Signed, Signs, Stall, Stray, StrayKind, Substitution, Text,
-        Trailer, Undone, Unoffered, Verified,
+        Accepted, Answer, Arrival, Asked, Ceiling, ClockSet, Cut, CutKind, Dead, Declared, Depth, Ended,
+        Fault, Handshake, Head, Machine, Offer, Offset, Payload, Process, ProcessEvent, Public, Record,
+        Refused, Retained, SharedSecret, ShownCertificate, Signed, Signs, Stall, Stray, StrayKind,
+        Substitution, Text, Trailer, Undone, Unoffered, Verified,
     };
 
     use super::*;
@@ -221,6 +222,7 @@ mod tests {
             path: shared(),
             content_type: Some(shared()),
             forbidden: Some(shared()),
+            origin: Some(shared()),
             http2: true,
         };
         let signed = Signed {
@@ -364,6 +366,12 @@ mod tests {
                 certificate: Certificate::Expired,
                 refused: Some(endpoint.clone()),
             }),
+            Record::Permission(Asked {
+                t,
+                endpoint: endpoint.clone(),
+                origin: Some(endpoint.clone()),
+                granted: true,
+            }),
             Record::Undone(Undone {
                 t,
                 kind: FaultKind::Kill,
@@ -396,7 +404,7 @@ mod tests {
                 Record::Ceiling(_) | Record::Machine(_) | Record::Declared(_) | Record::Stall(_) => {}
                 Record::Unoffered(_) | Record::Offset(_) | Record::Trailer(_) => {}
                 Record::Public(_) | Record::Stray(_) | Record::Handshake(_) | Record::Undone(_) => {}
-                Record::ClockSet(_) | Record::Certificate(_) => {}
+                Record::ClockSet(_) | Record::Certificate(_) | Record::Permission(_) => {}
             }
             let Ok(Value::Object(mut fields)) = serde_json::to_value(record) else { panic!("{record:?}") };
             let kind = fields.remove("k").unwrap();

@@ -386,7 +386,7 @@ pub(super) fn secret(profile: Profile, name: &str) -> Result<Secret, Unusable> {
 fn profiles() -> String {
     format!(
         "How it verifies them: {}, or a file with a profile of your own (NAME.toml)",
-        Profile::NAMES.join(", ")
+        Profile::names().collect::<Vec<_>>().join(", ")
     )
 }
 

@@ -106,13 +106,11 @@ async fn requests(
         let then = exchange(&endpoint, &mut wire, number, luck, &mut closed).await;
         match then {
             Ok(Then::Again) => {}
-            // A broken connection has no more requests.
             Ok(Then::End) | Err(_) => return unanswered(&port, &mut wire, number).await,
         }
     }
 }
 
-/// The arrival must be recorded.
 async fn reset_unread(endpoint: &Endpoint, mut wire: Wire, closed: impl Future<Output = ()>) {
     tokio::select! {
         () = closed => {}
@@ -204,13 +202,20 @@ async fn exchange(
             return Ok(Then::End);
         }
     };
+    let keep_alive = if request.keep_alive { Then::Again } else { Then::End };
+    if let Some(headers) = endpoint.permit(&request) {
+        wire.reuse(request);
+        let lines: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        wire.stream.write_all(format!("HTTP/1.1 204 No Content\r\n{lines}\r\n").as_bytes()).await?;
+        wire.stream.flush().await?;
+        return Ok(keep_alive);
+    }
     let read = clock.now();
     let arrival = endpoint.arrival(&request, first_byte, read, connection);
     let delivery = arrival.token;
     let n = endpoint.stage.recorder.arrival(arrival);
     let chosen = endpoint.choices.choose(first_byte, luck, delivery);
     let act = Act { endpoint, n, luck, read };
-    let keep_alive = if request.keep_alive { Then::Again } else { Then::End };
     wire.reuse(request);
     tokio::select! {
         biased;
@@ -258,7 +263,6 @@ impl Act<'_> {
         let latency = self.endpoint.choices.latency(chosen, self.luck, now);
         if latency > 0 {
             tokio::select! {
-                // A peer that has gone gets no answer.
                 biased;
                 () = wire.gone() => return self.cut(CutKind::PeerGone),
                 () = clock.pass(latency) => now = clock.now(),

@@ -154,6 +154,7 @@ mod tests {
             path: "/".to_owned(),
             behaviours: Vec::new(),
             answers: Range::just(Duration(0)),
+            permission: None,
             scheme: Profile::GITHUB.into(),
         };
         let endpoint = Arc::new(Endpoint::new(spec, 0, String::new(), &stage));

@@ -35,7 +35,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 pub use certificate::{Identity, TlsError};
-use hookproof_judge::scenario::{Answer as Script, Behaviour, Duration, Range, Reply, RetryAfter, Size};
+use hookproof_judge::scenario::{
+    Answer as Script, Behaviour, Duration, Permission, Range, Reply, RetryAfter, Size,
+};
 use hookproof_judge::signature::{Key, Scheme};
 use hookproof_judge::trace::{CutKind, Head, Record, Recorder, Shared, SharedSecret, Stray, StrayKind, Text};
 use hookproof_play::endpoint::{Choices, Enforced};
@@ -55,8 +57,8 @@ pub struct Spec {
     /// A public URL may replace it.
     pub path: String,
     pub behaviours: Vec<Behaviour>,
-    /// Latency when it behaves.
     pub answers: Range<Duration>,
+    pub permission: Option<Permission>,
     pub scheme: Scheme,
 }
 
@@ -73,7 +75,6 @@ pub struct Stage {
 #[derive(Debug)]
 pub struct Endpoints {
     keys: Keys,
-    /// In order.
     addresses: Vec<SocketAddr>,
     strays: Arc<Strays>,
     closing: watch::Sender<bool>,
@@ -94,9 +95,9 @@ struct Endpoint {
     text: Text,
     url: String,
     scheme: Scheme,
-    /// Empty while unknown.
     secrets: RwLock<Vec<Key>>,
     choices: Choices,
+    permission: Option<(Permission, AtomicU64)>,
     last_head: Mutex<Option<Shared<Head>>>,
     stage: Stage,
 }
@@ -108,12 +109,10 @@ struct ShutdownSignal {
 }
 
 impl Endpoints {
-    /// Loopback, in plain HTTP.
     pub async fn open(specs: Vec<Spec>, stage: &Stage) -> io::Result<Self> {
         Self::open_at(specs, stage, &Reach::default(), None).await
     }
 
-    /// Over TLS with an identity.
     pub async fn open_at(
         specs: Vec<Spec>,
         stage: &Stage,
@@ -161,7 +160,6 @@ impl Endpoints {
         self.keys.all.get(at).map(|endpoint| endpoint.url.clone())
     }
 
-    /// In order.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.addresses.clone()
@@ -176,7 +174,6 @@ impl Endpoints {
         self.keys.learn(at, secrets);
     }
 
-    /// Records every open exchange.
     pub async fn close(mut self) {
         // There may be no task left.
         let _ = self.closing.send(true);
@@ -206,7 +203,6 @@ impl Keys {
         }
     }
 
-    /// Its signatures are no longer checked.
     pub fn forget(&self, at: usize) {
         if let Some(endpoint) = self.all.get(at) {
             endpoint.secrets.write().unwrap_or_else(PoisonError::into_inner).clear();
@@ -227,7 +223,7 @@ impl Keys {
 
 impl Endpoint {
     fn new(spec: Spec, number: u64, url: String, stage: &Stage) -> Self {
-        let Spec { name, behaviours, answers, scheme, .. } = spec;
+        let Spec { name, behaviours, answers, permission, scheme, .. } = spec;
         let choices = Choices::new(behaviours, answers, stage.seed, number);
         Self {
             text: name.as_str().into(),
@@ -236,6 +232,7 @@ impl Endpoint {
             scheme,
             secrets: RwLock::default(),
             choices,
+            permission: permission.map(|permission| (permission, AtomicU64::new(0))),
             last_head: Mutex::default(),
             stage: stage.clone(),
         }
@@ -263,7 +260,6 @@ enum Deed<'a> {
 }
 
 impl Endpoint {
-    /// None means that the endpoint behaves.
     fn deed<'a>(&self, chosen: Option<(usize, &'a Behaviour)>) -> Deed<'a> {
         let Some((place, behaviour)) = chosen else { return Deed::Answer(Cow::Owned(no_content())) };
         match &behaviour.answer {
@@ -379,6 +375,7 @@ mod tests {
             path: "/".to_owned(),
             behaviours: Vec::new(),
             answers: Range::just(Duration(0)),
+            permission: None,
             scheme: Profile::GITHUB.into(),
         };
         let keys = Endpoints::open(vec![spec], &stage).await.unwrap().keys();

@@ -8,10 +8,11 @@ use std::collections::VecDeque;
 use std::io;
 use std::mem::MaybeUninit;
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
 use hookproof_judge::signature::{Key, Received, sha256_hex};
 use hookproof_judge::trace::{
-    Answer, Arrival, Cut, CutKind, Head, Payload, Record, Shared, Signed, Text, Verified,
+    Answer, Arrival, Asked, Cut, CutKind, Head, Payload, Record, Shared, Signed, Text, Verified,
 };
 use hookproof_play::endpoint::Rendered;
 use hookproof_play::payload::{decoded, tokens_in};
@@ -213,7 +214,6 @@ impl Wire {
         self.came.iter_mut().for_each(|(_, t)| *t = now);
     }
 
-    /// The body, and the first flaw of its framing.
     async fn chunks(&mut self) -> Result<(Vec<u8>, Option<String>), ReadError> {
         let (mut body, mut forbidden) = (Vec::new(), None);
         loop {
@@ -433,14 +433,30 @@ impl Endpoint {
             },
         }
     }
-    /// The shared head of a request; reuses the previous one if it is equal.
+
+    /// The answer to a request for permission, which is no arrival.
+    pub(super) fn permit(&self, request: &Request) -> Option<Vec<(&'static str, String)>> {
+        let (permission, asked) = self.permission.as_ref().filter(|_| request.method == "OPTIONS")?;
+        let origin = request.field("webhook-request-origin").map(str::to_owned);
+        let is_first = asked.fetch_add(1, Ordering::SeqCst) < permission.refusals;
+        let granted =
+            !is_first && origin.as_ref().is_some_and(|it| it.eq_ignore_ascii_case(&permission.origin));
+        let (t, endpoint) = (self.stage.clock.now(), self.name.clone());
+        self.stage.recorder.record(Record::Permission(Asked { t, endpoint, origin, granted }));
+        let headers = [("webhook-allowed-origin", &*permission.origin), ("webhook-allowed-rate", "*")];
+        let headers = headers.into_iter().filter(|_| granted);
+        Some(headers.map(|(name, value)| (name, value.to_owned())).collect())
+    }
+
     fn head(&self, request: &Request) -> Shared<Head> {
         let content_type = request.field("content-type");
+        let origin = request.field("webhook-request-origin");
         let mut last = self.last_head.lock().unwrap_or_else(PoisonError::into_inner);
         let same = last.as_ref().filter(|head| {
             let own = (head.method.as_str(), head.path.as_str(), head.content_type.as_deref());
             own == (request.method.as_str(), request.path.as_str(), content_type)
                 && head.forbidden.as_deref() == request.forbidden.as_deref()
+                && head.origin.as_deref() == origin
                 && head.http2 == request.http2
         });
         if let Some(same) = same {
@@ -449,7 +465,8 @@ impl Endpoint {
         let (method, path) = (request.method.as_str().into(), request.path.as_str().into());
         let forbidden = request.forbidden.as_deref().map(Text::from);
         let content_type = content_type.map(Text::from);
-        let head = Shared::from(Head { method, path, content_type, forbidden, http2: request.http2 });
+        let (origin, http2) = (origin.map(Text::from), request.http2);
+        let head = Shared::from(Head { method, path, content_type, forbidden, origin, http2 });
         *last = Some(head.clone());
         head
     }

@@ -64,7 +64,7 @@ pub async fn ceiling(specs: Vec<Spec>, body: &[u8], header: Header) -> io::Resul
 
 fn at_their_best(spec: Spec) -> Spec {
     let at_once = Range::just(Duration(0));
-    Spec { behaviours: Vec::new(), answers: at_once, ..spec }
+    Spec { behaviours: Vec::new(), answers: at_once, permission: None, ..spec }
 }
 
 /// One after another on each connection; returns the number of answers.
@@ -124,6 +124,7 @@ mod tests {
             name: subscriber.name,
             behaviours: subscriber.behaviours,
             answers: subscriber.answers,
+            permission: None,
             scheme: hookproof_judge::signature::Profile::GITHUB.into(),
         };
         let spec = at_their_best(spec);

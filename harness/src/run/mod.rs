@@ -260,6 +260,7 @@ impl Staged<'_> {
             path: subscriber.path(),
             behaviours: subscriber.behaviours.clone(),
             answers: subscriber.answers,
+            permission: subscriber.permission.clone(),
             scheme: scheme(&self.file, subscriber.sign),
         };
         self.scenario.subscribers.iter().map(spec).collect()

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use hookproof_judge::scenario::quantity::rfc3339;
 use hookproof_judge::signature::{
-    ForeignHash, Handshake, Profile, Received, Secret, Signing, base64, encode_bare, hex, sha256_hex,
+    ForeignHash, Handshake, Permission, Profile, Received, Secret, Signing, base64, encode_bare, hex,
+    sha256_hex,
 };
 
 use super::record::{Recorded, Repeat};
@@ -16,7 +17,7 @@ use super::want::{Want, Wrong};
 use crate::wire::answer::{Answer, has_trace};
 use crate::wire::clock::{pass, unix_nanos, unix_seconds};
 use crate::wire::exchange::{Exchange, Feed, Outcome, exchange, expectant, succession};
-use crate::wire::request::{Framing, Request, Target};
+use crate::wire::request::{Framing, Request};
 
 const RECORDED_MAX: usize = 40;
 pub(super) const DATA: &str = r#"{"video":"v1","views":1200000,"title":"Hookproof"}"#;
@@ -29,14 +30,12 @@ const PATIENCE_MAX: Duration = Duration::from_secs(300);
 pub(super) struct Bench<'a> {
     pub(super) settings: &'a Settings,
     pub(super) addresses: Vec<SocketAddr>,
-    /// Distinguishes this run's ids from all others.
     run: String,
     made: Cell<u64>,
     waited: Cell<Duration>,
     recorded: RefCell<Vec<Recorded>>,
     wrong: RefCell<BTreeSet<Wrong>>,
     leaks: RefCell<Vec<String>>,
-    /// The first exchange whose answer leaked.
     leaked: RefCell<Option<Recorded>>,
     /// Whether the list of effects works, or the reason why not.
     pub(super) effects: RefCell<Result<(), String>>,
@@ -242,14 +241,26 @@ impl<'a> Bench<'a> {
     }
 
     pub(super) fn query(&self, query: &str) -> Request {
-        let Target { host_header, path, .. } = &self.settings.target;
+        let path = &self.settings.target.path;
         let joint = if path.contains('?') { '&' } else { '?' };
-        let headers = vec![
-            ("Host".to_owned(), host_header.clone().into_bytes()),
-            ("User-Agent".to_owned(), b"hookproof".to_vec()),
-        ];
-        let path = format!("{path}{joint}{query}");
-        Request { method: "GET", path, headers, body: Vec::new(), framing: Framing::Length }
+        self.unsigned("GET", format!("{path}{joint}{query}"), [])
+    }
+
+    pub(super) fn options(&self, permission: &Permission) -> Request {
+        self.unsigned("OPTIONS", self.settings.target.path.clone(), permission.headers())
+    }
+
+    fn unsigned<const N: usize>(
+        &self,
+        method: &'static str,
+        path: String,
+        more: [(&str, String); N],
+    ) -> Request {
+        let common =
+            [("Host", self.settings.target.host_header.clone()), ("User-Agent", "hookproof".to_owned())];
+        let headers = common.into_iter().chain(more);
+        let headers = headers.map(|(name, value)| (name.to_owned(), value.into_bytes())).collect();
+        Request { method, path, headers, body: Vec::new(), framing: Framing::Length }
     }
 
     pub(super) fn refute_last(&self) {
@@ -268,22 +279,18 @@ impl<'a> Bench<'a> {
         delivery.signing().tag(self.settings.profile, &self.settings.secret)
     }
 
-    /// The number and the order of these are those of the profile.
     pub(super) fn other_signatures(&self, delivery: &Delivery) -> Vec<(String, String)> {
         delivery.signing().other_signatures(self.settings.profile, &self.settings.secret)
     }
 
-    /// The text before the signature of this delivery.
     pub(super) fn prefix(&self, delivery: &Delivery) -> String {
         delivery.signing().prefix(&self.settings.profile, &self.settings.secret)
     }
 
-    /// A tag as the signature of this delivery.
     pub(super) fn encoded(&self, delivery: &Delivery, tag: &[u8]) -> String {
         delivery.signing().encoded(&self.settings.profile, &self.settings.secret, tag)
     }
 
-    /// The number and the order of these are those of the profile.
     pub(super) fn forged_tokens(&self, delivery: &Delivery, stranger: &Secret) -> Vec<(String, String)> {
         delivery.signing().forged_tokens(self.settings.profile, &self.settings.secret, stranger)
     }
@@ -301,7 +308,6 @@ impl<'a> Bench<'a> {
         delivery.signing().forged(self.settings.profile, &self.settings.secret, stranger)
     }
 
-    /// None if the receiver's key is no public one.
     pub(super) fn signed_by_zeros(&self) -> Option<Request> {
         const TRIES: usize = 64;
         let profile = self.settings.profile;
@@ -432,7 +438,6 @@ impl<'a> Bench<'a> {
         if Want::Accept.is_met(&exchange.outcome) { Ok(()) } else { Err(exchange.outcome) }
     }
 
-    /// Whether an error answer has information that helps an attacker.
     fn look_for_leaks(&self, label: &str, exchange: &Exchange, request: &Request) -> bool {
         let Outcome::Answer(answer) = &exchange.outcome else { return false };
         if (200..300).contains(&answer.status) {
@@ -480,7 +485,6 @@ impl<'a> Bench<'a> {
         found
     }
 
-    /// The valid tag for a request as it was sent.
     fn expected_tag(&self, request: &Request) -> Vec<u8> {
         let headers: Vec<(&str, &[u8])> =
             request.headers.iter().map(|(name, value)| (&**name, value.as_slice())).collect();

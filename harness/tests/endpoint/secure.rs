@@ -40,6 +40,7 @@ impl Place {
             path: "/".to_owned(),
             behaviours: if *name == "odd" { behaviours.to_vec() } else { Vec::new() },
             answers: Range::just(Duration(0)),
+            permission: None,
             scheme: Profile::STANDARD_WEBHOOKS.into(),
         };
         let public = public.map(|url| url.parse().unwrap());

@@ -65,6 +65,7 @@ pub(crate) async fn set(count: usize, behaviours: &[Behaviour]) -> Set {
         path: "/".to_owned(),
         behaviours: behaviours.to_vec(),
         answers: Range::just(Duration(0)),
+        permission: None,
         scheme: Profile::STANDARD_WEBHOOKS.into(),
     };
     let endpoints = Endpoints::open(vec![spec; count], &stage).await.unwrap();
@@ -144,6 +145,7 @@ pub(crate) async fn with_one_secret(count: usize) -> Vec<Record> {
         path: "/".to_owned(),
         behaviours: Vec::new(),
         answers: Range::just(Duration(0)),
+        permission: None,
         scheme: Profile::STANDARD_WEBHOOKS.into(),
     };
     let specs: Vec<Spec> = ('a'..).take(count).map(spec).collect();

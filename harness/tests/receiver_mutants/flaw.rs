@@ -98,6 +98,10 @@ flaws! { Flaw:
     GreetsStrangers, "handshake.forged", "answers a handshake before it verifies";
     GreetsWhileRefusing, "handshake.forged", "answers a forged handshake too, with 401";
     FindsHandshake, "handshake.event", "finds a handshake's words anywhere in the text";
+    PermitsByStatus, "handshake.permission", "answers OPTIONS with 200, and allows no origin";
+    PermitsAnother, "handshake.permission", "allows the one origin that it was built with";
+    PermitsNoRate, "handshake.permission", "allows the origin, and no rate";
+    PermitsZero, "handshake.permission", "allows a rate of 0";
     SmallBodies, "limit.20kb", "takes bodies of 16 kB";
     MediumBodies, "limit.1mb", "takes bodies of 512 kB";
     EndlessBody, "limit.endless", "buffers bodies of any length";

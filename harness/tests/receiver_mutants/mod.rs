@@ -36,6 +36,7 @@ profile = "standard-webhooks"
 [handshake]
 body    = '{"event":"hello","challenge":"{challenge}"}'
 answers = { "application/json" = '{"challenge":"{challenge}","hmac":"{hmac}"}' }
+origin  = "events.example"
 "#;
 
 const AT_ONCE: usize = 8;

@@ -25,6 +25,7 @@ const BODY_BYTES_MAX: usize = 1_100_000;
 const READ_LIMIT: Duration = Duration::from_secs(3);
 /// No status: the process was killed before it answered.
 const KILLED: u16 = 0;
+const PERMITTED: &str = "ask by OPTIONS";
 /// It reads so many bytes of a refused body.
 const READ_ON_BYTES: usize = 64 * 1024;
 /// For a marked delivery.
@@ -68,7 +69,6 @@ pub(crate) struct Request {
 
 pub(crate) type Answer = (u16, String);
 
-/// The status for a POST.
 pub(crate) type Check = Box<dyn Fn(&Request) -> u16 + Send + Sync>;
 
 impl Server {
@@ -131,9 +131,10 @@ impl Server {
                 200 => "Content-Type: application/json\r\n",
                 _ => "",
             };
+            let permitted = if told == PERMITTED { self.permitted() } else { "" };
             let stays = if whole { "keep-alive" } else { "close" };
             let text = format!(
-                "HTTP/1.1 {status} X\r\nContent-Length: {}\r\n{extra}Connection: {stays}\r\n\r\n{told}",
+                "HTTP/1.1 {status} X\r\nContent-Length: {}\r\n{extra}{permitted}Connection: {stays}\r\n\r\n{told}",
                 told.len()
             );
             let gone = stream.write_all(text.as_bytes()).is_err();
@@ -149,6 +150,18 @@ impl Server {
             if !matches!(stream.read(&mut rest), Ok(1..)) {
                 break;
             }
+        }
+    }
+
+    fn permitted(&self) -> &'static str {
+        match self.flaw {
+            Some(Flaw::PermitsByStatus) => "",
+            Some(Flaw::PermitsAnother) => {
+                "WebHook-Allowed-Origin: other.example\r\nWebHook-Allowed-Rate: 60\r\n"
+            }
+            Some(Flaw::PermitsNoRate) => "WebHook-Allowed-Origin: events.example\r\n",
+            Some(Flaw::PermitsZero) => "WebHook-Allowed-Origin: *\r\nWebHook-Allowed-Rate: 0\r\n",
+            _ => "WebHook-Allowed-Origin: events.example\r\nWebHook-Allowed-Rate: 60\r\n",
         }
     }
 
@@ -294,6 +307,9 @@ impl Server {
             Some(Flaw::TakesDelete) => "DELETE",
             _ => "POST",
         };
+        if request.method == "OPTIONS" && request.header("webhook-request-origin").is_some() {
+            return (200, PERMITTED.to_owned());
+        }
         if request.method != "POST" && request.method != also {
             let status = if self.folder.join("unimplemented").exists() { 501 } else { 405 };
             return (status, String::new());
@@ -369,7 +385,6 @@ impl Server {
         }
     }
 
-    /// That of the suite's profile.
     fn handshake(&self, body: &[u8]) -> Option<Answer> {
         let event = serde_json::from_slice::<serde_json::Value>(body).ok()?;
         let is_found = self.has(Flaw::FindsHandshake) && String::from_utf8_lossy(body).contains("\"hello\"");
@@ -534,7 +549,6 @@ impl Server {
 }
 
 impl State {
-    /// Returns whether it is new.
     fn remember(&mut self, key: String, flaw: Option<Flaw>) -> bool {
         let most = match flaw {
             Some(Flaw::RemembersOne) => 1,

@@ -22,6 +22,7 @@ pub(crate) enum Outcome {
         status: u16,
         retry_after: Option<String>,
         location: Option<String>,
+        allowed: Option<String>,
         unix_ns: u64,
     },
     /// The connection broke before the answer's end.
@@ -83,6 +84,9 @@ pub(crate) async fn attempt(sender: &Sender, at: usize, n: u64) -> Outcome {
     let Some((url, request, timeout)) = request(sender, at, n) else { return Outcome::Cut };
     let by_read = sender.bug.is("begins-its-deadline-anew-with-every-byte");
     let (whole, each) = if by_read { (Duration::from_secs(3_600), timeout) } else { (timeout, timeout) };
+    if !is_permitted(sender, at, &url, &request, each).await {
+        return Outcome::Refused;
+    }
     let answer = tokio::time::timeout(whole, exchange(sender, &url, &request, each)).await;
     let outcome = answer.unwrap_or(Outcome::Late);
     if let Outcome::Answered { status: 300..=399, location: Some(location), .. } = &outcome
@@ -93,6 +97,20 @@ pub(crate) async fn attempt(sender: &Sender, at: usize, n: u64) -> Outcome {
         return exchange(sender, &url, &again, each).await;
     }
     outcome
+}
+
+async fn is_permitted(sender: &Sender, at: usize, url: &str, request: &str, timeout: Duration) -> bool {
+    let origin = sender.lanes.borrow()[at].target.origin.clone();
+    if origin.is_empty() || sender.bug.is("asks-for-no-permission") {
+        return true;
+    }
+    let head = request.split_once("\r\n").map_or(request, |(line, _)| line).replacen("POST", "OPTIONS", 1);
+    let host = url.trim_start_matches("https://");
+    let asking = format!("{head}\r\nhost: {host}\r\nwebhook-request-origin: {origin}\r\n\r\n");
+    let answer = tokio::time::timeout(timeout, exchange(sender, url, &asking, timeout)).await;
+    let is_granted =
+        matches!(answer, Ok(Outcome::Answered { allowed: Some(allowed), .. }) if allowed == origin);
+    is_granted || sender.bug.is("takes-any-answer-for-permission")
 }
 
 pub(crate) async fn again(sender: Rc<Sender>, at: usize, n: u64) {
@@ -151,6 +169,9 @@ fn request(sender: &Sender, at: usize, n: u64) -> Option<(String, String, Durati
     }
     if bug.is("sends-a-hidden-second-request") {
         head.push_str(&format!("x-attempt: {}\r\n", delivery.attempts + 1));
+    }
+    if !lane.target.origin.is_empty() && !bug.is("hides-its-origin") {
+        head.push_str(&format!("webhook-request-origin: {}\r\n", lane.target.origin));
     }
     if bug.is("shows-its-secret") {
         head.push_str(&format!("authorization: Bearer {}\r\n", lane.target.shown));
@@ -272,6 +293,7 @@ impl Head {
             status: self.0.get(9..12).and_then(|status| status.parse().ok()).unwrap_or(0),
             retry_after: self.field("retry-after"),
             location: self.field("location"),
+            allowed: self.field("webhook-allowed-origin"),
             unix_ns,
         }
     }

@@ -57,6 +57,7 @@ pub(crate) struct Target {
     pub(crate) secret: Secret,
     pub(crate) shown: String,
     pub(crate) timeout: u64,
+    pub(crate) origin: String,
 }
 
 pub(crate) struct Coalescing {
@@ -120,6 +121,7 @@ impl Lane {
                 secret: Secret::parse(Profile::STANDARD_WEBHOOKS, &text(&settings["secret"])).unwrap(),
                 shown: text(&settings["secret"]),
                 timeout: length(&settings["timeout"]),
+                origin: text(&settings["permission"]["origin"]),
             },
             gone: false,
             done: 0,
@@ -199,7 +201,6 @@ impl Lane {
         self.queue.values().map(|one| one.events).sum()
     }
 
-    /// Applies another limit. Earlier attempts still count.
     pub(crate) fn change(&mut self, limit: &Value, now: u64) {
         self.limiter.change(limit, now);
     }
@@ -295,7 +296,6 @@ impl Lane {
         self.limiter.end(now, bug);
     }
 
-    /// Records a failed attempt; returns whether it was the last.
     pub(crate) fn failed(&mut self, n: u64, now: u64, outcome: &Outcome, luck: f64, bug: &Bug) -> bool {
         let Some(one) = self.queue.get_mut(&n) else { return false };
         one.open = false;

@@ -176,7 +176,7 @@ ready = "{{{{ base }}}}/ready"
 database = "{{{{ dir }}}}/sender.db"
 [subscribe]
 request = "POST {{{{ base }}}}/subscribe"
-body = '{{"name": {{{{ name | tojson }}}}, "url": {{{{ url | tojson }}}}, "events": {{{{ events }}}}, "limit": {{{{ limit }}}}, "queue": {{{{ queue }}}}, "retry": {{{{ retry }}}}, "breaker": {{{{ breaker }}}}, "ordered": {{{{ ordered }}}}, "coalesce": {{{{ coalesce }}}}, "timeout": {{{{ timeout | tojson }}}}, "secret": {{{{ secret | tojson }}}}}}'
+body = '{{"name": {{{{ name | tojson }}}}, "url": {{{{ url | tojson }}}}, "events": {{{{ events }}}}, "limit": {{{{ limit }}}}, "queue": {{{{ queue }}}}, "retry": {{{{ retry }}}}, "breaker": {{{{ breaker }}}}, "permission": {{{{ permission }}}}, "ordered": {{{{ ordered }}}}, "coalesce": {{{{ coalesce }}}}, "timeout": {{{{ timeout | tojson }}}}, "secret": {{{{ secret | tojson }}}}}}'
 save = {{ secret = "/secret" }}
 [change]
 request = "POST {{{{ base }}}}/change"

@@ -12,7 +12,7 @@ const fn bug(name: &'static str, about: &'static str, check: &'static str, scena
     Bug { name, about, check, scenario }
 }
 
-pub(crate) const BUGS: [Bug; 82] = [
+pub(crate) const BUGS: [Bug; 85] = [
     bug(
         "charges-on-send",
         "charges its bucket when it sends, not when it is over",
@@ -116,6 +116,19 @@ pub(crate) const BUGS: [Bug; 82] = [
         "identity.secret",
         "limits",
     ),
+    bug(
+        "asks-for-no-permission",
+        "sends to an endpoint that has permitted nothing",
+        "permission.asked",
+        "permission",
+    ),
+    bug(
+        "takes-any-answer-for-permission",
+        "takes 204 to OPTIONS for consent",
+        "permission.asked",
+        "permission",
+    ),
+    bug("hides-its-origin", "asks, and names no origin in its requests", "permission.asked", "permission"),
     bug("shows-its-secret", "sends the secret beside the signature", "identity.secret", "limits"),
     bug(
         "signs-the-body-alone",
@@ -319,7 +332,7 @@ pub(crate) const ALONE: [&str; 29] = [
     "ignores-410",
 ];
 
-pub(crate) const SCENARIOS: [Stage; 21] = [
+pub(crate) const SCENARIOS: [Stage; 22] = [
     Stage { name: "limits", text: LIMITS, thin: &["isolation.latency"] },
     Stage { name: "answers", text: ANSWERS, thin: &["isolation.latency"] },
     Stage { name: "backoff", text: BACKOFF, thin: &[] },
@@ -341,6 +354,7 @@ pub(crate) const SCENARIOS: [Stage; 21] = [
     Stage { name: "quick", text: QUICK, thin: &[] },
     Stage { name: "sparse", text: SPARSE, thin: &[] },
     Stage { name: "certificates", text: CERTIFICATES, thin: &[] },
+    Stage { name: "permission", text: PERMISSION, thin: &[] },
 ];
 
 const LIMITS: &str = include_str!("played/limits.toml");
@@ -363,4 +377,5 @@ const STORAGE: &str = include_str!("played/storage.toml");
 const COALESCED: &str = include_str!("played/coalesced.toml");
 const QUICK: &str = include_str!("played/quick.toml");
 const SPARSE: &str = include_str!("played/sparse.toml");
+const PERMISSION: &str = include_str!("played/permission.toml");
 const CERTIFICATES: &str = include_str!("played/certificates.toml");

@@ -65,6 +65,7 @@ pub(crate) async fn exchange(sender: &Sender, host: &str, request: &str) -> Outc
         status: parts.status.as_u16(),
         retry_after: field("retry-after"),
         location: field("location"),
+        allowed: field("webhook-allowed-origin"),
         unix_ns: sender.clock.unix_ns(sender.clock.now()),
     }
 }

@@ -7,6 +7,7 @@ use crate::suite::reference::{SECRET, reference};
 use crate::suite::{check, hookproof};
 
 const HANDSHAKE: &str = "handshake.answered, handshake.forged, handshake.event";
+const ALL: &str = "handshake.answered, handshake.forged, handshake.event, handshake.permission";
 
 /// No status: it leaves the connection open.
 const SILENT: u16 = 0;
@@ -187,6 +188,32 @@ fn a_certificate_names_the_profile_of_its_own_by_its_digest() {
 }
 
 #[test]
+fn a_sender_of_cloudevents_asks_for_permission() {
+    let (daemon, _) = reference("cloudevents");
+    let asks = ["--profile", "cloudevents"];
+    let standard = ["--standard", "cloudevents-webhook@1.0.2"];
+    let (_, told) = judged(&daemon.url(), &[asks, standard].concat());
+    assert!(
+        told.contains("  PASS           handshake.permission") && told.contains("1 of 1 should met"),
+        "{told}"
+    );
+    let answers = |kind: &'static str, status: u16| {
+        receiver(kind, move |request| {
+            let is_asked = request.line.starts_with("OPTIONS");
+            (if is_asked { status } else { 204 }, String::new())
+        })
+    };
+    let both = "text/plain\r\nWebHook-Allowed-Origin: *\r\nWebHook-Allowed-Rate: *";
+    let (_, told) = judged(&answers(both, 405), &asks);
+    assert!(told.contains("  PASS           handshake.permission"), "{told}");
+    let none = "200 with no webhook-allowed-origin where 'hookproof.example' or '*' is due";
+    fails(&answers("text/plain", 200), &asks, "handshake.permission", none);
+    let zero = "text/plain\r\nWebHook-Allowed-Origin: *\r\nWebHook-Allowed-Rate: 0";
+    let due = "webhook-allowed-rate '0' where a number above 0 or '*' is due";
+    fails(&answers(zero, 200), &asks, "handshake.permission", due);
+}
+
+#[test]
 fn a_handshake_that_is_left_out_or_not_judged_is_named() {
     let (meta, _) = reference("meta");
     let url = meta.url();
@@ -195,7 +222,7 @@ fn a_handshake_that_is_left_out_or_not_judged_is_named() {
     let hint = "add these options, or leave the cases out with --without handshake";
     let unjudged = format!("not judged: {HANDSHAKE} (without --verify-token-env); {hint}");
     check(&with(&["--profile", "meta"]), 2, &unjudged);
-    let left_out = format!("cases left out: {HANDSHAKE} (without a handshake)");
+    let left_out = format!("cases left out: {ALL} (without a handshake)");
     check(&with(&["--profile", "meta", "--without", "handshake"]), 0, &left_out);
     let token = ["--verify-token-env", "VERIFY_TOKEN"];
     check(

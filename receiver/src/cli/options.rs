@@ -8,7 +8,7 @@ use super::quantity::{size, time};
 use crate::clock::Clock;
 use crate::layer::{Admission, Bounds};
 use crate::server::Limits;
-use crate::verify::{KeyError, Keys, Profile, Secret};
+use crate::verify::{KeyError, Keys, Permission, Profile, Secret};
 
 #[derive(Args, Debug)]
 pub(super) struct ListenArgs {
@@ -23,6 +23,12 @@ pub(super) struct ListenArgs {
     /// The environment variable with the verify token of meta's handshake, which is not answered without it
     #[arg(long, value_name = "NAME")]
     verify_token_env: Option<String>,
+    /// An origin that CloudEvents' handshake by OPTIONS permits, or * for any
+    #[arg(long, value_name = "NAME")]
+    allow_origin: Vec<String>,
+    /// The requests a minute that it permits [default: any]
+    #[arg(long, value_name = "COUNT", requires = "allow_origin", value_parser = clap::value_parser!(u32).range(1..))]
+    allow_rate: Option<u32>,
     /// How far a timestamp may be from now [default: the profile's: 5m; linear 60s, paddle 5s]
     #[arg(long, value_name = "TIME", value_parser = time)]
     tolerance: Option<Duration>,
@@ -90,6 +96,10 @@ impl ListenArgs {
         let mut keys = keys.with_url(url.unwrap_or_default());
         if let Some(variable) = self.verify_token_env.as_deref().filter(|_| profile.has_verify_token()) {
             keys = keys.with_verify_token(secret_from(variable)?);
+        }
+        if !self.allow_origin.is_empty() {
+            let (origins, rate) = (self.allow_origin.clone(), self.allow_rate);
+            keys = keys.with_permission(Permission { origins, rate });
         }
         let Some(tolerance) = self.tolerance else { return Ok(keys) };
         Ok(keys.with_tolerance(u32::try_from(tolerance.as_secs()).unwrap_or(u32::MAX)))

@@ -67,7 +67,7 @@ where
             return Box::pin(ready(Ok(health(true))));
         }
         let found = self.table.find(request.headers(), request.uri().path());
-        let answers = found.as_ref().is_ok_and(|route| route.service.answers_query(&request));
+        let answers = found.as_ref().is_ok_and(|route| route.service.answers_handshake(&request));
         if *request.method() != Method::POST && !answers {
             return Box::pin(ready(Ok(only_post())));
         }
@@ -78,7 +78,6 @@ where
     }
 }
 
-/// Waits for the client to finish writing.
 async fn refuse<B: Body<Data = Bytes>>(unrouted: Unrouted, request: Request<B>) -> Answer {
     let (parts, body) = request.into_parts();
     linger(&parts.headers, pin!(body)).await;

@@ -55,7 +55,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Answering {
-        if *request.method() == Method::POST || self.deliveries.answers_query(&request) {
+        if *request.method() == Method::POST || self.deliveries.answers_handshake(&request) {
             return self.deliveries.call(request);
         }
         let answer = if asks_for_health(&request) { readiness(&self.inbox) } else { only_post() };

@@ -103,6 +103,33 @@ fn a_handshake_in_a_query_is_proved_by_its_token() {
 }
 
 #[test]
+fn permission_is_granted_by_options_to_an_allowed_origin() {
+    let options = |receiver: &Receiver, origin: &str| {
+        let headers = [("webhook-request-origin", origin.as_bytes().to_vec())];
+        let answer = request(receiver.address, "OPTIONS", "/hook", &headers, b"");
+        let [origin, rate] = ["webhook-allowed-origin", "webhook-allowed-rate"]
+            .map(|name| answer.header(name).map(str::to_owned));
+        (answer.status, origin, rate)
+    };
+    let granted = |origin: &str, rate: &str| (200, Some(origin.to_owned()), Some(rate.to_owned()));
+    let receiver = World::new().serve(&[
+        "--allow-origin",
+        "a.example",
+        "--allow-origin",
+        "b.example",
+        "--allow-rate",
+        "120",
+    ]);
+    assert_eq!(options(&receiver, "b.example"), granted("b.example", "120"));
+    assert_eq!(options(&receiver, "c.example"), (403, None, None));
+    assert_eq!(request(receiver.address, "OPTIONS", "/hook", &[], b"").status, 405);
+    assert_eq!(receiver.post("a", BODY).status, 204);
+    let any = World::new().serve(&["--profile", "github", "--allow-origin", "*"]);
+    assert_eq!(options(&any, "c.example"), granted("c.example", "*"));
+    assert_eq!(options(&World::new().serve(&[]), "a.example"), (405, None, None));
+}
+
+#[test]
 fn a_refusal_names_the_rule_and_nothing_else() {
     let receiver = World::new().serve(&[]);
     let mut headers = signed("a", BODY);

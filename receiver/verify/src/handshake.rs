@@ -1,15 +1,18 @@
 //! Handshakes, with which providers test an endpoint. Answer them, and store nothing. Those of `slack`, `zoom` and
 //! `discord` (the PING of interactions) are signed; that of `meta` is a `GET` with a [token](Keys::with_verify_token).
+//! CloudEvents' `OPTIONS` asks for a [permission](Keys::with_permission), under any profile.
 
 use http::StatusCode;
 use serde_json::{Value, json};
 use subtle::ConstantTimeEq as _;
 
-use super::{Keys, Profile, Verified, body_id};
+use super::{Headers, Keys, Permission, Profile, Verified, body_id};
 
 const BODY_BYTES_MAX: usize = 16 << 10;
 const CHALLENGE_BYTES_MAX: usize = 256;
 const PING: i64 = 1;
+const ORIGIN: &str = "WebHook-Request-Origin";
+const ANY: &str = "*";
 
 /// The answer to a handshake, with status 200.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +21,8 @@ pub struct Answer {
     pub content_type: &'static str,
     /// To the byte.
     pub body: String,
+    /// Further headers.
+    pub headers: Vec<(&'static str, String)>,
 }
 
 /// Why a handshake is refused. Safe to reveal.
@@ -40,6 +45,9 @@ pub enum Refused {
     /// No token was set.
     #[error("this receiver has no verify token, so it answers no handshake")]
     NoToken,
+    /// Another origin.
+    #[error("the handshake's {ORIGIN} is not allowed here")]
+    Origin,
     /// Another token.
     #[error("the handshake's hub.verify_token is wrong")]
     Token,
@@ -50,7 +58,7 @@ impl Refused {
     #[must_use]
     pub const fn status(&self) -> StatusCode {
         match self {
-            Self::NoToken | Self::Token => StatusCode::FORBIDDEN,
+            Self::NoToken | Self::Token | Self::Origin => StatusCode::FORBIDDEN,
             Self::Malformed { .. } | Self::Long | Self::Mode => StatusCode::BAD_REQUEST,
         }
     }
@@ -58,11 +66,11 @@ impl Refused {
 
 impl Answer {
     fn text(body: String) -> Self {
-        Self { content_type: "text/plain; charset=utf-8", body }
+        Self { content_type: "text/plain; charset=utf-8", body, headers: Vec::new() }
     }
 
     fn json(body: &Value) -> Self {
-        Self { content_type: "application/json", body: body.to_string() }
+        Self { content_type: "application/json", body: body.to_string(), headers: Vec::new() }
     }
 }
 
@@ -100,6 +108,28 @@ pub fn in_query(query: &str, keys: &Keys) -> Option<Result<Answer, Refused>> {
     let is_handshake =
         keys.profile().has_verify_token() && query.split('&').any(|pair| pair.starts_with("hub."));
     is_handshake.then(|| subscribed(query, keys))
+}
+
+/// The answer to an `OPTIONS`; none without an origin.
+#[must_use]
+pub fn in_headers<H: Headers + ?Sized>(headers: &H, keys: &Keys) -> Option<Result<Answer, Refused>> {
+    let Permission { origins, rate } = keys.permission()?;
+    let mut values = headers.values(ORIGIN);
+    let (first, second) = (values.next()?, values.next());
+    let text = if second.is_none() { String::from_utf8_lossy(first).into_owned() } else { String::new() };
+    let allowed = visible(text, ORIGIN).and_then(|origin| {
+        let is_allowed = origins.iter().any(|one| one == ANY || one.eq_ignore_ascii_case(&origin));
+        if is_allowed { Ok(origin) } else { Err(Refused::Origin) }
+    });
+    Some(allowed.map(|origin| {
+        let rate = rate.map_or_else(|| ANY.to_owned(), |rate| rate.to_string());
+        let headers = [
+            ("allow", "POST".to_owned()),
+            ("webhook-allowed-origin", origin),
+            ("webhook-allowed-rate", rate),
+        ];
+        Answer { headers: headers.into(), ..Answer::text(String::new()) }
+    }))
 }
 
 fn subscribed(query: &str, keys: &Keys) -> Result<Answer, Refused> {
@@ -260,5 +290,36 @@ mod tests {
         let without = self::keys(Profile::Meta);
         assert_eq!(in_query(&query("subscribe", ""), &without), Some(Err(Refused::NoToken)));
         assert_eq!(in_query(&query("subscribe", SPELLED), &self::keys(Profile::Github)), None);
+    }
+
+    #[test]
+    fn an_origin_is_allowed_by_its_name_and_never_without_a_permission() {
+        let permission = |origins: &[&str], rate| Permission {
+            origins: origins.iter().map(|&name| name.to_owned()).collect(),
+            rate,
+        };
+        let answer = |permission: Permission, headers: &[(&str, &str)]| {
+            let keys = keys(Profile::Github).with_permission(permission);
+            in_headers(headers, &keys).map(|found| found.map(|answer| answer.headers))
+        };
+        let granted = |origin: &str, rate: &str| {
+            let origin = ("webhook-allowed-origin", origin.to_owned());
+            Some(Ok(vec![("allow", "POST".to_owned()), origin, ("webhook-allowed-rate", rate.to_owned())]))
+        };
+        let asks = [("webhook-request-origin", "Events.example"), ("webhook-request-rate", "9")];
+        let known = permission(&["a.example", "events.example"], Some(120));
+        assert_eq!(answer(known.clone(), &asks), granted("Events.example", "120"));
+        assert_eq!(answer(permission(&["*"], None), &asks), granted("Events.example", "*"));
+        for other in ["events.example.org", "vents.example", "*"] {
+            assert_eq!(answer(known.clone(), &[(ORIGIN, other)]), Some(Err(Refused::Origin)), "{other}");
+        }
+        let malformed = Some(Err(Refused::Malformed { name: ORIGIN }));
+        for other in
+            [&[(ORIGIN, "")][..], &[(ORIGIN, "a b")], &[(ORIGIN, "a.example"), (ORIGIN, "a.example")]]
+        {
+            assert_eq!(answer(known.clone(), other), malformed, "{other:?}");
+        }
+        assert_eq!(answer(known, &[("origin", "a.example")]), None);
+        assert_eq!(in_headers(&asks[..], &keys(Profile::Github)), None);
     }
 }

@@ -58,6 +58,15 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// The senders that `OPTIONS` permits.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Permission {
+    /// Or `*` for any.
+    pub origins: Vec<String>,
+    /// A minute; none for any.
+    pub rate: Option<u32>,
+}
+
 /// A profile, its keys, and the tolerance for timestamps. Built once for all requests.
 #[derive(Clone)]
 pub struct Keys {
@@ -65,6 +74,7 @@ pub struct Keys {
     tolerance_seconds: u32,
     url: Box<str>,
     verify_token: Option<Secret>,
+    permission: Option<Permission>,
     macs: Vec<Mac>,
     publics: Vec<VerifyingKey>,
     points: Vec<ecdsa::VerifyingKey>,
@@ -112,6 +122,7 @@ impl Keys {
             tolerance_seconds: profile.tolerance_seconds(),
             url: Box::default(),
             verify_token: None,
+            permission: None,
             macs: Vec::new(),
             publics: Vec::new(),
             points: Vec::new(),
@@ -185,6 +196,12 @@ impl Keys {
         Self { verify_token: Some(token), ..self }
     }
 
+    /// Without it no `OPTIONS` is answered.
+    #[must_use]
+    pub fn with_permission(self, permission: Permission) -> Self {
+        Self { permission: Some(permission), ..self }
+    }
+
     /// Their profile.
     #[must_use]
     pub const fn profile(&self) -> Profile {
@@ -211,6 +228,10 @@ impl Keys {
 
     pub(super) fn verify_token(&self) -> Option<&str> {
         self.verify_token.as_ref().map(|Secret(text)| text.as_str())
+    }
+
+    pub(super) const fn permission(&self) -> Option<&Permission> {
+        self.permission.as_ref()
     }
 
     pub(super) fn macs(&self) -> &[Mac] {

@@ -33,7 +33,7 @@ mod vvv;
 use std::borrow::Cow;
 
 pub use headers::Headers;
-pub use keys::{KeyError, Keys, Secret};
+pub use keys::{KeyError, Keys, Permission, Secret};
 pub use profile::{Profile, UnknownProfile};
 pub use rejection::Rejection;
 pub use timestamp::UnixSeconds;

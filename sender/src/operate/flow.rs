@@ -13,8 +13,9 @@ use super::pause::in_words;
 use crate::dispatch::handover;
 use crate::engine::breaker::{Opened, Standing};
 use crate::engine::contract::Contract;
-use crate::engine::{Holds, LaneId, LaneView, Nanos, Shift, StoreTime, Why};
+use crate::engine::{Holds, LaneId, LaneView, Nanos, Shift, StoreTime, Unpermitted, Why};
 use crate::event::timestamp::parse_time;
+use crate::permission::Permission;
 use crate::roster::Roster;
 use crate::runtime::Sender;
 use crate::store::StoreError;
@@ -35,6 +36,7 @@ pub(crate) enum State {
     Broken,
     Disabled,
     BreakerOpen,
+    Unpermitted,
     InDoubt,
     NoProcess,
     AskedToWait,
@@ -50,6 +52,7 @@ impl State {
             Self::Broken => "broken",
             Self::Disabled => "disabled",
             Self::BreakerOpen => "breaker_open",
+            Self::Unpermitted => "unpermitted",
             Self::InDoubt => "in_doubt",
             Self::NoProcess => "no_process",
             Self::AskedToWait => "asked_to_wait",
@@ -64,7 +67,10 @@ impl State {
 impl State {
     /// Neither a wait nor an operator's own pause.
     pub(crate) const fn is_a_fault(self) -> bool {
-        matches!(self, Self::Broken | Self::Disabled | Self::BreakerOpen | Self::NoProcess)
+        matches!(
+            self,
+            Self::Broken | Self::Disabled | Self::BreakerOpen | Self::Unpermitted | Self::NoProcess
+        )
     }
 }
 
@@ -113,7 +119,6 @@ impl Flow {
     }
 }
 
-/// The state, or the reason and the remedy.
 impl Display for Flow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.state == State::Active {
@@ -128,7 +133,6 @@ impl Display for Flow {
 pub(crate) struct HeldUp {
     id: Arc<str>,
     pub(crate) name: Arc<str>,
-    /// This process delivers to it.
     here: bool,
     pub(crate) flow: Flow,
 }
@@ -149,7 +153,6 @@ impl Display for HeldUp {
     }
 }
 
-/// A running sender's knowledge at one moment.
 #[derive(Clone)]
 pub(crate) struct Present {
     pub(crate) roster: Arc<Roster>,
@@ -198,12 +201,10 @@ impl Flows {
         Ok(Self { views, roster, living, now })
     }
 
-    /// This process owns the lane.
     pub(crate) fn is_here(&self, lane: &LaneStatus) -> bool {
         self.views.contains_key(&lane.lane)
     }
 
-    /// Another living process owns the lane.
     pub(crate) fn is_elsewhere(&self, lane: &LaneStatus) -> bool {
         !self.is_here(lane) && lane.owner.is_some_and(|(owner, _)| self.living.contains(&owner))
     }
@@ -239,7 +240,6 @@ impl Flows {
         contract.is_some_and(|contract| lane.counts.waiting > contract.in_flight().into())
     }
 
-    /// The most urgent first.
     pub(crate) fn held_up(&self, reader: &dyn Reader) -> Result<Vec<HeldUp>, ReadError> {
         let (mut found, mut from) = (Vec::new(), None);
         loop {
@@ -262,18 +262,24 @@ impl Flows {
 
     fn flow(&self, lane: &LaneStatus, kept: Option<&Holds>, measured: Option<&Measured>) -> Flow {
         let (known, view) = (self.roster.get(lane.lane), self.views.get(&lane.lane));
+        let holds = view.map(|view| &view.holds).or(kept).map(|holds| {
+            let asks = known.and_then(|known| known.settings().permission());
+            let refused = holds.refused.filter(|refused| asks == refused.permission);
+            Holds { refused, ..*holds }
+        });
         let fault = known.and_then(|known| known.ready().err()).map(ToString::to_string);
         LaneFacts {
             name: &lane.name,
             state: lane.state,
             pause: &lane.pause,
             fault: fault.as_deref(),
-            holds: view.map(|view| &view.holds).or(kept),
+            holds: holds.as_ref(),
             waiting: lane.counts.waiting,
             is_due: self.is_due(lane),
             answers: measured.map(|measured| &measured.answer),
             is_owned: view.is_some() || lane.owner.is_some_and(|(owner, _)| self.living.contains(&owner)),
             contract: known.map(|known| known.settings().contract()),
+            permission: known.and_then(|known| known.ready().ok()?.agreement().permission.as_deref()),
             now: self.now,
         }
         .flow()
@@ -290,9 +296,9 @@ struct LaneFacts<'a> {
     is_due: bool,
     /// Of a day.
     answers: Option<&'a Histogram>,
-    /// A living process has it.
     is_owned: bool,
     contract: Option<&'a Contract>,
+    permission: Option<&'a Permission>,
     now: StoreTime,
 }
 
@@ -301,6 +307,7 @@ impl LaneFacts<'_> {
         let flow = self
             .by_state()
             .or_else(|| self.by_breaker())
+            .or_else(|| self.by_permission())
             .or_else(|| self.by_pause())
             .or_else(|| self.by_doubt())
             .or_else(|| self.by_owner())
@@ -360,6 +367,19 @@ impl LaneFacts<'_> {
             self.name
         );
         Some(Flow { since: Some(since), until, ..Flow::new(State::BreakerOpen, reason, remedy) })
+    }
+
+    fn by_permission(&self) -> Option<Flow> {
+        let (Unpermitted { refusal, until, .. }, permission) = (self.holds?.refused?, self.permission?);
+        let contract = self.contract?;
+        let until = Some(until).filter(|until| *until > self.now);
+        let again = until
+            .map_or_else(|| "before the next request".to_owned(), |until| format!("at {}", moment(until)));
+        let reason = format!("{}, and is asked again {again}", permission.reason(refusal));
+        Some(Flow {
+            until,
+            ..Flow::new(State::Unpermitted, reason, permission.remedy(refusal, self.name, contract))
+        })
     }
 
     fn by_pause(&self) -> Option<Flow> {
@@ -429,6 +449,7 @@ impl LaneFacts<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::Refusal;
     use crate::engine::breaker::Cause;
     use crate::engine::contract::{Bucket, Rate, Window};
 
@@ -441,9 +462,14 @@ mod tests {
             breaker: Standing::Closed,
             throttle: None,
             paused_until: NOW,
+            refused: None,
             in_doubt: 0,
             in_doubt_until: None,
         }
+    }
+
+    fn refused() -> Option<Unpermitted> {
+        Some(Unpermitted { refusal: Refusal::Slower(60), until: NOW + Nanos::SECOND, permission: None })
     }
 
     fn contract() -> Contract {
@@ -463,6 +489,7 @@ mod tests {
             answers: None,
             is_owned: true,
             contract: Some(contract),
+            permission: None,
             now: NOW,
         }
     }
@@ -476,6 +503,8 @@ mod tests {
         let over = Holds { breaker: Standing::Open { opened: OPENED, until: NOW }, ..holds() };
         let (three, two, well) = (in_doubt(3), in_doubt(2), holds());
         let throttle = Some(Shift { at: NOW, from: 100, to: 40, why: Why::Failures { percent: 60 } });
+        let refused = Holds { refused: refused(), ..pausing };
+        let permission = Permission::new("events.example", 180).unwrap();
         let throttled = Holds { throttle, ..holds() };
         let of = |holds| facts(holds, &contract);
         let rows = [
@@ -486,6 +515,8 @@ mod tests {
             (LaneFacts { is_owned: false, ..of(&open) }, "breaker_open"),
             (LaneFacts { is_owned: false, ..of(&over) }, "no_process"),
             (of(&over), "breaker_open"),
+            (LaneFacts { permission: Some(&permission), ..of(&refused) }, "unpermitted"),
+            (of(&refused), "asked_to_wait"),
             (of(&pausing), "asked_to_wait"),
             (of(&three), "in_doubt"),
             (of(&two), "active"),
@@ -505,6 +536,18 @@ mod tests {
             assert_eq!(flow.state.word(), word, "{flow}");
             assert_eq!(flow.reason.is_empty() && flow.remedy.is_empty(), word == "active", "{flow}");
         }
+    }
+
+    #[test]
+    fn a_refusal_names_both_rates_and_the_setting() {
+        let (contract, permission) = (contract(), Permission::new("events.example", 180).unwrap());
+        let refused = Holds { refused: refused(), ..holds() };
+        let text =
+            LaneFacts { permission: Some(&permission), ..facts(&refused, &contract) }.flow().to_string();
+        let expected = "unpermitted: its endpoint allows 60 requests a minute, and limit allows up to 180 in one minute, and is \
+                        asked again at 2027-01-15T08:00:01";
+        assert!(text.starts_with(expected), "{text}");
+        assert!(text.contains("`subscriber set shop 'limit.windows=[\"60 per 1min\"]'`"), "{text}");
     }
 
     #[test]

@@ -76,7 +76,7 @@ impl FlowLog {
 /// A lane that leaves this for a state that the runtime logs is no news.
 fn is_news(waiting: &mut BTreeMap<LaneId, State>, lane: LaneId, state: State) -> bool {
     match state {
-        State::InDoubt | State::AskedToWait | State::RateLimited => {
+        State::Unpermitted | State::InDoubt | State::AskedToWait | State::RateLimited => {
             waiting.insert(lane, state) != Some(state)
         }
         State::Active => waiting.remove(&lane).is_some(),
@@ -96,7 +96,7 @@ fn log_one(name: &str, flow: &Flow) {
     let state = flow.state.word();
     match flow.state {
         State::Active => info!(subscriber = name, state, "{name} flows again"),
-        State::InDoubt => warn!(subscriber = name, state, "{name}: {flow}"),
+        State::Unpermitted | State::InDoubt => warn!(subscriber = name, state, "{name}: {flow}"),
         _ => info!(subscriber = name, state, "{name}: {flow}"),
     }
 }

@@ -114,6 +114,27 @@ fn a_row_that_makes_no_sense_is_kept_with_the_reason_and_sent_nothing() {
 }
 
 #[test]
+fn another_endpoint_or_origin_is_another_permission() {
+    let settings = |url: &str, origin: &str| {
+        let mut row = row(1, 1, r#"["a"]"#);
+        row.subscriber.url = url.into();
+        row.subscriber.settings = format!(r#"{{"permission":{{"origin":{origin}}}}}"#).into();
+        Arc::clone(roster(&[row]).get(LaneId(1)).unwrap().settings())
+    };
+    let known = settings("https://partner.example/a", r#""events.example""#);
+    assert_eq!(known, settings("https://partner.example/a", r#""events.example""#));
+    for other in [
+        settings("https://partner.example/b", r#""events.example""#),
+        settings("https://partner.example/a", r#""other.example""#),
+        settings("https://partner.example/a", "null"),
+    ] {
+        assert_ne!(known, other);
+    }
+    let unasked = settings("https://partner.example/a", "null");
+    assert_eq!((unasked.permission(), &unasked), (None, &settings("https://partner.example/b", "null")));
+}
+
+#[test]
 fn a_mended_row_is_sent_to_again() {
     let mut spoilt = row(1, 1, r#"["a"]"#);
     spoilt.subscriber.settings = "[]".into();

@@ -39,6 +39,15 @@ impl ExtraHeader {
     pub const COUNT_MAX: usize = 16;
     pub const BYTES_MAX: usize = 1024;
 
+    /// Which `headers` may not set.
+    #[must_use]
+    pub fn of_origin(origin: &str) -> Option<Self> {
+        let name = HeaderName::from_static("webhook-request-origin");
+        let value = HeaderValue::from_str(origin).ok()?;
+        let text = format!("WebHook-Request-Origin: {origin}").into();
+        Some(Self { name, value, text })
+    }
+
     #[must_use]
     pub const fn name(&self) -> &HeaderName {
         &self.name

@@ -7,8 +7,8 @@ use http::header::AUTHORIZATION;
 
 use super::error::SettingsError;
 use super::text::{
-    BackoffText, Filled, Limit, OauthText, QueueText, RetryText, SettingsText, ShapeText, TlsText,
-    WhenFullText,
+    BackoffText, Filled, Limit, OauthText, PermissionText, QueueText, RetryText, SettingsText, ShapeText,
+    TlsText, WhenFullText,
 };
 use crate::engine::breaker::BreakerPolicy;
 use crate::engine::contract::{Bucket, Contract};
@@ -20,6 +20,7 @@ use crate::event::{Coalescing, PublicId, Shaping, ShapingRules};
 use crate::excerpt::{Excerpt, is_hidden};
 use crate::guard::{Target, TargetError};
 use crate::oauth::OauthClient;
+use crate::permission::Permission;
 use crate::sign::{ExtraHeader, Profile, Secret};
 use crate::store::lane::{Bounds, WhenFull};
 use crate::tls_files::{PemFile, TlsFiles};
@@ -39,6 +40,7 @@ pub struct Agreement {
     pub bounds: Bounds,
     pub tls: Option<Arc<TlsFiles>>,
     pub oauth: Option<Arc<OauthClient>>,
+    pub permission: Option<Arc<Permission>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +75,6 @@ impl RegionSecrets {
 }
 
 impl SettingsText {
-    /// Validates settings. Pseudonyms depend on the subscriber's id.
     pub fn validate(
         &self,
         subscriber: &PublicId,
@@ -83,11 +84,14 @@ impl SettingsText {
         let total = within("timeout", timeout, SettingsText::TIMEOUT)?;
         let connect = within("connect_timeout", connect_timeout, *SettingsText::TIMEOUT.start()..=total)?;
         let lane = self.lane(&limit.filled(), total)?;
+        let permission = self.permission.as_ref().and_then(|permission| permission.origin.as_deref());
+        let permission =
+            permission.map(|origin| PermissionText::asked(origin, lane.contract())).transpose()?;
         Ok(Agreement {
             coalescing: self.coalescing(lane.retry().ttl())?,
             lane: Arc::new(lane),
             profile: sign,
-            headers: self.headers()?,
+            headers: self.headers(permission.as_ref())?,
             timeouts: Timeouts { total, connect },
             dedupe: within("dedupe", dedupe, Nanos::ZERO..=SettingsText::DEDUPE_MAX)?,
             shaping: self
@@ -97,6 +101,7 @@ impl SettingsText {
             bounds: queue.bounds()?,
             tls: self.tls.as_ref().map_or(Ok(None), TlsText::files)?.map(Arc::new),
             oauth: self.oauth()?.map(Arc::new),
+            permission: permission.map(Arc::new),
         })
     }
 
@@ -137,14 +142,15 @@ impl SettingsText {
         Ok(Settings::new(limit.contract()?, retry, breaker, pressure, lateness))
     }
 
-    fn headers(&self) -> Result<Box<[ExtraHeader]>, SettingsError> {
-        let headers = self.headers.clone().unwrap_or_default();
+    fn headers(&self, permission: Option<&Permission>) -> Result<Box<[ExtraHeader]>, SettingsError> {
+        let mut headers = self.headers.clone().unwrap_or_default();
         within("headers", headers.len(), 0..=ExtraHeader::COUNT_MAX)?;
         let mut names = HashSet::new();
         if let Some(twice) = headers.iter().find(|header| !names.insert(header.name())) {
             let problem = format!("name {} twice; expected each name once", twice.name());
             return Err(SettingsError::Contradiction { field: "headers", problem: problem.into() });
         }
+        headers.extend(permission.and_then(|permission| ExtraHeader::of_origin(&permission.origin)));
         Ok(headers.into())
     }
 
@@ -256,6 +262,16 @@ impl TlsText {
             (None, None) => None,
         };
         Ok((ca.is_some() || identity.is_some()).then_some(TlsFiles { ca, identity }))
+    }
+}
+
+impl PermissionText {
+    fn asked(origin: &str, contract: &Contract) -> Result<Permission, SettingsError> {
+        within("permission.origin (bytes)", origin.len(), Permission::ORIGIN_BYTES)?;
+        Permission::new(origin, contract.most_per_minute()).ok_or_else(|| SettingsError::Contradiction {
+            field: "permission.origin",
+            problem: "is no name in DNS; expected one such as events.example.com".into(),
+        })
     }
 }
 

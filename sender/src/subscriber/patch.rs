@@ -7,7 +7,7 @@ use serde_path_to_error::Track;
 
 use super::error::SettingsError;
 use super::form::object;
-use super::text::{OauthText, SettingsText, ShapeText, TlsText};
+use super::text::{OauthText, PermissionText, SettingsText, ShapeText, TlsText};
 use crate::oauth::token_url;
 
 impl SettingsText {
@@ -37,9 +37,12 @@ impl SettingsText {
     #[must_use]
     pub fn in_effect(&self) -> Value {
         let mut whole = self.shown().value();
-        for (section, fields) in
-            [("shape", ShapeText::FIELDS), ("tls", TlsText::FIELDS), ("oauth", OauthText::FIELDS)]
-        {
+        for (section, fields) in [
+            ("shape", ShapeText::FIELDS),
+            ("tls", TlsText::FIELDS),
+            ("oauth", OauthText::FIELDS),
+            ("permission", PermissionText::FIELDS),
+        ] {
             let unset = json!(fields.iter().map(|name| (*name, Value::Null)).collect::<BTreeMap<_, _>>());
             let given = std::mem::replace(&mut whole[section], unset);
             if let (Value::Object(shown), Value::Object(given)) = (&mut whole[section], given) {

@@ -64,6 +64,7 @@ fn without_settings_the_defaults_hold_and_all_are_shown() {
     in_effect["oauth"] = json!({
         "token_url": null, "client_id": null, "client_secret": null, "scope": null, "audience": null
     });
+    in_effect["permission"] = json!({ "origin": null });
     assert_eq!(SettingsText::default().in_effect(), in_effect);
     assert_eq!(SettingsText::default().to_json(), "{}");
 }
@@ -215,7 +216,7 @@ fn every_field_refuses_what_it_cannot_be() {
         fields.extend(names.iter().map(|name| format!("{section}.{name}")));
         assert!(shown[section].is_object(), "{section} is shown");
     }
-    assert_eq!(fields.len(), 14 + 7 + 3 + 8 + 6 + 7 + 3 + 3 + 5);
+    assert_eq!(fields.len(), 15 + 7 + 3 + 8 + 6 + 7 + 3 + 3 + 5 + 1);
     for field in fields {
         let error = agree(&only(&field, json!(0.5))).unwrap_err();
         assert_eq!((error.code(), error.field()), ("unreadable_field", Some(&*field)), "{error}");

@@ -25,6 +25,7 @@ use crate::engine::{DEADLINE_MAX, DOUBT_MAX, Nanos};
 use crate::event::coalesce::{Coalescing, CoalescingRule};
 use crate::event::shape::{PseudonymRule, Region, ShapingRules};
 use crate::oauth::{ClientSecret, OauthClient};
+use crate::permission::Permission;
 use crate::sign::{ExtraHeader, Profile};
 use crate::tls_files::TlsFiles;
 use crate::units::{Bytes, Rate, WindowCap};
@@ -72,6 +73,9 @@ section! {
         /// The bearer token of each attempt.
         #[serde(deserialize_with = "object")]
         oauth: OauthText = OauthText::default();
+        /// Its endpoint's permission.
+        #[serde(deserialize_with = "object")]
+        permission: PermissionText = PermissionText::default();
     }
 }
 
@@ -260,6 +264,17 @@ documented! {
     }
 }
 
+documented! {
+    /// The handshake of CloudEvents HTTP WebHook 1.0.2, before anything is sent.
+    #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct PermissionText {
+        /// The sender's name in DNS, which each request carries.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub origin: Option<String>,
+    }
+}
+
 word_form! {
     /// The policy of a full queue.
     #[derive(Serialize, Deserialize)]
@@ -316,6 +331,12 @@ written! {
             (Form::Name, bytes(OauthClient::TEXT_BYTES), Unset::Unset("none")),
             (Form::Name, bytes(OauthClient::TEXT_BYTES), Unset::Unset("none")),
             (Form::Name, bytes(OauthClient::TEXT_BYTES), Unset::Unset("none")),
+        ]),
+    });
+    PermissionText => Form::Group(Group {
+        about: PermissionText::ABOUT,
+        settings: fields(PermissionText::FIELDS, PermissionText::MEANINGS, [
+            (Form::Name, bytes(Permission::ORIGIN_BYTES), Unset::Unset("none")),
         ]),
     });
 }
@@ -376,7 +397,7 @@ impl SettingsText {
     pub const QUEUE_BYTES_MAX: Bytes = Bytes(1 << 40);
 
     /// Groups and their fields.
-    pub(super) const SECTIONS: [(&'static str, &'static [&'static str]); 8] = [
+    pub(super) const SECTIONS: [(&'static str, &'static [&'static str]); 9] = [
         ("limit", LimitText::FIELDS),
         ("queue", QueueText::FIELDS),
         ("retry", RetryText::FIELDS),
@@ -385,6 +406,7 @@ impl SettingsText {
         ("shape", ShapeText::FIELDS),
         ("tls", TlsText::FIELDS),
         ("oauth", OauthText::FIELDS),
+        ("permission", PermissionText::FIELDS),
     ];
 
     /// All settings in effect, defaults included. Reads back as equivalent settings.
@@ -400,6 +422,7 @@ impl SettingsText {
             shape: self.shape.clone(),
             tls: self.tls.clone(),
             oauth: self.oauth.clone(),
+            permission: self.permission.clone(),
             ..full.into()
         }
     }

@@ -25,6 +25,7 @@ use super::write_tracker::WriteTracker;
 use crate::boot_clock::BootClock;
 use crate::engine::Nanos;
 use crate::oauth::OauthClient;
+use crate::permission::Permission;
 use crate::store::command::Details;
 
 const AGENT: &str = concat!("Hookproof/", env!("CARGO_PKG_VERSION"));
@@ -54,6 +55,13 @@ pub(super) async fn make(
     let first_look = later(now, remaining.min(leased).min(TIMER_MAX));
     let bearer = None;
     let mut attempt = Attempt { shared, lane, route, request, began: now, deadline, first_look, bearer };
+    if let Some(permission) = &request.target.permission {
+        match Box::pin(attempt.permission(permission)).await {
+            Ok(()) => {}
+            Err(_) if attempt.is_revoked() => return AttemptResult::Unsent(Failure::Withdrawn),
+            Err(failure) => return AttemptResult::Unsent(failure),
+        }
+    }
     if let Some(client) = &request.target.oauth {
         // A future is as large as its largest part.
         match Box::pin(attempt.token(client)).await {
@@ -224,6 +232,19 @@ impl Attempt<'_> {
         }
     }
 
+    async fn permission(&self, permission: &Arc<Permission>) -> Result<(), Failure> {
+        let Shared { lanes, sockets, connector, .. } = self.shared;
+        let until = after(self.request.connect_deadline).min(self.deadline);
+        let room = sockets.room(|count| lanes.close_some_idle(count), until);
+        let whom = (connector, self.route);
+        tokio::select! {
+            biased;
+            asked = self.lane.permissions().get(self.request.target, permission, whom, room, until) => asked,
+            () = self.request.permit.cancelled.cancelled() => Err(Failure::Withdrawn),
+            () = self.out_of_time() => Err(Failure::Withdrawn),
+        }
+    }
+
     async fn token(&self, client: &Arc<OauthClient>) -> Result<Bearer, Failure> {
         let Shared { lanes, sockets, connector, .. } = self.shared;
         let until = after(self.request.connect_deadline).min(self.deadline);
@@ -258,7 +279,6 @@ impl Attempt<'_> {
         }
     }
 
-    /// As far as can be known.
     async fn is_alive(&self, connection: &mut Http1) -> bool {
         if !self.lane.looks_closer() {
             return self.is_ready(connection);
@@ -270,7 +290,6 @@ impl Attempt<'_> {
         timeout_at(self.deadline, connection.outlives_unread()).await == Ok(true)
     }
 
-    /// Whether a connection can take another request, by the bytes seen so far.
     fn is_ready(&self, connection: &mut Http1) -> bool {
         let is_ready = connection.is_ready();
         if connection.has_surplus() {

@@ -28,6 +28,7 @@ impl AttemptResult {
             }
             Self::Unsent(failure) if failure.is_ours() => Outcome::Withheld,
             Self::Unsent(failure) if failure.is_the_proxys() => Outcome::ProxyFailed,
+            Self::Unsent(Failure::Unpermitted(refusal)) => Outcome::Unpermitted(refusal),
             Self::Unsent(_) => Outcome::Unsent,
             Self::Silent(failure) if failure.is_ours() => Outcome::CutOff,
             Self::Silent(_) => Outcome::Silent,

@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::engine::Refusal;
 use crate::excerpt::{Excerpt, is_hidden};
 use crate::guard::Refused;
 use crate::tls_files::TlsFileError;
@@ -57,6 +58,8 @@ pub enum Failure {
     /// Of the subscriber's OAuth 2.0 token endpoint.
     #[error("no token from {host}: {cause}")]
     Token { host: Excerpt, cause: Cause },
+    #[error("the endpoint permits no request ({0:?})")]
+    Unpermitted(Refusal),
     #[error("cannot resolve {host}: {cause}")]
     Unresolved { host: Excerpt, cause: Cause },
     /// The guard refuses all addresses of the endpoint. Names the first one.
@@ -130,6 +133,7 @@ impl Failure {
             Self::ProxyRefused { .. } => "proxy_refused",
             Self::ProxyDeadline { .. } => "proxy_deadline",
             Self::Token { .. } => "token",
+            Self::Unpermitted(_) => "unpermitted",
             Self::Unresolved { .. } => "unresolved",
             Self::Refused(_) => "address_refused",
             Self::Unencrypted => "unencrypted",

@@ -12,6 +12,7 @@ use super::http1::Http1;
 use super::http2::{Http2, Place};
 use super::limit::{SocketLimit, SocketPermit};
 use super::lookups::Lookups;
+use super::permissions::Permissions;
 use super::request::Destination;
 use super::route::{Origin, Route};
 use super::sockets::Sockets;
@@ -35,6 +36,7 @@ pub(super) struct Lane {
     wary: AtomicU32,
     kept: Mutex<LaneConnections>,
     tokens: OnceLock<Box<Tokens>>,
+    permissions: OnceLock<Box<Permissions>>,
 }
 
 #[derive(Default)]
@@ -123,6 +125,7 @@ impl Lanes {
                 || lane.limit.open() > 0
                 || !lane.limit.account.is_full()
                 || lane.tokens.get().is_some_and(|tokens| tokens.is_of_use())
+                || lane.permissions.get().is_some_and(|permissions| permissions.is_of_use())
         };
         lock(&self.by_id).retain(|_, lane| is_used(lane));
     }
@@ -141,12 +144,16 @@ impl Lanes {
 
 impl Lane {
     fn new(sockets: Arc<Sockets>) -> Self {
-        let (limit, lookups, wary, kept, tokens) = Default::default();
-        Self { sockets, limit, lookups, wary, kept, tokens }
+        let (limit, lookups, wary, kept, tokens, permissions) = Default::default();
+        Self { sockets, limit, lookups, wary, kept, tokens, permissions }
     }
 
     pub(super) fn tokens(&self) -> &Tokens {
         self.tokens.get_or_init(Box::default)
+    }
+
+    pub(super) fn permissions(&self) -> &Permissions {
+        self.permissions.get_or_init(Box::default)
     }
 
     /// After a kept connection ended without an answer, or unrequested bytes came, which could pass for the next
@@ -159,7 +166,6 @@ impl Lane {
         self.wary.load(Ordering::Relaxed) > 0
     }
 
-    /// Each call counts down.
     pub(super) fn looks_closer(&self) -> bool {
         self.is_wary()
             && self

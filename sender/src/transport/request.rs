@@ -6,6 +6,7 @@ use super::permit::SendPermit;
 use crate::engine::{LaneId, Nanos};
 use crate::guard::Target;
 use crate::oauth::OauthClient;
+use crate::permission::Permission;
 use crate::sign::{ExtraHeader, Headers};
 use crate::tls_files::TlsFiles;
 
@@ -14,8 +15,8 @@ pub struct Destination {
     pub url: Target,
     /// In place of the common roots and no client certificate.
     pub tls: Option<Arc<TlsFiles>>,
-    /// Gets the bearer token of each attempt.
     pub oauth: Option<Arc<OauthClient>>,
+    pub permission: Option<Arc<Permission>>,
     /// How long a request that was given up may still leave this machine. The lane's limit relies on it.
     pub late_max: Nanos,
 }

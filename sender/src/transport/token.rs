@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
-use http::{HeaderValue, StatusCode};
+use http::{HeaderValue, Method, StatusCode};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::Mutex;
@@ -19,9 +19,7 @@ use zeroize::Zeroizing;
 
 use super::connect::Connector;
 use super::failure::{Cause, Failure};
-use super::limit::SocketLimit;
-use super::lookups::Lookups;
-use super::outlet::{Answer, exchange, request_to};
+use super::outlet::{Answer, Aside, exchange, request_to};
 use super::route::Route;
 use super::sockets::Socket;
 use super::timer::{SOONER, after, lock, now};
@@ -42,8 +40,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
 pub(super) struct Tokens {
-    lookups: Lookups,
-    limit: Arc<SocketLimit>,
+    aside: Aside,
     state: Mutex<State>,
     of_use_until: std::sync::Mutex<Option<Instant>>,
 }
@@ -88,7 +85,6 @@ impl Bearer {
         Ok(value)
     }
 
-    /// The endpoint answered 401.
     pub(super) fn refuse(&self) {
         self.0.is_refused.store(true, Ordering::Relaxed);
     }
@@ -109,7 +105,6 @@ impl State {
 }
 
 impl Tokens {
-    /// Whether to keep it beyond the lane's connections.
     pub(super) fn is_of_use(&self) -> bool {
         lock(&self.of_use_until).is_some_and(|until| now() < until)
     }
@@ -162,12 +157,9 @@ impl Tokens {
         room: impl Future<Output = Option<Socket>>,
         until: Instant,
     ) -> Result<Token, Failure> {
-        let no_socket = || Failure::NoSocket { max: connector.sockets.max() };
-        self.limit.set_max(1);
-        let permit = self.limit.enter().ok_or_else(no_socket)?.with(room.await.ok_or_else(no_socket)?);
         let fetched = now();
         let route = Route::to(&client.token_url, None)?;
-        let wire = connector.open_http1(&route.origin, &self.lookups, permit, until).await;
+        let wire = self.aside.open(connector, &route.origin, room, until).await;
         let wire = wire.map_err(|error| {
             if error.is_ours() || error.is_the_proxys() { error } else { failure(client, &Cause::of(&error)) }
         })?;
@@ -188,7 +180,7 @@ fn failure(client: &OauthClient, cause: &Cause) -> Failure {
 async fn ask(client: &OauthClient, wire: Wire) -> Result<Answer, Cause> {
     let mut basic = HeaderValue::from_str(&client.basic()).map_err(|e| Cause::of(&e))?;
     basic.set_sensitive(true);
-    let mut request = request_to(&client.token_url, Bytes::from(client.form()))?;
+    let mut request = request_to(Method::POST, &client.token_url, Bytes::from(client.form()))?;
     let form = HeaderValue::from_static("application/x-www-form-urlencoded");
     for (name, value) in
         [(AUTHORIZATION, basic), (ACCEPT, HeaderValue::from_static("application/json")), (CONTENT_TYPE, form)]

@@ -80,7 +80,6 @@ fn check_each_word(world: &World) {
     let shown = get(&serving.address, "/v1/subscribers");
     assert_eq!(words(shown["items"].as_array().unwrap()), stands);
     assert_eq!(get(&serving.address, "/v1/subscribers/ill")["flow"]["state"], "breaker_open");
-    // Checkpoints are written a little later.
     while words(&listed(world)) != stands {}
     let table = world.ok(&["subscriber", "list"]);
     let row = |name: &str| table.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
@@ -115,6 +114,68 @@ fn each_subscriber_that_does_not_flow_is_named_with_its_reason() {
     let test = "each_subscriber_that_does_not_flow_is_named_with_its_reason";
     if let Some(world) = World::on_postgres(test) {
         check_each_word(&world);
+    }
+}
+
+fn check_a_lower_rate(world: &World) {
+    let allows = "webhook-allowed-origin: *\r\nwebhook-allowed-rate: 60\r\n";
+    let endpoint = Endpoint::answering_with(200, allows);
+    world.ok(&[&ADD[..], &["shop", &endpoint.url, PRIVATE, "permission.origin=events.example"]].concat());
+    world.ok(&["emit", "--type", "a", "--data", "1"]);
+    let serving = world.serve();
+    let flow = || get(&serving.address, "/v1/subscribers/shop")["flow"].take();
+    while flow()["state"] != "unpermitted" {}
+    let state = || world.json(&["subscriber", "show", "shop"])["flow"]["state"].take();
+    while state() != "unpermitted" {}
+    let reason = "its endpoint allows 60 requests a minute, and limit allows up to 310 in one minute";
+    for text in [world.joined(&["status"]), world.joined(&["subscriber", "show", "shop"]), doctor(world).1] {
+        assert!(text.contains(&format!("unpermitted: {reason}, and is asked again ")), "{text}");
+        assert!(text.contains("`subscriber set shop 'limit.windows=[\"60 per 1min\"]'`"), "{text}");
+    }
+    assert!(world.ok(&["subscriber", "list"]).contains("  unpermitted  "));
+    assert!(endpoint.bodies.try_iter().all(|body| body.is_empty()));
+    world.ok(&["subscriber", "set", "shop", r#"limit.windows=["60 per 1min"]"#]);
+    while endpoint.bodies.recv().unwrap().is_empty() {}
+    while state() != "active" {}
+    assert_eq!(world.ok(&["attempts", "--failed"]), "no such attempts\n");
+    assert_eq!(serving.terminate().0, 0);
+}
+
+#[test]
+fn an_endpoint_that_allows_less_than_the_contract_is_named_with_both_rates() {
+    check_a_lower_rate(&World::new());
+    let test = "an_endpoint_that_allows_less_than_the_contract_is_named_with_both_rates";
+    if let Some(world) = World::on_postgres(test) {
+        check_a_lower_rate(&world);
+    }
+}
+
+fn check_a_permission_unset(world: &World) {
+    let endpoint = Endpoint::answering_with(200, "");
+    world.ok(&[&ADD[..], &["shop", &endpoint.url, PRIVATE, "permission.origin=events.example"]].concat());
+    world.ok(&["emit", "--type", "a", "--data", "1"]);
+    let state = || world.json(&["subscriber", "show", "shop"])["flow"]["state"].take();
+    let serving = world.serve();
+    (0..4).for_each(|_| assert_eq!(endpoint.bodies.recv().unwrap(), ""));
+    let again = loop {
+        let flow = get(&serving.address, "/v1/subscribers/shop")["flow"].take();
+        if let Some(again) = flow["until"].as_str().filter(|_| flow["state"] == "unpermitted") {
+            break again.to_owned();
+        }
+    };
+    world.ok(&["subscriber", "set", "shop", "permission.origin=null"]);
+    assert!(!endpoint.bodies.recv().unwrap().is_empty());
+    while state() != "active" {}
+    let made = get(&serving.address, "/v1/attempts")["items"][0]["at"].take();
+    assert!(made.as_str().unwrap() < again.as_str(), "{made} {again}");
+    assert_eq!(serving.terminate().0, 0);
+}
+
+#[test]
+fn a_permission_that_is_no_longer_asked_holds_nothing_up() {
+    check_a_permission_unset(&World::new());
+    if let Some(world) = World::on_postgres("a_permission_that_is_no_longer_asked_holds_nothing_up") {
+        check_a_permission_unset(&world);
     }
 }
 
@@ -156,7 +217,6 @@ fn check_a_test_of_an_open_breaker(world: &World) {
     assert_eq!(state, "off", "{detail}");
     assert!(detail.starts_with("shop: breaker open: ") && !detail.contains("held: "), "{detail}");
     world.ok(&["subscriber", "remove", "held"]);
-    // An operator's own pause is no fault.
     world.ok(&["subscriber", "pause", "shop"]);
     let (state, detail) = doctor(world);
     assert_eq!(state, "well", "{detail}");

@@ -9,6 +9,7 @@ mod laws;
 mod lookups;
 mod mutual;
 mod name_server;
+mod permission;
 mod permits;
 mod processes;
 mod proxy;

@@ -6,6 +6,7 @@ use hookproof_sender::boot_clock::BootClock;
 use hookproof_sender::engine::{LaneId, Nanos};
 use hookproof_sender::guard::{Guard, Target};
 use hookproof_sender::oauth::OauthClient;
+use hookproof_sender::permission::Permission;
 use hookproof_sender::sign::{Attempt, ExtraHeader, Headers, Keys, Profile, Secret, Signer};
 use hookproof_sender::store::command::Details;
 use hookproof_sender::tls_files::TlsFiles;
@@ -46,7 +47,7 @@ pub(crate) struct Post {
 pub(crate) fn post(base: impl std::fmt::Display) -> Post {
     let url = Target::parse(&format!("{base}/hooks?token={TOKEN}"), &lenient()).unwrap();
     Post {
-        target: Destination { url, tls: None, oauth: None, late_max: nanos(LONG) },
+        target: Destination { url, tls: None, oauth: None, permission: None, late_max: nanos(LONG) },
         headers: signed(Profile::Github, ""),
         extra: Vec::new(),
         lane: LaneId(1),
@@ -79,6 +80,16 @@ impl Post {
 
     pub(crate) fn oauth(mut self, client: OauthClient) -> Self {
         self.target.oauth = Some(Arc::new(client));
+        self
+    }
+
+    pub(crate) fn permission(mut self, permission: Permission) -> Self {
+        self.target.permission = Some(Arc::new(permission));
+        self
+    }
+
+    pub(crate) fn to(mut self, url: Target) -> Self {
+        self.target.url = url;
         self
     }
 

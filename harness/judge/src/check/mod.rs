@@ -39,6 +39,7 @@ mod network;
 mod order;
 pub(crate) mod outcomes;
 mod path;
+mod permission;
 mod pressure;
 mod process;
 mod process_timeline;
@@ -77,13 +78,14 @@ pub mod exact {
 }
 
 /// In the order of the report.
-pub const CHECKS: [Check; 76] = [
+pub const CHECKS: [Check; 77] = [
     format::HTTP,
     format::POST_JSON,
     format::SIGNATURE,
     format::TIMESTAMP,
     format::ID,
     path::CHECK,
+    permission::CHECK,
     identity::PAYLOAD,
     identity::BODY,
     identity::HEADERS,

@@ -33,7 +33,7 @@ pub use quantity::{Duration, Millionths, Range, Rate, SECOND, Size, Whole, Windo
 use reader::{Form, Need, Problems, Reader, Section, may, must};
 pub use sender::{Durability, Setup, Store};
 use serde_json::{Map, Value, json};
-pub use subscriber::{Coalesce, Handling, Pattern, Subscriber};
+pub use subscriber::{Coalesce, Handling, Pattern, Permission, Subscriber};
 pub use traffic::{COLUMNS, Events, Phase, Shape};
 
 const ROOT: Section = Section {

@@ -43,8 +43,21 @@ pub(super) const SUBSCRIBER: Section = Section {
             Form::Flag,
             "whether the first attempts of one key must arrive in order (default false)",
         ),
+        may(
+            "permission",
+            Form::Table(&PERMISSION),
+            "the permission that a sender asks its endpoint for (default: it needs none)",
+        ),
         may("answers", Form::Durations, "the endpoint's answer time while it behaves (default 5ms)"),
         may("behaviour", Form::Tables(&BEHAVIOUR), "its misbehaviour; the first that matches wins"),
+    ],
+};
+
+const PERMISSION: Section = Section {
+    about: "The handshake of CloudEvents HTTP WebHook 1.0.2: by OPTIONS the endpoint permits one origin, at any rate.",
+    fields: &[
+        must("origin", Form::Text, "the sender's name in DNS"),
+        may("refusals", Form::Count, "how many requests for it are refused first (default 0)"),
     ],
 };
 
@@ -69,7 +82,7 @@ pub struct Subscriber {
     pub retry: Retry,
     pub breaker: Option<Breaker>,
     pub handling: Handling,
-    /// The endpoint's latency when it behaves.
+    pub permission: Option<Permission>,
     pub answers: Range<Duration>,
     /// The first match wins.
     pub behaviours: Vec<Behaviour>,
@@ -82,6 +95,12 @@ pub struct Handling {
     /// How long an equal event id counts as the same event.
     pub dedupe: Duration,
     pub ordered: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Permission {
+    pub origin: String,
+    pub refusals: u64,
 }
 
 /// Within a window, only the newest event of a type and key is delivered.
@@ -186,6 +205,9 @@ impl Subscriber {
                 dedupe: reader.or("dedupe", Duration::from_secs(600)),
                 ordered: reader.or("ordered", false),
             },
+            permission: reader.table("permission").and_then(|table| {
+                Some(Permission { origin: table.get("origin")?, refusals: table.or("refusals", 0) })
+            }),
             answers: reader.or("answers", Range::just(Duration::from_millis(5))),
             behaviours: Behaviour::read_all(&reader.tables("behaviour")),
             written: reader.written(),

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::handshake::{Handshake, WrittenHandshake};
+use super::handshake::{Handshake, Permission, WrittenHandshake};
 use super::part::{IN_BODY, Part, is_name, is_pointer, parts};
 use crate::spelling::nearest;
 
@@ -70,7 +70,6 @@ pub(super) enum KeyForm {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Encoding {
-    /// In lower case.
     Hex,
     HexUpper,
     /// With padding.
@@ -102,11 +101,9 @@ pub(super) enum Stamp {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Definition {
     pub(super) name: String,
-    /// None if the sender does not sign.
     pub(super) algorithm: Option<Algorithm>,
     pub(super) encoding: Encoding,
     pub(super) key: KeyForm,
-    /// Empty if the sender does not sign.
     pub(super) header: String,
     pub(super) prefix: String,
     /// Separates several values in the header; without it there is one.
@@ -120,7 +117,6 @@ pub struct Definition {
     pub(super) habits: Habits,
 }
 
-/// Customs of a provider's senders and libraries.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Habits {
     pub(super) tolerance_seconds: Option<i64>,
@@ -140,10 +136,10 @@ pub(super) struct Habits {
     pub(super) key_url: Option<String>,
     /// Of the suite's deliveries.
     pub(super) body: Option<String>,
-    /// Further headers of each request.
+    /// Further headers of each request. `{id}` is its id.
     pub(super) headers: Vec<(String, String)>,
     pub(super) handshake: Option<Handshake>,
-    /// SHA-256 of a user's own profile.
+    pub(super) permission: Option<Permission>,
     pub(super) digest: Option<String>,
 }
 
@@ -300,7 +296,6 @@ impl Definition {
         self.id_header().filter(|_| !self.signs_id()).into_iter().chain(event_type).collect()
     }
 
-    /// A signed header that the suite does not write, so that it could not sign it.
     pub(super) fn unwritten_header(&self) -> Option<&str> {
         let own =
             [self.id_header(), self.timestamp_header(), self.event_type.as_deref(), self.attempt.as_deref()];
@@ -411,6 +406,11 @@ impl Definition {
     #[must_use]
     pub const fn handshake(&self) -> Option<&Handshake> {
         self.habits.handshake.as_ref()
+    }
+
+    #[must_use]
+    pub const fn permission(&self) -> Option<&Permission> {
+        self.habits.permission.as_ref()
     }
 
     #[must_use]
@@ -696,6 +696,7 @@ fn habits<P>(written: &Written<P>) -> Result<Habits, String> {
         body: written.body.clone(),
         headers: headers.collect::<Result<_, String>>()?,
         handshake: None,
+        permission: None,
         digest: None,
     })
 }

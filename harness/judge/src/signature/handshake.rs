@@ -21,6 +21,41 @@ pub struct Handshake {
     is_401: bool,
 }
 
+pub(super) const ORIGIN: &str = "webhook-request-origin";
+const RATE: &str = "webhook-request-rate";
+const ALLOWED_ORIGIN: &str = "webhook-allowed-origin";
+const ALLOWED_RATE: &str = "webhook-allowed-rate";
+const ANY_OF_THEM: &str = "*";
+
+/// A request by `OPTIONS`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Permission {
+    pub origin: String,
+    /// A minute.
+    pub rate: u32,
+}
+
+impl Permission {
+    #[must_use]
+    pub fn headers(&self) -> [(&'static str, String); 2] {
+        [(ORIGIN, self.origin.clone()), (RATE, self.rate.to_string())]
+    }
+
+    /// A missing or wrong header, with the due value.
+    #[must_use]
+    pub fn lacks(&self, header: impl Fn(&str) -> Option<String>) -> Option<(&'static str, String)> {
+        let is_rate = |text: &str| {
+            text.bytes().all(|byte| byte.is_ascii_digit()) && text.bytes().any(|byte| byte != b'0')
+        };
+        let is_origin = |text: &str| text == self.origin || text == ANY_OF_THEM;
+        if !header(ALLOWED_ORIGIN).is_some_and(|origin| is_origin(&origin)) {
+            return Some((ALLOWED_ORIGIN, format!("'{}' or '{ANY_OF_THEM}'", self.origin)));
+        }
+        let is_allowed = header(ALLOWED_RATE).is_some_and(|rate| is_rate(&rate) || rate == ANY_OF_THEM);
+        (!is_allowed).then(|| (ALLOWED_RATE, format!("a number above 0 or '{ANY_OF_THEM}'")))
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Place {
     /// Of a `POST`, signed as an event's.
@@ -36,9 +71,34 @@ pub(super) struct WrittenHandshake {
     query: Option<String>,
     answers: Option<BTreeMap<String, String>>,
     refusal: Option<u16>,
+    origin: Option<String>,
+    rate: Option<u32>,
 }
 
 impl WrittenHandshake {
+    pub(super) fn permission(&self) -> Result<Option<Permission>, String> {
+        let Some(origin) = &self.origin else { return Ok(None) };
+        if origin.is_empty()
+            || !origin.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
+        {
+            return Err(format!(
+                "handshake.origin: expected the sender's name in DNS, such as \"events.example.com\", got {origin:?}"
+            ));
+        }
+        match self.rate.unwrap_or(60) {
+            0 => Err("handshake.rate: expected requests a minute, at least 1, got 0".to_owned()),
+            rate => Ok(Some(Permission { origin: origin.clone(), rate })),
+        }
+    }
+
+    pub(super) const fn has_challenge(&self) -> bool {
+        self.origin.is_none()
+            || self.body.is_some()
+            || self.query.is_some()
+            || self.answers.is_some()
+            || self.refusal.is_some()
+    }
+
     pub(super) fn read(self, has_secret: bool) -> Result<Handshake, String> {
         let request = match (self.body, self.query) {
             (Some(body), None) => Place::Body(known("body", body, &[CHALLENGE])?),
@@ -307,6 +367,9 @@ mod tests {
                 "handshake.answers: expected {challenge} or {hmac} in each where the query has {token}, got \"x\"",
             ),
             ("body = 'x'\nanswer = 'x'", "unknown field `answer`"),
+            ("origin = 'a b'", "handshake.origin: expected"),
+            ("origin = 'a'\nrate = 0", "handshake.rate: expected"),
+            ("origin = 'a'\nbody = 'x'", "handshake.answers: it is missing"),
         ] {
             check("hmac-sha256", text, expected);
         }
@@ -323,5 +386,29 @@ mod tests {
         let written: Written<IgnoredAny> = toml::from_str(text).unwrap();
         let error = Definition::read(&written).unwrap_err();
         assert_eq!(error, "handshake: expected it only in a profile for `hookproof receiver`");
+    }
+
+    #[test]
+    fn permission_is_given_by_both_headers() {
+        let profile: Profile = "cloudevents".parse().unwrap();
+        let permission = profile.permission().unwrap();
+        let check = |origin: Option<&str>, rate: Option<&str>, expected: Option<&str>| {
+            let header = |name: &str| {
+                let value = if name == "webhook-allowed-origin" { origin } else { rate };
+                value.map(str::to_owned)
+            };
+            let lacks = permission.lacks(header).map(|(name, _)| name);
+            assert_eq!(lacks, expected, "{origin:?} {rate:?}");
+        };
+        let (origin, rate) = (Some("webhook-allowed-origin"), Some("webhook-allowed-rate"));
+        check(Some("hookproof.example"), Some("120"), None);
+        check(Some("*"), Some("*"), None);
+        check(Some("hookproof.example"), Some("1"), None);
+        for other in [None, Some(""), Some("other.example"), Some("hookproof.example, *")] {
+            check(other, Some("120"), origin);
+        }
+        for other in [None, Some(""), Some("0"), Some("-1"), Some("1.5"), Some("120/min")] {
+            check(Some("*"), other, rate);
+        }
     }
 }

@@ -22,7 +22,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 pub use body::folded;
 pub use definition::{Definition, Written};
-pub use handshake::{Handshake, in_query};
+pub use handshake::{Handshake, Permission, in_query};
 pub use key::{ForeignHash, Key, KeyError, STRANGERS_CERTIFICATE, Secret, redacted};
 pub use part::IN_BODY;
 pub use profile::{Profile, UnknownProfile};

@@ -8,6 +8,7 @@ use std::sync::{Arc, LazyLock};
 use serde::de::IgnoredAny;
 
 use super::definition::{Definition, Stamp, Written, only_standard, own, word};
+use super::handshake::ORIGIN;
 use super::part::is_name;
 use super::sha256_hex;
 
@@ -44,14 +45,16 @@ const EMBEDDED: [(&str, &str); 21] = embedded![
     "zoom",
 ];
 
+/// Of the suite alone.
+const OF_SUITE: [(&str, &str); 1] = embedded!["cloudevents"];
+
 static DEFINITIONS: LazyLock<Vec<Definition>> = LazyLock::new(|| {
     let read = |(name, text): (&str, &str)| {
         Definition::parse(name, text).unwrap_or_else(|error| panic!("profiles/{name}.toml: {error}"))
     };
-    EMBEDDED.into_iter().map(read).collect()
+    EMBEDDED.into_iter().chain(OF_SUITE).map(read).collect()
 });
 
-/// Derefs to its definition.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Profile(Source);
 
@@ -88,6 +91,10 @@ impl Profile {
         }
         names
     };
+
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        EMBEDDED.into_iter().chain(OF_SUITE).map(|(name, _)| name)
+    }
 
     pub const NAMED: [(&str, Self); EMBEDDED.len()] = {
         let mut named = [("", Self::ALL[0]); EMBEDDED.len()];
@@ -134,7 +141,6 @@ impl Profile {
 }
 
 impl Definition {
-    /// The prefix of its headers' names in place of the standard's.
     #[must_use]
     pub fn header_prefix(&self) -> Option<&str> {
         let prefix = self.header.strip_suffix("signature")?;
@@ -161,8 +167,15 @@ impl Definition {
         let handshake = written.handshake.take();
         let mut definition = Self::read(&written).map_err(serde::de::Error::custom)?;
         if let Some(handshake) = handshake {
-            let has_secret = !definition.is_public();
-            definition.habits.handshake = Some(handshake.read(has_secret).map_err(serde::de::Error::custom)?);
+            if let Some(permission) = handshake.permission().map_err(serde::de::Error::custom)? {
+                definition.habits.headers.push((ORIGIN.to_owned(), permission.origin.clone()));
+                definition.habits.permission = Some(permission);
+            }
+            if handshake.has_challenge() {
+                let has_secret = !definition.is_public();
+                let handshake = handshake.read(has_secret).map_err(serde::de::Error::custom)?;
+                definition.habits.handshake = Some(handshake);
+            }
         }
         Ok(Self { name: name.to_owned(), ..definition })
     }
@@ -247,14 +260,14 @@ impl FromStr for Profile {
     type Err = UnknownProfile;
 
     fn from_str(text: &str) -> Result<Self, UnknownProfile> {
-        let found = Self::NAMED.into_iter().find(|(name, _)| *name == text);
+        let found = Self::names().position(|name| name == text);
         let unknown = || UnknownProfile { given: text.chars().take(64).collect() };
-        found.map(|(_, profile)| profile).ok_or_else(unknown)
+        found.map(|at| Self(Source::Embedded(at))).ok_or_else(unknown)
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{given:?} is not a signing profile; expected one of {}", Profile::NAMES.join(", "))]
+#[error("{given:?} is not a signing profile; expected one of {}", Profile::names().collect::<Vec<_>>().join(", "))]
 pub struct UnknownProfile {
     given: String,
 }

@@ -100,7 +100,6 @@ impl<'a> Received<'a> {
 }
 
 impl Definition {
-    /// In its text form.
     #[must_use]
     pub fn secret_of(&self, bytes: &[u8]) -> String {
         match self.key {
@@ -450,7 +449,6 @@ fn other_port(url: &str) -> Option<String> {
     Some(format!("{scheme}://{authority}{path}"))
 }
 
-/// The single value of a required header.
 pub(super) fn one<'a>(name: &str, field: Field<'a>) -> Result<&'a str, Wrong> {
     let name = || Cow::Owned(name.to_owned());
     let value = field.first.ok_or_else(|| Wrong::Missing(name()))?;
@@ -636,11 +634,12 @@ impl Signing<'_> {
             (profile.attempt.as_deref(), "1"),
         ];
         let named = named.into_iter().filter_map(|(name, value)| Some((name?, value.into())));
-        let dated = |value: &'s str| match value {
+        let filled = |value: &'s str| match value {
             "{timestamp}" => self.date.into(),
+            "{id}" => self.id.into(),
             other => other.into(),
         };
-        named.chain(profile.habits.headers.iter().map(move |(name, value)| (&**name, dated(value))))
+        named.chain(profile.habits.headers.iter().map(move |(name, value)| (&**name, filled(value))))
     }
 }
 

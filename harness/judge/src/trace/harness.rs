@@ -91,12 +91,23 @@ pub struct ShownCertificate {
     pub refused: Option<String>,
 }
 
+/// By `OPTIONS`, which is no arrival.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    pub t: u64,
+    pub endpoint: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
+    pub granted: bool,
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reached {
     pub public: Option<Public>,
     pub strays: Vec<Stray>,
     pub handshakes: Vec<Handshake>,
     pub certificates: Vec<ShownCertificate>,
+    pub permissions: Vec<Asked>,
 }
 
 impl Reached {
@@ -232,13 +243,10 @@ pub struct Depth {
     pub waiting: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// Total so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dead: Option<u64>,
-    /// Total so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivered: Option<u64>,
-    /// Total so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub coalesced: Option<u64>,
     /// Sum over all processes.

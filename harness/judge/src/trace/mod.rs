@@ -13,9 +13,9 @@ mod writer;
 
 pub use fault::{Fault, Process, ProcessEvent, Undone};
 pub use harness::{
-    Ceiling, ClockSet, Dead, Declared, Depth, ENDPOINTS, GENERATOR, Handshake, Host, Lack, Machine, OTHERS,
-    OURS, Offset, Public, Reached, Retained, SLEEPER, ShownCertificate, Signs, Stall, Stray, StrayKind,
-    Substitution, Unoffered,
+    Asked, Ceiling, ClockSet, Dead, Declared, Depth, ENDPOINTS, GENERATOR, Handshake, Host, Lack, Machine,
+    OTHERS, OURS, Offset, Public, Reached, Retained, SLEEPER, ShownCertificate, Signs, Stall, Stray,
+    StrayKind, Substitution, Unoffered,
 };
 pub use reader::{DISORDER, FORMAT, Growing, Trace, TraceError};
 pub use record::{

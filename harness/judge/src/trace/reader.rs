@@ -132,6 +132,7 @@ impl Trace {
             Record::Stray(one) => self.reached.strays.push(one),
             Record::Handshake(one) => self.reached.handshakes.push(one),
             Record::Certificate(one) => self.reached.certificates.push(one),
+            Record::Permission(one) => self.reached.permissions.push(one),
             Record::Undone(one) => {
                 one.take_back(&mut self.faults, &mut self.processes);
                 self.undone.push(one);

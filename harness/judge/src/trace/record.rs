@@ -13,8 +13,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::fault::{Fault, Process, Undone};
 use super::harness::{
-    Ceiling, ClockSet, Dead, Declared, Depth, Handshake, Machine, Offset, Public, ShownCertificate, Stall,
-    Stray, Unoffered,
+    Asked, Ceiling, ClockSet, Dead, Declared, Depth, Handshake, Machine, Offset, Public, ShownCertificate,
+    Stall, Stray, Unoffered,
 };
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -43,6 +43,7 @@ pub enum Record {
     Stray(Stray),
     Handshake(Handshake),
     Certificate(ShownCertificate),
+    Permission(Asked),
     Undone(Undone),
     /// The last line. A trace without it was cut short.
     Trailer(Trailer),
@@ -102,7 +103,6 @@ pub struct Accepted {
 pub struct Refused {
     pub t: u64,
     pub token: u64,
-    /// None without an answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -167,6 +167,9 @@ pub struct Head {
     /// The first flaw in its bytes that HTTP forbids a client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forbidden: Option<Text>,
+    /// The value of `WebHook-Request-Origin`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Text>,
     /// Whether it came over HTTP/2, where a library reads the bytes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub http2: bool,

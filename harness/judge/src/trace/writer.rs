@@ -225,6 +225,7 @@ impl Line<'_> {
         self.put(r#","path":"#).text(&arrival.head.path)?;
         self.text_of(r#","content_type":"#, arrival.head.content_type.as_deref())?;
         self.text_of(r#","forbidden":"#, arrival.head.forbidden.as_deref())?;
+        self.text_of(r#","origin":"#, arrival.head.origin.as_deref())?;
         if arrival.head.http2 {
             self.put(r#","http2":true"#);
         }
@@ -348,6 +349,7 @@ mod tests {
             path: text.clone(),
             content_type: Some(text.clone()),
             forbidden: Some(text.clone()),
+            origin: Some(text.clone()),
             http2: true,
         };
         let signature = Some(text.as_str().into());
@@ -384,8 +386,13 @@ mod tests {
                 Verified::Unchecked(text.into()),
             ] {
                 let whole = arrival(text, verified);
-                let head =
-                    Head { content_type: None, forbidden: None, http2: false, ..(*whole.head).clone() };
+                let head = Head {
+                    content_type: None,
+                    forbidden: None,
+                    origin: None,
+                    http2: false,
+                    ..(*whole.head).clone()
+                };
                 let signed = Signed {
                     signature: None,
                     surplus: 0,

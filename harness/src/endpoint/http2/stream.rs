@@ -55,6 +55,16 @@ impl Stream {
             return respond.send_reset(Reason::PROTOCOL_ERROR);
         }
         let request = to_request(&parts, body);
+        if let Some(headers) = self.endpoint.permit(&request) {
+            let mut head = Response::builder().status(204);
+            for (name, value) in headers {
+                head = head.header(name, value);
+            }
+            if let Ok(head) = head.body(()) {
+                let _ = respond.send_response(head, true);
+            }
+            return;
+        }
         let arrival = self.endpoint.arrival(&request, self.began, clock.now(), self.connection);
         let delivery = arrival.token;
         let n = self.endpoint.stage.recorder.arrival(arrival);

@@ -10,10 +10,11 @@ use crate::suite::want::{plain, words};
 use crate::wire::exchange::Outcome;
 use crate::wire::request::Request;
 
-pub(super) const CASES: [Case; 3] = [
+pub(super) const CASES: [Case; 4] = [
     Case::course("handshake.answered", |bench| -> Running<'_> { Box::pin(answered(bench)) }),
     Case::course("handshake.forged", |bench| -> Running<'_> { Box::pin(forged(bench)) }),
     Case::course("handshake.event", |bench| -> Running<'_> { Box::pin(event(bench)) }),
+    Case::course("handshake.permission", |bench| -> Running<'_> { Box::pin(permission(bench)) }),
 ];
 
 const OTHER_DATA: &str = r#"{"hookproof":"an event"}"#;
@@ -26,10 +27,9 @@ struct Hello {
 impl Hello {
     fn new(bench: &Bench<'_>) -> Result<Self, Finding> {
         let profile = bench.settings.profile;
-        let handshake = profile
-            .definition()
-            .handshake()
-            .ok_or_else(|| Finding::new(Verdict::NotApplicable, format!("{profile} has no handshake")))?;
+        let handshake = profile.definition().handshake().ok_or_else(|| {
+            Finding::new(Verdict::NotApplicable, format!("{profile} has no handshake by POST or GET"))
+        })?;
         let token = bench.settings.verify_token.as_deref();
         if handshake.has_token() && token.is_none() {
             return Err(Finding::unclear("needs --verify-token-env"));
@@ -162,6 +162,30 @@ async fn event(bench: &Bench<'_>) -> Finding {
         Ok(()) => Finding::fail(format!("{what}: {broken}")),
         Err(other) => Finding::unclear(format!("{what}: {broken}; without that: {other}")),
     }
+}
+
+async fn permission(bench: &Bench<'_>) -> Finding {
+    let profile = bench.settings.profile;
+    let Some(permission) = profile.definition().permission() else {
+        return Finding::new(Verdict::NotApplicable, format!("{profile} asks for no permission"));
+    };
+    let what = "a request for permission";
+    let exchange = bench.send(what, &bench.options(permission), Report).await;
+    let came = words(&exchange.outcome);
+    let Outcome::Answer(answer) = &exchange.outcome else {
+        return Finding::fail(format!("{what}: {came}"));
+    };
+    let Some((name, due)) = permission.lacks(|name| answer.header(name)) else {
+        return Finding::pass(came);
+    };
+    if limited(&exchange.outcome) {
+        return Finding::unclear(format!("{what}: {came}: {THROTTLED}"));
+    }
+    bench.refute_last();
+    let given = answer
+        .header(name)
+        .map_or_else(|| format!("no {name}"), |value| format!("{name} '{}'", plain(&value)));
+    Finding::fail(format!("{what}: {came} with {given} where {due} is due"))
 }
 
 /// The control.

@@ -174,6 +174,19 @@ impl Contract {
         let windows = self.windows.iter().map(|cap| Nanos(cap.length.0.div_ceil(u64::from(cap.limit))));
         windows.fold(self.bucket.rate.gap(), Nanos::max)
     }
+
+    /// No minute holds more attempts.
+    #[must_use]
+    pub fn most_per_minute(&self) -> u64 {
+        let Bucket { rate, burst } = self.bucket;
+        let earned = u128::from(rate.count) * u128::from(Nanos::MINUTE.0) / u128::from(rate.per.0);
+        let most = u64::from(burst).saturating_add(u64::try_from(earned).unwrap_or(u64::MAX));
+        let windows = self
+            .windows
+            .iter()
+            .map(|cap| u64::from(cap.limit).saturating_mul(Nanos::MINUTE.0.div_ceil(cap.length.0)));
+        windows.fold(most, u64::min)
+    }
 }
 
 fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
@@ -257,6 +270,21 @@ impl Lateness {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_most_of_a_minute_is_that_of_the_strictest_limit() {
+        let check = |count: u64, per: Nanos, burst: u32, windows: &[(u32, Nanos)], expected: u64| {
+            let bucket = Bucket::new(Rate::new(count, per).unwrap(), burst).unwrap();
+            let windows = windows.iter().map(|(limit, length)| Window::new(*limit, *length).unwrap());
+            let contract = Contract::new(Some(bucket), windows.collect(), 1).unwrap();
+            assert_eq!(contract.most_per_minute(), expected, "{contract:?}");
+        };
+        check(5, Nanos::SECOND, 10, &[], 310);
+        check(1, Nanos::HOUR, 1, &[], 1);
+        check(5, Nanos::SECOND, 10, &[(100, Nanos::MINUTE)], 100);
+        check(5, Nanos::SECOND, 10, &[(100, Nanos::HOUR), (2, Nanos::SECOND)], 100);
+        check(5, Nanos::SECOND, 10, &[(50, Nanos::from_secs(40))], 100);
+    }
 
     #[test]
     fn figures_of_people_are_refused_by_the_contracts_own_rules() {

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use super::baseline::Baseline;
 use super::breaker::{Breaker, Disabled, Health, IsProbe, Standing};
 use super::limiter::{Limiter, Ready, Since};
-use super::message::{Due, Fate, Holds, LaneRecord, Origin, Outcome, Reason, Retried, Settings, Takeover};
+use super::message::{
+    Due, Fate, Holds, LaneRecord, Origin, Outcome, Reason, Refusal, Retried, Settings, Takeover, Unpermitted,
+};
 use super::pace::Pace;
 use super::pressure::{Pressure, Strain};
 use super::reading::Reading;
@@ -24,6 +26,8 @@ const EMPTY_CLAIM_WAIT: Nanos = Nanos::from_millis(1);
 const EMPTY_CLAIMS_MAX: u32 = 10;
 /// Delay after an attempt that the sender itself withheld or cut off.
 const OWN_WAIT: Nanos = Nanos::from_millis(100);
+const ASK_AGAIN_MIN: Nanos = Nanos::SECOND;
+const ASK_AGAIN_MAX: Nanos = Nanos::MINUTE.times(5);
 
 #[derive(Debug)]
 pub(super) struct Lane {
@@ -47,6 +51,13 @@ pub(super) struct Lane {
 }
 
 #[derive(Debug)]
+struct Refused {
+    refusal: Refusal,
+    until: StoreTime,
+    pause: Nanos,
+}
+
+#[derive(Debug)]
 struct Work {
     answered: StoreTime,
     noted: StoreTime,
@@ -61,6 +72,8 @@ struct State {
     /// The endpoint answered 410, or failed for too long. The store disables the lane with the same settlement.
     disabled: bool,
     leaving: bool,
+    refused: Option<Refused>,
+    changed: StoreTime,
 }
 
 #[derive(Debug, Default)]
@@ -78,6 +91,14 @@ impl Lane {
         let pause = record.as_ref().map_or(Nanos::ZERO, |record| Nanos(record.pause).less(downtime));
         let breaker = record.as_ref().and_then(|record| record.breaker);
         let baseline = record.as_ref().and_then(|record| record.baseline.as_ref());
+        let refused = record.as_ref().and_then(|record| {
+            let (refusal, left, pause, asked) = record.refused?;
+            if asked != settings.permission() {
+                return None;
+            }
+            let left = Nanos(left).less(downtime).min(ASK_AGAIN_MAX);
+            Some(Refused { refusal, until: now + left, pause: Nanos(pause).min(ASK_AGAIN_MAX) })
+        });
         Self {
             id: lane,
             term,
@@ -95,7 +116,7 @@ impl Lane {
                 claiming: false,
                 empty: 0,
             },
-            state: State { paused, disabled: false, leaving: false },
+            state: State { paused, disabled: false, leaving: false, refused, changed: StoreTime::START },
             marks: Marks::default(),
             settings,
         }
@@ -133,7 +154,6 @@ impl Lane {
         }
     }
 
-    /// True if the lane holds deliveries or has asked for some.
     pub(super) fn is_holding(&self) -> bool {
         self.work.claiming || !self.window.is_empty()
     }
@@ -179,8 +199,17 @@ impl Lane {
         rng: &mut Rng,
         now: StoreTime,
     ) -> (Fate, Option<(Disabled, u64)>) {
+        if let Outcome::Unpermitted(refusal) = outcome {
+            self.pace = Pace::default();
+            self.refuse(*refusal, attempt, now);
+        }
         if outcome.is_by_us() {
             return (self.ended_by_us(attempt, now), None);
+        }
+        let permits = matches!(outcome, Outcome::Answered(_) | Outcome::Silent);
+        if permits && self.state.refused.as_ref().is_some_and(|refused| refused.until <= attempt.started) {
+            self.state.refused = None;
+            self.marks.unsaved = true;
         }
         let reading = Reading::of(outcome, self.settings.retry().retry_after_cap());
         if *outcome == Outcome::ProxyFailed {
@@ -227,13 +256,26 @@ impl Lane {
         }
     }
 
+    /// Attempts of one pause share an answer.
+    fn refuse(&mut self, refusal: Refusal, attempt: &Ending, now: StoreTime) {
+        let before = self.state.refused.as_ref();
+        if attempt.started < self.state.changed
+            || before.is_some_and(|refused| attempt.started < refused.until)
+        {
+            return;
+        }
+        let pause = before.map_or(ASK_AGAIN_MIN, |refused| refused.pause.times(2).min(ASK_AGAIN_MAX));
+        self.state.refused = Some(Refused { refusal, until: now + pause, pause });
+        self.marks.unsaved = true;
+    }
+
     /// Such an attempt shows nothing about the endpoint.
     fn learn_nothing(&mut self, attempt: &Ending, now: StoreTime) {
         let policy = self.settings.breaker();
         self.marks.unsaved |= self.breaker.end(policy, attempt.probe, Health::Busy, Nanos::ZERO, now);
     }
 
-    /// It keeps its place in the bucket: the safe side.
+    /// It keeps its place in the bucket, unless its endpoint permitted nothing.
     fn ended_by_us(&mut self, attempt: &Ending, now: StoreTime) -> Fate {
         self.learn_nothing(attempt, now);
         let due = (now + OWN_WAIT).min(attempt.expires);
@@ -252,6 +294,8 @@ impl Lane {
         self.pace.change(self.limiter.contract(), settings.contract());
         self.limiter.change(settings.contract().clone(), settings.lateness(), now);
         self.settings = settings;
+        self.state.changed = now;
+        self.marks.unsaved |= self.state.refused.take().is_some();
     }
 
     pub(super) fn pause(&mut self) {
@@ -271,6 +315,9 @@ impl Lane {
         self.marks.unsaved = true;
         self.breaker.probe_now(now);
         self.pressure.start_over(now);
+        if let Some(refused) = &mut self.state.refused {
+            refused.until = refused.until.min(now);
+        }
         if insist {
             self.paused_until = self.paused_until.min(now);
         }
@@ -306,6 +353,11 @@ impl Lane {
             baseline: self.pressure.baseline().record(now),
             throttle: self.pressure.record(now).filter(|_| !clean),
             handled: self.handled,
+            refused: self
+                .state
+                .refused
+                .as_ref()
+                .map(|it| (it.refusal, it.until.since(now).0, it.pause.0, self.settings.permission())),
             at: now.0,
             term: self.term.0,
         };
@@ -335,6 +387,7 @@ impl Lane {
                 breaker: self.breaker.standing(),
                 throttle: self.pressure.last_shift().filter(|_| self.pressure.percent() < 100),
                 paused_until: self.paused_until,
+                refused: self.unpermitted(),
                 in_doubt,
                 in_doubt_until,
             },
@@ -344,8 +397,13 @@ impl Lane {
         }
     }
 
+    fn unpermitted(&self) -> Option<Unpermitted> {
+        let Refused { refusal, until, .. } = *self.state.refused.as_ref()?;
+        Some(Unpermitted { refusal, until, permission: self.settings.permission() })
+    }
+
     fn is_barred(&self, now: StoreTime) -> bool {
-        let State { paused, disabled, leaving } = self.state;
+        let State { paused, disabled, leaving, .. } = self.state;
         paused || disabled || leaving || now >= self.lease_until
     }
 
@@ -354,7 +412,13 @@ impl Lane {
         let pressure = self.pressure.ready(self.settings.pressure(), contract, open, now);
         let asked = if self.paused_until > now { Ready::At(self.paused_until) } else { Ready::Now };
         let pace = self.pace.ready(contract, now);
-        self.limiter.ready(now).and(self.breaker.ready(now)).and(pressure).and(asked).and(pace)
+        let permitted = match &self.state.refused {
+            Some(refused) if refused.until > now => Ready::At(refused.until),
+            Some(_) if open > 0 => Ready::OnEvent,
+            _ => Ready::Now,
+        };
+        let ready = self.limiter.ready(now).and(self.breaker.ready(now)).and(pressure);
+        ready.and(asked).and(pace).and(permitted)
     }
 
     fn start(&mut self, now: StoreTime) -> IsProbe {
@@ -399,7 +463,6 @@ impl Lane {
         }
     }
 
-    /// Frees the memory of an empty window.
     fn rest(&mut self) -> Move {
         if self.window.is_empty() {
             self.window = VecDeque::new();

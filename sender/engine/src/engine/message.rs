@@ -143,6 +143,8 @@ pub enum Outcome {
     /// The driver withheld it: no socket was free, or the lane was paused, changed or lost before anything was
     /// sent. It does not count as an attempt or against the endpoint.
     Withheld,
+    /// As [`Self::Withheld`], for want of the endpoint's permission.
+    Unpermitted(Refusal),
     /// No complete answer: deadline, reset, closed. The request may still reach the endpoint.
     Silent,
     /// The driver cut it off when the lease ended. The request may still reach the endpoint. It does not count
@@ -161,14 +163,23 @@ impl Outcome {
             Self::Answered(Answer { status, .. }) => (AttemptOutcome::Rejected, Some(*status)),
             Self::Unsent | Self::ProxyFailed => (AttemptOutcome::Unsent, None),
             Self::Silent => (AttemptOutcome::Silent, None),
-            Self::Withheld | Self::CutOff => return None,
+            Self::Withheld | Self::Unpermitted(_) | Self::CutOff => return None,
         })
     }
 
     /// The sender withheld the attempt or cut it off.
     pub(super) const fn is_by_us(&self) -> bool {
-        matches!(self, Self::Withheld | Self::CutOff)
+        matches!(self, Self::Withheld | Self::Unpermitted(_) | Self::CutOff)
     }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Refusal {
+    NoOrigin,
+    OtherOrigin,
+    NoRate,
+    /// Requests a minute.
+    Slower(u64),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -267,6 +278,8 @@ pub struct LaneRecord {
     pub(super) throttle: Option<ShiftRecord>,
     /// The version of the last handled [`Retried`].
     pub(super) handled: u64,
+    /// With the rest and the length of its pause, and of whom it was asked.
+    pub(super) refused: Option<(Refusal, u64, u64, Option<u64>)>,
     pub(super) at: u64,
     pub(super) term: u64,
 }
@@ -286,6 +299,11 @@ impl LaneRecord {
             breaker: self.breaker.map_or(Standing::Closed, |record| record.standing(at)),
             throttle: self.throttle.map(|record| record.shift(at)),
             paused_until: at + Nanos(self.pause),
+            refused: self.refused.map(|(refusal, left, _, permission)| Unpermitted {
+                refusal,
+                until: at + Nanos(left),
+                permission,
+            }),
             in_doubt,
             in_doubt_until: left.map(|left| at + left),
         }
@@ -307,13 +325,22 @@ pub struct Holds {
     pub throttle: Option<Shift>,
     /// Asked for by the endpoint.
     pub paused_until: StoreTime,
+    pub refused: Option<Unpermitted>,
     /// Attempts that ended without an answer and may still arrive.
     pub in_doubt: u32,
     /// The latest moment at which the last of these is released. An answer may bring it forward.
     pub in_doubt_until: Option<StoreTime>,
 }
 
-/// Lanes with equal settings share one value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unpermitted {
+    pub refusal: Refusal,
+    /// The endpoint is asked again then.
+    pub until: StoreTime,
+    /// [`Settings::permission`] at that time.
+    pub permission: Option<u64>,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     contract: Contract,
@@ -321,10 +348,10 @@ pub struct Settings {
     breaker: BreakerPolicy,
     pressure: PressurePolicy,
     lateness: Lateness,
+    permission: Option<u64>,
 }
 
 impl Settings {
-    /// Each part is valid by itself.
     #[must_use]
     pub fn new(
         contract: Contract,
@@ -333,7 +360,18 @@ impl Settings {
         pressure: PressurePolicy,
         lateness: Lateness,
     ) -> Self {
-        Self { contract, retry, breaker, pressure, lateness }
+        Self { contract, retry, breaker, pressure, lateness, permission: None }
+    }
+
+    #[must_use]
+    pub fn asking(self, permission: Option<u64>) -> Self {
+        Self { permission, ..self }
+    }
+
+    /// What is asked of whom: a refusal ends when it changes.
+    #[must_use]
+    pub fn permission(&self) -> Option<u64> {
+        self.permission
     }
 
     #[must_use]

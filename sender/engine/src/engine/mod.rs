@@ -56,8 +56,8 @@ pub use hookproof_words::time;
 pub use lane::{LaneView, UnderWay};
 pub use machine::{Engine, Limits};
 pub use message::{
-    Answer, Due, Fate, Holds, Input, LaneRecord, Origin, Outcome, Output, Reason, Retried, Settings,
-    Settlement, Takeover,
+    Answer, Due, Fate, Holds, Input, LaneRecord, Origin, Outcome, Output, Reason, Refusal, Retried, Settings,
+    Settlement, Takeover, Unpermitted,
 };
 pub use shift::{Shift, Why};
 pub use time::{Nanos, StoreTime};

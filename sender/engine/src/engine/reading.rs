@@ -19,7 +19,7 @@ impl Reading {
     pub(super) fn of(outcome: &Outcome, retry_after_cap: Nanos) -> Self {
         let answer = match outcome {
             Outcome::Answered(answer) => answer,
-            Outcome::Unsent | Outcome::ProxyFailed | Outcome::Withheld => {
+            Outcome::Unsent | Outcome::ProxyFailed | Outcome::Withheld | Outcome::Unpermitted(_) => {
                 return Self::unanswered(Cause::Unsent);
             }
             Outcome::Silent | Outcome::CutOff => return Self::unanswered(Cause::Silent),
@@ -56,6 +56,7 @@ impl From<&Outcome> for End {
         match outcome {
             Outcome::Answered(_) => Self::Answered,
             Outcome::Unsent | Outcome::ProxyFailed | Outcome::Withheld => Self::Unsent,
+            Outcome::Unpermitted(_) => Self::Unpermitted,
             Outcome::Silent => Self::Silent,
             Outcome::CutOff => Self::CutOff,
         }

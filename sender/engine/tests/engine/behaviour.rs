@@ -2,10 +2,11 @@ use std::sync::Arc;
 
 use hookproof_engine::engine::breaker::{Cause, Standing};
 use hookproof_engine::engine::{
-    Engine, Fate, Input, LaneId, Limits, Nanos, Origin, Outcome, Output, Reason, Settlement, StoreTime, Term,
+    Engine, Fate, Input, LaneId, Limits, Nanos, Origin, Outcome, Output, Reason, Refusal, Settlement,
+    StoreTime, Term,
 };
 
-use hookproof_engine::engine::contract::{Bucket, Contract, Rate};
+use hookproof_engine::engine::contract::{Bucket, Contract, Rate, Window};
 
 use crate::shell::{Sent, no_breaker, per_second, settings, settings_with};
 use crate::world::{Reply, World, busy, silent, status};
@@ -103,6 +104,99 @@ fn a_failure_of_the_proxy_is_an_attempt_and_does_not_count_against_the_endpoint(
     assert_eq!((view.holds.breaker.is_open(), view.share_percent), (false, 100));
     world.run(Nanos::DAY);
     assert_eq!(fates(&world), [Fate::Dead(Reason::Exhausted); 30]);
+}
+
+#[test]
+fn an_endpoint_that_permits_nothing_is_asked_ever_later_and_costs_no_attempt() {
+    let refusal = Refusal::Slower(60);
+    let mut world = World::new(move |sent: &Sent| match sent.at {
+        at if at < StoreTime(1) + Nanos::HOUR => {
+            Reply { after: QUICK, outcome: Outcome::Unpermitted(refusal) }
+        }
+        _ => status(QUICK, 204),
+    });
+    let contract = settings(per_second(10, 5, 1));
+    let lane = world.lane(1, &contract, 3);
+    world.run(Nanos::MINUTE.times(50));
+    let gaps = |world: &World<_>| {
+        let sent = world.sent.windows(2).map(|two| two[1].at.since(two[0].at).0 / Nanos::SECOND.0);
+        sent.collect::<Vec<_>>()
+    };
+    assert_eq!(gaps(&world)[..11], [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
+    let view = world.shell.engine.views().remove(0);
+    assert_eq!((view.holds.breaker.is_open(), view.share_percent), (false, 100));
+    assert!(
+        view.holds.refused.is_some_and(|refused| refused.refusal == refusal && refused.until > world.now)
+    );
+    // Other settings may be permitted.
+    let asked = world.sent.len();
+    world.handle(Input::Change { lane, settings: contract });
+    world.run(Nanos::from_secs(2));
+    assert_eq!(world.sent.len(), asked + 2);
+    world.run(Nanos::HOUR);
+    assert_eq!(fates(&world), [Fate::Delivered; 3]);
+    assert!(world.shell.store.fates.iter().all(|settled| settled.attempts == 1));
+    assert_eq!(world.shell.engine.views().remove(0).holds.refused, None);
+}
+
+#[test]
+fn refusals_spend_nothing_of_the_contract_and_one_attempt_asks_again() {
+    for paced in [false, true] {
+        let mut world = World::new(|sent: &Sent| match sent.at {
+            at if at < StoreTime(1) + Nanos::MINUTE => {
+                Reply { after: QUICK, outcome: Outcome::Unpermitted(Refusal::NoOrigin) }
+            }
+            _ => status(QUICK, 204),
+        });
+        let daily = Bucket::new(Rate::new(10, Nanos::DAY).unwrap(), 10).unwrap();
+        let window = Window::new(10, Nanos::DAY).unwrap();
+        let contract = Contract::new(Some(daily), vec![window], 10).unwrap().paced(paced);
+        world.lane(1, &settings(contract), 10);
+        world.run(Nanos::MINUTE);
+        let first = if paced { 1 } else { 10 };
+        assert_eq!(world.sent.len(), first + 5, "after 1, 2, 4, 8, 16 seconds");
+        assert!(world.shell.engine.views()[0].level <= 1);
+        world.run(Nanos::DAY);
+        assert_eq!(fates(&world).len(), 10);
+    }
+}
+
+#[test]
+fn a_refusal_ends_with_the_endpoint_that_gave_it() {
+    let asked_of = |key| Arc::new(settings(per_second(10, 5, 1)).as_ref().clone().asking(key));
+    let reply = |_: &Sent| Reply { after: QUICK, outcome: Outcome::Unpermitted(Refusal::NoOrigin) };
+    for (next, again) in [(Some(1), false), (Some(2), true), (None, true)] {
+        let mut world = World::new(reply);
+        let lane = world.lane(1, &asked_of(Some(1)), 1);
+        world.run(Nanos::HOUR);
+        world.handle(Input::Stop);
+        world.run(Nanos::SECOND);
+        let record = world.shell.records[&lane].clone();
+        assert_eq!(record.holds(world.now).refused.map(|refused| refused.permission), Some(Some(1)));
+        let mut world = World::new(always(204));
+        let origin = Origin::Resumed { record, downtime: Nanos::ZERO };
+        world.shell.take(world.now, lane, 2, &asked_of(next), origin);
+        world.offer(lane, 1);
+        world.run(QUICK);
+        assert_eq!(world.sent.len(), usize::from(again), "{next:?}");
+        world.run(Nanos::MINUTE.times(5));
+        assert_eq!(fates(&world), [Fate::Delivered]);
+    }
+}
+
+#[test]
+fn an_attempt_from_before_a_change_does_not_refuse_the_new_endpoint() {
+    let reply = |sent: &Sent| match sent.at {
+        StoreTime(1) => Reply { after: Nanos::SECOND, outcome: Outcome::Unpermitted(Refusal::NoOrigin) },
+        _ => status(QUICK, 204),
+    };
+    let mut world = World::new(reply);
+    let lane = world.lane(1, &settings(per_second(10, 5, 1)), 1);
+    world.run(QUICK);
+    let settings = Arc::new(settings(per_second(10, 5, 1)).as_ref().clone().asking(Some(2)));
+    world.handle(Input::Change { lane, settings });
+    world.run(Nanos::SECOND);
+    assert_eq!(world.shell.engine.views()[0].holds.refused, None);
 }
 
 #[test]

@@ -381,7 +381,7 @@ impl<'a, S: Sender> Play<'a, S> {
         let is_late = self.now.since(start.at) < treatment.takes;
         let outcome = if is_late { Outcome::Silent } else { treatment.outcome.clone() };
         match outcome {
-            Outcome::Unsent | Outcome::ProxyFailed | Outcome::Withheld => {}
+            Outcome::Unsent | Outcome::ProxyFailed | Outcome::Withheld | Outcome::Unpermitted(_) => {}
             Outcome::Answered(_) => {
                 let arrives = treatment.arrives;
                 self.requests.push(Request { start, end: self.now, silent: None, arrives });

@@ -1,11 +1,11 @@
 use hookproof_judge::scenario::FaultKind;
-use hookproof_judge::trace::Payload;
+use hookproof_judge::trace::{Asked, Payload};
 
 use super::Row;
 use super::run::{Run, calm, retried};
 use crate::build::{head, with_head};
 
-pub(super) const ROWS: [Row; 9] = [
+pub(super) const ROWS: [Row; 10] = [
     Row {
         check: "format.http",
         broken: "one request names no host",
@@ -41,6 +41,12 @@ pub(super) const ROWS: [Row; 9] = [
         breaks: |run| run.trace.arrivals[1].head = head("/"),
     },
     Row {
+        check: "permission.asked",
+        broken: "one request comes before its endpoint has granted its permission",
+        good: permitted,
+        breaks: |run| run.trace.reached.permissions[0].t = run.trace.arrivals[0].t + 1,
+    },
+    Row {
         check: "payload.intact",
         broken: "a number of one event's data has lost its last digits",
         good: || calm(""),
@@ -71,6 +77,16 @@ pub(super) const ROWS: [Row; 9] = [
         },
     },
 ];
+
+fn permitted() -> Run {
+    let mut run = calm("permission = { origin = \"events.example\" }");
+    let (endpoint, origin) = ("a".to_owned(), "events.example".to_owned());
+    run.trace.reached.permissions.push(Asked { t: 1, endpoint, origin: Some(origin.clone()), granted: true });
+    for arrival in &mut run.trace.arrivals {
+        with_head(arrival, |head| head.origin = Some(origin.as_str().into()));
+    }
+    run
+}
 
 /// A second secret is added at 0.5 s; both sign requests from 2 s on.
 fn rotated() -> Run {

@@ -106,6 +106,8 @@ impl Ready {
 pub enum End {
     Answered,
     Unsent,
+    /// Only its permission was asked for.
+    Unpermitted,
     /// No answer came: the request may still arrive.
     Silent,
     /// As [`Self::Silent`], and no settlement counts the attempt.
@@ -226,6 +228,9 @@ impl Limiter {
         let lateness = self.longest();
         self.open = self.open.saturating_sub(1);
         self.forget_older(started);
+        if end == End::Unpermitted {
+            return false;
+        }
         // Only a record can pass this attempt on to the next owner: it is in doubt until one does, however short
         // `doubt` is.
         if end == End::CutOff || (end == End::Silent && lateness.doubt() > Nanos::ZERO) {
