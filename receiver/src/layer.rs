@@ -58,6 +58,7 @@ pub struct Authentic {
     pub signed_at: Option<UnixSeconds>,
     /// The index of the matching key.
     pub key: usize,
+    /// Released with the last clone.
     pub(crate) room: Arc<OwnedSemaphorePermit>,
 }
 

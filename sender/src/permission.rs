@@ -56,6 +56,7 @@ impl Permission {
     pub fn reason(&self, refusal: Refusal) -> String {
         let Self { origin, rate } = self;
         match refusal {
+            Refusal::NoAnswer => "its endpoint gave no whole answer to OPTIONS over HTTP/1.1".to_owned(),
             Refusal::NoOrigin => "its endpoint answered OPTIONS without WebHook-Allowed-Origin".to_owned(),
             Refusal::OtherOrigin => {
                 format!(
@@ -84,7 +85,7 @@ impl Permission {
                 }
             }
             _ => format!(
-                "have the endpoint permit {}, then `subscriber retry {subscriber}`; or unset permission.origin if it knows no such handshake",
+                "have the endpoint permit {}, then `subscriber retry {subscriber}`; or unset permission.origin if the endpoint knows no such handshake",
                 self.origin
             ),
         }

@@ -111,6 +111,7 @@ async fn requests(
     }
 }
 
+/// The arrival must be recorded.
 async fn reset_unread(endpoint: &Endpoint, mut wire: Wire, closed: impl Future<Output = ()>) {
     tokio::select! {
         () = closed => {}

@@ -95,6 +95,7 @@ struct Endpoint {
     text: Text,
     url: String,
     scheme: Scheme,
+    /// Empty while unknown.
     secrets: RwLock<Vec<Key>>,
     choices: Choices,
     permission: Option<(Permission, AtomicU64)>,

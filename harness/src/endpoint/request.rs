@@ -439,8 +439,10 @@ impl Endpoint {
         let (permission, asked) = self.permission.as_ref().filter(|_| request.method == "OPTIONS")?;
         let origin = request.field("webhook-request-origin").map(str::to_owned);
         let is_first = asked.fetch_add(1, Ordering::SeqCst) < permission.refusals;
-        let granted =
-            !is_first && origin.as_ref().is_some_and(|it| it.eq_ignore_ascii_case(&permission.origin));
+        let is_own = self.url.ends_with(&request.path);
+        let granted = is_own
+            && !is_first
+            && origin.as_ref().is_some_and(|it| it.eq_ignore_ascii_case(&permission.origin));
         let (t, endpoint) = (self.stage.clock.now(), self.name.clone());
         self.stage.recorder.record(Record::Permission(Asked { t, endpoint, origin, granted }));
         let headers = [("webhook-allowed-origin", &*permission.origin), ("webhook-allowed-rate", "*")];

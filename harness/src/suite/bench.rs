@@ -308,6 +308,7 @@ impl<'a> Bench<'a> {
         delivery.signing().forged(self.settings.profile, &self.settings.secret, stranger)
     }
 
+    /// None if the receiver's key is no public one.
     pub(super) fn signed_by_zeros(&self) -> Option<Request> {
         const TRIES: usize = 64;
         let profile = self.settings.profile;

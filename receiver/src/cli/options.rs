@@ -4,7 +4,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::failure::Failure;
-use super::quantity::{size, time};
+use super::quantity::{origin, size, time};
 use crate::clock::Clock;
 use crate::layer::{Admission, Bounds};
 use crate::server::Limits;
@@ -24,7 +24,7 @@ pub(super) struct ListenArgs {
     #[arg(long, value_name = "NAME")]
     verify_token_env: Option<String>,
     /// An origin that CloudEvents' handshake by OPTIONS permits, or * for any
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = origin)]
     allow_origin: Vec<String>,
     /// The requests a minute that it permits [default: any]
     #[arg(long, value_name = "COUNT", requires = "allow_origin", value_parser = clap::value_parser!(u32).range(1..))]

@@ -17,6 +17,15 @@ pub(super) fn size(text: &str) -> Result<u32, String> {
     bytes.ok_or_else(|| "expected bytes, such as 65536, 64KiB or 2MiB, below 1024MiB".to_owned())
 }
 
+pub(super) fn origin(text: &str) -> Result<String, String> {
+    let is_name = (1..=253).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
+    let known = Some(text).filter(|text| is_name || *text == "*");
+    known
+        .map(str::to_owned)
+        .ok_or_else(|| "expected a name in DNS, such as events.example.com, or *".to_owned())
+}
+
 fn number(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let end = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
     let (digits, unit) = text.split_at(end);
@@ -27,6 +36,16 @@ fn number(text: &str, units: &[(&str, u64)]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_origin_is_a_name_or_any() {
+        for name in ["*", "events.example.com"] {
+            assert_eq!(origin(name), Ok(name.to_owned()));
+        }
+        for text in ["", "a b", "https://events.example", "a,b", &"a".repeat(254)] {
+            assert!(origin(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn times_and_sizes_need_their_units() {

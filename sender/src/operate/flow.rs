@@ -547,7 +547,7 @@ mod tests {
         let expected = "unpermitted: its endpoint allows 60 requests a minute, and limit allows up to 180 in one minute, and is \
                         asked again at 2027-01-15T08:00:01";
         assert!(text.starts_with(expected), "{text}");
-        assert!(text.contains("`subscriber set shop 'limit.windows=[\"60 per 1min\"]'`"), "{text}");
+        assert!(text.contains("'limit.windows=[\"3 per 1s\", \"60 per 1min\"]'`"), "{text}");
     }
 
     #[test]

@@ -239,7 +239,7 @@ impl Attempt<'_> {
         let whom = (connector, self.route);
         tokio::select! {
             biased;
-            asked = self.lane.permissions().get(self.request.target, permission, whom, room, until) => asked,
+            asked = self.lane.permissions().get(self.request.target, permission, whom, room, until, self.deadline) => asked,
             () = self.request.permit.cancelled.cancelled() => Err(Failure::Withdrawn),
             () = self.out_of_time() => Err(Failure::Withdrawn),
         }

@@ -120,19 +120,19 @@ pub(super) fn request_to(
 
 pub(super) async fn exchange(wire: Wire, request: Request<Full<Bytes>>) -> Result<Answer, Cause> {
     let (head, body) = exchange_head(wire, request).await?;
-    Ok((head.status, body))
+    Ok((head.status, body?))
 }
 
 pub(super) async fn exchange_head(
     wire: Wire,
     request: Request<Full<Bytes>>,
-) -> Result<(response::Parts, Zeroizing<Vec<u8>>), Cause> {
+) -> Result<(response::Parts, Result<Zeroizing<Vec<u8>>, Cause>), Cause> {
     let handshake = http1::Builder::new().max_buf_size(HEAD_BYTES_MAX).handshake(TokioIo::new(wire)).await;
     let (mut sender, connection) = handshake.map_err(|e| Cause::of(&e))?;
     let exchange = async move {
         let (head, body) = sender.send_request(request).await.map_err(|e| Cause::of(&e))?.into_parts();
-        let body = Limited::new(body, BODY_BYTES_MAX).collect().await.map_err(|e| Cause::of(&*e))?;
-        Ok((head, Zeroizing::new(body.to_bytes().to_vec())))
+        let body = Limited::new(body, BODY_BYTES_MAX).collect().await.map_err(|e| Cause::of(&*e));
+        Ok((head, body.map(|body| Zeroizing::new(body.to_bytes().to_vec()))))
     };
     match select(Box::pin(exchange), Box::pin(connection)).await {
         Either::Left((answer, _)) => answer,

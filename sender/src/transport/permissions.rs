@@ -48,10 +48,11 @@ impl Permissions {
         (connector, route): (&Connector, &Route),
         room: impl Future<Output = Option<Socket>>,
         until: Instant,
+        deadline: Instant,
     ) -> Result<(), Failure> {
-        let (began, until) = (now(), until.checked_sub(SOONER).unwrap_or(until));
-        let too_late = |_| Failure::Broken("no answer to OPTIONS in time".into());
-        let mut state = timeout_at(until, self.state.lock()).await.map_err(too_late)?;
+        let (began, deadline) = (now(), deadline.checked_sub(SOONER).unwrap_or(deadline));
+        let state = timeout_at(deadline, self.state.lock()).await;
+        let mut state = state.map_err(|_| Failure::Unpermitted(Refusal::NoAnswer))?;
         let is_same =
             state.whom.as_ref().is_some_and(|(url, known)| *url == target.url && known == permission);
         if !is_same {
@@ -63,18 +64,18 @@ impl Permissions {
         if let Some((_, refusal)) = state.refused.filter(|(at, _)| began <= *at) {
             return Err(Failure::Unpermitted(refusal));
         }
-        let asking = async {
-            let wire = self.aside.open(connector, &route.origin, room, until).await?;
-            let mut request =
-                request_to(Method::OPTIONS, &target.url, Bytes::new()).map_err(Failure::Request)?;
-            let origin = HeaderValue::from_str(&permission.origin);
-            let origin = origin.map_err(|error| Failure::Request(Cause::of(&error)))?;
-            request.headers_mut().insert("webhook-request-origin", origin);
-            request.headers_mut().insert("webhook-request-rate", permission.rate.into());
-            let (head, _) = exchange_head(wire, request).await.map_err(Failure::Broken)?;
-            Ok::<_, Failure>(judge(permission, &head.headers))
+        let mut request = request_to(Method::OPTIONS, &target.url, Bytes::new()).map_err(Failure::Request)?;
+        let origin = HeaderValue::from_str(&permission.origin);
+        let origin = origin.map_err(|error| Failure::Request(Cause::of(&error)))?;
+        request.headers_mut().insert("webhook-request-origin", origin);
+        request.headers_mut().insert("webhook-request-rate", permission.rate.into());
+        let wire = self.aside.open(connector, &route.origin, room, until).await?;
+        let answer = timeout_at(deadline, exchange_head(wire, request)).await;
+        let judged = match answer {
+            Ok(Ok((head, _))) => judge(permission, &head.headers),
+            Ok(Err(_)) | Err(_) => Err(Refusal::NoAnswer),
         };
-        match timeout_at(until, asking).await.map_err(too_late)?? {
+        match judged {
             Ok(()) => {
                 let until = after(VALID);
                 *lock(&self.valid_until) = Some(until);
@@ -90,6 +91,9 @@ impl Permissions {
 }
 
 fn judge(permission: &Permission, headers: &HeaderMap) -> Result<(), Refusal> {
-    let value = |name: &str| headers.get(name).map(HeaderValue::as_bytes);
-    permission.judge(value("webhook-allowed-origin"), value("webhook-allowed-rate"))
+    let only = |name: &str| {
+        let mut values = headers.get_all(name).iter();
+        values.next().filter(|_| values.next().is_none()).map(HeaderValue::as_bytes)
+    };
+    permission.judge(only("webhook-allowed-origin"), only("webhook-allowed-rate"))
 }

@@ -81,6 +81,21 @@ fn a_refusal_costs_no_attempt_and_is_no_failure() {
     assert_eq!(dead["items"][0]["attempts"], 1, "{dead}");
 }
 
+#[test]
+fn a_question_without_an_answer_is_no_attempt() {
+    let sink = Endpoint::scripted(|number, stream| match number {
+        0 => Err(Error::other("closed")),
+        1 => write!(stream, "HTTP/1.1 204 No Content\r\n{GRANTS}WebHook-Allowed-Rate: 1\r\n\r\n"),
+        _ => write!(stream, "HTTP/1.1 204 No Content\r\n{GRANTS}\r\n"),
+    });
+    let database = database(&sink, &["retry.attempts=1"]);
+    let serving = database.serve();
+    serving.emit("one");
+    let arrivals = sink.wait_for(4);
+    let questions: Vec<_> = arrivals.iter().map(|arrival| asked(arrival).is_some()).collect();
+    assert_eq!(questions, [true, true, true, false]);
+}
+
 #[tokio::test]
 async fn the_guard_judges_the_endpoint_before_it_is_asked() {
     let made = {

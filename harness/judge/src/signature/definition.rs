@@ -70,6 +70,7 @@ pub(super) enum KeyForm {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Encoding {
+    /// In lower case.
     Hex,
     HexUpper,
     /// With padding.
@@ -101,6 +102,7 @@ pub(super) enum Stamp {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Definition {
     pub(super) name: String,
+    /// None if the sender does not sign.
     pub(super) algorithm: Option<Algorithm>,
     pub(super) encoding: Encoding,
     pub(super) key: KeyForm,

@@ -47,7 +47,7 @@ impl Permission {
         let is_rate = |text: &str| {
             text.bytes().all(|byte| byte.is_ascii_digit()) && text.bytes().any(|byte| byte != b'0')
         };
-        let is_origin = |text: &str| text == self.origin || text == ANY_OF_THEM;
+        let is_origin = |text: &str| text.eq_ignore_ascii_case(&self.origin) || text == ANY_OF_THEM;
         if !header(ALLOWED_ORIGIN).is_some_and(|origin| is_origin(&origin)) {
             return Some((ALLOWED_ORIGIN, format!("'{}' or '{ANY_OF_THEM}'", self.origin)));
         }

@@ -175,6 +175,7 @@ impl Outcome {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Refusal {
+    NoAnswer,
     NoOrigin,
     OtherOrigin,
     NoRate,
@@ -341,6 +342,7 @@ pub struct Unpermitted {
     pub permission: Option<u64>,
 }
 
+/// Lanes with equal settings share one value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     contract: Contract,
