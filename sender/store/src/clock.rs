@@ -57,14 +57,12 @@ pub enum Fault {
 pub struct Beginning<'m> {
     pub wall: StoreTime,
     pub machine: Option<&'m MachineMoment>,
-    /// Whether no other process uses the file.
     pub alone: bool,
     /// The limit for setting the time back: [`BACK_MAX`], or an operator's choice.
     pub back_max: Nanos,
 }
 
 impl FileClock {
-    /// The time from which a process that starts now counts.
     #[must_use]
     pub fn start(&self, beginning: Beginning<'_>) -> Start {
         let Beginning { wall, machine, alone, back_max } = beginning;

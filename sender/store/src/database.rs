@@ -68,7 +68,7 @@ impl Database {
         }
     }
 
-    /// The length of the write-ahead log, in bytes. 0 for a server.
+    /// 0 for a server.
     #[must_use]
     pub fn log_bytes(&self) -> u64 {
         match self {
@@ -85,7 +85,7 @@ impl Database {
         }
     }
 
-    /// `start`: the time from which a new process would count. Fails when the store cannot be read.
+    /// `start`: the time from which a new process would count.
     pub fn examine_clock(&self, start: Start, wall: StoreTime) -> Result<Finding, StoreError> {
         match self {
             Self::File(file) => sqlite::examine_clock(file, start, wall),
@@ -93,7 +93,6 @@ impl Database {
         }
     }
 
-    /// Mends faults if asked. Fails when the store cannot be read.
     pub fn examine(&self, mend: bool) -> Result<Vec<Finding>, StoreError> {
         match self {
             Self::File(file) => sqlite::examine(file, mend),

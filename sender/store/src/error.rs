@@ -61,14 +61,13 @@ pub enum StoreError {
          database", .path.display()
     )]
     OtherVersion {
-        /// The file, or the address of the database.
+        /// The file, or the address of the database; so in the next two variants.
         path: PathBuf,
         found: i64,
         expected: i64,
     },
     #[error("{} is not a Hookproof database: {detail}", .path.display())]
     Foreign {
-        /// The file, or the address of the database.
         path: PathBuf,
         /// The actual content, and the remedy.
         detail: String,
@@ -76,7 +75,6 @@ pub enum StoreError {
     /// The keys given are not those of the database.
     #[error("{} cannot be opened: {detail}", .path.display())]
     Key {
-        /// The file, or the address of the database.
         path: PathBuf,
         /// The key that it has, those that were given, and the remedy.
         detail: String,

@@ -10,7 +10,7 @@ const NAMES_MAX: usize = 10;
 pub struct Finding {
     pub check: &'static str,
     pub state: State,
-    /// A message for people. Empty if all is well.
+    /// Empty if all is well.
     pub detail: String,
 }
 
@@ -48,7 +48,7 @@ impl Finding {
         Self::off(check, format!("cannot be checked: {why}"))
     }
 
-    /// A finding for these names. Well if there are none.
+    /// Well if there are no names.
     #[must_use]
     pub fn of(check: &'static str, names: &[String], what: &str) -> Self {
         if names.is_empty() {

@@ -165,7 +165,7 @@ impl Histogram {
         }
     }
 
-    /// Counts an attempt, with its length if anything was sent.
+    /// `length`: if anything was sent.
     pub fn attempt(&mut self, outcome: AttemptOutcome, length: Option<Nanos>) {
         length.into_iter().for_each(|length| self.count(length));
         let count = if outcome == AttemptOutcome::Delivered { &mut self.delivered } else { &mut self.failed };
@@ -202,7 +202,7 @@ impl Histogram {
         self.counts.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count))
     }
 
-    /// The exact sum of all lengths, in microseconds.
+    /// Exact.
     #[must_use]
     pub const fn sum_us(&self) -> u64 {
         self.sum_us
@@ -370,7 +370,7 @@ impl Gathered {
     }
 }
 
-/// The waiting time. Each slice costs the same, however many attempts it counts.
+/// Each slice costs the same, however many attempts it counts.
 fn wait(slices: usize) -> Nanos {
     let times = (slices / WAITING_TOGETHER).max(1) as u64;
     WAIT.times(times).min(WAIT_MAX)

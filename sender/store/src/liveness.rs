@@ -13,10 +13,6 @@ pub trait Liveness: Send + Sync {
     fn sees_deaths(&self) -> bool;
 
     /// Shows other processes that this one is alive, until [`Presence::end`] or the end of the process.
-    ///
-    /// # Errors
-    ///
-    /// If the announcement fails.
     fn announce(&self, id: OwnerId) -> io::Result<Box<dyn Presence>>;
 
     fn life_of(&self, id: OwnerId) -> Life;

@@ -61,10 +61,8 @@ pub trait Reader: Notices + Send {
     /// `None` for a removed subscriber.
     fn subscriber(&self, which: &SubscriberRef) -> Result<Option<Subscriber>, StoreError>;
 
-    /// The valid secrets of a lane, the newest first, at most [`SECRETS_MAX`]. More may exist after the clock was set
-    /// back; then the first to retire are omitted. Nothing else reads secrets.
-    ///
-    /// [`SECRETS_MAX`]: crate::command::SECRETS_MAX
+    /// The valid secrets of a lane, the newest first, at most [`crate::command::SECRETS_MAX`]. More may exist after the
+    /// clock was set back; then the first to retire are omitted. Nothing else reads secrets.
     fn secrets(&self, lane: LaneId, now: StoreTime) -> Result<Vec<LiveSecret>, StoreError>;
 
     fn status(&self, now: StoreTime) -> Result<Status, StoreError>;

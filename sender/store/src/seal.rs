@@ -218,7 +218,6 @@ pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
     Some(digits?.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect())
 }
 
-/// The name of the key that sealed the text.
 fn key_of_text(text: &str) -> String {
     let bytes = text.strip_prefix(TEXT_MARK).and_then(|text| STANDARD.decode(text).ok()).unwrap_or_default();
     bytes.get(MARK.len()..MARK.len() + ID_BYTES).map_or_else(|| "unknown".to_owned(), hex)
@@ -464,9 +463,7 @@ impl Seal {
     }
 }
 
-/// A stored value as [`Reseal`] reads and writes it.
-///
-/// [`Reseal`]: crate::command::Reseal
+/// A stored value as [`crate::command::Reseal`] reads and writes it.
 #[derive(Debug)]
 pub(crate) enum Stored {
     Bytes(Vec<u8>),
@@ -474,9 +471,7 @@ pub(crate) enum Stored {
     Answer(KeptAnswer),
 }
 
-/// One step of [`Reseal`].
-///
-/// [`Reseal`]: crate::command::Reseal
+/// One step of [`crate::command::Reseal`].
 pub(crate) struct Step<'a> {
     seal: &'a Seal,
     table: SealedTable,

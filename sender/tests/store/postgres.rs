@@ -319,7 +319,6 @@ fn an_outage_of_the_server_lets_no_peer_seize_lanes_at_once() {
     }
 }
 
-/// It cannot tell either which nodes live.
 #[test]
 fn an_outage_of_the_server_lets_no_new_process_seize_lanes() {
     let Some(address) = new_schema("an_outage_lets_no_new_process_seize_lanes") else { return };
@@ -703,7 +702,6 @@ fn emitted_while_another_marks_the_minute(commits: u64, happens: bool) {
     assert_eq!(query(&address, "SELECT count(*) FROM all_deliveries"), [(commits + 2).to_string()]);
 }
 
-/// It restores its row, and then locks more lanes.
 #[test]
 fn a_writer_whose_row_was_deleted_may_begin_more_than_once() {
     let Some(address) = new_schema("a_writer_whose_row_was_deleted_may_begin") else { return };
@@ -745,7 +743,6 @@ fn a_writer_that_is_at_a_commit_is_not_taken_for_gone() {
     assert_eq!(writers(), ["1"], "only who swept is left");
 }
 
-/// It counted nothing for a long time.
 #[test]
 fn a_writer_whose_row_was_deleted_goes_on() {
     for commits in [1, 62, 63, 64] {

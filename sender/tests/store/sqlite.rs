@@ -606,7 +606,6 @@ fn empty_log(database: &Database) {
     }
 }
 
-/// How often a word is in the file and in its log.
 fn words_in(path: &Path, word: &[u8]) -> [usize; 2] {
     ["db", "db-wal"].map(|ending| {
         let bytes = std::fs::read(path.with_extension(ending)).unwrap();

@@ -289,7 +289,6 @@ fn all_of<T>(page: Page<T>) -> u64 {
     page.items.len().try_into().unwrap()
 }
 
-/// Erases a delivery's event in one step.
 pub(crate) const fn at_once(delivery: DeliveryId, plan: bool) -> Erase {
     Erase { delivery, of_event: 1, plan, after: None, max: u32::MAX }
 }

@@ -166,7 +166,7 @@ pub struct Check {
     pub requirement: &'static str,
     pub why: &'static str,
     pub remedy: &'static str,
-    /// The key of `[expect]` that sets its figure; a scenario that writes the key makes the check a must.
+    /// As [`Entry::figure`](crate::entry::Entry::figure).
     pub figure: Option<&'static str>,
     /// A check that saw nothing is not applicable if the driver lacks one of these.
     needs: &'static [Lack],

@@ -10,7 +10,6 @@ use crate::signature::{base64, is_small, unbase64};
 /// Of a `SubjectPublicKeyInfo`, up to the 32 bytes of the key.
 const FRONT: [u8; 12] = [0x30, 0x2a, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 3, 0x21, 0];
 
-/// A private key that signs certificates.
 #[derive(Debug)]
 pub struct SigningKey(Ed25519KeyPair);
 

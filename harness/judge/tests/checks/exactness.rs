@@ -148,7 +148,6 @@ proptest! {
     }
 }
 
-/// A judge with a shortcut must differ from the exact one on some inputs.
 #[track_caller]
 fn differs(corner: impl Fn(&[u64], Bucket) -> bool) {
     let mut runner = TestRunner::new(config());

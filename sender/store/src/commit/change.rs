@@ -25,7 +25,6 @@ type Fields = BTreeMap<String, Value>;
 /// A subscriber's id and name.
 type Named = (Arc<str>, Arc<str>);
 
-/// A subscriber as its rows describe it.
 pub(crate) struct Described {
     pub(crate) id: Arc<str>,
     pub(crate) name: Arc<str>,
@@ -35,7 +34,6 @@ pub(crate) struct Described {
     pub(crate) pause: Pause,
 }
 
-/// The state before a change.
 #[derive(Default)]
 pub(crate) struct StateBefore {
     lane: Option<LaneId>,
@@ -43,7 +41,6 @@ pub(crate) struct StateBefore {
     fields: Fields,
 }
 
-/// Which records.
 #[derive(Clone, Copy)]
 pub(crate) enum Records<'a> {
     OfSubscribers,
@@ -154,7 +151,6 @@ pub(crate) trait ChangeRows: JobRows + TokenRows {
         }
     }
 
-    /// Its id and name, and its settings.
     fn subscriber(&mut self, lane: Option<LaneId>) -> Result<(Option<Named>, Fields), Self::Error> {
         let Some(lane) = lane else { return Ok(Default::default()) };
         let Some(found) = self.described(lane)? else { return Ok(Default::default()) };
@@ -164,7 +160,6 @@ pub(crate) trait ChangeRows: JobRows + TokenRows {
     }
 }
 
-/// Whether anything was done.
 fn changes_something(reply: &Reply) -> bool {
     match reply {
         Reply::Refused(_) => false,

@@ -23,14 +23,13 @@ pub(crate) struct New<'a> {
     pub(crate) target: &'a Target,
     pub(crate) bytes: u64,
     pub(crate) due: StoreTime,
-    /// Whether it waits. A delivery without room is a dead letter from the start.
+    /// False: a dead letter from the start.
     pub(crate) fits: bool,
 }
 
 pub(crate) trait EventRows: RoomRows + SubscriberRows {
     type Event;
 
-    /// The reason why the store accepts no events at present, if any.
     fn refuses_events(&self) -> Option<Refusal>;
 
     fn newer(&mut self) -> &mut Newer;

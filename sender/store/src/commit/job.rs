@@ -155,7 +155,7 @@ pub(crate) trait JobRows: RetryRows {
         Ok(Reply::Job(Box::new(job)))
     }
 
-    /// Returns whether none is left.
+    /// Each kind's step returns whether none is left.
     fn step_letters(&mut self, job: &mut Job, max: u32) -> Result<bool, Self::Error> {
         let last = job.task.last;
         let mut letters = self.chosen(&job.task.which, Some(job.cursor), max)?;
@@ -182,7 +182,6 @@ pub(crate) trait JobRows: RetryRows {
         Ok(is_over)
     }
 
-    /// Returns whether none is left.
     fn step_replay(&mut self, job: &mut Job, max: u32) -> Result<bool, Self::Error> {
         let Dead::Of(lane) = job.task.which else { return Ok(true) };
         let state = self.lane(lane)?.map_or(LaneState::Removed, |lane| lane.state);
@@ -209,7 +208,6 @@ pub(crate) trait JobRows: RetryRows {
         Ok(next.is_none())
     }
 
-    /// Returns whether none is left.
     fn step_shed(&mut self, job: &mut Job, max: u32) -> Result<bool, Self::Error> {
         let Dead::Of(lane) = job.task.which else { return Ok(true) };
         if self.lane(lane)?.is_none() {

@@ -73,7 +73,6 @@ pub(crate) trait RoomRows: DeadRows {
         Ok(self.lane(lane)?.map(|lane| (lane.bounds, lane.counts)))
     }
 
-    /// Returns their number.
     fn shed_rows(&mut self, lane: LaneId, max: u32, reason: Reason) -> Result<u64, Self::Error> {
         let victims = self.longest_due(lane, max)?;
         for delivery in &victims {
@@ -90,7 +89,6 @@ pub(crate) trait RoomRows: DeadRows {
         Ok(Reply::Dropped { rows, more: rows == u64::from(shed.max) })
     }
 
-    /// Refuses the event for lanes that have no room and prefer refusing to shedding. Returns these lanes.
     fn refuse_where_full(&mut self, emit: &Emit, routes: &mut [Route]) -> Result<Vec<FullLane>, Self::Error> {
         let mut full = Vec::new();
         // The total if only the accepted deliveries of refusing lanes are recorded. The other lanes make room

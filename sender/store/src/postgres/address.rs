@@ -61,7 +61,6 @@ impl Address {
         self.says_password
     }
 
-    /// How long to wait for an answer before the server counts as lost.
     pub(super) const fn answer_within(&self) -> Duration {
         self.answer_within
     }

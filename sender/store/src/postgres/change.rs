@@ -11,7 +11,6 @@ use crate::paging::last_if_full;
 use crate::read::ChangesOf;
 use crate::seal::{Field, Seal};
 
-/// The newest first.
 pub(super) fn changes(
     sql: &Link,
     seal: &Seal,

@@ -20,7 +20,6 @@ use crate::seal::{Field, Seal};
 
 const ROWS_MAX: u32 = 10_000;
 
-/// Waiting deliveries of a lane after a place, the longest due first.
 const FRONT: &str = "SELECT delivery, at, bytes, attempts, expires, signature, event, body, last_attempt, status, error
     FROM deliveries WHERE lane = $1 AND state = 0 AND (at, delivery) > ($2, $3) ORDER BY at, delivery LIMIT $4";
 
@@ -100,7 +99,6 @@ fn rows_max(claim: &Claim) -> usize {
 }
 
 impl Ahead {
-    /// Reads at most as many rows as the claim can use.
     pub(super) fn read(sql: &Link, claim: &Claim, from: Search) -> Result<Self> {
         // The extra row tells when the next delivery is due.
         let limit = rows_max(claim).saturating_add(1).saturating_add(from.claimed_after);
@@ -186,8 +184,7 @@ fn parts(sql: &Link, bodies: &mut Bodies<'_>, due: &[&Waiting]) -> Result<Parts>
     Ok(parts)
 }
 
-/// The events of these deliveries. In one queue their numbers are mostly dense, so one index range finds them with
-/// few others.
+/// In one queue the numbers of events are mostly dense, so one index range finds them with few others.
 fn events(sql: &Link, due: &[&Waiting]) -> Result<BTreeMap<i64, Row>> {
     let wanted =
         due.iter().map(|one| one.row.try_get(6)).collect::<std::result::Result<BTreeSet<i64>, _>>()?;
@@ -201,7 +198,7 @@ fn events(sql: &Link, due: &[&Waiting]) -> Result<BTreeMap<i64, Row>> {
     found.into_iter().map(|row| Ok((row.try_get(0)?, row))).collect()
 }
 
-/// Which body a delivery has: its own number, or that of its event, negative.
+/// The body's key in [`Bodies`].
 fn body_of(one: &Waiting) -> Result<i64> {
     Ok(match one.row.try_get(7)? {
         Some(body) => body,

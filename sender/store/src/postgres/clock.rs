@@ -2,8 +2,6 @@
 //!
 //! A node reads it once at start and adds its own uptime, so drifting machines disagree slightly on due times. Leases
 //! do not depend on that: each commit asks the database's clock.
-//! If some commit had a later time, the clock was ahead then or was set back since. The clock of the starting node's
-//! machine decides which.
 
 use super::PostgresStore;
 use super::failure::failure;
@@ -53,7 +51,6 @@ fn start(clock: StoreTime, latest: StoreTime, wall: StoreTime) -> Start {
 }
 
 impl PostgresStore {
-    /// Starts to count by the database's clock. Without this call, `commit` uses the times that it is given.
     pub fn begin_clock(&mut self, beginning: Beginning<'_>) -> Result<Start, StoreError> {
         let doing = "read the database's clock";
         let link = self.link.as_ref().ok_or_else(|| self.lost(doing))?;

@@ -189,8 +189,7 @@ impl Work<'_> {
 }
 
 impl Rows {
-    /// Turns a waiting delivery into a dead letter. Returns its body's length, and whether it was attempted. `None`
-    /// if it is not in memory.
+    /// As [`DeadRows::set_dead`]. `None` if the delivery is not in memory.
     fn bury(&mut self, delivery: DeliveryId, now: StoreTime, reason: Reason) -> Option<(u64, bool)> {
         if let Some(new) = self.recorded(delivery) {
             (new.place, new.at, new.reason) = (Place::Dead, now, Some(reason));
@@ -208,7 +207,7 @@ impl Rows {
         Some((bytes, tried))
     }
 
-    /// Whether the delivery is a dead letter. One that is not in memory came from a query for letters.
+    /// A delivery that is not in memory came from a query for letters.
     fn is_letter(&mut self, delivery: DeliveryId) -> bool {
         if self.forgotten.contains(&delivery) {
             return false;

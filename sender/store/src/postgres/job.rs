@@ -17,7 +17,7 @@ macro_rules! jobs {
 const LOCKED: &str = concat!(jobs!(), " WHERE job = $1 FOR UPDATE");
 const ALL: &str = concat!(jobs!(), " WHERE job = coalesce($1, job) ORDER BY job DESC");
 
-/// The newest first. Skips unreadable rows.
+/// Skips unreadable rows.
 pub(super) fn jobs(sql: &Link, which: Option<JobId>) -> std::result::Result<Vec<Job>, Error> {
     Ok(sql.query(ALL, &[&which])?.iter().filter_map(|row| read(row).ok().flatten()).collect())
 }

@@ -75,7 +75,6 @@ const fn code(measure: Measure) -> i16 {
     }
 }
 
-/// Lanes without counts are omitted.
 pub(super) fn read(sql: &Link, lanes: &[LaneId], over: Over) -> Result<Vec<(LaneId, Measured)>, Error> {
     let (first, last) = match over {
         Over::Day { until } => ((hour(until) + 1).saturating_sub(HOURS).max(EVER + 1), i64::MAX),
@@ -92,8 +91,7 @@ pub(super) fn read(sql: &Link, lanes: &[LaneId], over: Over) -> Result<Vec<(Lane
     Ok(lanes.iter().filter_map(|lane| sums.remove(lane).map(|sum| (*lane, sum))).collect())
 }
 
-/// Attempts of the last sixty minutes. Exact for the present hour. The hour before counts in proportion, as if its
-/// attempts were evenly spread.
+/// Exact for the present hour; [`within_last_hour`] estimates the part of the one before.
 pub(super) fn last_hour(sql: &Link, lanes: &[LaneId], now: StoreTime) -> Result<Vec<LastHour>, Error> {
     let (present, before) = (int(hour(now)), int(hour(now).saturating_sub(1).max(EVER + 1)));
     let query =
@@ -114,7 +112,6 @@ pub(super) fn last_hour(sql: &Link, lanes: &[LaneId], now: StoreTime) -> Result<
     Ok(lanes.iter().map(of).collect())
 }
 
-/// Deletes hours that no figure covers any more.
 pub(super) fn forget_old(sql: &Link, now: StoreTime, max: u32) -> Result<(), Error> {
     let before = int(hour(now).saturating_sub(HOURS));
     let delete = "DELETE FROM latencies WHERE (lane, measure, hour) IN

@@ -1,5 +1,4 @@
-//! The rows of lane owners. A lease covers all lanes of an owner, and each change of owner starts a new term. The
-//! database's clock measures leases.
+//! The rows of lane owners.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -161,7 +160,7 @@ impl Work<'_> {
         Ok(living.map(|(owner, _)| *owner).chain([asking]).collect())
     }
 
-    /// When the first waiting delivery of each lane is due, whether or not it is handed out. Omits empty lanes.
+    /// Claimed deliveries count too. Omits empty lanes.
     fn heads(&self, lanes: &[LaneId]) -> Result<BTreeMap<LaneId, StoreTime>> {
         let from = lanes.iter().map(|lane| self.ledger.head(*lane)).collect::<Result<Vec<_>>>()?;
         let found = self.sql.query(HEADS, &[&lanes, &from])?;
@@ -248,7 +247,7 @@ pub(super) fn announced(sql: &Link, owner: OwnerId) -> Result<Option<Announcemen
     Ok(sql.first(ONE, &[&owner])?.as_ref().map(announcement).transpose()?)
 }
 
-/// Writes an announcement. A living node keeps its start time.
+/// A living node keeps its start time.
 pub(super) fn announce(
     sql: &Link,
     owner: OwnerId,

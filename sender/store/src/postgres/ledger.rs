@@ -372,7 +372,6 @@ pub(super) fn read_counts(row: &Row) -> std::result::Result<Counts, Error> {
 
 /// A commit's notes in lanes' rows for their owners ([`QueueVersion`]).
 impl Ledger {
-    /// A lower bound for the due times of the lane's waiting deliveries.
     pub(super) fn head(&self, lane: LaneId) -> Result<StoreTime> {
         Ok(self.version(lane)?.head)
     }
@@ -381,13 +380,11 @@ impl Ledger {
         self.change(lane, |lane| lane.version.arrive(due))
     }
 
-    /// Notes a change to deliveries of the lane that can be claimed.
     pub(super) fn disturb(&mut self, lane: LaneId) -> Result<()> {
         self.change(lane, |lane| lane.version.disturbed += 1)
     }
 }
 
-/// Written at the end of the commit with one statement for each table.
 impl Changes {
     pub(super) fn tables(&self) -> Vec<Table<'_>> {
         let mut tables = Vec::new();

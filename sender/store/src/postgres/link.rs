@@ -125,7 +125,6 @@ impl Link {
         wait_on(self.runtime.as_ref().expect("only dropping takes it"), bounded)
     }
 
-    /// Runs `ask` with the limit [`SOON`].
     pub(super) fn soon<T>(&self, ask: impl FnOnce(&Self) -> T) -> T {
         self.within(SOON, ask)
     }
@@ -208,7 +207,7 @@ impl Link {
         Ok(rows)
     }
 
-    /// Sends several queries at once. Returns the answers in order.
+    /// At once. The answers come in order.
     pub(super) fn query_all(&self, asks: &[Query<'_>]) -> Result<Vec<Vec<Row>>, tokio_postgres::Error> {
         let statements = asks.iter().map(|ask| self.statement(ask.text)).collect::<Result<Vec<_>, _>>()?;
         let asked =
@@ -264,7 +263,7 @@ impl Link {
     }
 }
 
-/// Waits for an answer. A thread that runs async tasks may not block, so another thread waits.
+/// A thread that runs async tasks may not block, so another thread waits.
 fn wait_on<T: Send>(runtime: &Runtime, answer: impl Future<Output = T> + Send) -> T {
     if Handle::try_current().is_err() {
         return runtime.block_on(answer);

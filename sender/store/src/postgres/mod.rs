@@ -380,7 +380,6 @@ impl Parts for Address {
     }
 }
 
-/// On a server, only leases tell which processes are alive.
 #[derive(Clone, Copy, Debug)]
 struct LeasesAlone;
 

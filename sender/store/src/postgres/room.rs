@@ -97,7 +97,6 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Where to search a lane for deliveries that are not claimed.
     fn not_claimed(&mut self, lane: LaneId) -> Result<Search> {
         let term = self.ledger.lane(lane)?.map_or(Term(0), |found| found.term);
         // Includes this commit's changes to the queue.

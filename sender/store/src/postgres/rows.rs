@@ -89,7 +89,6 @@ pub(super) struct Rows {
     pub(super) spare: (std::vec::IntoIter<i64>, std::vec::IntoIter<i64>),
     pub(super) fresh: Vec<NewDelivery>,
     pub(super) numbers: Vec<DeliveryId>,
-    /// Changed subscribers that an event's emitter may not have known.
     pub(super) newer: Newer,
     pub(super) oldest: Oldest,
     pub(super) forgotten: BTreeSet<DeliveryId>,

@@ -439,7 +439,6 @@ mod tests {
         asking.await.unwrap();
     }
 
-    /// The first permanent error is reported; without one, each server's error.
     #[test]
     fn the_error_says_why_each_of_several_servers_was_refused() {
         let lost = || StoreError::Lost { doing: CONNECTING, detail: "refused".to_owned() };

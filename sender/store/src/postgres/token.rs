@@ -9,7 +9,6 @@ use crate::token::StoredToken;
 const ALL: &str =
     "SELECT name, digest, scope, created, created_by, expires, subscribers FROM tokens ORDER BY name";
 
-/// By name.
 pub(super) fn tokens(sql: &Link) -> std::result::Result<Vec<StoredToken>, Error> {
     let name = |row: &Row| row.try_get::<_, &str>(0).ok().map(Into::into);
     let rows = sql.query(ALL, &[])?;

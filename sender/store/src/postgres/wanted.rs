@@ -40,7 +40,6 @@ const TOTALS: &str = concat!(
 );
 
 impl Wanted {
-    /// The queries that lock these rows, in the common order.
     pub(super) fn queries<'a>(&self, lanes: &'a Vec<LaneId>, writer: &'a Writer) -> Vec<Query<'a>> {
         let mut asks = vec![Query { text: LANES, values: vec![lanes] }];
         asks.extend(self.owners.then(|| Query { text: OWNERS, values: Vec::new() }));

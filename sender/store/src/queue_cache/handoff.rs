@@ -215,7 +215,6 @@ mod tests {
     const TERM: Term = Term(1);
     const NOW: StoreTime = StoreTime::from_secs(100);
 
-    /// Follows an empty lane.
     fn following() -> Handoff {
         let mut handoff = Handoff::default();
         handoff.begin(NOW, true);

@@ -228,7 +228,6 @@ impl QueueCache {
         self.staged.journal.push(Undo::Taken(owner, before));
     }
 
-    /// A delivery begins to wait, or waits again.
     pub(super) fn arrive(&mut self, lane: LaneId, due: StoreTime) {
         self.handoff.add(lane, due);
         self.move_cursor(lane, (due, DeliveryId(0)));
@@ -245,7 +244,6 @@ impl QueueCache {
         }
     }
 
-    /// Deliveries of the lane that can be claimed change.
     pub(super) fn disturb(&mut self, lane: LaneId) {
         self.handoff.drop_lane(lane);
     }

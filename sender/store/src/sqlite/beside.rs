@@ -1,7 +1,5 @@
-//! Claims beside the commits, on a separate connection, so that they do not wait for the disk.
-//!
-//! A claim hands out only deliveries that are the same before and after the commit under way (see
-//! [`crate::queue_cache`]). Other cases, such as a lane that changed hands, are left to the next commit.
+//! Claims beside the commits, on a separate connection (see [`crate::queue_cache`]). Other cases, such as a lane that
+//! changed hands, are left to the next commit.
 
 use std::sync::{Arc, Mutex, TryLockError};
 

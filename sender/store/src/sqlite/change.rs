@@ -10,7 +10,6 @@ use crate::paging::last_if_full;
 use crate::read::ChangesOf;
 use crate::seal::{Field, Seal};
 
-/// The newest first.
 pub(super) fn changes(
     sql: &Connection,
     seal: &Seal,

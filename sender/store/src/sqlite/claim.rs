@@ -210,7 +210,7 @@ impl Work<'_> {
         self.bury(lane, row.delivery, Reason::Unreadable)
     }
 
-    /// When the first waiting delivery is due, whether or not it is handed out.
+    /// Claimed deliveries count too.
     pub(super) fn head(&self, lane: LaneId) -> Result<Option<StoreTime>> {
         self.sql.prepare_cached(QUEUE)?.query_row([lane], |row| row.get(1)).optional()
     }
@@ -238,7 +238,6 @@ impl RoomRows for Work<'_> {
     }
 
     fn fullest(&mut self, max: u64) -> Result<BTreeSet<LaneId>> {
-        // The query must see this commit's counts.
         self.ledger.flush(self.sql, self.now)?;
         let mut query = self.sql.prepare_cached(
             "SELECT lane FROM lanes WHERE when_full = ?1 AND waiting > 0 ORDER BY waiting DESC, lane LIMIT ?2",

@@ -28,8 +28,8 @@ pub(super) fn file_clock(sql: &Connection) -> Result<FileClock> {
 }
 
 impl SqliteStore {
-    /// Starts to count the file's time, as decided by [`FileClock::start`]. Corrects the file's time and stores the
-    /// anchor for later processes. Without this call, `commit` uses the times that it is given and corrects nothing.
+    /// As decided by [`FileClock::start`]. Corrects the file's time and stores the anchor for later processes. Without
+    /// this call, `commit` corrects nothing.
     pub fn begin_clock(&mut self, beginning: Beginning<'_>) -> std::result::Result<Start, StoreError> {
         let machine = beginning.machine;
         let file = file_clock(&self.sql).doing(DOING)?;

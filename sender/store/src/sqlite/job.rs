@@ -11,7 +11,7 @@ const JOBS: &str =
     "SELECT job, kind, lane, ids, since, before, up_to, planned, begun_by, state, done, skipped, cursor, begun,
     ended, error, worker, until, events FROM jobs WHERE job = coalesce(?1, job) ORDER BY job DESC";
 
-/// The newest first. Skips unreadable rows.
+/// Skips unreadable rows.
 pub(super) fn jobs(sql: &Connection, which: Option<JobId>) -> Result<Vec<Job>> {
     let read = |row: &Row<'_>| -> Result<Job> {
         let events = row.get::<_, Option<String>>(18)?;

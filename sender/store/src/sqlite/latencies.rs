@@ -1,5 +1,4 @@
-//! Writes and reads latencies: a row for each lane, measure and hour, and one for all time. Several processes add
-//! their counts to the same rows.
+//! Writes and reads latencies. Several processes add their counts to the same rows.
 
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Result, params};
@@ -50,7 +49,6 @@ fn add(sql: &Connection, (lane, measure, hour): (LaneId, Measure, u64), more: &H
     Ok(())
 }
 
-/// Lanes without counts are omitted.
 pub(super) fn read(sql: &Connection, lanes: &[LaneId], over: Over) -> Result<Vec<(LaneId, Measured)>> {
     let (first, last) = match over {
         Over::Day { until } => ((hour(until) + 1).saturating_sub(HOURS).max(EVER + 1), u64::MAX),
@@ -72,8 +70,7 @@ pub(super) fn read(sql: &Connection, lanes: &[LaneId], over: Over) -> Result<Vec
     Ok(found)
 }
 
-/// Attempts of the last sixty minutes. Exact for the present hour. The hour before counts in proportion, as if its
-/// attempts were evenly spread.
+/// Exact for the present hour; [`within_last_hour`] estimates the part of the one before.
 pub(super) fn last_hour(sql: &Connection, lanes: &[LaneId], now: StoreTime) -> Result<Vec<LastHour>> {
     let part = |count| within_last_hour(count, false, now);
     let mut query =
@@ -92,7 +89,6 @@ pub(super) fn last_hour(sql: &Connection, lanes: &[LaneId], now: StoreTime) -> R
     Ok(found)
 }
 
-/// Deletes hours that no figure covers any more.
 pub(super) fn forget_old(sql: &Connection, now: StoreTime, max: u32) -> Result<()> {
     let before = hour(now).saturating_sub(HOURS);
     sql.prepare_cached(

@@ -21,7 +21,6 @@ impl LeaseRows for Work<'_> {
     }
 
     fn find_free(&mut self, asking: OwnerId, which: &LaneSelection, max: Option<u32>) -> Result<Vec<LaneId>> {
-        // The query must see this commit's changes.
         self.ledger.flush(self.sql, self.now)?;
         let (condition, after) = match which {
             LaneSelection::WithWork { after } => ("l.state = 0 AND l.waiting > 0", *after),
@@ -46,7 +45,6 @@ impl LeaseRows for Work<'_> {
     }
 
     fn pasts(&mut self, lanes: &[LaneId]) -> Result<BTreeMap<LaneId, Past>> {
-        // The query must see this commit's checkpoints.
         self.ledger.flush(self.sql, self.now)?;
         let mut read = self
             .sql
@@ -176,7 +174,7 @@ pub(super) fn announced(sql: &Connection, owner: OwnerId) -> Result<Option<Annou
     found.optional()?.flatten().transpose()
 }
 
-/// Writes an announcement. A living node keeps its start time.
+/// A living node keeps its start time.
 pub(super) fn announce(
     sql: &Connection,
     owner: OwnerId,

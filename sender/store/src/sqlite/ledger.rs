@@ -206,7 +206,7 @@ const TOTALS: &str = "SELECT accepted, delivered, dead, coalesced, waiting, wait
     marked_minute FROM totals";
 
 impl Totals {
-    /// Grows with every delivery that begins to wait: one recorded, or one put back.
+    /// [`FileVersion::arrivals`]: deliveries recorded, or put back.
     const fn arrivals(&self) -> u64 {
         self.next_delivery.wrapping_add(self.stirred)
     }

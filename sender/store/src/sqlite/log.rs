@@ -1,8 +1,8 @@
 //! Keeps the write-ahead log short. A separate thread and connection move its content to the file, so that commits do
-//! not wait. If the thread cannot keep up, a commit moves the rest.
+//! not wait.
 //!
-//! Under continuous commits the log is never completely moved, and grows. When a commit has to finish the move, the
-//! thread has done nearly all of it, so that is quick.
+//! Under continuous commits the log is never completely moved, and grows, until a commit finishes the move. By then
+//! the thread has done nearly all of it, so that is quick.
 //!
 //! - A failed sync ends the process: see [`hookproof_failed_sync`]. A failed write is retried, because SQLite counts
 //!   only written pages as moved.
@@ -29,7 +29,6 @@ const PAGES_BEFORE: i32 = 1_000;
 /// Pages in the log at which a commit makes it start again: 64 MiB.
 const PAGES_MAX: i32 = 16_384;
 
-/// From this length on, the log is reported.
 const PAGES_PINNED: u64 = LogSize::PINNED_BYTES / PAGE_BYTES;
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -104,8 +103,7 @@ fn watch(
         record_pages(&size, i64::from(pages));
         let asked = pages < before || ask();
         if pages >= max || !asked {
-            // Another process may be moving or reading; then the next commit tries again. A failed sync makes the
-            // commit fail and ends the process.
+            // Another process may be moving or reading; then the next commit tries again.
             move_log(log)?;
         }
         Ok(())

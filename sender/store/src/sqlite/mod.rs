@@ -287,7 +287,6 @@ struct Work<'a> {
     latencies: &'a mut Gathered,
     room: Room,
     contents: Contents,
-    /// Changed subscribers that an event's emitter may not have known.
     newer: Newer,
     written: Written,
     hot: Hot<'a>,

@@ -6,7 +6,6 @@ use crate::seal::Keyring;
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The failures that an acknowledgement survives.
     pub durability: Durability,
     pub limits: Limits,
     pub create: bool,

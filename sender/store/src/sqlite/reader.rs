@@ -89,7 +89,6 @@ impl SqliteReader {
         Ok(Self { sql, seal, watched: open::Watched::new(path)?, left, log })
     }
 
-    /// Fails when the store cannot be read.
     pub fn clock(&self) -> Result<FileClock, StoreError> {
         self.moment("read the database's clock", |sql| clock::file_clock(sql))
     }

@@ -52,8 +52,8 @@ impl SweepRows for Work<'_> {
         Ok((corrected, self.index_expiring()? || correcting))
     }
 
-    /// The longest expired deliveries that are not handed out. Skips rows with an unreadable lane; a disk error fails
-    /// only this commit. Also deletes the leftovers that it passes, and returns whether more may remain.
+    /// Skips rows with an unreadable lane; a disk error fails only this commit. Also deletes the leftovers that it
+    /// passes.
     fn expired(&mut self, max: u32) -> Result<(Vec<(LaneId, DeliveryId, Reason)>, bool)> {
         let before = int(self.surely_before(self.now).0);
         let mut query = self.sql.prepare_cached(EXPIRING)?;
@@ -78,7 +78,6 @@ impl SweepRows for Work<'_> {
                 }
                 Ok(None) => left_behind.push((expires, delivery)),
                 Ok(_) if expires > before => break,
-                // A delivery that is handed out is left to its holder.
                 Ok(Some((lane, _))) if self.cache.has(lane, delivery) => {}
                 Ok(Some((lane, reason))) => expired.push((lane, delivery, reason)),
             }
@@ -92,7 +91,6 @@ impl SweepRows for Work<'_> {
     }
 
     fn removed_lanes(&mut self, _: u32) -> Result<Vec<LaneId>> {
-        // The query must see this commit's removals.
         self.ledger.flush(self.sql, self.now)?;
         let lanes: Vec<LaneId> = self
             .sql

@@ -94,7 +94,7 @@ fn the_hot_queries_walk_an_index_and_sort_nothing() {
     );
 }
 
-/// A statement that is compiled for each value costs ten times the rest of a claim.
+/// Compiling costs ten times the rest of a claim.
 #[test]
 fn statements_are_compiled_once() {
     use rusqlite::StatementStatus::RePrepare;
@@ -248,7 +248,6 @@ fn a_delivery_that_the_disk_does_not_give_keeps_none_of_the_others_from_expiring
     const COUNT: u64 = 1_800;
     const LOST: u64 = COUNT / 2;
     let (folder, mut store) = open(Options::default());
-    // Its neighbours live longer: changing them would change its page too.
     let stays = |number| number != LOST && (COUNT / 3..COUNT / 3 * 2).contains(&number);
     emit_many(&mut store, COUNT, |number| if stays(number) { Nanos::DAY } else { Nanos::HOUR });
     store.commit(after(NOTED_AFTER), &[sweep()]).unwrap();

@@ -4,7 +4,6 @@ use super::Work;
 use crate::commit::token::{TokenRows, names_text, read_names};
 use crate::token::StoredToken;
 
-/// By name.
 pub(super) fn tokens(sql: &Connection) -> Result<Vec<StoredToken>> {
     let read = |row: &Row<'_>| -> Result<StoredToken> {
         let names = row.get::<_, Option<String>>(6)?;

@@ -33,8 +33,7 @@ const fn room_needed(space: Space) -> u64 {
     left.saturating_mul(2).saturating_add(left / 64).saturating_add(1 << 20)
 }
 
-/// Returns the former space, and the size in bytes now. Sets SQLite's folder for temporary files in the whole
-/// process.
+/// Sets SQLite's folder for temporary files in the whole process.
 pub(crate) fn vacuum(path: &Path) -> Result<(Space, u64), VacuumError> {
     let unreadable = |error| unreadable(path, error);
     if OwnerFiles::of(path).others_may_live(None) {
@@ -108,7 +107,6 @@ pub(crate) fn empty_log(path: &Path) -> Result<bool, StoreError> {
 }
 
 impl SqliteReader {
-    /// The file's size, and the free space in it.
     pub fn space(&self) -> Result<Space, StoreError> {
         self.moment("measure the database", |sql| space(sql))
     }

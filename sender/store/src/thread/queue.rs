@@ -20,11 +20,9 @@ const COMPANY_MAX: usize = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
     pub requests_max: usize,
-    /// Bytes that may wait.
     pub bytes_max: usize,
-    /// Approximate limit of rows in one commit. One request always goes through.
+    /// Approximate limit. One request always goes through, whatever its rows and bytes.
     pub commit_rows_max: usize,
-    /// Bytes in one commit. One request always goes through.
     pub commit_bytes_max: usize,
 }
 
@@ -69,7 +67,7 @@ pub struct Health {
     pub log_bytes: u64,
     /// A reader prevents the log from being truncated.
     pub log_is_held: bool,
-    /// On a full disk: the bytes left in the reserve for deliveries. Events are refused.
+    /// As [`DiskRoom::reserve_left`](crate::log_size::DiskRoom::reserve_left).
     pub reserve_left: Option<u64>,
     pub requests: usize,
     pub bytes: usize,
@@ -295,14 +293,14 @@ impl Queue {
         left.into_iter().map(|entry| entry.request)
     }
 
-    /// Notes a successful commit. Returns whether the previous one failed.
+    /// Returns whether the previous commit failed.
     pub(super) fn worked(&self, written: Written) -> bool {
         let mut waiting = self.lock();
         waiting.written = written;
         waiting.failing.take().is_some()
     }
 
-    /// Notes a failed commit. Returns whether the previous one succeeded.
+    /// Returns whether the previous commit succeeded.
     pub(super) fn failed(&self, now: StoreTime, error: StoreError) -> bool {
         let mut waiting = self.lock();
         let since = waiting.failing.as_ref().map(|(since, _)| *since);

@@ -294,7 +294,6 @@ pub(super) fn an_endpoint_that_is_gone_is_disabled_whatever_became_of_the_delive
         let (lane, term) = world.own_lane(WIDE);
         let delivery = world.emit_one(lane);
         world.claim(lane, term);
-        // Another process does not know this process's claims.
         let shed = Command::Shed(Shed { lane, max: 1 });
         let forget = Command::Forget(Forget { which: Dead::All, after: None, max: 1 });
         world.backend.store().commit(world.now, &[shed, forget][..commands]).unwrap();

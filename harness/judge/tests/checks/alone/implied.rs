@@ -136,7 +136,6 @@ fn lowered() -> Run {
     run
 }
 
-/// A failing endpoint recovers at 5 s, and then gets six new events.
 fn recovered() -> Run {
     let behaviour = "[[subscriber.behaviour]]\nat = \"1s\"\nlasts = \"4s\"\nanswer = 500";
     let mut run = crowded(&format!("retry = {{ base = \"10s\" }}\n{behaviour}"), 6);

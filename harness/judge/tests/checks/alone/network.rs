@@ -86,7 +86,6 @@ pub(super) const ROWS: [Row; 9] = [
     },
 ];
 
-/// Another subscriber's endpoint stops answering at 25 s.
 const SLOW: &str = "[[subscriber]]\nname = \"b\"\nevents = [\"audio.*\"]\n\
                     [[subscriber.behaviour]]\nat = \"25s\"\nanswer = \"blackhole\"";
 

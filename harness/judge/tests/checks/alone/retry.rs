@@ -124,7 +124,6 @@ fn hostile() -> Run {
     run
 }
 
-/// The endpoint asks four times for an immediate retry, and the sender backs off.
 fn zero() -> Run {
     let behaviour = "[[subscriber.behaviour]]\nattempts = \"1..4\"\nanswer = 503\nretry_after = \"0s\"";
     let mut run = Run::new(&format!("retry = {{ base = \"10s\" }}\n{behaviour}"));
@@ -172,7 +171,6 @@ fn gone() -> Run {
     run
 }
 
-/// The endpoint closes the connection of the first of two numbered attempts.
 fn closed() -> Run {
     let mut run = Run::new("[[subscriber.behaviour]]\nattempts = \"1\"\nanswer = \"close\"");
     run.event(0, 1_000).request(0, 1_010, 500).cut(1_010, CutKind::Close).request(0, 1_510, 204);

@@ -41,7 +41,6 @@ impl Run {
         self
     }
 
-    /// An event is accepted, and delivered 10 ms later.
     pub(super) fn delivery(&mut self, token: u64, t: u64) -> &mut Self {
         self.event(token, t).request(token, t + 10, 204)
     }
@@ -148,7 +147,6 @@ impl Run {
         self.fault(t, FaultKind::Kill, ready)
     }
 
-    /// The sender does not report its backlog.
     pub(super) fn mute(&mut self) -> &mut Self {
         self.trace.declared = Declared { lacks: vec![Lack::Depth], ..Declared::default() };
         self

@@ -112,7 +112,6 @@ const REJECTED: &str = columns!(
 );
 
 pub(super) fn outbox(sql: &Link, after: Option<OutboxId>, max: u32) -> Read<Vec<OutboxRow>> {
-    // Programs may use any number as an id.
     let Some(from) = after.map_or(Some(i64::MIN), |after| after.0.checked_add(1)) else {
         return Ok(Vec::new());
     };

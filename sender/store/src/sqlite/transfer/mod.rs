@@ -199,7 +199,6 @@ enum Kind {
 }
 
 impl Kind {
-    /// From the type that the file declares.
     fn of(declared: &str) -> Self {
         match declared {
             "INTEGER" => Self::Number,
