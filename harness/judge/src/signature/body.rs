@@ -44,7 +44,7 @@ pub(super) fn text(json: &Value, pointer: &str) -> Cow<'static, [u8]> {
 fn other(value: Option<&Value>) -> Value {
     match value {
         Some(Value::Bool(flag)) => (!flag).into(),
-        Some(Value::Number(number)) => (number.as_i64().unwrap_or_default() + 1).into(),
+        Some(Value::Number(number)) => number.as_i64().unwrap_or_default().wrapping_add(1).into(),
         Some(Value::String(text)) if text == "true" => "false".into(),
         Some(Value::String(text)) => format!("{text}1").into(),
         _ => "1".into(),
