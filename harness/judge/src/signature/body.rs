@@ -22,8 +22,18 @@ pub fn folded(headers: &[Header], body: &[u8]) -> Option<(Vec<Header>, Vec<u8>)>
     let start = quotes.map(|(at, _)| name - at - 1).nth(1).unwrap_or(name);
     let members = own.iter().map(|(_, value)| [&front[start..], b"\"", &escaped(value), b"\""].concat());
     let members = members.collect::<Vec<_>>().join(&b","[..]);
-    let behind = if members.is_empty() { behind.strip_prefix(b",").unwrap_or(behind) } else { behind };
-    Some((rest, [&front[..start], &members, behind].concat()))
+    let (front, behind) =
+        if members.is_empty() { joined(&front[..start], behind) } else { (&front[..start], behind) };
+    Some((rest, [front, &members, behind].concat()))
+}
+
+/// Without the comma beside a member that is left out.
+fn joined<'b>(front: &'b [u8], behind: &'b [u8]) -> (&'b [u8], &'b [u8]) {
+    match (behind.trim_ascii_start().strip_prefix(b","), front.trim_ascii_end().strip_suffix(b",")) {
+        (Some(behind), _) => (front, behind),
+        (None, Some(front)) => (front, behind),
+        (None, None) => (front, behind),
+    }
 }
 
 /// Bytes that are no text stay.
@@ -55,7 +65,15 @@ impl Definition {
     /// Whether a signature holds for this body alone. One over members holds whatever else is in it.
     #[must_use]
     pub fn signs_body(&self) -> bool {
-        !self.signed.iter().any(|part| matches!(part, Part::Member(_)))
+        let has_bytes = self.signed.iter().any(|part| matches!(part, Part::Body | Part::Crc32));
+        has_bytes || self.members().next().is_none()
+    }
+
+    fn members(&self) -> impl Iterator<Item = &String> {
+        self.signed.iter().filter_map(|part| match part {
+            Part::Member(pointer) => Some(pointer),
+            _ => None,
+        })
     }
 
     /// The signature's header, or its member of the body.
@@ -68,7 +86,10 @@ impl Definition {
     }
 
     pub(super) fn json(&self, body: &[u8]) -> Value {
-        if self.signs_body() { Value::Null } else { serde_json::from_slice(body).unwrap_or_default() }
+        match self.members().next() {
+            None => Value::Null,
+            Some(_) => serde_json::from_slice(body).unwrap_or_default(),
+        }
     }
 
     #[must_use]
@@ -87,15 +108,15 @@ impl Definition {
     #[must_use]
     pub fn with_other_members(&self, body: &[u8]) -> Vec<(String, Vec<u8>)> {
         let json = self.json(body);
-        let members = self.signed.iter().filter_map(|part| match part {
-            Part::Member(pointer) => Some(pointer),
-            _ => None,
-        });
-        let changed = members.filter_map(|pointer| {
+        let changed = self.members().filter_map(|pointer| {
             let mut json = json.clone();
-            let (parent, name) = pointer.rsplit_once('/')?;
-            let members = json.pointer_mut(parent)?.as_object_mut()?;
-            members.insert(name.to_owned(), other(members.get(name)));
+            if let Some(member) = json.pointer_mut(pointer) {
+                *member = other(Some(&*member));
+            } else {
+                let (parent, name) = pointer.rsplit_once('/')?;
+                let name = name.replace("~1", "/").replace("~0", "~");
+                json.pointer_mut(parent)?.as_object_mut()?.insert(name, other(None));
+            }
             Some((pointer.clone(), json.to_string().into_bytes()))
         });
         changed.collect()
@@ -104,7 +125,7 @@ impl Definition {
     /// Of a profile for the suite, which makes the bodies.
     pub(super) fn check_template(&self) -> Result<(), String> {
         let Some(template) = &self.habits.body else {
-            return if self.signs_body() && self.habits.signature_field.is_none() {
+            return if self.members().next().is_none() && self.habits.signature_field.is_none() {
                 Ok(())
             } else {
                 Err("body: it is missing; expected the deliveries' body, with {id} and {data}, and {signature} where it is signed"
@@ -120,8 +141,19 @@ impl Definition {
                 "body: it is no JSON once {{id}}, {{type}}, {{timestamp}} and {{data}} have values: {error}"
             )
         })?;
-        if !template.contains("{id}") {
-            return Err("body: it lacks {id}".to_owned());
+        if let Some(missing) = ["{id}", "{data}"].into_iter().find(|one| !template.contains(one)) {
+            return Err(format!("body: it lacks {missing}"));
+        }
+        if self.with_other_members(sample.as_bytes()).len() < self.members().count() {
+            return Err("signed: a member has no place in `body`; check its pointer".to_owned());
+        }
+        let another = self.json(filled(template, "j", "t", "s", "{}").as_bytes());
+        let differs = |pointer: &String| text(&json, pointer) != text(&another, pointer);
+        if !self.signs_body() && !self.signed.contains(&Part::Id) && !self.members().any(differs) {
+            return Err(
+                "signed: no signed member has the {id} of `body`, so one signature would hold for all"
+                    .to_owned(),
+            );
         }
         match &self.habits.signature_field {
             Some(pointer) if json.pointer(pointer).and_then(Value::as_str) != Some(IN_BODY) => {
@@ -157,6 +189,14 @@ mod tests {
         check(&[], r#"{"a":{"b":1}}"#);
         check(&["x\""], r#"{"a":{"sig":"x\"","b":1}}"#);
         check(&["x", "y"], r#"{"a":{"sig":"x","sig":"y","b":1}}"#);
+        let left_out = |body: &str| String::from_utf8(folded(&[], body.as_bytes()).unwrap().1).unwrap();
+        for body in [r#"{"b":1,"sig":"{signature}"}"#, r#"{"b":1 , "sig":"{signature}"}"#] {
+            assert_eq!(
+                serde_json::from_str::<Value>(&left_out(body)).unwrap(),
+                serde_json::json!({ "b": 1 })
+            );
+        }
+        assert_eq!(left_out(r#"{"sig":"{signature}" ,"b":1}"#), r#"{"b":1}"#);
         assert_eq!(folded(&[], b"{}"), None);
         assert_eq!(folded(&[(IN_BODY.to_owned(), Vec::new())], b"{}"), Some((Vec::new(), b"{}".to_vec())));
     }

@@ -501,6 +501,9 @@ fn a_profile_of_ones_own_signs_members_of_the_body() {
         ("prefix", "separator", "signature_field: expected it only without `header`"),
         ("signature_field = \"/sig\"", "header = \"S\"", "body: it has {signature}"),
         ("{id}", "id", "body: it lacks {id}"),
+        ("[{data}]", "[7]", "body: it lacks {data}"),
+        ("{body/a/0}", "{body/b/0}", "signed: a member has no place in `body`"),
+        ("{body/id}", "{body/idd}", "signed: no signed member has the {id}"),
         ("true}", "true", "body: it is no JSON"),
         ("body =", "# body =", "body: it is missing"),
     ] {

@@ -227,6 +227,7 @@ impl Case {
         bench.take_wrong();
         let finding = match self.how {
             CaseBody::Shots(make) => match make(bench) {
+                Ok(shots) if shots.is_empty() => Finding::unclear("nothing was sent"),
                 Ok(shots) => fire_each(bench, shots, Some(self), None).await,
                 Err(why) => return Finding::new(Verdict::NotApplicable, why),
             },
