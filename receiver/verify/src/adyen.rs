@@ -71,6 +71,8 @@ struct Path {
 enum Place {
     Above(&'static str),
     Member(usize),
+    /// Some readers take it for one that matters.
+    InAnotherCase,
     Beside,
 }
 
@@ -82,15 +84,15 @@ impl Path {
     }
 
     fn place(&self, name: &str) -> Place {
+        let beside = |is_alike: bool| if is_alike { Place::InAnotherCase } else { Place::Beside };
         if let Some(next) = ITEM.get(self.depth) {
-            return if *next == name { Place::Above(next) } else { Place::Beside };
+            return if *next == name { Place::Above(next) } else { beside(next.eq_ignore_ascii_case(name)) };
         }
         let inside = &self.names[ITEM.len()..self.depth];
-        let below = |member: &&[&'static str]| {
-            member.strip_prefix(inside).and_then(|rest| rest.first().copied()) == Some(name)
-        };
-        match MEMBERS.iter().position(below) {
-            None => Place::Beside,
+        let first =
+            |member: &&[&'static str]| member.strip_prefix(inside).and_then(|rest| rest.first().copied());
+        match MEMBERS.iter().position(|member| first(member) == Some(name)) {
+            None => beside(MEMBERS.iter().filter_map(first).any(|known| known.eq_ignore_ascii_case(name))),
             Some(at) if MEMBERS[at].len() == inside.len() + 1 => Place::Member(at),
             Some(at) => Place::Above(MEMBERS[at][inside.len()]),
         }
@@ -139,6 +141,7 @@ impl<'de> Visitor<'de> for Walk<'_, 'de> {
         while let Some(Text(name)) = map.next_key()? {
             let twice = || M::Error::custom("a member is there twice");
             match path.place(&name) {
+                Place::InAnotherCase => return Err(M::Error::custom("a member is there in another case")),
                 Place::Beside => {
                     map.next_value::<IgnoredAny>()?;
                 }

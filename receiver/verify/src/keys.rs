@@ -28,8 +28,9 @@ const PUBLIC_WRITTEN: usize = 44;
 const COORDINATE_BYTES: usize = 32;
 const COORDINATE_WRITTEN: usize = 43;
 
-/// `whsec_` and base64, `whpk_` and base64 (a public key; for `discord` also in hex), base64 of DER (the public key of
-/// `sendgrid`), hex (of `adyen`), the webhook's id, a colon and base64 of DER (of `paypal`), a JWK (that of `plaid`, and of `rfc9421`), or plain text for profiles that use the text itself.
+/// `whsec_` and base64, or of a public key `whpk_` and base64 (for `discord` also hex). Of `sendgrid` base64 of DER; of
+/// `adyen` hex; of `paypal` the webhook's id, a colon and base64 of DER; of `plaid` and `rfc9421` a JWK. Profiles that use
+/// the text itself take plain text.
 /// Cannot be printed. Wiped when dropped.
 #[derive(Clone)]
 pub struct Secret(Zeroizing<String>);
