@@ -37,6 +37,7 @@ impl World<'_> {
             method: "POST".into(),
             path: target.into(),
             content_type: Some("application/json".into()),
+            origin: to.permission.as_ref().map(|permission| permission.origin.as_str().into()),
             ..Head::default()
         };
         Ok(Arrival {

@@ -1,7 +1,7 @@
 use hookproof_judge::scenario::{
     Answer, Durability, Duration, FaultAction, FaultPlan, Partition, Scenario, Store,
 };
-use hookproof_judge::trace::{Declared, Lack};
+use hookproof_judge::trace::{Asked, Declared, Lack};
 use hookproof_sender::dispatch::{LEASE_DEFAULT, LEASES};
 use hookproof_sender::engine::Nanos;
 
@@ -32,6 +32,9 @@ pub fn unmodelled(scenario: &Scenario) -> Vec<String> {
     if scenario.shows_wrong_certificates() {
         all.push("answer = \"wrong-certificate\": played as a refused connection".to_owned());
     }
+    if permitted(scenario).next().is_some() {
+        all.push("permission: every endpoint permits its origin before anything is sent".to_owned());
+    }
     let unaccepting = scenario.subscribers.iter().flat_map(|one| &one.behaviours);
     if { unaccepting }.any(|behaviour| behaviour.answer == Answer::NoAccept) {
         all.push("answer = \"no-accept\": an unaccepted request fails and is not sent late".to_owned());
@@ -55,6 +58,13 @@ pub(super) fn lease(scenario: &Scenario) -> Result<Nanos, SimError> {
 #[must_use]
 pub fn declared() -> Declared {
     Declared { lacks: vec![Lack::Kept, Lack::Order], ..Declared::default() }
+}
+
+pub(super) fn permitted(scenario: &Scenario) -> impl Iterator<Item = Asked> {
+    scenario.subscribers.iter().filter_map(|subscriber| {
+        let (endpoint, origin) = (subscriber.name.clone(), subscriber.permission.as_ref()?.origin.clone());
+        Some(Asked { t: 0, endpoint, origin: Some(origin), granted: true })
+    })
 }
 
 /// The values of `--lease`, and all other arguments.

@@ -28,7 +28,7 @@ use super::offers::Play;
 use super::options::{Model, Options, Simulated};
 use super::process::{Birth, Process};
 use super::progress::{Meter, idle_steps};
-use super::setup::{declared, lease};
+use super::setup::{declared, lease, permitted};
 use super::subscribe::subscribe;
 use super::world::{Errands, SimInputs, Troubles, WorkerSlot, World};
 
@@ -162,6 +162,9 @@ impl<'a> World<'a> {
 
     fn begin(&mut self) -> Result<(), SimError> {
         self.book.write_record(&Record::Declared(declared()))?;
+        for permitted in permitted(self.given.scenario) {
+            self.book.write_record(&Record::Permission(permitted))?;
+        }
         let mut secrets = Chance::new(self.given.seed, PURPOSE_SECRETS);
         let birth = self.birth(0);
         let path = self.folder.path().join("sender.db");
