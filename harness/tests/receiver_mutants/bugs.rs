@@ -262,6 +262,7 @@ impl Shipped {
             |template: &str| self.fits_tag(request, &self.secret.tag(&self.rendered(template, request)));
         let part = match twist {
             Twist::BodyOnly => return over("{body}"),
+            Twist::FirstItemOnly => return self.holds(request),
             Twist::JoinsWithoutDots => return over(&joined(&self.facts.template)),
             Twist::ReadsBorder => return self.holds(request) && self.is_dated_now(request),
             Twist::ForgetsId => "{id}",

@@ -17,6 +17,7 @@ flaws! { Twist:
     NormalizesText, "sig.body-bit", "verifies the text after composing its accents";
     IgnoresDigest, "sig.body-bit", "does not compare the body with its digest";
     TakesFlag, "sig.body-bit", "takes a flag for true, whatever it is";
+    FirstItemOnly, "sig.body-bit", "verifies the first of several items";
     FoldsId, "sig.id-swap", "writes the id in lower case before verifying";
     DecodesId, "sig.id-swap", "decodes %xx in the id before verifying";
     GuessesTimestamp, "sig.timestamp-swap", "tries the seconds around the timestamp, against clock drift";
@@ -108,7 +109,7 @@ impl Twist {
             {
                 Err("members of the body are signed, not its bytes")
             }
-            Self::TakesFlag | Self::ForgetsMember => {
+            Self::TakesFlag | Self::FirstItemOnly | Self::ForgetsMember => {
                 when(of.texts.member.is_some(), "no member of the body is signed")
             }
             Self::KeyFromUrl => when(of.texts.key_url.is_some(), "no URL of a key is sent"),

@@ -350,12 +350,14 @@ fn a_receiver_of_plaid_by_jose_is_certified_and_its_flaws_are_found() {
     judge_plaid(folder.path(), PLAID_RECEIVER_BY_JOSE, &flaws);
 }
 
-/// "lax" decodes base64 as Adyen's library does, "short" also takes a signature without `success`, "flagged" reads any as true.
+/// "lax" decodes base64 as Adyen's library does, "short" also takes a signature without `success`, "flagged" reads any
+/// as true, "first" looks at the first item alone.
 const ADYEN_RECEIVER: &str = r#"
 import { createHmac, timingSafeEqual } from "node:crypto";
 const flaw = process.argv[2];
-let item;
-try { [{ NotificationRequestItem: item }] = JSON.parse(raw.subarray(end + 4)).notificationItems; } catch { process.exit(1); }
+let item, more;
+try { [{ NotificationRequestItem: item }, ...more] = JSON.parse(raw.subarray(end + 4)).notificationItems; } catch { process.exit(1); }
+if (more.length > 0 && flaw !== "first") process.exit(1);
 const { pspReference, originalReference, merchantAccountCode, merchantReference, amount, eventCode, success } = item;
 const read = flaw === "flagged" ? "true" : success;
 const parts = [pspReference, originalReference, merchantAccountCode, merchantReference, amount.value, amount.currency, eventCode, read];
@@ -381,7 +383,12 @@ fn a_receiver_of_adyen_in_another_language_is_certified_and_its_flaws_are_found(
     let passed =
         ["sig.wrong-secret", "sig.missing", "sig.body-bit", "sig.parts", "sig.base64-junk", "header.twice"];
     let kind = Kind { profile: "adyen", secret: "HEX_SECRET", passed: &passed };
-    let flaws = [("lax", "sig.base64-junk"), ("short", "sig.parts"), ("flagged", "sig.body-bit")];
+    let flaws = [
+        ("lax", "sig.base64-junk"),
+        ("short", "sig.parts"),
+        ("flagged", "sig.body-bit"),
+        ("first", "sig.body-bit"),
+    ];
     judge(&format!("node {}", file.display()), &kind, &flaws);
 }
 

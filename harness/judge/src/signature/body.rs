@@ -122,6 +122,36 @@ impl Definition {
         changed.collect()
     }
 
+    /// The body with one more item, unsigned, behind or in front of the one that is signed, if they are in a list.
+    #[must_use]
+    pub fn with_another_item(&self, body: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
+        let list = self.members().find_map(|pointer| pointer.split_once("/0/"));
+        let signature = self.habits.signature_field.as_deref();
+        let (Some((list, _)), Some(signature)) = (list, signature) else { return Vec::new() };
+        let json = self.json(body);
+        let mut another = json.clone();
+        for pointer in self.members() {
+            if let Some(member) = another.pointer_mut(pointer) {
+                *member = other(Some(&*member));
+            }
+        }
+        if let Some(own) = another.pointer_mut(signature) {
+            *own = "".into();
+        }
+        let items = |json: &Value| json.pointer(list).and_then(Value::as_array).cloned().unwrap_or_default();
+        let (signed, unsigned) = (items(&json), items(&another));
+        let places = [
+            ("behind the signed one", [signed.as_slice(), &unsigned].concat()),
+            ("in front of the signed one", [unsigned.as_slice(), &signed].concat()),
+        ];
+        let bodies = places.into_iter().filter_map(|(place, items)| {
+            let mut json = json.clone();
+            *json.pointer_mut(list)? = items.into();
+            Some((place, json.to_string().into_bytes()))
+        });
+        bodies.collect()
+    }
+
     /// Of a profile for the suite, which makes the bodies.
     pub(super) fn check_template(&self) -> Result<(), String> {
         let Some(template) = &self.habits.body else {

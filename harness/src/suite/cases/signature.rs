@@ -121,12 +121,20 @@ fn body_bit(bench: &Bench<'_>) -> Shots {
 
 /// The rest of the body is not signed.
 fn other_members(bench: &Bench<'_>) -> Vec<Shot> {
-    let with_others = |delivery: &Delivery| bench.settings.profile.with_other_members(&delivery.body);
-    let count = with_others(&bench.delivery()).len();
+    let profile = bench.settings.profile;
+    let changed = |body: &[u8]| {
+        let others = profile.with_other_members(body).into_iter();
+        let others = others.map(|(pointer, body)| (format!("another value at {pointer}"), body));
+        let items = profile.with_another_item(body).into_iter();
+        others
+            .chain(items.map(|(place, body)| (format!("an unsigned item {place}"), body)))
+            .collect::<Vec<_>>()
+    };
+    let count = changed(&bench.delivery().body).len();
     let shots = (0..count).filter_map(|at| {
         let delivery = bench.delivery();
-        let (pointer, body) = with_others(&delivery).into_iter().nth(at)?;
-        Some(Shot::new(format!("another value at {pointer}"), bench.signed(&delivery).carrying(body), Reject))
+        let (what, body) = changed(&delivery.body).into_iter().nth(at)?;
+        Some(Shot::new(what, bench.signed(&delivery).carrying(body), Reject))
     });
     shots.collect()
 }
