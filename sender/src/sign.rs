@@ -1,7 +1,7 @@
 //! A [`Profile`] defines the signed content and the headers. [`Keys`] are the current key, and during a rotation the
 //! retiring ones. A [`Signer`], built once per subscriber, writes each attempt's headers.
 //!
-//! Linear is missing: its receivers read the time in the body, and a retry repeats the body to the byte.
+//! Linear and Adyen are missing: the time or the signature is in the body, and a retry repeats the body to the byte.
 //!
 //! Only [`Secret::reveal`] exposes a secret; no error, `Debug` or `Display` does.
 
@@ -96,6 +96,7 @@ impl Signer {
         for (name, content) in self.profile.headers() {
             headers.add(name);
             match content {
+                Content::Text(text) => headers.text(text),
                 Content::Id => headers.text(attempt.id.as_str()),
                 Content::EventType => headers.text(attempt.event_type.as_str()),
                 Content::Subscriber => headers.text(attempt.subscriber.as_str()),

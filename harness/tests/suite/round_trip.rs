@@ -29,7 +29,7 @@ fn each_profile_is_accepted_with_its_secret_and_rejected_with_another() {
     let (profiles, others): (Vec<&str>, Vec<&str>) =
         Profile::NAMES.into_iter().partition(|name| name.parse::<sign::Profile>().is_ok());
     assert_eq!(others, ["adyen", "linear", "paypal"]);
-    let profiles = profiles.into_iter();
+    let profiles = profiles.into_iter().chain(["cloudevents"]);
     let receivers: BTreeMap<&str, _> = profiles.map(|profile| (profile, reference(profile).0)).collect();
     let name = |profile: &str, secret: &str| format!("{profile}-{}", secret.to_lowercase());
     for (profile, receiver) in &receivers {
@@ -38,7 +38,16 @@ fn each_profile_is_accepted_with_its_secret_and_rejected_with_another() {
             let is_public = profile.parse::<Profile>().unwrap().is_public();
             let variable = if is_public { format!("{secret}_KEY") } else { secret.to_owned() };
             let fixed = [&*sign, "retry.attempts=1", "--secret-env", &variable, "--allow-private-targets"];
-            sender(&folder, &[&["subscriber", "add", &name, &url][..], &fixed].concat());
+            let own = match *profile {
+                "cloudevents" => &[
+                    "headers=Ce-Source: /orders",
+                    "permission.origin=hookproof.example",
+                    "limit.rate=1/s",
+                    "limit.burst=1",
+                ][..],
+                _ => &[],
+            };
+            sender(&folder, &[&["subscriber", "add", &name, &url][..], &fixed, own].concat());
         }
     }
     sender(&folder, &["emit", "--type", "order.paid", "--data", "{\"order\":4711}"]);

@@ -24,7 +24,7 @@ pub struct Headers {
 
 impl Headers {
     /// Those of a profile, and `traceparent`.
-    pub const COUNT_MAX: usize = 6;
+    pub const COUNT_MAX: usize = 7;
 
     #[must_use]
     pub fn new() -> Self {

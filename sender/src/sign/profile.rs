@@ -22,6 +22,8 @@ word_form! {
         Stripe = "stripe",
         /// As GitHub signs: over the body alone, in hex.
         Github = "github",
+        /// CloudEvents 1.0 in binary mode, signed as Standard Webhooks. `headers` has the source: `Ce-Source: /orders`.
+        Cloudevents = "cloudevents",
         /// As Discord signs: over timestamp and body, in hex, by Ed25519, anew for each attempt. The secret is the private
         /// key, `whsk_` and base64; `subscriber show` prints the public one, for the receiver.
         Discord = "discord",
@@ -87,6 +89,7 @@ impl KeyForm {
 
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Content {
+    Text(&'static str),
     Id,
     EventType,
     Subscriber,
@@ -167,7 +170,7 @@ impl Profile {
     pub(super) const fn form(self) -> Form {
         use Part::{Body, Header, Id, Query, Text, Timestamp, Url};
         match self {
-            Self::StandardWebhooks => {
+            Self::StandardWebhooks | Self::Cloudevents => {
                 let form = base64("v1,", &[Id, DOT, Timestamp, DOT, Body]);
                 Form { key: KeyForm::Decoded, separator: Some(" "), ..form }
             }
@@ -206,7 +209,7 @@ impl Profile {
 
     /// In order: the timestamp before a signature of it.
     pub(super) const fn headers(self) -> &'static [(&'static str, Content)] {
-        use Content::{Attempt, Digest, EventType, Id, Input, Signature, Subscriber, Timestamp};
+        use Content::{Attempt, Digest, EventType, Id, Input, Signature, Subscriber, Text, Timestamp};
         match self {
             Self::StandardWebhooks => {
                 &[("webhook-id", Id), ("webhook-timestamp", Timestamp), ("webhook-signature", Signature)]
@@ -224,6 +227,14 @@ impl Profile {
                 ("x-hub-signature-256", Signature),
                 ("x-github-event", EventType),
                 ("x-github-delivery", Id),
+            ],
+            Self::Cloudevents => &[
+                ("webhook-id", Id),
+                ("webhook-timestamp", Timestamp),
+                ("webhook-signature", Signature),
+                ("ce-specversion", Text("1.0")),
+                ("ce-id", Id),
+                ("ce-type", EventType),
             ],
             Self::Discord => &[("x-signature-timestamp", Timestamp), ("x-signature-ed25519", Signature)],
             Self::Hubspot => {

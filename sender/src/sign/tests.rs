@@ -103,6 +103,19 @@ fn each_profile_signs_as_computed_apart() {
         ],
     );
     check(
+        Profile::Cloudevents,
+        &keys,
+        NOW,
+        &[
+            ("webhook-id", "evt_1"),
+            ("webhook-timestamp", "1700000000"),
+            ("webhook-signature", &format!("v1,{STANDARD_A}")),
+            ("ce-specversion", "1.0"),
+            ("ce-id", "evt_1"),
+            ("ce-type", "video.trending"),
+        ],
+    );
+    check(
         Profile::VvvTimestamped,
         &keys,
         NOW,
@@ -370,7 +383,11 @@ fn each_profile_writes_the_headers_that_it_declares_and_repeats_them_as_far_as_t
         assert_eq!(names, declared, "{profile}");
         for (name, content) in profile.headers() {
             let (is_fresh, is_of_key) = match content {
-                Content::Id | Content::EventType | Content::Subscriber | Content::Digest => (false, false),
+                Content::Text(_)
+                | Content::Id
+                | Content::EventType
+                | Content::Subscriber
+                | Content::Digest => (false, false),
                 Content::Attempt | Content::Timestamp => (true, false),
                 Content::Input | Content::Signature => (signs_timestamp(profile), !profile.form().is_frozen),
             };
@@ -430,7 +447,7 @@ fn profiles_go_by_their_names() {
     assert_eq!(
         "svix".parse::<Profile>().unwrap_err().to_string(),
         "\"svix\" is not a signing profile; expected one of \
-         standard-webhooks, vvv-timestamped, vvv-frozen, stripe, github, discord, hubspot, line, meta, paddle, \
+         standard-webhooks, vvv-timestamped, vvv-frozen, stripe, github, cloudevents, discord, hubspot, line, meta, paddle, \
          plaid, rfc9421, sendgrid, shopify, slack, square, twilio, zoom"
     );
 }

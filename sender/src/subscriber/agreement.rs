@@ -91,7 +91,7 @@ impl SettingsText {
             coalescing: self.coalescing(lane.retry().ttl())?,
             lane: Arc::new(lane),
             profile: sign,
-            headers: self.headers(permission.as_ref())?,
+            headers: self.headers(sign, permission.as_ref())?,
             timeouts: Timeouts { total, connect },
             dedupe: within("dedupe", dedupe, Nanos::ZERO..=SettingsText::DEDUPE_MAX)?,
             shaping: self
@@ -142,12 +142,21 @@ impl SettingsText {
         Ok(Settings::new(limit.contract()?, retry, breaker, pressure, lateness))
     }
 
-    fn headers(&self, permission: Option<&Permission>) -> Result<Box<[ExtraHeader]>, SettingsError> {
+    fn headers(
+        &self,
+        sign: Profile,
+        permission: Option<&Permission>,
+    ) -> Result<Box<[ExtraHeader]>, SettingsError> {
         let mut headers = self.headers.clone().unwrap_or_default();
         within("headers", headers.len(), 0..=ExtraHeader::COUNT_MAX)?;
         let mut names = HashSet::new();
         if let Some(twice) = headers.iter().find(|header| !names.insert(header.name())) {
             let problem = format!("name {} twice; expected each name once", twice.name());
+            return Err(SettingsError::Contradiction { field: "headers", problem: problem.into() });
+        }
+        if sign == Profile::Cloudevents && !names.iter().any(|name| name.as_str() == "ce-source") {
+            let problem = "lack Ce-Source, which the signing profile cloudevents needs; add the source of the events, \
+                           such as \"Ce-Source: /orders\"";
             return Err(SettingsError::Contradiction { field: "headers", problem: problem.into() });
         }
         headers.extend(permission.and_then(|permission| ExtraHeader::of_origin(&permission.origin)));

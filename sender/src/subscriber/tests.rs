@@ -209,6 +209,17 @@ fn a_field_of_the_wrong_form_is_named_with_what_is_expected() {
 }
 
 #[test]
+fn an_event_of_cloudevents_has_a_source() {
+    let with = |headers: Value| agree(&json!({ "sign": "cloudevents", "headers": headers }));
+    assert!(with(json!(["Ce-Source: /orders"])).is_ok());
+    for headers in [Value::Null, json!(["X-Team: orders"])] {
+        let error = with(headers).unwrap_err();
+        assert_eq!(error.field(), Some("headers"));
+        assert!(error.to_string().starts_with("headers lack Ce-Source, "), "{error}");
+    }
+}
+
+#[test]
 fn every_field_refuses_what_it_cannot_be() {
     let shown = SettingsText::default().in_effect();
     let mut fields: Vec<String> = SettingsText::FIELDS.iter().map(|name| (*name).to_owned()).collect();
