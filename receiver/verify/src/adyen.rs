@@ -86,17 +86,25 @@ impl Path {
     fn place(&self, name: &str) -> Place {
         let beside = |is_alike: bool| if is_alike { Place::InAnotherCase } else { Place::Beside };
         if let Some(next) = ITEM.get(self.depth) {
-            return if *next == name { Place::Above(next) } else { beside(next.eq_ignore_ascii_case(name)) };
+            return if *next == name { Place::Above(next) } else { beside(is_alike(next, name)) };
         }
         let inside = &self.names[ITEM.len()..self.depth];
         let first =
             |member: &&[&'static str]| member.strip_prefix(inside).and_then(|rest| rest.first().copied());
         match MEMBERS.iter().position(|member| first(member) == Some(name)) {
-            None => beside(MEMBERS.iter().filter_map(first).any(|known| known.eq_ignore_ascii_case(name))),
+            None => beside(MEMBERS.iter().filter_map(first).any(|known| is_alike(known, name))),
             Some(at) if MEMBERS[at].len() == inside.len() + 1 => Place::Member(at),
             Some(at) => Place::Above(MEMBERS[at][inside.len()]),
         }
     }
+}
+
+/// By any way to ignore case: U+017F is an `s` to some readers.
+fn is_alike(known: &str, name: &str) -> bool {
+    fn folded(text: &str) -> impl Iterator<Item = char> {
+        text.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase)
+    }
+    folded(known).eq(folded(name))
 }
 
 /// Reads an object, or the array of one item. A member that matters is there once.

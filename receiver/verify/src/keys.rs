@@ -28,10 +28,12 @@ const PUBLIC_WRITTEN: usize = 44;
 const COORDINATE_BYTES: usize = 32;
 const COORDINATE_WRITTEN: usize = 43;
 
-/// `whsec_` and base64, or of a public key `whpk_` and base64 (for `discord` also hex). Of `sendgrid` base64 of DER; of
-/// `adyen` hex; of `paypal` the webhook's id, a colon and base64 of DER; of `plaid` and `rfc9421` a JWK. Profiles that use
-/// the text itself take plain text.
-/// Cannot be printed. Wiped when dropped.
+/// It cannot be printed, and is wiped when dropped. Its forms:
+///
+/// - `whsec_` and base64, or plain text for profiles that use the text itself;
+/// - a public key: `whpk_` and base64 (`discord`: also hex; `sendgrid`: base64 of DER; `plaid` and `rfc9421`: a JWK);
+/// - `adyen`: hex;
+/// - `paypal`: the webhook's id, a colon and base64 of DER.
 #[derive(Clone)]
 pub struct Secret(Zeroizing<String>);
 

@@ -61,8 +61,8 @@ pub enum Rejection {
     },
     /// Not the profile's JSON, with each member that matters once, and no colon that would make the signed text ambiguous.
     #[error(
-        "the body is no notification with one item; expected each signed member once, as a text, whole number or flag, and a colon \
-         in none but merchantReference"
+        "the body is no notification with one item; expected each signed member once, in its own case, as a text, whole \
+         number or flag, and a colon in none but merchantReference"
     )]
     Body,
     /// The key of the signature is at a host that anybody could own.

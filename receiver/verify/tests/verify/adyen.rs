@@ -82,6 +82,9 @@ fn a_body_that_two_readers_read_differently_is_refused() {
         (r#""notificationItems":["#, r#""NotificationItems":[],"notificationItems":["#),
         (r#""amount":"#, r#""Amount":{"value":9},"amount":"#),
         (r#""value":1130"#, r#""value":1130,"VALUE":9"#),
+        (r#""success":"#, r#""\u017fuccess":"false","success":"#),
+        (r#""pspReference":"#, "\"p\u{17f}pReference\":\"1\",\"pspReference\":"),
+        (r#""notificationItems":["#, "\"notificationItem\u{17f}\":[],\"notificationItems\":["),
         ("hmacSignature", "hmacsignature"),
         (r#""notificationItems":["#, r#""other":["#),
     ] {
