@@ -9,6 +9,9 @@ use super::part::{IN_BODY, Part};
 
 type Header = (String, Vec<u8>);
 
+/// Of a body that tries a template.
+const DATA: &str = r#"{"a":"b"}"#;
+
 /// The request as it is sent: the values of [`IN_BODY`] are members of the body. None if it has them already.
 #[must_use]
 pub fn folded(headers: &[Header], body: &[u8]) -> Option<(Vec<Header>, Vec<u8>)> {
@@ -122,24 +125,26 @@ impl Definition {
         changed.collect()
     }
 
-    /// The body with one more item, unsigned, behind or in front of the one that is signed, if they are in a list.
+    /// The body with one more item, unsigned, behind or in front of the signed one, if that is in a list.
     #[must_use]
     pub fn with_another_item(&self, body: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
-        let list = self.members().find_map(|pointer| pointer.split_once("/0/"));
-        let signature = self.habits.signature_field.as_deref();
-        let (Some((list, _)), Some(signature)) = (list, signature) else { return Vec::new() };
         let json = self.json(body);
+        let items = |json: &Value, list: &str| json.pointer(list).and_then(Value::as_array).cloned();
+        let mut lists = self.members().filter_map(|pointer| pointer.split_once("/0/"));
+        let Some((list, signed)) = lists.find_map(|(list, _)| Some((list, items(&json, list)?))) else {
+            return Vec::new();
+        };
         let mut another = json.clone();
         for pointer in self.members() {
             if let Some(member) = another.pointer_mut(pointer) {
                 *member = other(Some(&*member));
             }
         }
-        if let Some(own) = another.pointer_mut(signature) {
+        let signature = self.habits.signature_field.as_deref();
+        if let Some(own) = signature.and_then(|pointer| another.pointer_mut(pointer)) {
             *own = "".into();
         }
-        let items = |json: &Value| json.pointer(list).and_then(Value::as_array).cloned().unwrap_or_default();
-        let (signed, unsigned) = (items(&json), items(&another));
+        let unsigned = items(&another, list).unwrap_or_default();
         let places = [
             ("behind the signed one", [signed.as_slice(), &unsigned].concat()),
             ("in front of the signed one", [unsigned.as_slice(), &signed].concat()),
@@ -165,7 +170,7 @@ impl Definition {
         if self.timestamp_field().is_some() || self.is_token() {
             return Err("body: expected it only without `timestamp_field`".to_owned());
         }
-        let sample = filled(template, "i", "t", "s", "{}");
+        let sample = filled(template, "i", "t", "s", DATA);
         let json: Value = serde_json::from_str(&sample).map_err(|error| {
             format!(
                 "body: it is no JSON once {{id}}, {{type}}, {{timestamp}} and {{data}} have values: {error}"
@@ -174,10 +179,23 @@ impl Definition {
         if let Some(missing) = ["{id}", "{data}"].into_iter().find(|one| !template.contains(one)) {
             return Err(format!("body: it lacks {missing}"));
         }
+        let signature = self.habits.signature_field.as_deref();
+        if let Some((above, _)) = signature.and_then(|pointer| pointer.rsplit_once('/'))
+            && json.pointer(above).is_some_and(Value::is_array)
+        {
+            return Err(format!("signature_field: {above} is a list; expected a member of an object"));
+        }
+        let has_signature = |pointer: &&String| {
+            let rest = signature.and_then(|signature| signature.strip_prefix(pointer.as_str()));
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        if let Some(pointer) = self.members().find(has_signature) {
+            return Err(format!("signed: the signature is in {pointer}; a signature cannot cover itself"));
+        }
         if self.with_other_members(sample.as_bytes()).len() < self.members().count() {
             return Err("signed: a member has no place in `body`; check its pointer".to_owned());
         }
-        let another = self.json(filled(template, "j", "t", "s", "{}").as_bytes());
+        let another = self.json(filled(template, "j", "t", "s", DATA).as_bytes());
         let differs = |pointer: &String| text(&json, pointer) != text(&another, pointer);
         if !self.signs_body() && !self.signed.contains(&Part::Id) && !self.members().any(differs) {
             return Err(
@@ -185,7 +203,7 @@ impl Definition {
                     .to_owned(),
             );
         }
-        match &self.habits.signature_field {
+        match signature {
             Some(pointer) if json.pointer(pointer).and_then(Value::as_str) != Some(IN_BODY) => {
                 Err(format!("body: expected \"{IN_BODY}\" at {pointer}, its `signature_field`"))
             }

@@ -472,6 +472,29 @@ fn a_profile_of_ones_own_may_have_tokens() {
 }
 
 #[test]
+fn an_unsigned_item_is_beside_the_signed_one_if_that_is_in_a_list() {
+    let places = |pointer: &str, body: &str| {
+        let text = format!(
+            "algorithm = \"hmac-sha256\"\nheader = \"x-sig\"\nsigned = [\"{{body{pointer}}}\"]\n\
+             body = '{{\"a\":{body},\"data\":{{data}}}}'\n"
+        );
+        let profile = Profile::parse("own", &text).unwrap();
+        let body = profile.filled("i", "t", "s", "{}").unwrap();
+        profile
+            .with_another_item(body.as_bytes())
+            .into_iter()
+            .map(|(_, body)| String::from_utf8(body).unwrap())
+            .collect::<Vec<_>>()
+    };
+    let listed = places("/a/0/id", r#"[{"id":"{id}"}]"#);
+    assert_eq!(
+        listed,
+        [r#"{"a":[{"id":"i"},{"id":"i1"}],"data":{}}"#, r#"{"a":[{"id":"i1"},{"id":"i"}],"data":{}}"#]
+    );
+    assert_eq!(places("/a/0/id", r#"{"0":{"id":"{id}"}}"#), Vec::<String>::new());
+}
+
+#[test]
 fn a_profile_of_ones_own_signs_members_of_the_body() {
     let text = "algorithm = \"hmac-sha256\"\nsignature_field = \"/sig\"\nprefix = \"v1=\"\n\
          signed = [\"{body/id}|{body/a/0}|{body/flag}\"]\n\
@@ -503,6 +526,9 @@ fn a_profile_of_ones_own_signs_members_of_the_body() {
         ("{id}", "id", "body: it lacks {id}"),
         ("[{data}]", "[7]", "body: it lacks {data}"),
         ("{body/a/0}", "{body/b/0}", "signed: a member has no place in `body`"),
+        ("{data}", "\"{data}\"", "body: it is no JSON"),
+        ("\"/sig\"", "\"/a/1\"", "signature_field: /a is a list"),
+        ("{body/id}", "{body/sig}", "signed: the signature is in /sig"),
         ("{body/id}", "{body/idd}", "signed: no signed member has the {id}"),
         ("true}", "true", "body: it is no JSON"),
         ("body =", "# body =", "body: it is missing"),
