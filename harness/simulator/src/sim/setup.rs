@@ -33,7 +33,7 @@ pub fn unmodelled(scenario: &Scenario) -> Vec<String> {
         all.push("answer = \"wrong-certificate\": played as a refused connection".to_owned());
     }
     if permitted(scenario).next().is_some() {
-        all.push("permission: every endpoint permits its origin before anything is sent".to_owned());
+        all.push("permission: played as granted before anything is sent".to_owned());
     }
     let unaccepting = scenario.subscribers.iter().flat_map(|one| &one.behaviours);
     if { unaccepting }.any(|behaviour| behaviour.answer == Answer::NoAccept) {
