@@ -1,7 +1,8 @@
 //! A [`Profile`] defines the signed content and the headers. [`Keys`] are the current key, and during a rotation the
 //! retiring ones. A [`Signer`], built once per subscriber, writes each attempt's headers.
 //!
-//! Linear and Adyen are missing: the time or the signature is in the body, and a retry repeats the body to the byte.
+//! Linear and Adyen are missing: the time or the signature is in the body, and a retry repeats the body to the byte. So is
+//! PayPal, which signs by RSA.
 //!
 //! Only [`Secret::reveal`] exposes a secret; no error, `Debug` or `Display` does.
 

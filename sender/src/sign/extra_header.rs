@@ -53,6 +53,12 @@ impl ExtraHeader {
         &self.name
     }
 
+    /// Many receivers take `_` and `-` for the same.
+    #[must_use]
+    pub fn usual_name(&self) -> String {
+        usual(&self.name)
+    }
+
     #[must_use]
     pub const fn value(&self) -> &HeaderValue {
         &self.value
@@ -63,6 +69,10 @@ impl ExtraHeader {
     pub fn line(&self) -> &str {
         &self.text
     }
+}
+
+fn usual(name: &HeaderName) -> String {
+    name.as_str().replace('_', "-")
 }
 
 impl fmt::Display for ExtraHeader {
@@ -80,9 +90,10 @@ impl FromStr for ExtraHeader {
         }
         let (name, value) = text.split_once(':').ok_or_else(|| HeaderError::Form(Excerpt::of(text)))?;
         let parsed = HeaderName::from_str(name).map_err(|_| HeaderError::Name(Excerpt::of(name)))?;
-        // Many receivers take `_` and `-` for the same.
-        let usual = parsed.as_str().replace('_', "-");
-        let profiles = Profile::ALL.into_iter().flat_map(Profile::headers).map(|(name, _)| *name);
+        let usual = usual(&parsed);
+        // Of CloudEvents the settings say which are free.
+        let signed = Profile::ALL.into_iter().filter(|profile| *profile != Profile::Cloudevents);
+        let profiles = signed.flat_map(Profile::headers).map(|(name, _)| *name);
         let is_reserved = RESERVED.into_iter().chain(profiles).any(|reserved| reserved == usual);
         if is_reserved || PREFIXES.into_iter().any(|prefix| usual.starts_with(prefix)) {
             return Err(HeaderError::Reserved(Excerpt::of(name)));

@@ -22,7 +22,8 @@ word_form! {
         Stripe = "stripe",
         /// As GitHub signs: over the body alone, in hex.
         Github = "github",
-        /// CloudEvents 1.0 in binary mode, signed as Standard Webhooks. `headers` has the source: `Ce-Source: /orders`.
+        /// CloudEvents 1.0 in binary mode, signed as Standard Webhooks. It needs the source of the events in
+        /// `headers`: `Ce-Source: /orders`.
         Cloudevents = "cloudevents",
         /// As Discord signs: over timestamp and body, in hex, by Ed25519, anew for each attempt. The secret is the private
         /// key, `whsk_` and base64; `subscriber show` prints the public one, for the receiver.

@@ -150,14 +150,12 @@ impl SettingsText {
         let mut headers = self.headers.clone().unwrap_or_default();
         within("headers", headers.len(), 0..=ExtraHeader::COUNT_MAX)?;
         let mut names = HashSet::new();
-        if let Some(twice) = headers.iter().find(|header| !names.insert(header.name())) {
+        if let Some(twice) = headers.iter().find(|header| !names.insert(header.usual_name())) {
             let problem = format!("name {} twice; expected each name once", twice.name());
             return Err(SettingsError::Contradiction { field: "headers", problem: problem.into() });
         }
-        if sign == Profile::Cloudevents && !names.iter().any(|name| name.as_str() == "ce-source") {
-            let problem = "lack Ce-Source, which the signing profile cloudevents needs; add the source of the events, \
-                           such as \"Ce-Source: /orders\"";
-            return Err(SettingsError::Contradiction { field: "headers", problem: problem.into() });
+        if sign == Profile::Cloudevents {
+            check_cloudevent(&headers)?;
         }
         headers.extend(permission.and_then(|permission| ExtraHeader::of_origin(&permission.origin)));
         Ok(headers.into())
@@ -185,6 +183,26 @@ impl SettingsText {
         }
         Ok(rules.try_into()?)
     }
+}
+
+/// The sender sets the attributes but for the source and extensions.
+fn check_cloudevent(headers: &[ExtraHeader]) -> Result<(), SettingsError> {
+    const OWN: [&str; 4] = ["ce-datacontenttype", "ce-id", "ce-specversion", "ce-type"];
+    let wrong = |problem: Box<str>| SettingsError::Contradiction { field: "headers", problem };
+    if let Some(own) = headers.iter().find(|header| OWN.contains(&&*header.usual_name())) {
+        let problem =
+            format!("set {}, which is the sender's own with sign=cloudevents; leave it out", own.name());
+        return Err(wrong(problem.into()));
+    }
+    let is_source =
+        |value: &[u8]| !value.is_empty() && !value.iter().any(|byte| b" \"<>|\\^`{}".contains(byte));
+    let source = headers.iter().find(|header| header.name() == "ce-source");
+    if source.is_some_and(|source| is_source(source.value().as_bytes())) {
+        return Ok(());
+    }
+    let problem = "lack Ce-Source with a URI, which sign=cloudevents needs; add the source of the events, such as \
+                   \"Ce-Source: /orders\"";
+    Err(wrong(problem.into()))
 }
 
 impl Limit {
