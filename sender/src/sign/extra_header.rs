@@ -17,7 +17,8 @@ pub struct ExtraHeader {
 }
 
 /// Headers that the sender sets, or that frame a request or choose its connection.
-const RESERVED: [&str; 12] = [
+const RESERVED: [&str; 13] = [
+    "ce-datacontenttype",
     "connection",
     "expect",
     "host",
@@ -91,9 +92,7 @@ impl FromStr for ExtraHeader {
         let (name, value) = text.split_once(':').ok_or_else(|| HeaderError::Form(Excerpt::of(text)))?;
         let parsed = HeaderName::from_str(name).map_err(|_| HeaderError::Name(Excerpt::of(name)))?;
         let usual = usual(&parsed);
-        // Of CloudEvents the settings say which are free.
-        let signed = Profile::ALL.into_iter().filter(|profile| *profile != Profile::Cloudevents);
-        let profiles = signed.flat_map(Profile::headers).map(|(name, _)| *name);
+        let profiles = Profile::ALL.into_iter().flat_map(Profile::headers).map(|(name, _)| *name);
         let is_reserved = RESERVED.into_iter().chain(profiles).any(|reserved| reserved == usual);
         if is_reserved || PREFIXES.into_iter().any(|prefix| usual.starts_with(prefix)) {
             return Err(HeaderError::Reserved(Excerpt::of(name)));
@@ -160,6 +159,8 @@ mod tests {
             "Webhook_Signature: v1,forged",
             "Content_Length: 3",
             "X-VVV-Attempt: 2",
+            "Ce_Type: order.paid",
+            "ce-datacontenttype: text/xml",
         ] {
             assert!(text.parse::<ExtraHeader>().is_err(), "{text:?}");
         }

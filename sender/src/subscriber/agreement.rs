@@ -155,7 +155,7 @@ impl SettingsText {
             return Err(SettingsError::Contradiction { field: "headers", problem: problem.into() });
         }
         if sign == Profile::Cloudevents {
-            check_cloudevent(&headers)?;
+            check_source(&headers)?;
         }
         headers.extend(permission.and_then(|permission| ExtraHeader::of_origin(&permission.origin)));
         Ok(headers.into())
@@ -185,15 +185,8 @@ impl SettingsText {
     }
 }
 
-/// The sender sets the attributes but for the source and extensions.
-fn check_cloudevent(headers: &[ExtraHeader]) -> Result<(), SettingsError> {
-    const OWN: [&str; 4] = ["ce-datacontenttype", "ce-id", "ce-specversion", "ce-type"];
-    let wrong = |problem: Box<str>| SettingsError::Contradiction { field: "headers", problem };
-    if let Some(own) = headers.iter().find(|header| OWN.contains(&&*header.usual_name())) {
-        let problem =
-            format!("set {}, which is the sender's own with sign=cloudevents; leave it out", own.name());
-        return Err(wrong(problem.into()));
-    }
+/// The sender sets the other attributes.
+fn check_source(headers: &[ExtraHeader]) -> Result<(), SettingsError> {
     let is_source =
         |value: &[u8]| !value.is_empty() && !value.iter().any(|byte| b" \"<>|\\^`{}".contains(byte));
     let source = headers.iter().find(|header| header.name() == "ce-source");
@@ -202,7 +195,7 @@ fn check_cloudevent(headers: &[ExtraHeader]) -> Result<(), SettingsError> {
     }
     let problem = "lack Ce-Source with a URI, which sign=cloudevents needs; add the source of the events, such as \
                    \"Ce-Source: /orders\"";
-    Err(wrong(problem.into()))
+    Err(SettingsError::Contradiction { field: "headers", problem: problem.into() })
 }
 
 impl Limit {
